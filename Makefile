@@ -1,0 +1,72 @@
+# What a person does with this tree. `make help` lists it; every target does its own set-up first.
+# Everything lands in ./.venv (the command is .venv/bin/husk) and ./build; nothing else of the machine is changed,
+# except that the tests may install missing guest programs with apt-get when run by root.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/dev.lock
+# Later arguments for pytest, for example: make test PYTEST_ARGS='tests/unit -k layers'
+PYTEST_ARGS ?=
+
+# A build must not depend on what the caller's shell points Python at.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.PHONY: help setup run test lint bench lock clean FORCE
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make setup   build husk and everything it needs into ./$(VENV); the command is then $(BIN)/husk'
+	@echo 'make run     run the bundled example skill in the sandbox and show what it read, wrote and was refused'
+	@echo 'make test    run all tests (as root on Debian: installs the guest programs they need)'
+	@echo 'make lint    ruff and mypy --strict'
+	@echo 'make bench   measure husk against the host; prints one table, writes bench/results/'
+	@echo 'make lock    resolve the newest versions of the development tools into $(LOCK)'
+	@echo 'make clean   remove everything the targets above made'
+
+setup: $(VENV)/.installed
+
+run: setup
+	@$(BIN)/husk run --summary --mount examples/first-skill:/skill:ro -- /skill/scripts/report.sh
+
+test: setup
+	@$(BIN)/python tools/guest_programs.py --install
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup
+	@$(BIN)/python tools/guest_programs.py --install --bench
+	$(BIN)/python bench/run.py
+
+lock: $(VENV)/.tools
+	$(BIN)/python tools/lock.py $(LOCK)
+
+clean:
+	rm -rf $(VENV) build bench/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Stamps, oldest first: the tools (changed by the lock), then husk itself (changed by its sources).
+
+$(VENV)/.tools: $(LOCK)
+	@PYTHON='$(PYTHON)' sh tools/check_host.sh
+	@# --clear: a lock that no longer names a package must not leave it behind.
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(LOCK)
+	@touch $@
+
+# The list of sources is a prerequisite of its own: without it a deleted file would leave the stamp valid.
+SOURCES := $(shell find src/husk scripts tools/package_files.py -type f \
+	\( -path 'scripts/*' -o -name '*.py' -o -name '*.pyi' -o -name '*.typed' -o -name '*.[chS]' -o -name meson.build \) | LC_ALL=C sort)
+
+build/sources.list: FORCE
+	@mkdir -p build
+	@printf '%s\n' $(SOURCES) | cmp -s - $@ || printf '%s\n' $(SOURCES) > $@
+
+# The build directory is kept, so that ninja rebuilds only what changed. PATH: meson-python looks there for its tools.
+$(VENV)/.installed: $(VENV)/.tools build/sources.list pyproject.toml meson.build $(SOURCES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--no-build-isolation --no-deps --no-index --force-reinstall --config-settings=build-dir=build/meson .
+	@touch $@

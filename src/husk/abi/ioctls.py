@@ -1,0 +1,99 @@
+"""Layer abi: the ioctl commands a guest may use, grouped by what they act on.
+
+An allow-list, because the same number space holds commands that reach beyond the descriptor. Never to be added:
+TIOCSTI and TIOCLINUX (they type into the person's terminal), TIOCCONS (takes the console's output), TIOCSETD (loads
+line-discipline modules), TIOCEXCL (outlives the run and locks the person out of their own terminal), FS_IOC_SETFLAGS
+(changes a file through a read-only descriptor), SIOCGSKNS and NS_GET_* (hand out namespaces).
+"""
+
+from __future__ import annotations
+
+TERMINAL = {
+    "TCGETS": 0x5401,
+    "TCSETS": 0x5402,
+    "TCSETSW": 0x5403,
+    "TCSETSF": 0x5404,
+    "TCGETA": 0x5405,
+    "TCSETA": 0x5406,
+    "TCSETAW": 0x5407,
+    "TCSETAF": 0x5408,
+    "TCSBRK": 0x5409,
+    "TCXONC": 0x540A,
+    "TCFLSH": 0x540B,
+    "TIOCSCTTY": 0x540E,
+    "TIOCGPGRP": 0x540F,
+    "TIOCSPGRP": 0x5410,
+    "TIOCOUTQ": 0x5411,  # also SIOCOUTQ
+    "TIOCGWINSZ": 0x5413,
+    "TIOCSWINSZ": 0x5414,
+    "TIOCNOTTY": 0x5422,
+    "TIOCGETD": 0x5424,
+    "TCSBRKP": 0x5425,
+    "TIOCSBRK": 0x5427,
+    "TIOCCBRK": 0x5428,
+    "TIOCGSID": 0x5429,
+    "TCGETS2": 0x802C542A,
+    "TCSETS2": 0x402C542B,
+    "TCSETSW2": 0x402C542C,
+    "TCSETSF2": 0x402C542D,
+    "TIOCGDEV": 0x80045432,
+    "TIOCGEXCL": 0x80045440,
+}
+
+# Only the holder of a pseudo-terminal's master side gets anywhere with these.
+PSEUDO_TERMINAL = {
+    "TIOCPKT": 0x5420,
+    "TIOCGPTN": 0x80045430,
+    "TIOCSPTLCK": 0x40045431,
+    "TIOCSIG": 0x40045436,
+    "TIOCGPKT": 0x80045438,
+    "TIOCGPTLCK": 0x80045439,
+    "TIOCGPTPEER": 0x5441,
+}
+
+DESCRIPTOR = {
+    "FIONREAD": 0x541B,  # also TIOCINQ and SIOCINQ
+    "FIONBIO": 0x5421,
+    "FIONCLEX": 0x5450,
+    "FIOCLEX": 0x5451,
+    "FIOASYNC": 0x5452,
+    "FIOQSIZE": 0x5460,
+}
+
+FILE = {
+    "FIGETBSZ": 0x2,
+    "FICLONE": 0x40049409,
+    "FICLONERANGE": 0x4020940D,
+    "FS_IOC_GETFLAGS": 0x80086601,
+    "FS_IOC_GETVERSION": 0x80087601,
+}
+
+SOCKET = {
+    "SIOCATMARK": 0x8905,
+    "SIOCGSTAMP": 0x8906,
+    "SIOCGSTAMPNS": 0x8907,
+    "SIOCGPGRP": 0x8904,
+    "FIOGETOWN": 0x8903,
+}
+
+# The owner gets SIGIO (or any signal, with F_SETSIG): a way to signal, so it needs the same wall as kill.
+OWNER = {"FIOSETOWN": 0x8901, "SIOCSPGRP": 0x8902}
+
+# Answered for any socket, AF_UNIX included, from the network namespace the socket was made in.
+INTERFACE = {
+    "SIOCGIFNAME": 0x8910,
+    "SIOCGIFCONF": 0x8912,
+    "SIOCGIFFLAGS": 0x8913,
+    "SIOCGIFADDR": 0x8915,
+    "SIOCGIFDSTADDR": 0x8917,
+    "SIOCGIFBRDADDR": 0x8919,
+    "SIOCGIFNETMASK": 0x891B,
+    "SIOCGIFMETRIC": 0x891D,
+    "SIOCGIFMTU": 0x8921,
+    "SIOCGIFHWADDR": 0x8927,
+    "SIOCGIFINDEX": 0x8933,
+    "SIOCGIFTXQLEN": 0x8942,
+    "SIOCGIFMAP": 0x8970,
+}
+
+ANYWHERE = {**TERMINAL, **PSEUDO_TERMINAL, **DESCRIPTOR, **FILE, **SOCKET}

@@ -1,0 +1,124 @@
+"""Layer abi: numbers of the x86-64 Linux ABI that the registry's rules compare with, under Linux's names.
+
+Only values and only what the rows need; ioctl commands have a file of their own. Tables keep the names, because the
+documentation and `husk syscalls` print them.
+"""
+
+from __future__ import annotations
+
+AUDIT_ARCH_X86_64 = 0xC000003E
+X32_SYSCALL_BIT = 0x40000000
+
+# The loader's question to husk's kernel. Not a Linux call, so it has no row; the filter always notifies it.
+HUSK_CALL = 0x4855
+
+CLONE_NAMESPACES = {
+    # CLONE_NEWTIME is absent: its bit lies in clone's exit-signal byte, so only clone3 and unshare can ask for it.
+    "CLONE_NEWNS": 0x00020000,
+    "CLONE_NEWCGROUP": 0x02000000,
+    "CLONE_NEWUTS": 0x04000000,
+    "CLONE_NEWIPC": 0x08000000,
+    "CLONE_NEWUSER": 0x10000000,
+    "CLONE_NEWPID": 0x20000000,
+    "CLONE_NEWNET": 0x40000000,
+}
+CLONE_PTRACE = {"CLONE_PTRACE": 0x2000}
+UNSHARE_ALLOWED = {"CLONE_FS": 0x200, "CLONE_FILES": 0x400, "CLONE_SYSVSEM": 0x40000}
+
+PERSONALITY_QUERY = {"0xffffffff (the query)": 0xFFFFFFFF}
+# No MMAP_PAGE_ZERO and no READ_IMPLIES_EXEC: they undo what the loader and the hardware promise about memory.
+PERSONALITY_ALLOWED = {
+    "PER_LINUX32": 0x8,
+    "UNAME26": 0x20000,
+    "ADDR_NO_RANDOMIZE": 0x40000,
+    "ADDR_COMPAT_LAYOUT": 0x200000,
+}
+
+PRIO_PROCESS = {"PRIO_PROCESS": 0}
+IOPRIO_WHO_PROCESS = {"IOPRIO_WHO_PROCESS": 1}
+
+PRCTL_ALLOWED = {
+    "PR_SET_PDEATHSIG": 1,
+    "PR_GET_PDEATHSIG": 2,
+    "PR_GET_DUMPABLE": 3,
+    "PR_GET_KEEPCAPS": 7,
+    "PR_SET_KEEPCAPS": 8,
+    "PR_GET_TIMING": 13,
+    "PR_SET_TIMING": 14,
+    "PR_SET_NAME": 15,
+    "PR_GET_NAME": 16,
+    "PR_GET_SECCOMP": 21,
+    "PR_SET_SECCOMP": 22,
+    "PR_CAPBSET_READ": 23,
+    "PR_CAPBSET_DROP": 24,
+    "PR_GET_TSC": 25,
+    "PR_SET_TSC": 26,
+    "PR_GET_SECUREBITS": 27,
+    "PR_SET_SECUREBITS": 28,
+    "PR_SET_TIMERSLACK": 29,
+    "PR_GET_TIMERSLACK": 30,
+    "PR_MCE_KILL": 33,
+    "PR_MCE_KILL_GET": 34,
+    "PR_SET_CHILD_SUBREAPER": 36,
+    "PR_GET_CHILD_SUBREAPER": 37,
+    "PR_SET_NO_NEW_PRIVS": 38,
+    "PR_GET_NO_NEW_PRIVS": 39,
+    "PR_GET_TID_ADDRESS": 40,
+    "PR_SET_THP_DISABLE": 41,
+    "PR_GET_THP_DISABLE": 42,
+    "PR_CAP_AMBIENT": 47,
+    "PR_GET_SPECULATION_CTRL": 52,
+    "PR_SET_SPECULATION_CTRL": 53,
+    "PR_SET_MDWE": 65,
+    "PR_GET_MDWE": 66,
+    "PR_GET_AUXV": 0x41555856,
+    "PR_SET_VMA": 0x53564D41,
+    "PR_SET_PTRACER": 0x59616D61,
+}
+PR_SET_DUMPABLE = {"PR_SET_DUMPABLE": 4}
+DUMPABLE_VALUES = {"SUID_DUMP_DISABLE": 0, "SUID_DUMP_USER": 1}
+PR_SET_MM = {"PR_SET_MM": 35}
+PR_SET_MM_MAPS = {"PR_SET_MM_MAP": 14, "PR_SET_MM_MAP_SIZE": 15}
+
+FCNTL_ALLOWED = {
+    "F_DUPFD": 0,
+    "F_GETFD": 1,
+    "F_SETFD": 2,
+    "F_GETFL": 3,
+    "F_SETFL": 4,
+    "F_GETLK": 5,
+    "F_SETLK": 6,
+    "F_SETLKW": 7,
+    "F_GETOWN": 9,
+    "F_SETSIG": 10,
+    "F_GETSIG": 11,
+    "F_GETOWN_EX": 16,
+    "F_GETOWNER_UIDS": 17,
+    "F_OFD_GETLK": 36,
+    "F_OFD_SETLK": 37,
+    "F_OFD_SETLKW": 38,
+    "F_GETLEASE": 1025,
+    "F_DUPFD_QUERY": 1027,
+    "F_CREATED_QUERY": 1028,
+    "F_DUPFD_CLOEXEC": 1030,
+    "F_SETPIPE_SZ": 1031,
+    "F_GETPIPE_SZ": 1032,
+    "F_ADD_SEALS": 1033,
+    "F_GET_SEALS": 1034,
+    "F_GET_RW_HINT": 1035,
+    "F_SET_RW_HINT": 1036,
+    "F_GET_FILE_RW_HINT": 1037,
+    "F_SET_FILE_RW_HINT": 1038,
+}
+FCNTL_OWNERS = {"F_SETOWN": 8, "F_SETOWN_EX": 15}
+
+AF_UNIX = {"AF_UNIX": 1}
+AF_INETS = {"AF_INET": 2, "AF_INET6": 10}
+AF_NETLINK = {"AF_NETLINK": 16}
+SOCK_TYPE_MASK = 0xF
+CONNECTED_TYPES = {"SOCK_STREAM": 1, "SOCK_SEQPACKET": 5}
+DATAGRAM_TYPES = {"SOCK_DGRAM": 2, "SOCK_RAW": 3}
+INET_TYPES = {"SOCK_STREAM": 1, "SOCK_DGRAM": 2, "SOCK_RAW": 3}
+INET_PROTOCOLS = {"IPPROTO_IP": 0, "IPPROTO_ICMP": 1, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17, "IPPROTO_ICMPV6": 58}
+IPPROTO_MPTCP = {"IPPROTO_MPTCP": 262}
+NETLINK_ROUTE = {"NETLINK_ROUTE": 0}

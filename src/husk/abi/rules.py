@@ -1,0 +1,246 @@
+"""Layer abi: the words the registry is written in: walls, argument tests, verdicts, rules and rows.
+
+Here: plain values, and the direct meaning of a rule (`Row.verdict`). Not here: any particular system call (those are
+the rows_*.py files) and the translation to BPF (husk.walls.filter), which is tested against the meaning given here.
+"""
+
+from __future__ import annotations
+
+from errno import ENOSYS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+WAYS = ("native", "virtual", "refused")
+
+# Stands in a rule for the box's secret 64-bit number, which is known only when a filter is compiled.
+COOKIE = -1
+
+
+class Walls:
+    """Which walls stand around a box. Each one may let more calls run natively; none ever makes a call safer to refuse.
+
+    `places` says that the placeholder directories a guest sits in belong to its own mount namespace. While they are
+    host directories it is false: a name such as ``../../../run/x`` walks from there to the host's real root, whatever
+    the process's root is.
+    """
+
+    __slots__ = ("ipc", "landlock", "mount", "net", "pid", "places", "user")
+
+    def __init__(
+        self,
+        *,
+        pid: bool = False,
+        net: bool = False,
+        mount: bool = False,
+        ipc: bool = False,
+        user: bool = False,
+        landlock: int = 0,
+        places: bool = False,
+    ) -> None:
+        self.pid = pid
+        self.net = net
+        self.mount = mount
+        self.ipc = ipc
+        self.user = user
+        self.landlock = landlock
+        self.places = places
+
+    def __repr__(self) -> str:
+        return f"Walls({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+NO_WALLS = Walls()
+
+
+class WallTest:
+    """A condition on the walls: settled once per box, when its filter is compiled."""
+
+    __slots__ = ("stands", "text")
+
+    def __init__(self, text: str, stands: Callable[[Walls], bool]) -> None:
+        self.text = text
+        self.stands = stands
+
+
+PID_WALL = WallTest("a pid namespace stands", lambda walls: walls.pid)
+NET_WALL = WallTest("a network namespace stands", lambda walls: walls.net)
+IPC_WALL = WallTest("an ipc namespace stands", lambda walls: walls.ipc)
+# Landlock can keep signals inside the domain since its ABI 6 (Linux 6.12), SIGIO owners included.
+SIGNAL_WALL = WallTest(
+    "a pid namespace or Landlock ABI 6 confines signals", lambda walls: walls.pid or walls.landlock >= 6
+)
+# Abstract names belong to the network namespace, path names to what the root *and the working directory* can reach.
+UNIX_NAME_WALL = WallTest(
+    "network and mount namespaces confine socket names (placeholder directories too)",
+    lambda walls: walls.net and walls.mount and walls.places,
+)
+
+
+class ArgTest:
+    """A condition on one argument register. `mask` is applied first; `wide` compares all 64 bits, else the low 32."""
+
+    __slots__ = ("index", "kind", "label", "mask", "names", "values", "wide")
+
+    def __init__(
+        self, index: int, label: str, kind: str, names: Mapping[str, int], mask: int = 0xFFFFFFFF, wide: bool = False
+    ) -> None:
+        self.index = index
+        self.label = label
+        self.kind = kind  # "in", "any" (some of these bits), "within" (no other bits)
+        self.names = names
+        self.values = frozenset(names.values())
+        self.mask = mask
+        self.wide = wide
+
+    @property
+    def text(self) -> str:
+        verb = {"in": "is one of", "any": "has any of", "within": "has nothing but"}[self.kind]
+        return f"{self.label} {'is' if self.kind == 'in' and len(self.names) == 1 else verb} {', '.join(self.names)}"
+
+    def bits(self) -> int:
+        """All the values of a flag test as one mask."""
+        union = 0
+        for value in self.values:
+            union |= value
+        return union
+
+    def holds(self, args: Sequence[int], cookie: int | None) -> bool:
+        if self.wide:
+            value = args[self.index] & 0xFFFFFFFFFFFFFFFF
+            return any(value == (cookie if wanted == COOKIE else wanted) for wanted in self.values)
+        value = args[self.index] & self.mask
+        if self.kind == "in":
+            return value in self.values
+        if self.kind == "any":
+            return value & self.bits() != 0
+        return value & ~self.bits() == 0
+
+
+class Arg:
+    """An argument register that Linux reads as an int (the upper half is not looked at, as in Linux)."""
+
+    __slots__ = ("index", "label", "mask")
+
+    def __init__(self, index: int, label: str, mask: int = 0xFFFFFFFF) -> None:
+        self.index = index
+        self.label = label
+        self.mask = mask
+
+    def is_in(self, names: Mapping[str, int]) -> ArgTest:
+        return ArgTest(self.index, self.label, "in", names, self.mask)
+
+    def is_zero(self) -> ArgTest:
+        return self.is_in({"0": 0})
+
+    def has_any(self, names: Mapping[str, int]) -> ArgTest:
+        return ArgTest(self.index, self.label, "any", names, self.mask)
+
+    def within(self, names: Mapping[str, int]) -> ArgTest:
+        return ArgTest(self.index, self.label, "within", names, self.mask)
+
+
+def carries_cookie(index: int) -> ArgTest:
+    """True for calls husk makes in the guest's place: they carry the box's cookie in a register Linux ignores."""
+    return ArgTest(index, f"argument {index}", "in", {"the box's cookie": COOKIE}, wide=True)
+
+
+class Verdict:
+    """What becomes of a call. `quiet`: the filter answers by itself, husk neither sees nor reports the call."""
+
+    __slots__ = ("errno", "quiet", "reason", "way")
+
+    def __init__(self, way: str, reason: str = "", errno: int = 0, quiet: bool = False) -> None:
+        self.way = way
+        self.reason = reason
+        self.errno = errno
+        self.quiet = quiet
+
+
+def refuse(errno: int, reason: str, quiet: bool = False) -> Verdict:
+    return Verdict("refused", reason, errno, quiet)
+
+
+class Rule:
+    """A verdict and the conditions under which it holds, all of them."""
+
+    __slots__ = ("tests", "verdict", "walls")
+
+    def __init__(self, verdict: Verdict, conditions: tuple[WallTest | ArgTest, ...]) -> None:
+        self.verdict = verdict
+        self.walls = [condition for condition in conditions if isinstance(condition, WallTest)]
+        self.tests = [condition for condition in conditions if isinstance(condition, ArgTest)]
+
+    def stands(self, walls: Walls) -> bool:
+        return all(wall.stands(walls) for wall in self.walls)
+
+
+def native_if(*conditions: WallTest | ArgTest) -> Rule:
+    return Rule(Verdict("native"), conditions)
+
+
+def virtual_if(*conditions: WallTest | ArgTest) -> Rule:
+    return Rule(Verdict("virtual"), conditions)
+
+
+def refused_if(errno: int, reason: str, *conditions: WallTest | ArgTest, quiet: bool = False) -> Rule:
+    return Rule(refuse(errno, reason, quiet), conditions)
+
+
+def answered_if(reason: str, *conditions: WallTest | ArgTest) -> Rule:
+    """Refused, but politely: the guest sees success and nothing happens."""
+    return Rule(refuse(0, reason, quiet=True), conditions)
+
+
+class Row:
+    """One system call: the way it goes, why, and the rules; the first rule that holds wins, then `otherwise`."""
+
+    __slots__ = ("interruptible", "name", "nr", "otherwise", "reason", "rules", "way")
+
+    def __init__(
+        self,
+        nr: int,
+        name: str,
+        plain: Verdict,
+        rules: tuple[Rule, ...],
+        otherwise: Verdict | None = None,
+        interruptible: bool = False,
+    ) -> None:
+        self.nr = nr
+        self.name = name
+        self.way = plain.way
+        self.reason = plain.reason
+        self.rules = rules
+        self.otherwise = otherwise or plain
+        # Linux ends this native call with EINTR when a handler without SA_RESTART ran (the ERESTARTSYS class).
+        self.interruptible = interruptible
+
+    def verdict(self, args: Sequence[int], walls: Walls, cookie: int | None = None) -> Verdict:
+        for rule in self.rules:
+            if rule.stands(walls) and all(test.holds(args, cookie) for test in rule.tests):
+                return rule.verdict
+        return self.otherwise
+
+    def verdicts(self) -> list[Verdict]:
+        """Every verdict some walls and arguments may lead to."""
+        return [rule.verdict for rule in self.rules] + [self.otherwise]
+
+
+def native(
+    nr: int, name: str, reason: str, *rules: Rule, otherwise: Verdict | None = None, interruptible: bool = False
+) -> Row:
+    return Row(nr, name, Verdict("native", reason), rules, otherwise, interruptible)
+
+
+def virtual(nr: int, name: str, reason: str, *rules: Rule) -> Row:
+    return Row(nr, name, Verdict("virtual", reason), rules)
+
+
+def refused(nr: int, name: str, errno: int, reason: str, quiet: bool = False) -> Row:
+    return Row(nr, name, refuse(errno, reason, quiet), ())
+
+
+def absent(nr: int, name: str, reason: str) -> Row:
+    """Refused like a call this kernel does not have. Quietly: programs try such calls all the time and cope."""
+    return refused(nr, name, ENOSYS, reason, quiet=True)

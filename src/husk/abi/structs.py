@@ -1,0 +1,76 @@
+"""abi: the structures Linux passes by pointer on x86-64, packed and unpacked. No meaning lives here."""
+
+from __future__ import annotations
+
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from typing import Protocol
+
+    class StatLike(Protocol):
+        dev: int
+        ino: int
+        mode: int
+        nlink: int
+        uid: int
+        gid: int
+        rdev: int
+        size: int
+        blksize: int
+        blocks: int
+        atime: int
+        mtime: int
+        ctime: int
+        btime: int
+
+
+_STAT = struct.Struct("<QQQIIIIQqqqqqqqqq24x")
+_STATX = struct.Struct("<IIQIIIHHQQQQ" + "qIi" * 4 + "IIIIQII96x")
+_STATFS = struct.Struct("<qqQQQQQiiqqq32x")
+_DIRENT64 = struct.Struct("<QqHB")
+_DIRENT = struct.Struct("<QQH")
+
+STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID = 0x7FF, 0x800, 0x1000
+OVERLAYFS_MAGIC = 0x794C7630
+
+
+def pack_stat(s: StatLike) -> bytes:
+    atime, mtime, ctime = divmod(s.atime, 10**9), divmod(s.mtime, 10**9), divmod(s.ctime, 10**9)
+    return _STAT.pack(s.dev, s.ino, s.nlink, s.mode, s.uid, s.gid, 0, s.rdev, s.size, s.blksize, s.blocks,
+                      *atime, *mtime, *ctime)
+
+
+def pack_statx(s: StatLike) -> bytes:
+    def stamp(ns: int) -> tuple[int, int, int]:
+        return (*divmod(ns, 10**9), 0)
+
+    mask = STATX_BASIC_STATS | STATX_MNT_ID | (STATX_BTIME if s.btime else 0)
+    return _STATX.pack(mask, s.blksize, 0, s.nlink, s.uid, s.gid, s.mode, 0, s.ino, s.size, s.blocks, 0,
+                       *stamp(s.atime), *stamp(s.btime), *stamp(s.ctime), *stamp(s.mtime),
+                       *_numbers(s.rdev), *_numbers(s.dev), s.dev & 0xFFFF, 0, 0)
+
+
+def _numbers(dev: int) -> tuple[int, int]:
+    """Major and minor, as the kernel encodes a device in 32 bits."""
+    return dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00
+
+
+def pack_statfs(host: os.statvfs_result | None) -> bytes:
+    """One type for all of husk's trees; free space is the host's, or none for a synthesised tree."""
+    if host is None:
+        return _STATFS.pack(OVERLAYFS_MAGIC, 4096, 0, 0, 0, 0, 0, 0, 0, 255, 4096, 0)
+    return _STATFS.pack(OVERLAYFS_MAGIC, host.f_bsize, host.f_blocks, host.f_bfree, host.f_bavail, host.f_files,
+                        host.f_ffree, 0, 0, 255, host.f_frsize, 0)
+
+
+def pack_dirent64(ino: int, offset: int, kind: int, name: bytes) -> bytes:
+    size = (19 + len(name) + 1 + 7) & ~7
+    return (_DIRENT64.pack(ino, offset, size, kind >> 12) + name).ljust(size, b"\0")
+
+
+def pack_dirent(ino: int, offset: int, kind: int, name: bytes) -> bytes:
+    """The old form: the type sits in the last byte of the record."""
+    size = (18 + len(name) + 2 + 7) & ~7
+    return (_DIRENT.pack(ino, offset, size) + name).ljust(size - 1, b"\0") + bytes([kind >> 12])

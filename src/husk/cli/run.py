@@ -1,0 +1,179 @@
+"""cli: `husk run`. On the path of every start: what is imported here is paid for by every run."""
+
+from __future__ import annotations
+
+import _signal
+import os
+import sys
+
+from husk.kernel.events import Events
+from husk.sandbox.box import Box
+from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.policy import Mount, Policy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.sandbox.result import Result
+
+HELP = """usage: husk run [options] [--] PROGRAM ARGS…
+
+Run PROGRAM in a box of its own: the host's /usr and a little of /etc, read-only beneath a layer that is thrown away,
+and a private /tmp, /home and /workspace. Nothing else of the host is there.
+
+  --mount SRC:DST[:MODE]  show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes go to a copy)
+  --workdir DIR           start in DIR (default /workspace)
+  --env NAME=VALUE        set a variable; --env NAME passes the caller's
+  --timeout SECONDS       end the box after this time (exit code 124)
+  --events FILE           write what happens as JSON lines
+  --json                  print the result as one JSON object, with the guest's output inside
+  --summary               say at the end what was read, changed and refused
+  --no-namespaces         do without namespaces even where the host gives them
+  -v, --verbose           one line per virtual call, on stderr
+
+The exit code is the program's; 124: time-out, 125: husk failed, 126: not executable, 127: not found, 128+n: signal n.
+"""
+
+
+class Options:
+    """What the command line says."""
+
+    def __init__(self, args: list[str]) -> None:
+        self.policy = Policy([])
+        self.events = ""
+        self.json = self.summary = self.verbose = self.help = False
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                self.policy.argv = list(words)
+            elif not word.startswith("-"):
+                self.policy.argv = [word, *words]
+            else:
+                self._option(word, words)
+        if not self.policy.argv and not self.help:
+            raise UsageError("say what to run: husk run -- PROGRAM ARGS…")
+
+    def _option(self, word: str, words: object) -> None:
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        flag = FLAGS.get(name)
+        if flag is not None and not equals:
+            setattr(self, flag, True) if flag != "no_namespaces" else setattr(self.policy, "namespaces", False)
+            return
+        setter = SETTERS.get(name)
+        if setter is None:
+            raise UsageError(f"there is no option {name}{_close(name)}; `husk run --help` lists them.")
+        if not equals:
+            value = next(words, "")  # type: ignore[call-overload]
+            if value == "":
+                raise UsageError(f"{name} needs a value; `husk run --help` shows which.")
+        setter(self, value)
+
+    def _mount(self, text: str) -> None:
+        self.policy.mounts.append(Mount.parse(text))
+
+    def _workdir(self, text: str) -> None:
+        if not text.startswith("/"):
+            raise UsageError(f"--workdir {text}: give an absolute path inside the box.")
+        self.policy.workdir = text
+
+    def _env(self, text: str) -> None:
+        name, equals, value = text.partition("=")
+        if not name:
+            raise UsageError(f"--env {text}: write NAME=VALUE.")
+        if not equals:
+            if name not in os.environ:
+                raise UsageError(f"--env {name}: not set in your environment; write --env {name}=VALUE.")
+            value = os.environ[name]
+        self.policy.env[name] = value
+
+    def _timeout(self, text: str) -> None:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds < 1e9:
+            raise UsageError(f"--timeout {text}: give a number of seconds above 0.")
+        self.policy.timeout = seconds
+
+    def _events(self, text: str) -> None:
+        self.events = text
+
+
+FLAGS = {"--json": "json", "--summary": "summary", "-v": "verbose", "--verbose": "verbose", "-h": "help", "--help": "help",
+         "--no-namespaces": "no_namespaces"}
+SETTERS: dict[str, Callable[[Options, str], None]] = {
+    "--mount": Options._mount, "--workdir": Options._workdir, "--env": Options._env, "--timeout": Options._timeout,
+    "--events": Options._events,
+}
+
+
+def _close(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, [*FLAGS, *SETTERS], 1)
+    return f"; did you mean {near[0]}" if near else ""
+
+
+def main(args: list[str]) -> int:
+    try:
+        options = Options(args)
+        if options.help:
+            print(HELP, end="")
+            return 0
+        return _run(options)
+    except HuskError as error:
+        print(f"husk: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _run(options: Options) -> int:
+    tell, trace = _listeners(options)
+    events = Events(tell, trace, collect=options.summary)
+    if options.json:
+        from husk.cli.capture import run_captured
+
+        result = run_captured(options.policy, events)
+    else:
+        result = _with_signals(Box(options.policy, events))
+    for fault in result.faults:
+        print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
+    if options.json:
+        import json
+
+        print(json.dumps(result.as_dict(), indent=2))
+    if options.summary:
+        from husk.cli.summary import show
+
+        show(result)
+    return result.exit_code
+
+
+def _with_signals(box: Box) -> Result:
+    """A key on the terminal reaches the guest by itself; a signal sent to husk alone ends the box."""
+    def end(number: int, _frame: object) -> None:
+        box.end(number)
+
+    _signal.signal(_signal.SIGINT, lambda *_: None)
+    _signal.signal(_signal.SIGQUIT, lambda *_: None)
+    for number in (_signal.SIGTERM, _signal.SIGHUP):
+        _signal.signal(number, end)
+    return box.run()
+
+
+def _listeners(options: Options) -> tuple[Callable[[dict[str, object]], None] | None, Callable[[str], None] | None]:
+    tell = trace = None
+    if options.events:
+        import json
+
+        try:
+            log = open(options.events, "w", buffering=1, encoding="utf-8")  # noqa: SIM115 — open for the whole run
+        except OSError as error:
+            raise UsageError(f"--events {options.events}: {error.strerror}.") from None
+
+        def tell(event: dict[str, object]) -> None:
+            log.write(json.dumps(event) + "\n")
+    if options.verbose:
+        def trace(line: str) -> None:
+            sys.stderr.write(f"husk: {line}\n")
+    return tell, trace

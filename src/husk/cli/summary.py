@@ -1,0 +1,35 @@
+"""cli: what a run read, changed and was refused, in a few lines on stderr."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.sandbox.result import Result
+
+SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/proc/", "/dev/", "/sys/", "/etc/ld.so")
+MOST = 20
+
+
+def show(result: Result) -> None:
+    out = sys.stderr
+    print(f"\nhusk: exit code {result.exit_code} after {result.seconds:.2f} s", file=out)
+    own = [path for path in result.read if not path.startswith(SYSTEM)]
+    _list("read", own, f"and {len(result.read) - len(own)} files of the system")
+    _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
+    _list("refused", [f"{item['what']}: {item['reason']}{_allow(item)}" for item in result.refusals], "")
+
+
+def _allow(item: dict[str, object]) -> str:
+    return f"; to allow it, {item['allow']}" if item.get("allow") else ""
+
+
+def _list(title: str, lines: list[str], rest: str) -> None:
+    print(f"  {title}:" + ("" if lines else " nothing"), file=sys.stderr)
+    for line in lines[:MOST]:
+        print(f"    {line}", file=sys.stderr)
+    if len(lines) > MOST:
+        print(f"    … and {len(lines) - MOST} more", file=sys.stderr)
+    if rest:
+        print(f"    {rest}", file=sys.stderr)

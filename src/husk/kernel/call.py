@@ -1,0 +1,118 @@
+"""kernel: one notified call as handlers see it, and the helpers that copy its arguments out of the guest.
+
+Each helper copies once; what a handler judged is what it acts on. A handler returns an int, or one of the replies
+below, or raises OSError; it never answers by itself (exec and chdir hand the answer to the C core and say ANSWERED).
+"""
+
+from __future__ import annotations
+
+import errno
+
+from husk.vfs.node import Context, Dir, Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.kernel.kernel import Kernel
+    from husk.native._core import Call as RawCall
+    from husk.vfs.vfs import Vfs
+
+AT_FDCWD = -100
+
+
+class GiveFd:
+    """The call returns a new descriptor. `fd` is husk's, handed over and closed by the dispatcher."""
+
+    __slots__ = ("cloexec", "fd")
+
+    def __init__(self, fd: int, cloexec: bool) -> None:
+        self.fd, self.cloexec = fd, cloexec
+
+
+class Refused(OSError):
+    """An errno that husk's own policy gave, not Linux's rules: its reason is told outside."""
+
+
+class Special:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+CONTINUE = Special("continue")  # the host kernel runs it; only for calls whose pointers nobody judged
+ANSWERED = Special("answered")  # a remote call has answered already
+LATER = Special("later")  # a thread of its own answers, because the host may keep it waiting
+
+Reply = int | GiveFd | Special
+
+
+class Call(Context):
+    """A call, and as such the context of what the vfs does for it."""
+
+    __slots__ = ("args", "kernel", "looked_up", "nr", "raw", "texts")
+
+    def __init__(self, raw: RawCall, kernel: Kernel) -> None:
+        self.raw, self.kernel = raw, kernel
+        self.texts: dict[int, bytes] = {}  # string arguments by position, for events
+        self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
+        self.creds, self.tid = kernel.creds, raw.tid
+        self.nr, self.args = raw.nr, raw.args
+
+    @property
+    def vfs(self) -> Vfs:
+        return self.kernel.vfs
+
+    def umask(self) -> int:
+        return self.raw.umask()
+
+
+def u32(call: Call, n: int) -> int:
+    return call.args[n] & 0xFFFFFFFF
+
+
+def i32(call: Call, n: int) -> int:
+    value = call.args[n] & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def i64(call: Call, n: int) -> int:
+    value = call.args[n]
+    return value - (1 << 64) if value & (1 << 63) else value
+
+
+def path(call: Call, n: int) -> bytes:
+    """A path argument: EFAULT, or ENAMETOOLONG when no NUL comes within PATH_MAX."""
+    text = call.texts[n] = call.raw.cstring(call.args[n])
+    return text
+
+
+def working_directory(call: Call) -> Dir:
+    node = call.vfs.node_of_link(call.raw.cwd_link(), 0, 0)
+    if not isinstance(node, Dir):
+        raise OSError(errno.ENOENT, "the working directory is not one of this box")
+    return node
+
+
+def start_dir(call: Call, dirfd: int, name: bytes) -> Dir:
+    """Where walking `name` begins. An absolute name never looks at dirfd: a bad one must not fail."""
+    if name[:1] == b"/":
+        return call.vfs.root
+    if dirfd == AT_FDCWD:
+        return working_directory(call)
+    if not name:
+        # The walker says ENOENT for an empty name; a bad descriptor is noticed first.
+        call.raw.fd_link(dirfd)
+        return call.vfs.root
+    node = call.vfs.node_of_link(call.raw.fd_link(dirfd), 0, 0)
+    if not isinstance(node, Dir):
+        raise OSError(errno.ENOTDIR, "not a directory")
+    return node
+
+
+def held_node(call: Call, fd: int) -> Node | None:
+    """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
+    link = call.raw.fd_link(fd)
+    if link[:1] != b"/":
+        return None
+    host = call.raw.fd_stat(fd)
+    return call.vfs.node_of_link(link, host[0], host[1], b"/proc/%d/fd/%d" % (call.tid, fd))

@@ -1,0 +1,146 @@
+"""kernel: what happened, told to the person outside — refusals with their reason, and, when asked, every call.
+
+Handlers raise or return; only the dispatcher and the few calls named here report. Nothing in this file may decide
+anything, and nothing it does may fail a call.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.abi.registry import row
+from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.kernel.program import Program
+    from husk.vfs.opening import Opened
+
+MOST_REFUSALS = 1000  # a guest that is refused in a loop must not fill our memory
+# Where the box has names of its own: that the host has something there too is no refusal.
+OWN_TREES = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/tmp", b"/proc", b"/dev", b"/sys", b"/workspace", b"/run/husk")
+
+
+class Events:
+    """`tell` gets each event as a dictionary; `trace` gets one strace-like line per virtual call. Either may be None."""
+
+    def __init__(self, tell: Callable[[dict[str, object]], None] | None, trace: Callable[[str], None] | None, *,
+                 collect: bool = False) -> None:
+        self._tell, self._trace = tell, trace
+        self.refusals: dict[tuple[str, str], dict[str, object]] = {}
+        self.refusals_lost = 0
+        self.faults: list[str] = []
+        self.read: dict[bytes, None] = {}
+        self.ran: dict[bytes, None] = {}
+        self.watching = collect or tell is not None or trace is not None
+
+    # -- what the dispatcher reports ---------------------------------------------------------------------------
+    def answered(self, call: Call, reply: Reply) -> None:
+        if self._trace:
+            result = "fd" if isinstance(reply, GiveFd) else str(reply) if isinstance(reply, int) else "…"
+            self._trace(f"[{call.tid}] {signature(call)} = {result}")
+
+    def failed(self, call: Call, error: OSError) -> None:
+        number = error.errno or errno.EIO
+        name = errno.errorcode.get(number, str(number))
+        if self._trace:
+            self._trace(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
+        if number == errno.ENOENT and call.texts or number == errno.EROFS or isinstance(error, Refused):
+            advice = self._reason(call, number, error)
+            if advice is not None:
+                self._refuse(call, name, *advice)
+
+    def fault(self, nr: int, fault: BaseException) -> None:
+        import traceback
+
+        text = "".join(traceback.format_exception(fault))
+        if len(self.faults) < 100:
+            self.faults.append(text)
+        self._say({"event": "fault", "call": call_name(nr), "traceback": text})
+
+    # -- what handlers report ----------------------------------------------------------------------------------
+    def opened(self, call: Call, name: bytes, flags: int, opened: Opened) -> None:
+        if not self.watching:
+            return
+        where = self._absolute(call, name)
+        if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY) and len(self.read) < 100_000:
+            self.read[where] = None
+        self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
+
+    def executed(self, call: Call, name: bytes, program: Program) -> None:
+        if self.watching:
+            self.ran[program.exe] = None
+            self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
+
+    # -- reasons -----------------------------------------------------------------------------------------------
+    def _reason(self, call: Call, number: int, error: OSError) -> tuple[str, str, str] | None:
+        """(what, why, what would allow it), or None where Linux itself would have said no."""
+        if isinstance(error, Refused):
+            return signature(call), str(error.strerror), ""
+        where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
+        if number == errno.EROFS:
+            return shown(where), "it is mounted read-only", "mount it with :rw to change the host, or :cow to change a copy"
+        top = b"/" + where.split(b"/", 2)[1] if where[:1] == b"/" and len(where) > 1 else b""
+        if not top or top.startswith(OWN_TREES) or not os.path.lexists(where):
+            return None
+        return shown(where), "nothing is mounted there", f"--mount {shown(where)}:{shown(where)}:ro"
+
+    def _refuse(self, call: Call, error: str, what: str, why: str, allow: str) -> None:
+        key = (what, why)
+        if key in self.refusals:
+            return
+        refusal: dict[str, object] = {
+            "event": "refused", "call": call_name(call.nr), "what": what, "errno": error, "reason": why, "allow": allow,
+        }
+        if len(self.refusals) >= MOST_REFUSALS:
+            self.refusals_lost += 1
+        else:
+            self.refusals[key] = refusal
+        self._say(refusal)
+
+    def _absolute(self, call: Call, name: bytes) -> bytes:
+        if name[:1] == b"/":
+            return os.path.normpath(name)
+        try:
+            return os.path.normpath(os.path.join(call.vfs.path_of(working_directory(call)), name))
+        except OSError:
+            return name
+
+    def _say(self, event: dict[str, object]) -> None:
+        if self._tell:
+            self._tell(event)
+
+
+def call_name(nr: int) -> str:
+    entry = row(nr)
+    return entry.name if entry else "husk_call" if nr == 0x4855 else f"syscall_{nr}"
+
+
+def shown(path: bytes) -> str:
+    return path.decode("utf-8", "backslashreplace")
+
+
+def signature(call: Call) -> str:
+    """name(arguments), with the string arguments spelled out and the rest as numbers."""
+    words = []
+    for n, value in enumerate(call.args):
+        if n in call.texts:
+            words.append('"' + shown(call.texts[n]) + '"')
+        elif value & 0xFFFFFFFF == 0xFFFFFF9C:
+            words.append("AT_FDCWD")
+        else:
+            words.append(str(value) if value < 65536 else hex(value))
+    while len(words) > 1 and words[-1] == "0":
+        words.pop()
+    return f"{call_name(call.nr)}({', '.join(words)})"
+
+
+def open_flags(flags: int) -> str:
+    words = [("O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE")[flags & 3]]
+    for name in ("O_CREAT", "O_EXCL", "O_TRUNC", "O_APPEND", "O_NONBLOCK", "O_DIRECTORY", "O_NOFOLLOW", "O_PATH", "O_CLOEXEC"):
+        if flags & getattr(os, name):
+            words.append(name)
+    return "|".join(words)

@@ -1,0 +1,128 @@
+"""kernel: the dispatcher. A few threads each receive, decide and answer in one go (leader and followers): one waits in the
+host kernel without the GIL while another runs Python, so a call is received at once, and nothing is handed from thread to
+thread, which would cost a wake-up per call.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import time
+
+from husk.abi.registry import refusal
+from husk.kernel.call import CONTINUE, Call, GiveFd, Refused
+from husk.kernel.namecache import NameCache
+from husk.kernel.syscalls import handlers
+from husk.native._core import wake_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.abi.rules import Walls
+    from husk.kernel.events import Events
+    from husk.kernel.identity import Identity
+    from husk.kernel.program import Program
+    from husk.native._core import Call as RawCall
+    from husk.native._core import Listener
+    from husk.vfs.node import Credentials
+    from husk.vfs.vfs import Vfs
+
+THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
+MOST_PENDING = 64
+
+
+class Kernel:
+    """Serves one box. Owns the loader's descriptor and the programs that wait for their loader."""
+
+    def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, identity: Identity, walls: Walls, events: Events,
+                 loader_fd: int, eintr_bitmap: bytes) -> None:
+        self.listener, self.vfs, self.creds, self.identity = listener, vfs, creds, identity
+        self.walls, self.events = walls, events
+        self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
+        self.pending: dict[int, Program] = {}
+        self._handlers = handlers()
+        self._threads: dict[int, None] = {}
+        self.names = NameCache(listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups))
+
+    # -- life --------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        for _ in range(THREADS):
+            _thread.start_new_thread(self._serve, ())
+
+    def stop(self) -> None:
+        """Let every thread leave. The box is over: no guest waits for an answer any more."""
+        self.listener.stop()
+        while self._threads:
+            for tid in list(self._threads):
+                wake_thread(tid)
+            time.sleep(0.0005)
+        for program in self.pending.values():
+            program.close()
+        self.pending.clear()
+
+    def _serve(self) -> None:
+        me = _thread.get_native_id()
+        self._threads[me] = None
+        try:
+            receive, answer = self.listener.receive, self.answer
+            while (raw := receive()) is not None:
+                answer(raw)
+        finally:
+            del self._threads[me]
+
+    # -- one call ----------------------------------------------------------------------------------------------
+    def answer(self, raw: RawCall) -> None:
+        """Whatever happens here, the guest gets exactly one answer, and a fault of ours is never a permission."""
+        call = Call(raw, self)
+        try:
+            handler = self._handlers.get(raw.nr)
+            if handler is None:
+                number, reason = refusal(raw.nr, call.args, self.walls)
+                raise Refused(number, reason)
+            reply = handler(call)
+            if reply.__class__ is int:
+                raw.reply(reply)
+            elif isinstance(reply, GiveFd):
+                try:
+                    raw.reply_fd(reply.fd, reply.cloexec)
+                finally:
+                    os.close(reply.fd)
+            elif reply is CONTINUE:
+                raw.proceed()
+            self.events.answered(call, reply)
+            if call.looked_up:
+                self.names.learn(call, *call.looked_up)
+        except OSError as error:
+            self._fail(call, error)
+        except BaseException as fault:  # a stray exception is our bug
+            self._fault(raw, fault)
+
+    def _fail(self, call: Call, error: OSError) -> None:
+        try:
+            if not call.raw.answered:
+                call.raw.fail(error.errno or errno.EIO)
+            self.events.failed(call, error)
+            if call.looked_up:
+                self.names.learn(call, *call.looked_up)
+        except BaseException as fault:
+            self._fault(call.raw, fault)
+
+    def _fault(self, raw: RawCall, fault: BaseException) -> None:
+        try:
+            if not raw.answered:
+                raw.fail(errno.EIO)
+        except OSError:
+            pass  # nobody is left to hear it
+        self.events.fault(raw.nr, fault)
+
+    # -- programs on their way ---------------------------------------------------------------------------------
+    def expect(self, tgid: int, program: Program) -> None:
+        """`program` waits until the loader of process `tgid` asks for it. An execve that the host refuses after all
+        (E2BIG) leaves its entry behind, so old ones are dropped when there are many: a loader asks within moments."""
+        previous = self.pending.pop(tgid, None)
+        if previous is not None:
+            previous.close()
+        if len(self.pending) >= MOST_PENDING:
+            self.pending.pop(next(iter(self.pending))).close()
+        self.pending[tgid] = program
+

@@ -1,0 +1,210 @@
+"""kernel: what execve(2) would run — scripts, ELF and APE headers read as Linux's binary formats read them.
+
+Everything that can fail with an errno must fail here: once the loader runs, the old program is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat as st
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.kernel.call import Call
+    from husk.vfs.node import Dir, Node
+
+BINPRM_BUF_SIZE = 256
+MOST_INTERPRETERS = 5  # exec_binprm: a sixth rewrite is ELOOP
+ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+ELF_PHDR = struct.Struct("<IIQQQQQQ")
+EM_X86_64, ET_EXEC, ET_DYN, PT_INTERP, PT_LOAD = 62, 2, 3, 3, 1
+APE_MAGICS = (b"MZqFpD='", b"jartsr='", b"APEDBG='")
+APE_HEADER_BYTES = 8192
+
+
+class Program:
+    """A program ready to be loaded. Owns its two descriptors until closed."""
+
+    __slots__ = ("comm", "elf_header", "exe", "execfn", "identity", "interpreter_fd", "node", "prefix", "program_fd")
+
+    def __init__(self, execfn: bytes, comm: bytes) -> None:
+        self.execfn, self.comm = execfn, comm[:15]
+        self.prefix: list[bytes] = []
+        self.exe = b""
+        self.elf_header: bytes | None = None  # given to the loader when it is not at the start of the file (APE)
+        self.program_fd = self.interpreter_fd = -1
+        self.identity = (0, 0)
+        self.node: Node | None = None
+
+    def close(self) -> None:
+        for fd in (self.program_fd, self.interpreter_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.program_fd = self.interpreter_fd = -1
+
+
+class Executable:
+    """One file opened for execution: by the vfs, or held by the guest without a name (a memfd)."""
+
+    __slots__ = ("fd", "node", "path")
+
+    def __init__(self, fd: int, node: Node | None, path: bytes) -> None:
+        self.fd, self.node, self.path = fd, node, path
+
+
+def open_executable(call: Call, node: Node, path: bytes) -> Executable:
+    """EACCES unless a regular file with execute permission; reading needs no permission, as on Linux."""
+    if node.kind != st.S_IFREG:
+        raise OSError(errno.EACCES, "not a regular file")
+    call.vfs.access_node(call, node, os.X_OK)
+    fd = node.tree.open(call, node, os.O_RDONLY)
+    if _open_for_writing(fd):
+        os.close(fd)
+        raise OSError(errno.ETXTBSY, "somebody has it open for writing")
+    return Executable(fd, node, path)
+
+
+def _open_for_writing(fd: int) -> bool:
+    """The host grants a read lease only while nobody has the file open for writing: a question, asked and taken back."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        # EACCES: not our file (an unchanged host file, which no guest can write to); EINVAL: no leases here.
+        return error.errno == errno.EAGAIN
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
+
+
+def prepare(call: Call, cwd: Dir, first: Executable, execfn: bytes, comm: bytes) -> Program:
+    """Follow `#!` lines from `first` to an ELF file and its interpreter. Takes over first.fd."""
+    program = Program(execfn, comm)
+    program.program_fd = first.fd
+    current, name = first, execfn
+    try:
+        for _ in range(MOST_INTERPRETERS + 1):
+            head = os.pread(current.fd, BINPRM_BUF_SIZE, 0)
+            if head[:2] != b"#!":
+                break
+            interpreter, argument = script_line(head)
+            # What stands for argv[0] becomes: interpreter, its argument, the script's own name.
+            program.prefix = [interpreter, *([argument] if argument else []), name, *program.prefix[1:]]
+            node = call.vfs.walk(call, cwd, interpreter)
+            current = open_executable(call, node, guest_path(call, node, interpreter))
+            os.close(program.program_fd)
+            program.program_fd = current.fd
+            name = interpreter
+        else:
+            raise OSError(errno.ELOOP, "scripts that run scripts, too deep")
+        header = head[:64]
+        if head[:8] in APE_MAGICS:
+            program.elf_header = header = ape_elf_header(os.pread(current.fd, APE_HEADER_BYTES, 0))
+        interpreter_name = elf_interpreter(current.fd, header)
+        if interpreter_name is not None:
+            node = call.vfs.walk(call, cwd, interpreter_name)
+            program.interpreter_fd = open_executable(call, node, interpreter_name).fd
+            check_interpreter(program.interpreter_fd)
+        program.exe, program.node = current.path, current.node
+        if current.node is not None:
+            program.identity = call.vfs.identity(call, current.node)
+        return program
+    except BaseException:
+        program.close()
+        raise
+
+
+def guest_path(call: Call, node: Node, name: bytes) -> bytes:
+    """Where an executable is, for /proc/self/exe: its true path, whatever links led there."""
+    return call.vfs.path_of_node(node) or name
+
+
+def script_line(head: bytes) -> tuple[bytes, bytes]:
+    """Interpreter and the one argument, as load_script reads them from the first 256 bytes."""
+    end = head.find(b"\n")
+    if end < 0:
+        # No end of line in sight: fine for the argument to be cut off, never for the interpreter's name.
+        line = head[2:].split(b"\0", 1)[0] if len(head) < BINPRM_BUF_SIZE or b"\0" in head[2:] else head[2:]
+        whole = len(head) < BINPRM_BUF_SIZE
+        rest = line.lstrip(b" \t")
+        if not whole and not any(blank in rest for blank in (b" ", b"\t", b"\0")):
+            raise OSError(errno.ENOEXEC, "the interpreter's name does not end")
+    else:
+        line = head[2:end]
+    line = line.strip(b" \t")
+    cut = min((i for i in (line.find(b" "), line.find(b"\t"), line.find(b"\0")) if i >= 0), default=len(line))
+    interpreter, argument = line[:cut], line[cut:].lstrip(b" \t").split(b"\0", 1)[0]
+    if not interpreter:
+        raise OSError(errno.ENOEXEC, "no interpreter is named")
+    return interpreter, argument
+
+
+def ape_elf_header(head: bytes) -> bytes:
+    """The ELF header an Actually Portable Executable carries as octal escapes in one of its printf statements."""
+    at = 0
+    while (at := head.find(b"printf '", at)) >= 0:
+        at += len(b"printf '")
+        header = _unescape_octal(head[at : head.find(b"'", at)])
+        if len(header) >= 64 and header[:4] == b"\x7fELF" and header[18:20] == EM_X86_64.to_bytes(2, "little"):
+            return header[:64]
+    raise OSError(errno.ENOEXEC, "no ELF header for this machine inside")
+
+
+def _unescape_octal(text: bytes) -> bytes:
+    out = bytearray()
+    i = 0
+    while i < len(text):
+        if text[i : i + 1] != b"\\":
+            out.append(text[i])
+            i += 1
+            continue
+        j = i + 1
+        while j < i + 4 and text[j : j + 1] in (b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7") and j < len(text):
+            j += 1
+        if j == i + 1:
+            return b""
+        out.append(int(text[i + 1 : j], 8) & 0xFF)
+        i = j
+    return bytes(out)
+
+
+def elf_interpreter(fd: int, header: bytes) -> bytes | None:
+    """PT_INTERP's text, None for a program that has none; ENOEXEC for what Linux would not load."""
+    phdrs = _program_headers(fd, header)
+    if phdrs is None:
+        raise OSError(errno.ENOEXEC, "not a program for x86-64 Linux")
+    for kind, _flags, offset, _vaddr, _paddr, size, _memsz, _align in phdrs:
+        if kind != PT_INTERP:
+            continue
+        if not 2 <= size <= 4096:
+            raise OSError(errno.ENOEXEC, "the interpreter's name has no sensible length")
+        name = os.pread(fd, size, offset)
+        if len(name) < size:
+            raise OSError(errno.EIO, "the interpreter's name is cut off")
+        if name[-1:] != b"\0":
+            raise OSError(errno.ENOEXEC, "the interpreter's name does not end")
+        return name.split(b"\0", 1)[0]
+    return None
+
+
+def check_interpreter(fd: int) -> None:
+    header = os.pread(fd, 64, 0)
+    if len(header) < 64:
+        raise OSError(errno.EIO, "the interpreter is cut off")
+    if header[:4] != b"\x7fELF" or _program_headers(fd, header) is None:
+        raise OSError(errno.ELIBBAD, "the interpreter is no ELF file for this machine")
+
+
+def _program_headers(fd: int, header: bytes) -> list[tuple[int, ...]] | None:
+    if len(header) < 64:
+        return None
+    ident, kind, machine, _version, _entry, phoff, _shoff, _flags, _ehsize, phentsize, phnum, *_ = ELF_HEADER.unpack(header)
+    if ident[:4] != b"\x7fELF" or kind not in (ET_EXEC, ET_DYN) or machine != EM_X86_64 or phentsize != 56:
+        return None
+    if not 1 <= phnum <= 65536 // 56:
+        return None
+    table = os.pread(fd, phnum * 56, phoff)
+    if len(table) < phnum * 56:
+        return None
+    return list(ELF_PHDR.iter_unpack(table))

@@ -1,0 +1,165 @@
+"""chmod(2), chown(2), utime(2), truncate(2) and their f*, l* and *at forms: what a file says of itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, i64, path, start_dir, u32, working_directory
+from husk.vfs.node import Node
+from husk.vfs.vfs import NOW
+
+AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
+UTIME_NOW, UTIME_OMIT = 0x3FFFFFFF, 0x3FFFFFFE
+When = int | object | None
+
+
+def chmod(call: Call) -> Reply:
+    return _chmod(call, _node(call, AT_FDCWD, path(call, 0), 0), u32(call, 1))
+
+
+def fchmod(call: Call) -> Reply:
+    return _chmod(call, _held(call, i32(call, 0)), u32(call, 1))
+
+
+def fchmodat(call: Call) -> Reply:
+    return _chmod(call, _node(call, i32(call, 0), path(call, 1), 0), u32(call, 2))
+
+
+def fchmodat2(call: Call) -> Reply:
+    return _chmod(call, _node(call, i32(call, 0), path(call, 1), _at_flags(call, 3)), u32(call, 2))
+
+
+def chown(call: Call) -> Reply:
+    return _chown(call, _node(call, AT_FDCWD, path(call, 0), 0), i32(call, 1), i32(call, 2))
+
+
+def lchown(call: Call) -> Reply:
+    return _chown(call, _node(call, AT_FDCWD, path(call, 0), AT_SYMLINK_NOFOLLOW), i32(call, 1), i32(call, 2))
+
+
+def fchown(call: Call) -> Reply:
+    return _chown(call, _held(call, i32(call, 0)), i32(call, 1), i32(call, 2))
+
+
+def fchownat(call: Call) -> Reply:
+    return _chown(call, _node(call, i32(call, 0), path(call, 1), _at_flags(call, 4)), i32(call, 2), i32(call, 3))
+
+
+def utime(call: Call) -> Reply:
+    node_of = path(call, 0)
+    if call.args[1]:
+        seconds = struct.unpack("<qq", call.raw.read(call.args[1], 16))
+        when: tuple[When, When] = (seconds[0] * 10**9, seconds[1] * 10**9)
+    else:
+        when = (NOW, NOW)
+    return _utimes(call, _node(call, AT_FDCWD, node_of, 0), *when)
+
+
+def utimes(call: Call) -> Reply:
+    name, when = path(call, 0), _timevals(call, 1)
+    return _utimes(call, _node(call, AT_FDCWD, name, 0), *when)
+
+
+def futimesat(call: Call) -> Reply:
+    when = _timevals(call, 2)
+    if not call.args[1]:
+        return _utimes(call, _held(call, i32(call, 0)), *when)
+    return _utimes(call, _node(call, i32(call, 0), path(call, 1), 0), *when)
+
+
+def utimensat(call: Call) -> Reply:
+    when = _timespecs(call, 2)
+    if when == (None, None):
+        return 0  # Linux does not even look the file up
+    if not call.args[1]:
+        if i32(call, 0) == AT_FDCWD:
+            raise OSError(errno.EFAULT, "no name")
+        if u32(call, 3):
+            raise OSError(errno.EINVAL, "flags need a name")
+        return _utimes(call, _held(call, i32(call, 0)), *when)
+    return _utimes(call, _node(call, i32(call, 0), path(call, 1), _at_flags(call, 3)), *when)
+
+
+def truncate(call: Call) -> Reply:
+    size = i64(call, 1)
+    if size < 0:
+        raise OSError(errno.EINVAL, "a negative size")
+    name = path(call, 0)
+    call.vfs.truncate(call, start_dir(call, AT_FDCWD, name), name, size)
+    return 0
+
+
+# -- what they mean ----------------------------------------------------------------------------------------------------
+
+def _at_flags(call: Call, n: int) -> int:
+    flags = u32(call, n)
+    if flags & ~(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH):
+        raise OSError(errno.EINVAL, "unknown flag")
+    return flags
+
+
+def _node(call: Call, dirfd: int, name: bytes, flags: int) -> Node | None:
+    if not name and flags & AT_EMPTY_PATH:
+        return working_directory(call) if dirfd == AT_FDCWD else held_node(call, dirfd)
+    return call.vfs.walk(call, start_dir(call, dirfd, name), name, follow=not flags & AT_SYMLINK_NOFOLLOW)
+
+
+def _held(call: Call, fd: int) -> Node | None:
+    if _flags_of(call, fd) & os.O_PATH:
+        raise OSError(errno.EBADF, "only a path")
+    return held_node(call, fd)
+
+
+def _flags_of(call: Call, fd: int) -> int:
+    call.raw.fd_link(fd)  # EBADF, before proc's ENOENT
+    with open(f"/proc/{call.tid}/fdinfo/{fd}", "rb") as info:
+        for line in info:
+            if line.startswith(b"flags:"):
+                return int(line.split()[1], 8)
+    return 0
+
+
+def _chmod(call: Call, node: Node | None, mode: int) -> Reply:
+    if node is not None:  # a pipe's or socket's mode is nobody's business: accepted, without effect
+        call.vfs.chmod(call, node, mode & 0o7777)
+    return 0
+
+
+def _chown(call: Call, node: Node | None, uid: int, gid: int) -> Reply:
+    if node is not None:
+        call.vfs.chown(call, node, uid, gid)
+    return 0
+
+
+def _utimes(call: Call, node: Node | None, atime: When, mtime: When) -> Reply:
+    if node is not None:
+        call.vfs.utimens(call, node, atime, mtime)
+    return 0
+
+
+def _timevals(call: Call, n: int) -> tuple[When, When]:
+    if not call.args[n]:
+        return NOW, NOW
+    a, a_us, m, m_us = struct.unpack("<qqqq", call.raw.read(call.args[n], 32))
+    if not (0 <= a_us < 10**6 and 0 <= m_us < 10**6):
+        raise OSError(errno.EINVAL, "microseconds out of range")
+    return a * 10**9 + a_us * 1000, m * 10**9 + m_us * 1000
+
+
+def _timespecs(call: Call, n: int) -> tuple[When, When]:
+    if not call.args[n]:
+        return NOW, NOW
+    a, a_ns, m, m_ns = struct.unpack("<qqqq", call.raw.read(call.args[n], 32))
+    return _timespec(a, a_ns), _timespec(m, m_ns)
+
+
+def _timespec(seconds: int, ns: int) -> When:
+    if ns == UTIME_NOW:
+        return NOW
+    if ns == UTIME_OMIT:
+        return None
+    if not 0 <= ns < 10**9:
+        raise OSError(errno.EINVAL, "nanoseconds out of range")
+    return seconds * 10**9 + ns

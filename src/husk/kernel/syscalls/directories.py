@@ -1,0 +1,79 @@
+"""getdents(2), getdents64(2), getcwd(2), chdir(2): directories as the guest reads and inhabits them.
+
+The host kernel keeps both the reading position (of the placeholder's descriptor) and the working directory, so dup,
+fork and threads share them as Linux says; fchdir(2) is native for the same reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.abi.structs import pack_dirent, pack_dirent64
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, i32, path, start_dir, u32, working_directory
+from husk.vfs.node import Dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_PER_CALL = 1 << 20  # a larger buffer is filled partly, which readers must expect anyway
+
+
+def getdents64(call: Call) -> Reply:
+    return _getdents(call, pack_dirent64)
+
+
+def getdents(call: Call) -> Reply:
+    return _getdents(call, pack_dirent)
+
+
+def getcwd(call: Call) -> Reply:
+    text = call.vfs.path_of(working_directory(call)) + b"\0"
+    if len(text) > call.args[1]:
+        raise OSError(errno.ERANGE, "the buffer is too small")
+    call.raw.write(call.args[0], text)
+    return len(text)
+
+
+def chdir(call: Call) -> Reply:
+    name = path(call, 0)
+    node = call.vfs.walk(call, start_dir(call, AT_FDCWD, name), name)
+    if not isinstance(node, Dir):
+        raise OSError(errno.ENOTDIR, "not a directory")
+    call.vfs.access_node(call, node, os.X_OK)
+    # Not O_PATH: the host refuses to inject such a descriptor (seccomp looks it up with fget).
+    place = call.vfs.place_fd(call, node, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        call.raw.change_directory(place)
+    finally:
+        os.close(place)
+    return ANSWERED
+
+
+def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Reply:
+    room = min(u32(call, 2), MOST_PER_CALL)
+    fd = call.raw.get_fd(i32(call, 0))
+    try:
+        directory = call.vfs.node_of_link(call.raw.fd_link(i32(call, 0)), 0, 0)
+        if not isinstance(directory, Dir):
+            raise OSError(errno.ENOTDIR, "not a directory")
+        position = os.lseek(fd, 0, os.SEEK_CUR)  # EBADF for O_PATH, as Linux
+        if directory.removed:
+            raise OSError(errno.ENOENT, "the directory is gone")
+        records: list[bytes] = []
+        used = 0
+        for entry in call.vfs.entries(call, directory, position):
+            record = pack(entry.ino, entry.cookie, entry.kind, entry.name)
+            if used + len(record) > room:
+                if not used:
+                    raise OSError(errno.EINVAL, "the buffer is too small for one entry")
+                break
+            records.append(record)
+            used += len(record)
+            position = entry.cookie
+        call.raw.write(call.args[1], b"".join(records))
+        os.lseek(fd, position, os.SEEK_SET)
+        return used
+    finally:
+        os.close(fd)

@@ -1,0 +1,100 @@
+"""execve(2), execveat(2), and husk_call: the loader's question what to load.
+
+The host never resolves a guest's program. husk resolves it, remembers the result for the process, and makes the thread
+execute the loader, which asks for it. See docs/design/001-execution.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+import struct
+
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32, working_directory
+from husk.kernel.program import Executable, Program, guest_path, open_executable, prepare
+
+AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
+EXEC_INFO = struct.Struct("<IIiiIIIIII16s64s2Q64s")  # struct husk_exec_info, native/loader/protocol.h
+EXEC_MAGIC, EXEC_VERSION, OP_EXEC_INFO = 0x6B737568, 1, 1
+HEADER_GIVEN = 1
+
+
+def execve(call: Call) -> Reply:
+    return _exec(call, AT_FDCWD, path(call, 0), call.args[0], call.args[1], call.args[2], 0)
+
+
+def execveat(call: Call) -> Reply:
+    flags = u32(call, 4)
+    if flags & ~(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH):
+        raise OSError(errno.EINVAL, "unknown flag")
+    return _exec(call, i32(call, 0), path(call, 1), call.args[1], call.args[2], call.args[3], flags)
+
+
+def husk_call(call: Call) -> Reply:
+    """Only a loader that husk started has something to ask; anybody else meets an unknown system call."""
+    program = call.kernel.pending.pop(call.raw.tgid(), None) if call.args[0] == OP_EXEC_INFO else None
+    if program is None:
+        raise OSError(errno.ENOSYS, "not asked by a loader")
+    try:
+        info = _describe(call, program)
+        if len(info) > call.args[2]:
+            raise OSError(errno.E2BIG, "the loader's buffer is too small")
+        call.raw.write(call.args[1], info)
+    finally:
+        program.close()
+    return 0
+
+
+# -- what they mean ----------------------------------------------------------------------------------------------------
+
+def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: int, flags: int) -> Reply:
+    if not name and flags & AT_EMPTY_PATH:
+        first, execfn, comm = _held_executable(call, dirfd)
+    else:
+        start = start_dir(call, dirfd, name)
+        node = call.vfs.walk(call, start, name, follow=not flags & AT_SYMLINK_NOFOLLOW)
+        if node.kind == st.S_IFLNK:
+            raise OSError(errno.ELOOP, "a symbolic link, and told not to follow")
+        first = open_executable(call, node, guest_path(call, node, name))
+        execfn = name if dirfd == AT_FDCWD or name[:1] == b"/" else b"/dev/fd/%d/%s" % (dirfd, name)
+        comm = name.rsplit(b"/", 1)[-1]
+    program = prepare(call, working_directory(call), first, execfn, comm)
+    if program.node is not None:
+        call.vfs.executed(call, program.node)
+    call.kernel.expect(call.raw.tgid(), program)
+    call.kernel.events.executed(call, name, program)
+    # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
+    call.raw.exec_loader(call.kernel.loader_fd, name_at + len(name), argv, envp)
+    return ANSWERED
+
+
+def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes, bytes]:
+    execfn = b"/dev/fd/%d" % fd
+    node = held_node(call, fd)
+    if node is not None:
+        where = guest_path(call, node, execfn)
+        return open_executable(call, node, where), execfn, where.rsplit(b"/", 1)[-1]
+    # A file without a name, such as a memfd: what the guest holds is what is run.
+    dup = call.raw.get_fd(fd)
+    try:
+        found = os.fstat(dup)
+        if not st.S_ISREG(found.st_mode) or not found.st_mode & 0o111:
+            raise OSError(errno.EACCES, "not an executable file")
+        link = call.raw.fd_link(fd)
+        reopened = os.open(f"/proc/self/fd/{dup}", os.O_RDONLY | os.O_CLOEXEC)
+        return Executable(reopened, None, link), execfn, link.removesuffix(b" (deleted)").lstrip(b"/")
+    finally:
+        os.close(dup)
+
+
+def _describe(call: Call, program: Program) -> bytes:
+    program_fd = call.raw.add_fd(program.program_fd, True)
+    interpreter_fd = call.raw.add_fd(program.interpreter_fd, True) if program.interpreter_fd >= 0 else -1
+    prefix = b"".join(text + b"\0" for text in program.prefix)
+    execfn, exe = program.execfn + b"\0", program.exe + b"\0"
+    return EXEC_INFO.pack(
+        EXEC_MAGIC, EXEC_VERSION, program_fd, interpreter_fd, HEADER_GIVEN if program.elf_header else 0,
+        len(program.prefix), len(prefix), len(execfn), len(exe), 0, program.comm, program.elf_header or b"",
+        *program.identity, call.kernel.eintr_bitmap,
+    ) + prefix + execfn + exe

@@ -1,0 +1,127 @@
+"""mkdir(2), rmdir(2), unlink(2), rename(2), link(2), symlink(2), mknod(2) and their *at forms: names come and go."""
+
+from __future__ import annotations
+
+import errno
+import stat as st
+
+from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32
+
+AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_EMPTY_PATH = 0x200, 0x400, 0x1000
+RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
+
+
+def mkdir(call: Call) -> Reply:
+    return _mkdir(call, AT_FDCWD, path(call, 0), u32(call, 1))
+
+
+def mkdirat(call: Call) -> Reply:
+    return _mkdir(call, i32(call, 0), path(call, 1), u32(call, 2))
+
+
+def rmdir(call: Call) -> Reply:
+    return _unlink(call, AT_FDCWD, path(call, 0), AT_REMOVEDIR)
+
+
+def unlink(call: Call) -> Reply:
+    return _unlink(call, AT_FDCWD, path(call, 0), 0)
+
+
+def unlinkat(call: Call) -> Reply:
+    flags = u32(call, 2)
+    if flags & ~AT_REMOVEDIR:
+        raise OSError(errno.EINVAL, "unknown flag")
+    return _unlink(call, i32(call, 0), path(call, 1), flags)
+
+
+def rename(call: Call) -> Reply:
+    return _rename(call, AT_FDCWD, path(call, 0), AT_FDCWD, path(call, 1), 0)
+
+
+def renameat(call: Call) -> Reply:
+    return _rename(call, i32(call, 0), path(call, 1), i32(call, 2), path(call, 3), 0)
+
+
+def renameat2(call: Call) -> Reply:
+    flags = u32(call, 4)
+    if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT):
+        raise OSError(errno.EINVAL, "unknown flag")
+    if flags & RENAME_EXCHANGE and flags & (RENAME_NOREPLACE | RENAME_WHITEOUT):
+        raise OSError(errno.EINVAL, "exchange stands alone")
+    if flags & RENAME_WHITEOUT:
+        raise OSError(errno.EPERM, "whiteouts are devices, which an unprivileged user cannot make")
+    return _rename(call, i32(call, 0), path(call, 1), i32(call, 2), path(call, 3), flags)
+
+
+def link(call: Call) -> Reply:
+    return _link(call, AT_FDCWD, path(call, 0), AT_FDCWD, path(call, 1), 0)
+
+
+def linkat(call: Call) -> Reply:
+    flags = u32(call, 4)
+    if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
+        raise OSError(errno.EINVAL, "unknown flag")
+    return _link(call, i32(call, 0), path(call, 1), i32(call, 2), path(call, 3), flags)
+
+
+def symlink(call: Call) -> Reply:
+    return _symlink(call, path(call, 0), AT_FDCWD, path(call, 1))
+
+
+def symlinkat(call: Call) -> Reply:
+    return _symlink(call, path(call, 0), i32(call, 1), path(call, 2))
+
+
+def mknod(call: Call) -> Reply:
+    return _mknod(call, AT_FDCWD, path(call, 0), u32(call, 1))
+
+
+def mknodat(call: Call) -> Reply:
+    return _mknod(call, i32(call, 0), path(call, 1), u32(call, 2))
+
+
+# -- what they mean ----------------------------------------------------------------------------------------------------
+
+def _mkdir(call: Call, dirfd: int, name: bytes, mode: int) -> Reply:
+    call.vfs.mkdir(call, start_dir(call, dirfd, name), name, mode & 0o1777)
+    return 0
+
+
+def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
+    remove = call.vfs.rmdir if flags & AT_REMOVEDIR else call.vfs.unlink
+    remove(call, start_dir(call, dirfd, name), name)
+    return 0
+
+
+def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
+    call.vfs.rename(call, start_dir(call, old_fd, old), old, start_dir(call, new_fd, new), new, flags)
+    return 0
+
+
+def _link(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
+    if not old and flags & AT_EMPTY_PATH:
+        node = held_node(call, old_fd)
+        if node is None:
+            raise OSError(errno.EXDEV, "not a file of this box")
+        call.vfs.link_node(call, node, start_dir(call, new_fd, new), new)
+        return 0
+    start = start_dir(call, old_fd, old)
+    call.vfs.link(call, start, old, start_dir(call, new_fd, new), new, bool(flags & AT_SYMLINK_FOLLOW))
+    return 0
+
+
+def _symlink(call: Call, target: bytes, dirfd: int, name: bytes) -> Reply:
+    if not target:
+        raise OSError(errno.ENOENT, "a link to nothing")
+    call.vfs.symlink(call, target, start_dir(call, dirfd, name), name)
+    return 0
+
+
+def _mknod(call: Call, dirfd: int, name: bytes, mode: int) -> Reply:
+    kind = st.S_IFMT(mode) or st.S_IFREG
+    if kind in (st.S_IFCHR, st.S_IFBLK):
+        raise OSError(errno.EPERM, "devices need a capability that no guest has")
+    if kind not in (st.S_IFREG, st.S_IFIFO, st.S_IFSOCK):
+        raise OSError(errno.EPERM if kind == st.S_IFDIR else errno.EINVAL, "not made by mknod")
+    call.vfs.mknod(call, start_dir(call, dirfd, name), name, kind | mode & 0o7777)
+    return 0

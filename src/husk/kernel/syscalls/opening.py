@@ -1,0 +1,67 @@
+"""open(2), openat(2), openat2(2), creat(2): turn a guest name into a guest descriptor."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, i32, path, start_dir, u32
+from husk.kernel.waiting import later
+from husk.native._core import open_interruptible
+
+O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+# What open(2) knows; unknown bits are ignored by open and openat, and EINVAL for openat2.
+KNOWN_FLAGS = (
+    os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_SYNC
+    | 0o20000 | os.O_DIRECT | 0o100000 | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NOATIME | os.O_CLOEXEC | os.O_PATH | O_TMPFILE
+)
+RESOLVE_ALL = 0x3F
+RESOLVE_CACHED = 0x20
+
+
+def open(call: Call) -> Reply:
+    return _open(call, AT_FDCWD, path(call, 0), u32(call, 1) & KNOWN_FLAGS, u32(call, 2))
+
+
+def openat(call: Call) -> Reply:
+    return _open(call, i32(call, 0), path(call, 1), u32(call, 2) & KNOWN_FLAGS, u32(call, 3))
+
+
+def creat(call: Call) -> Reply:
+    return _open(call, AT_FDCWD, path(call, 0), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, u32(call, 1))
+
+
+def openat2(call: Call) -> Reply:
+    size = call.args[3]
+    if size < 24:
+        raise OSError(errno.EINVAL, "struct open_how is too small")
+    if size > 4096:
+        raise OSError(errno.E2BIG, "struct open_how is too large")
+    how = call.raw.read(call.args[2], size)
+    if any(how[24:]):
+        raise OSError(errno.E2BIG, "struct open_how has fields husk does not know")
+    flags, mode, resolve = struct.unpack_from("<QQQ", how)
+    if flags & ~KNOWN_FLAGS or resolve & ~RESOLVE_ALL or mode & ~0o7777:
+        raise OSError(errno.EINVAL, "unknown flag")
+    if mode and not flags & (os.O_CREAT | O_TMPFILE):
+        raise OSError(errno.EINVAL, "a mode without anything to create")
+    if flags & os.O_PATH and flags & ~(os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC):
+        raise OSError(errno.EINVAL, "O_PATH takes few companions")
+    if resolve & RESOLVE_CACHED:
+        raise OSError(errno.EAGAIN, "nothing is promised to be cached")
+    return _open(call, i32(call, 0), path(call, 1), flags, mode, resolve)
+
+
+def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:
+    start = start_dir(call, dirfd, name)
+    cloexec = bool(flags & os.O_CLOEXEC)
+    if not flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_DIRECTORY):
+        call.looked_up = start, name
+    # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
+    opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
+    call.kernel.events.opened(call, name, flags, opened)
+    if opened.fifo_flags >= 0:
+        host_fd, fifo_flags = opened.host_fd, opened.fifo_flags
+        return later(call, lambda: GiveFd(open_interruptible(b"/proc/self/fd/%d" % host_fd, fifo_flags), cloexec), host_fd)
+    return GiveFd(opened.host_fd, cloexec)

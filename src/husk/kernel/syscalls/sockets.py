@@ -1,0 +1,99 @@
+"""bind(2), connect(2): calls that name a peer.
+
+The address is copied once, judged, and used by husk on a duplicate of the guest's socket; letting the host read it from
+guest memory would let a second thread change a harmless address into `../../run/docker.sock` in between.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, start_dir
+from husk.kernel.waiting import later
+from husk.native._core import bind_address, connect_address
+
+AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 0, 1, 2, 10, 16
+LONGEST_ADDRESS = 128
+
+
+def bind(call: Call) -> Reply:
+    address = _address(call)
+    fd = call.raw.get_fd(i32(call, 0))
+    try:
+        name = _path_in(address)
+        if name:
+            start = start_dir(call, AT_FDCWD, name)
+            call.vfs.bind(call, start, name, 0o777, lambda directory, entry: bind_address(
+                fd, _unix_address(b"/proc/self/fd/%d/%s" % (directory, entry))))
+        else:
+            _must_be_confined(call, address)
+            bind_address(fd, address)
+    finally:
+        os.close(fd)
+    return 0
+
+
+def connect(call: Call) -> Reply:
+    address = _address(call)
+    fd = call.raw.get_fd(i32(call, 0))
+    held = [fd]
+    try:
+        name = _path_in(address)
+        if name:
+            held.append(_socket_file(call, name))
+            address = _unix_address(b"/proc/self/fd/%d" % held[1])
+        else:
+            _must_be_confined(call, address)
+        if os.get_blocking(fd) and address[:2] != b"\0\0":
+            target = held.pop(0)
+            path_fd = held.pop() if held else -1
+            return later(call, lambda: _connect_and_close(target, address, path_fd), target)
+        connect_address(fd, address)
+    finally:
+        for each in held:
+            os.close(each)
+    return 0
+
+
+# -- what they mean ----------------------------------------------------------------------------------------------------
+
+def _connect_and_close(fd: int, address: bytes, path_fd: int) -> int:
+    try:
+        connect_address(fd, address)
+    finally:
+        if path_fd >= 0:
+            os.close(path_fd)
+    return 0
+
+
+def _address(call: Call) -> bytes:
+    size = i32(call, 2)
+    if not 2 <= size <= LONGEST_ADDRESS:
+        raise OSError(errno.EINVAL, "an address of impossible length")
+    return call.raw.read(call.args[1], size)
+
+
+def _path_in(address: bytes) -> bytes:
+    """The path of a Unix address; empty for unnamed and abstract ones, and for other families."""
+    return address[2:].split(b"\0", 1)[0] if address[:2] == b"\1\0" else b""
+
+
+def _unix_address(host_path: bytes) -> bytes:
+    return b"\1\0" + host_path + b"\0"
+
+
+def _socket_file(call: Call, name: bytes) -> int:
+    node = call.vfs.walk(call, start_dir(call, AT_FDCWD, name), name)
+    call.vfs.access_node(call, node, os.W_OK)
+    if node.kind != st.S_IFSOCK:
+        raise OSError(errno.ECONNREFUSED, "not a socket")
+    return node.tree.open(call, node, os.O_PATH)
+
+
+def _must_be_confined(call: Call, address: bytes) -> None:
+    """Without a network namespace the box's loopback, and its abstract names, would be the host's."""
+    family = int.from_bytes(address[:2], "little")
+    if not call.kernel.walls.net and family != AF_UNSPEC and len(address) > 2:
+        raise Refused(errno.EACCES, "no network namespace confines this box, so husk lets no network address through")

@@ -1,0 +1,158 @@
+"""kernel: the box's processes, as the host shows them. husk keeps no process table; this only looks.
+
+Guest and host numbers differ inside a pid namespace. The reaper is the root of the box: what descends from it is ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.vfs.node import Dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.node import Context, Node
+    from husk.vfs.vfs import Vfs
+
+RESIDENT_DATA = 0x567F00001000  # native/loader/resident.h
+IDENTITY_AT, EXE_LEN_AT, EXE_AT = 0x008, 0x028, 0x500
+RESIDENT_MAGIC = 0x7365726B
+
+
+class Tasks:
+    """`vfs` is set once the box is built: the proc tree, which asks here, is part of it."""
+
+    __slots__ = ("_own_namespace", "reaper", "vfs")
+
+    def __init__(self, own_namespace: bool) -> None:
+        self._own_namespace = own_namespace
+        self.reaper = 0
+        self.vfs: Vfs
+
+    # -- numbers -----------------------------------------------------------------------------------------------
+    def host_pids(self) -> list[int]:
+        """Every process of the box but the reaper: its descendants, found through the kernel's own child lists."""
+        found: list[int] = []
+        todo = [self.reaper]
+        while todo:
+            parent = todo.pop()
+            try:
+                threads = os.listdir(f"/proc/{parent}/task")
+                for thread in threads:
+                    with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
+                        pids = [int(word) for word in children.read().split()]
+                    found += pids
+                    todo += pids
+            except OSError:
+                continue  # it ended meanwhile; its children are the reaper's now
+        return found
+
+    def guest_pids(self) -> list[int]:
+        return sorted(pid for pid in map(self.guest_of, self.host_pids()) if pid)
+
+    def guest_of(self, host_pid: int) -> int:
+        status = self._status(host_pid, b"NSpid:")
+        if not status:
+            return 0
+        numbers = status.split()
+        if self._own_namespace:
+            return int(numbers[-1]) if len(numbers) > self._depth() and self._descends(host_pid) else 0
+        return host_pid if self._descends(host_pid) else 0
+
+    def host_of(self, guest_pid: int) -> int | None:
+        if not self._own_namespace:
+            return guest_pid if self._descends(guest_pid) else None
+        for pid in self.host_pids():
+            if self.guest_of(pid) == guest_pid:
+                return pid
+            try:
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    numbers = self._status(int(thread), b"NSpid:").split()
+                    if numbers and int(numbers[-1]) == guest_pid:
+                        return int(thread)
+            except OSError:
+                continue
+        return None
+
+    def tgid_of(self, host_tid: int) -> int:
+        return int(self._status(host_tid, b"Tgid:") or b"0")
+
+    def _depth(self) -> int:
+        return len(self._status(os.getpid(), b"NSpid:").split())
+
+    def _descends(self, host_pid: int) -> bool:
+        pid = self.tgid_of(host_pid)
+        while pid > 1:
+            pid = int(self._status(pid, b"PPid:") or b"0")
+            if pid == self.reaper:
+                return True
+        return False
+
+    def _status(self, pid: int, label: bytes) -> bytes:
+        try:
+            with open(f"/proc/{pid}/status", "rb") as status:
+                for line in status:
+                    if line.startswith(label):
+                        return line[len(label):].strip()
+        except OSError:
+            pass
+        return b""
+
+    # -- programs ----------------------------------------------------------------------------------------------
+    def exe_of(self, host_pid: int) -> bytes | None:
+        """What the loader noted in the process itself, which fork copies and nobody has to keep up to date."""
+        head = self._resident(host_pid, 0, 0x30)
+        if head is None or int.from_bytes(head[:4], "little") != RESIDENT_MAGIC:
+            return None
+        length = int.from_bytes(head[EXE_LEN_AT : EXE_LEN_AT + 4], "little")
+        return self._resident(host_pid, EXE_AT, length) if 0 < length <= 4096 else None
+
+    def runs(self, identity: tuple[int, int]) -> bool:
+        """Is some process of the box running this file? (For ETXTBSY.)"""
+        wanted = identity[0].to_bytes(8, "little") + identity[1].to_bytes(8, "little")
+        return any(self._resident(pid, IDENTITY_AT, 16) == wanted for pid in self.host_pids())
+
+    def _resident(self, host_pid: int, offset: int, size: int) -> bytes | None:
+        try:
+            fd = os.open(f"/proc/{host_pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return os.pread(fd, size, RESIDENT_DATA + offset)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    # -- what they hold ----------------------------------------------------------------------------------------
+    def node_of_fd(self, ctx: Context, host_tid: int, fd: int) -> Node | None:
+        link, host = self._held(host_tid, fd)
+        return self.vfs.node_of_link(link, host.st_dev, host.st_ino) if link[:1] == b"/" else None
+
+    def fd_text(self, ctx: Context, host_tid: int, fd: int) -> bytes:
+        link, host = self._held(host_tid, fd)
+        if link[:1] != b"/":
+            return link
+        shown = self.vfs.path_of_link(link, host.st_dev, host.st_ino)
+        if shown is not None:
+            return shown
+        # A host file husk was started with (a redirect): its name is the host's affair.
+        return link if link.startswith(b"/memfd:") else b"/dev/inherited"
+
+    def _held(self, host_tid: int, fd: int) -> tuple[bytes, os.stat_result]:
+        where = b"/proc/%d/fd/%d" % (host_tid, fd)
+        try:
+            return os.readlink(where), os.stat(where)
+        except OSError:
+            raise OSError(errno.ENOENT, "no such descriptor") from None
+
+    def cwd_of(self, ctx: Context, host_tid: int) -> Dir | None:
+        try:
+            node = self.vfs.node_of_link(os.readlink(b"/proc/%d/cwd" % host_tid), 0, 0)
+        except OSError:
+            return None
+        return node if isinstance(node, Dir) else None
+
+    def root_of(self, ctx: Context, host_tid: int) -> Dir | None:
+        return self.vfs.root

@@ -1,0 +1,85 @@
+"""kernel: calls that may wait for ever in the host — opening a FIFO, connecting a blocking socket.
+
+One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
+reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these: a
+second thread watches for a signal the guest handles, and for the guest's death, and only then breaks the wait. The
+answer is ERESTARTSYS, of which the host kernel makes EINTR or a restart exactly as for its own call.
+Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import time
+
+from husk.kernel.call import LATER, Call, GiveFd, Reply
+from husk.native._core import wake_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ERESTARTSYS = 512
+FIRST_LOOK, LONGEST_PAUSE = 0.002, 0.02  # seconds between two looks at the caller
+
+
+class _Wait:
+    __slots__ = ("call", "done", "held", "operate", "thread")
+
+    def __init__(self, call: Call, operate: Callable[[], Reply], held: int) -> None:
+        self.call, self.operate, self.held = call, operate, held
+        self.done, self.thread = False, 0
+
+
+def later(call: Call, operate: Callable[[], Reply], held: int) -> Reply:
+    """Answer `call` with what `operate` returns. It must give up on EINTR. `held` is a descriptor closed at the end."""
+    wait = _Wait(call, operate, held)
+    _thread.start_new_thread(_work, (wait,))
+    _thread.start_new_thread(_watch, (wait,))
+    return LATER
+
+
+def _work(wait: _Wait) -> None:
+    raw = wait.call.raw
+    wait.thread = _thread.get_native_id()
+    try:
+        reply = wait.operate()
+        wait.done = True
+        if isinstance(reply, GiveFd):
+            try:
+                raw.reply_fd(reply.fd, reply.cloexec)
+            finally:
+                os.close(reply.fd)
+        else:
+            raw.reply(0)
+    except OSError as error:
+        wait.done = True
+        if not raw.answered:
+            raw.fail(ERESTARTSYS if error.errno == errno.EINTR else error.errno or errno.EIO)
+    finally:
+        os.close(wait.held)
+
+
+def _watch(wait: _Wait) -> None:
+    pause = FIRST_LOOK
+    while not wait.done:
+        time.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE)
+        if not wait.done and (not wait.call.raw.valid() or _handled_signal_waits(wait.call.tid)):
+            # Again and again until it left: a wake-up that comes just before the wait begins is lost.
+            wake_thread(wait.thread)
+
+
+def _handled_signal_waits(tid: int) -> bool:
+    masks = {}
+    try:
+        with open(f"/proc/{tid}/status", "rb") as status:
+            for line in status:
+                label, _, value = line.partition(b":")
+                if label in (b"SigPnd", b"ShdPnd", b"SigBlk", b"SigCgt"):
+                    masks[label] = int(value, 16)
+    except OSError:
+        return True
+    return bool((masks[b"SigPnd"] | masks[b"ShdPnd"]) & ~masks[b"SigBlk"] & masks[b"SigCgt"])

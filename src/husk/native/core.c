@@ -1,0 +1,39 @@
+/* native: the module object; every function lives in a room of its own. */
+#include "core.h"
+
+#include <errno.h>
+
+PyObject *raise_errno(int error)
+{
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyMethodDef functions[] = {
+    {"open_beneath", hostfs_open_beneath, METH_VARARGS, "open_beneath(root_fd, relative, flags, mode=0) -> fd"},
+    {"stat_beneath", hostfs_stat_beneath, METH_VARARGS, "stat_beneath(root_fd, relative) -> lstat as a tuple"},
+    {"stat_fd", hostfs_stat_fd, METH_VARARGS, "stat_fd(fd) -> fstat as a tuple"},
+    {"open_interruptible", open_interruptible, METH_VARARGS, "open(2) that gives up on EINTR"},
+    {"wake_thread", wake_thread, METH_VARARGS, "wake_thread(tid): get one of husk's threads out of a waiting call"},
+    {"bind_address", bind_address, METH_VARARGS, "bind_address(fd, sockaddr)"},
+    {"connect_address", connect_address, METH_VARARGS, "connect_address(fd, sockaddr): gives up on EINTR"},
+    {"landlock_abi", landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
+    {"notification_sizes", notification_sizes, METH_NOARGS, "notification_sizes(): OSError where seccomp cannot notify"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "husk.native._core", "The part of husk that talks to the host kernel.", -1, functions,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    if (PyType_Ready(&Listener_type) < 0 || PyType_Ready(&Call_type) < 0)
+        return NULL;
+    PyObject *self = PyModule_Create(&module);
+    if (self && (PyModule_AddObjectRef(self, "Listener", (PyObject *)&Listener_type) < 0 ||
+                 PyModule_AddObjectRef(self, "Call", (PyObject *)&Call_type) < 0))
+        Py_CLEAR(self);
+    return self;
+}

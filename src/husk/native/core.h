@@ -1,0 +1,120 @@
+/* native: what the parts of husk._core share. Each .c file is one room; this header names their doors.
+ *
+ * Ownership: a `Call` never owns descriptors; a `Listener` owns its listener descriptor; every function here that
+ * returns a descriptor gives it to the caller. Nothing in this folder calls Python without holding the GIL. */
+#ifndef HUSK_CORE_H
+#define HUSK_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+#ifndef SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
+#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#endif
+
+typedef struct name_cache name_cache;
+
+/* One listener and what its threads need to answer without Python. */
+typedef struct {
+    PyObject_HEAD
+    int fd;               /* owned */
+    volatile int stopped; /* set once; receivers leave at the next wake-up */
+    name_cache *cache;    /* owned; NULL: every call goes to Python */
+    uint64_t cookie;      /* marks husk's own remote calls for the filter */
+} Listener;
+
+/* One received notification. Lives until answered; answering twice is an error the kernel reports as ENOENT. */
+typedef struct {
+    PyObject_HEAD
+    Listener *listener; /* strong reference */
+    struct seccomp_notif notif;
+    bool answered;
+} Call;
+
+extern PyTypeObject Listener_type;
+extern PyTypeObject Call_type;
+
+/* notify.c: answers, without Python. All return 0 or -errno. */
+int answer_value(int listener, uint64_t id, int64_t value);
+int answer_error(int listener, uint64_t id, int error);
+int answer_continue(int listener, uint64_t id);
+int answer_descriptor(int listener, uint64_t id, int source, bool cloexec); /* >= 0: the guest's number */
+int add_descriptor(int listener, uint64_t id, int source, bool cloexec);    /* likewise, call stays open */
+bool still_valid(int listener, uint64_t id);
+PyObject *wake_thread(PyObject *self, PyObject *args);
+PyObject *open_interruptible(PyObject *self, PyObject *args);
+
+/* memory.c: guest memory, never faulting. Return bytes moved or -errno. */
+ssize_t guest_read(pid_t tid, uint64_t address, void *to, size_t size);
+ssize_t guest_write(pid_t tid, uint64_t address, const void *from, size_t size);
+ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit); /* length without NUL; -ENAMETOOLONG */
+
+/* remote.c: making a guest thread, stopped on its way out of a notified call, do something else. */
+struct remote {
+    pid_t tid;
+    struct user_regs_struct registers; /* as they were when the call would have returned */
+    uint64_t signal_mask;
+};
+int remote_attach(pid_t tid);                                        /* before the answer */
+int remote_wait_stop(struct remote *remote, pid_t tid);              /* after the answer */
+int remote_block_signals(struct remote *remote);
+int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result);
+int remote_finish(struct remote *remote, int64_t value);             /* the guest sees `value` */
+int remote_become(struct remote *remote, long nr, const uint64_t args[6]); /* the guest makes this call instead */
+void remote_abandon(pid_t tid);
+
+/* signals.c */
+int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif);
+
+/* namecache.c */
+name_cache *cache_new(void);
+void cache_free(name_cache *cache);
+PyObject *listener_cache_identity(Listener *self, PyObject *args);
+PyObject *listener_cache_learn(Listener *self, PyObject *args);
+PyObject *listener_cache_forget(Listener *self, PyObject *args);
+
+/* fastpath.c */
+bool cache_answer(name_cache *cache, int listener, const struct seccomp_notif *notif);
+
+/* hostfs.c */
+int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno */
+PyObject *stat_tuple(const struct stat *stat);
+PyObject *hostfs_open_beneath(PyObject *self, PyObject *args);
+PyObject *hostfs_stat_beneath(PyObject *self, PyObject *args);
+PyObject *hostfs_stat_fd(PyObject *self, PyObject *args);
+
+/* task.c: what the host's proc says of a guest thread. */
+PyObject *call_fd_link(Call *call, PyObject *args);
+PyObject *call_fd_stat(Call *call, PyObject *args);
+PyObject *call_get_fd(Call *call, PyObject *args);
+PyObject *call_cwd_link(Call *call, PyObject *noargs);
+PyObject *call_umask(Call *call, PyObject *noargs);
+PyObject *call_tgid(Call *call, PyObject *noargs);
+pid_t thread_group(pid_t tid);
+
+/* exec.c */
+PyObject *call_exec_loader(Call *call, PyObject *args);
+PyObject *call_change_directory(Call *call, PyObject *args);
+
+/* sockets.c */
+PyObject *bind_address(PyObject *self, PyObject *args);
+PyObject *connect_address(PyObject *self, PyObject *args);
+
+/* walls.c */
+PyObject *landlock_abi(PyObject *self, PyObject *noargs);
+PyObject *notification_sizes(PyObject *self, PyObject *noargs);
+
+PyObject *raise_errno(int error); /* sets OSError, returns NULL */
+
+#endif

@@ -1,0 +1,80 @@
+/* native: the two remote calls Python asks for — executing the loader, and moving to another working directory. */
+#include "core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#ifndef AT_EMPTY_PATH
+#define AT_EMPTY_PATH 0x1000
+#endif
+
+/* Attach, put `source` into the guest's table, answer, and stop the thread on its way out.
+ * On failure the call has been answered with an error and the thread runs on. */
+static int stop_with_descriptor(Call *call, int source, bool cloexec, struct remote *remote, int *guest_fd)
+{
+    int listener = call->listener->fd, error;
+    uint64_t id = call->notif.id;
+    pid_t tid = call->notif.pid;
+
+    error = remote_attach(tid);
+    if (error) {
+        /* Somebody else traces this thread, or it is gone. */
+        answer_error(listener, id, error == -ESRCH ? ESRCH : EPERM);
+        return error;
+    }
+    *guest_fd = add_descriptor(listener, id, source, cloexec);
+    /* The thread cannot leave before it has an answer, and cannot run user code before we let it. */
+    int sent = *guest_fd < 0 ? answer_error(listener, id, -*guest_fd) : answer_value(listener, id, 0);
+    error = remote_wait_stop(remote, tid);
+    if (!error && (*guest_fd < 0 || sent)) {
+        ptrace(PTRACE_DETACH, tid, 0, 0);
+        error = *guest_fd < 0 ? *guest_fd : sent;
+    }
+    return error;
+}
+
+PyObject *call_exec_loader(Call *call, PyObject *args)
+{
+    int loader, error, fd;
+    unsigned long long empty, argv, envp;
+    if (!PyArg_ParseTuple(args, "iKKK:exec_loader", &loader, &empty, &argv, &envp))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    error = stop_with_descriptor(call, loader, true, &remote, &fd);
+    if (!error) {
+        /* A racing guest could rewrite the empty string; then the host would look for a path below the loader, which
+         * is a file, or in a root that is empty, and Landlock lets nothing but the loader be executed anyway. */
+        uint64_t become[6] = {fd, empty, argv, envp, AT_EMPTY_PATH, call->listener->cookie};
+        error = remote_become(&remote, SYS_execveat, become);
+    }
+    Py_END_ALLOW_THREADS
+    call->answered = true;
+    return PyLong_FromLong(error);
+}
+
+PyObject *call_change_directory(Call *call, PyObject *args)
+{
+    int directory, error, fd;
+    if (!PyArg_ParseTuple(args, "i:change_directory", &directory))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    long moved = 0, closed = 0;
+    error = stop_with_descriptor(call, directory, true, &remote, &fd);
+    if (!error)
+        error = remote_block_signals(&remote);
+    if (!error) {
+        uint64_t that[6] = {fd};
+        error = remote_call(&remote, SYS_fchdir, that, &moved);
+        if (!error)
+            error = remote_call(&remote, SYS_close, that, &closed);
+        if (!error)
+            error = remote_finish(&remote, moved);
+    }
+    Py_END_ALLOW_THREADS
+    call->answered = true;
+    return PyLong_FromLong(error);
+}

@@ -1,0 +1,348 @@
+/* native: calls answered without Python, from what the name cache knows and what the host says right now.
+ *
+ * Each answer here must be the one Python would give; whatever is not plain (a symlink at the end, a directory that was
+ * not taught, a hard link, a foreign device, any surprise from the host) is left to Python by returning false. */
+#include "namecache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define AT_FDCWD_ (-100)
+#define EMPTY_PATH 0x1000
+#define NOFOLLOW 0x100
+#define NO_AUTOMOUNT 0x800
+#define LONGEST_NAME 4096
+
+/* A name a guest asked about, resolved to one host file beneath a taught directory. */
+struct target {
+    struct known_dir *dir;
+    char name[LONGEST_NAME]; /* as the guest wrote it */
+    char host[2 * LONGEST_NAME];
+    size_t size, cut;        /* length; where the last component begins */
+    uint32_t start;
+};
+
+enum look { PYTHON, MISSING, FOUND };
+
+static bool placeholder(name_cache *cache, const char *link, uint32_t *start)
+{
+    char text[600], *end;
+    ssize_t n = readlink(link, text, sizeof text - 1);
+    if (n <= (ssize_t)cache->places_size || memcmp(text, cache->places, cache->places_size) != 0)
+        return false;
+    text[n] = 0;
+    unsigned long number = strtoul(text + cache->places_size, &end, 10);
+    if (*end || !number || number > UINT32_MAX)
+        return false;
+    *start = (uint32_t)number;
+    return true;
+}
+
+/* Read the name and find the taught directory it lies in. */
+static bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t)
+{
+    ssize_t n = guest_string(notif->pid, address, t->name, sizeof t->name);
+    if (n <= 0 || t->name[n - 1] == '/')
+        return false;
+    t->size = n;
+    char *slash = memrchr(t->name, '/', n);
+    t->cut = slash ? slash - t->name + 1 : 0;
+    const char *last = t->name + t->cut;
+    size_t last_size = n - t->cut;
+    if (last_size > 255 || (last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2))))
+        return false;
+    if (t->name[0] == '/') {
+        t->start = 0;
+    } else {
+        char link[64];
+        if (dirfd == AT_FDCWD_)
+            snprintf(link, sizeof link, "/proc/%d/cwd", notif->pid);
+        else if (dirfd >= 0)
+            snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, dirfd);
+        else
+            return false;
+        if (!placeholder(cache, link, &t->start))
+            return false;
+    }
+    t->dir = cache_find(cache, t->start, t->name, t->cut);
+    if (!t->dir)
+        return false;
+    memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size);
+    memcpy(t->host + t->dir->rel_size, last, last_size + 1);
+    return true;
+}
+
+/* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes. */
+static enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
+{
+    *fd = open_beneath(t->dir->root_fd, t->host, flags | O_NOFOLLOW, 0);
+    if (*fd == -ENOENT)
+        return MISSING;
+    if (*fd < 0)
+        return PYTHON;
+    if (fstat(*fd, host) == 0 && host->st_dev == t->dir->host_dev && host->st_ino < 1ULL << 32)
+        return FOUND;
+    close(*fd);
+    return PYTHON;
+}
+
+/* May the answer be told as it is? */
+static bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow)
+{
+    if (S_ISLNK(host->st_mode))
+        return !follow;
+    if (S_ISREG(host->st_mode))
+        return !t->dir->layered || host->st_nlink == 1;
+    if (!S_ISDIR(host->st_mode) || t->size + 1 >= sizeof t->name)
+        return false;
+    /* A directory's own metadata may have changed in the layer; taught ones have not. */
+    t->name[t->size] = '/';
+    bool taught = cache_find(cache, t->start, t->name, t->size + 1) != NULL;
+    t->name[t->size] = 0;
+    return taught;
+}
+
+static void show_as(struct stat *s, uint32_t dev, uint32_t uid_from, uint32_t uid_to, uint32_t gid_from, uint32_t gid_to)
+{
+    s->st_dev = dev;
+    if (s->st_uid == uid_from)
+        s->st_uid = uid_to;
+    if (s->st_gid == gid_from)
+        s->st_gid = gid_to;
+}
+
+static void show(struct target *t, struct stat *s)
+{
+    show_as(s, t->dir->dev, t->dir->uid_from, t->dir->uid_to, t->dir->gid_from, t->dir->gid_to);
+}
+
+static bool permitted(name_cache *cache, const struct stat *shown, unsigned want)
+{
+    unsigned shift = 0;
+    if (shown->st_uid == cache->uid) {
+        shift = 6;
+    } else {
+        for (uint32_t i = 0; i < cache->group_count; i++)
+            if (cache->groups[i] == shown->st_gid)
+                shift = 3;
+    }
+    return (shown->st_mode >> shift & want) == want;
+}
+
+static bool deliver(int listener, const struct seccomp_notif *notif, uint64_t address, const void *data, size_t size)
+{
+    if (!still_valid(listener, notif->id))
+        return true; /* nobody waits any more */
+    if (guest_write(notif->pid, address, data, size) == (ssize_t)size)
+        answer_value(listener, notif->id, 0);
+    else
+        answer_error(listener, notif->id, EFAULT);
+    return true;
+}
+
+static void timestamp(struct statx_timestamp *to, struct timespec from)
+{
+    to->tv_sec = from.tv_sec;
+    to->tv_nsec = from.tv_nsec;
+}
+
+static bool deliver_statx(int listener, const struct seccomp_notif *notif, uint64_t address, const struct stat *s)
+{
+    struct statx x = {
+        .stx_mask = STATX_BASIC_STATS | 0x1000 /* STATX_MNT_ID */, .stx_blksize = s->st_blksize, .stx_nlink = s->st_nlink,
+        .stx_uid = s->st_uid, .stx_gid = s->st_gid, .stx_mode = s->st_mode, .stx_ino = s->st_ino, .stx_size = s->st_size,
+        .stx_blocks = s->st_blocks, .stx_rdev_major = major(s->st_rdev), .stx_rdev_minor = minor(s->st_rdev),
+        .stx_dev_major = s->st_dev >> 8 & 0xfff, .stx_dev_minor = s->st_dev & 0xff, .stx_mnt_id = s->st_dev & 0xffff,
+    };
+    timestamp(&x.stx_atime, s->st_atim);
+    timestamp(&x.stx_mtime, s->st_mtim);
+    timestamp(&x.stx_ctime, s->st_ctim);
+    return deliver(listener, notif, address, &x, sizeof x);
+}
+
+/* ---- the calls -------------------------------------------------------------------------------------------------- */
+
+static bool by_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
+                    bool follow, uint64_t to, bool statx)
+{
+    struct target t;
+    struct stat s;
+    int fd;
+    if (!locate(cache, notif, dirfd, name, &t))
+        return false;
+    enum look seen = look(&t, O_PATH, &fd, &s);
+    if (seen == PYTHON)
+        return false;
+    if (seen == MISSING)
+        return answer_error(listener, notif->id, ENOENT), true;
+    close(fd);
+    if (!plain(cache, &t, &s, follow))
+        return false;
+    show(&t, &s);
+    return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
+}
+
+static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, bool statx)
+{
+    char link[64];
+    struct stat s;
+    if (fd < 0)
+        return false;
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
+    if (stat(link, &s) < 0)
+        return false;
+    const struct handle *known = S_ISREG(s.st_mode) ? cache_handle(cache, &s) : NULL;
+    if (known)
+        show_as(&s, known->shown_dev, known->uid_from, known->uid_to, known->gid_from, known->gid_to);
+    else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
+        show_as(&s, s.st_dev, cache->host_uid, cache->uid, cache->host_uid, cache->gid);
+    else
+        return false;
+    return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
+}
+
+static bool open_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t flags)
+{
+    struct target t;
+    struct stat s;
+    int fd;
+    /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
+    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | 0100000) || !locate(cache, notif, dirfd, name, &t))
+        return false;
+    /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. */
+    enum look seen = look(&t, O_RDONLY | O_NONBLOCK | O_NOCTTY, &fd, &s);
+    if (seen == PYTHON)
+        return false;
+    if (seen == MISSING)
+        return answer_error(listener, notif->id, ENOENT), true;
+    bool done = false;
+    if (S_ISREG(s.st_mode) && plain(cache, &t, &s, true)) {
+        struct stat shown = s;
+        show(&t, &shown);
+        if (!permitted(cache, &shown, 4)) {
+            answer_error(listener, notif->id, EACCES);
+            done = true;
+        } else if (still_valid(listener, notif->id)) {
+            if (!(flags & O_NONBLOCK))
+                fcntl(fd, F_SETFL, 0);
+            cache_remember_handle(cache, t.dir, &s);
+            int got = answer_descriptor(listener, notif->id, fd, flags & O_CLOEXEC);
+            if (got < 0 && got != -ENOENT)
+                answer_error(listener, notif->id, -got);
+            done = true;
+        }
+    }
+    close(fd);
+    return done;
+}
+
+static bool may_access(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t mode)
+{
+    struct target t;
+    struct stat s;
+    int fd;
+    if (mode & ~7u || mode & 2 || !locate(cache, notif, dirfd, name, &t)) /* writing: read-only trees are Python's to know */
+        return false;
+    enum look seen = look(&t, O_PATH, &fd, &s);
+    if (seen == PYTHON)
+        return false;
+    if (seen == FOUND) {
+        close(fd);
+        if (!plain(cache, &t, &s, true))
+            return false;
+        show(&t, &s);
+    }
+    if (seen == MISSING)
+        answer_error(listener, notif->id, ENOENT);
+    else if (permitted(cache, &s, mode))
+        answer_value(listener, notif->id, 0);
+    else
+        answer_error(listener, notif->id, EACCES);
+    return true;
+}
+
+static bool read_link(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint64_t to, int room)
+{
+    struct target t;
+    struct stat s;
+    int fd;
+    char text[LONGEST_NAME];
+    if (room <= 0 || !locate(cache, notif, dirfd, name, &t))
+        return false;
+    enum look seen = look(&t, O_PATH, &fd, &s);
+    if (seen == PYTHON)
+        return false;
+    if (seen == MISSING)
+        return answer_error(listener, notif->id, ENOENT), true;
+    ssize_t n = S_ISLNK(s.st_mode) ? readlinkat(fd, "", text, sizeof text) : -1;
+    close(fd);
+    if (!S_ISLNK(s.st_mode))
+        return answer_error(listener, notif->id, EINVAL), true;
+    if (n < 0 || (t.dir->layered && s.st_nlink != 1))
+        return false;
+    if (n > room)
+        n = room;
+    if (!still_valid(listener, notif->id))
+        return true;
+    if (guest_write(notif->pid, to, text, n) == n)
+        answer_value(listener, notif->id, n);
+    else
+        answer_error(listener, notif->id, EFAULT);
+    return true;
+}
+
+static bool answer(name_cache *cache, int listener, const struct seccomp_notif *notif)
+{
+    const __u64 *a = notif->data.args;
+    char first = 1;
+    switch (notif->data.nr) {
+    case SYS_stat:
+        return by_name(cache, listener, notif, AT_FDCWD_, a[0], true, a[1], false);
+    case SYS_lstat:
+        return by_name(cache, listener, notif, AT_FDCWD_, a[0], false, a[1], false);
+    case SYS_fstat:
+        return by_descriptor(cache, listener, notif, (int)a[0], a[1], false);
+    case SYS_newfstatat:
+    case SYS_statx: {
+        bool extended = notif->data.nr == SYS_statx;
+        uint32_t flags = (uint32_t)(extended ? a[2] : a[3]);
+        uint64_t to = extended ? a[4] : a[2];
+        if (flags & ~(uint32_t)(EMPTY_PATH | NOFOLLOW | NO_AUTOMOUNT) || (extended && a[3] & 0x80000000u))
+            return false;
+        if (flags & EMPTY_PATH && (a[1] == 0 || (guest_read(notif->pid, a[1], &first, 1) == 1 && !first)))
+            return by_descriptor(cache, listener, notif, (int)a[0], to, extended);
+        return by_name(cache, listener, notif, (int)a[0], a[1], !(flags & NOFOLLOW), to, extended);
+    }
+    case SYS_open:
+        return open_name(cache, listener, notif, AT_FDCWD_, a[0], (uint32_t)a[1]);
+    case SYS_openat:
+        return open_name(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
+    case SYS_access:
+        return may_access(cache, listener, notif, AT_FDCWD_, a[0], (uint32_t)a[1]);
+    case SYS_faccessat:
+        return may_access(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
+    case SYS_faccessat2:
+        return !(a[3] & ~0x200ULL) && may_access(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
+    case SYS_readlink:
+        return read_link(cache, listener, notif, AT_FDCWD_, a[0], a[1], (int)a[2]);
+    case SYS_readlinkat:
+        return read_link(cache, listener, notif, (int)a[0], a[1], a[2], (int)a[3]);
+    default:
+        return false;
+    }
+}
+
+bool cache_answer(name_cache *cache, int listener, const struct seccomp_notif *notif)
+{
+    pthread_rwlock_rdlock(&cache->lock);
+    bool done = answer(cache, listener, notif);
+    pthread_rwlock_unlock(&cache->lock);
+    return done;
+}

@@ -1,0 +1,331 @@
+/* native/init: husk-init, the first process of a box. It builds the walls, starts the guest, and ends with it.
+ *
+ *   husk ──spawns──▶ builder (this program; still as privileged as husk)
+ *                      unshares namespaces, waits for husk to map its ids, empties the root, brings up loopback
+ *                      └─clone(CLONE_PARENT)─▶ reaper: pid 1 of the box, child of husk; no filter, no Landlock domain
+ *                                               └─fork─▶ guest: drops everything, Landlock, filter, then execve
+ *
+ * The reaper is trusted code that guests cannot reach: a pid namespace makes it immune to their signals, or Landlock's
+ * signal scope does. It watches the control socket: when husk goes away, however it goes, the socket hangs up and the
+ * reaper kills every process of the box. The only input is the plan husk wrote to descriptor 4. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <grp.h>
+
+#include "plan.h"
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
+static const struct plan *plan;
+
+static void report(uint32_t kind, int32_t a, int32_t b)
+{
+    struct report message = {.kind = kind, .a = a, .b = b};
+    /* A husk that is gone is noticed by the poll below; there is nobody else to tell. */
+    (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
+}
+
+static _Noreturn void give_up(int step)
+{
+    report(REPORT_FAILED, step, errno);
+    _exit(125);
+}
+
+/* ---- builder ------------------------------------------------------------------------------------------------------ */
+
+static void wait_for_go(void)
+{
+    char go;
+    if (recv(CONTROL_FD, &go, 1, 0) != 1)
+        _exit(125);
+}
+
+static void empty_root(void)
+{
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        give_up(STEP_MOUNT);
+    /* Any existing directory will do as the place of the new root; /proc is there on every Linux. */
+    if (mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,nr_inodes=2,mode=555") < 0 ||
+        chdir("/proc") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+        chdir("/") < 0 ||
+        mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        give_up(STEP_MOUNT);
+}
+
+static void raise_loopback(void)
+{
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+        give_up(STEP_LOOPBACK);
+    close(fd);
+}
+
+static void build(void)
+{
+    if (plan->namespaces && unshare((int)plan->namespaces) < 0)
+        give_up(STEP_NAMESPACES);
+    if (plan->namespaces & CLONE_NEWUSER) {
+        /* Changed credentials make a process undumpable, and husk could not open our uid_map. */
+        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+        report(REPORT_MAP_IDS, 0, 0);
+        wait_for_go();
+    }
+    if (plan->namespaces & CLONE_NEWUTS && sethostname("husk", 4) < 0)
+        give_up(STEP_HOSTNAME);
+    if (plan->namespaces & CLONE_NEWNET)
+        raise_loopback();
+    if (plan->namespaces & CLONE_NEWNS)
+        empty_root();
+    else if (chdir("/") < 0)
+        give_up(STEP_MOUNT);
+}
+
+/* ---- reaper ------------------------------------------------------------------------------------------------------- */
+
+static int parent_of(int pid)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return -1;
+    text[n] = 0;
+    char *end = strrchr(text, ')'); /* the name may hold anything, a closing bracket too */
+    int parent;
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+}
+
+/* Without a pid namespace nothing dies with us, so look for our descendants and kill until there are none. Orphans
+ * come to us (subreaper), so no descendant can hide behind a dead parent. */
+static void kill_descendants(void)
+{
+    for (int round = 0; round < 1000; round++) {
+        int killed = 0;
+        DIR *proc = opendir("/proc");
+        struct dirent *entry;
+        while (proc && (entry = readdir(proc))) {
+            if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+                continue;
+            int pid = atoi(entry->d_name), ancestor = pid;
+            for (int depth = 0; depth < 10000 && (ancestor = parent_of(ancestor)) > 1; depth++) {
+                if (ancestor == getpid()) {
+                    killed += kill(pid, SIGKILL) == 0;
+                    break;
+                }
+            }
+        }
+        if (proc)
+            closedir(proc);
+        while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+            ;
+        if (!killed && waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD)
+            return;
+        if (round > 10)
+            usleep(1000);
+    }
+}
+
+static _Noreturn void end_box(void)
+{
+    if (!(plan->namespaces & CLONE_NEWPID))
+        kill_descendants();
+    _exit(0); /* as pid 1 of a namespace: the kernel kills the rest */
+}
+
+static void reap(pid_t guest)
+{
+    int status;
+    pid_t pid;
+    struct rusage usage;
+    while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0) {
+        if (pid != guest)
+            continue;
+        struct report message = {.kind = REPORT_ENDED, .a = status};
+        getrusage(RUSAGE_CHILDREN, &usage);
+        message.user_us = usage.ru_utime.tv_sec * 1000000LL + usage.ru_utime.tv_usec;
+        message.system_us = usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec;
+        message.max_rss_kb = usage.ru_maxrss;
+        (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
+        end_box();
+    }
+}
+
+static int no_op_pipe[2];
+
+static void on_child(int signal)
+{
+    int saved = errno;
+    (void)signal;
+    (void)!write(no_op_pipe[1], "", 1);
+    errno = saved;
+}
+
+static _Noreturn void watch(pid_t guest)
+{
+    struct pollfd watched[2] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = no_op_pipe[0], .events = POLLIN}};
+    for (;;) {
+        reap(guest);
+        if (poll(watched, 2, -1) < 0)
+            continue;
+        if (watched[0].revents)
+            end_box(); /* husk said so, or is gone */
+        char drain[64];
+        (void)!read(no_op_pipe[0], drain, sizeof drain);
+    }
+}
+
+/* ---- guest -------------------------------------------------------------------------------------------------------- */
+
+static void drop_identity(void)
+{
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    for (int cap = 0; cap < 64; cap++)
+        prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* fails past the last one, or where we hold none: nothing to drop */
+    if (plan->flags & PLAN_SWITCH_USER &&
+        (setgroups(0, NULL) < 0 || setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
+         setresuid(plan->uid, plan->uid, plan->uid) < 0))
+        give_up(STEP_USER);
+    struct { uint32_t version; int pid; } header = {0x20080522, 0};
+    struct { uint32_t effective, permitted, inheritable; } none[2] = {{0}};
+    if (syscall(SYS_capset, &header, none) < 0)
+        give_up(STEP_CAPABILITIES);
+}
+
+static void raise_landlock(void)
+{
+    struct { uint64_t fs, net, scoped; } ruleset = {plan->landlock_fs, plan->landlock_net, plan->landlock_scoped};
+    struct __attribute__((packed)) { uint64_t allowed; int32_t parent; } loader = {plan->landlock_loader, LOADER_FD};
+    size_t size = plan->landlock_abi >= 6 ? 24 : plan->landlock_abi >= 4 ? 16 : 8;
+    int fd = syscall(SYS_landlock_create_ruleset, &ruleset, size, 0);
+    if (fd < 0 || syscall(SYS_landlock_add_rule, fd, 1 /* path beneath */, &loader, 0) < 0 ||
+        syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+        give_up(STEP_LANDLOCK);
+    close(fd);
+}
+
+static void send_listener(int listener)
+{
+    struct report message = {.kind = REPORT_LISTENER};
+    struct iovec part = {&message, sizeof message};
+    union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &listener, sizeof listener);
+    if (sendmsg(CONTROL_FD, &header, MSG_NOSIGNAL) < 0)
+        give_up(STEP_LISTENER);
+}
+
+static _Noreturn void become_guest(char **argv, char **envp)
+{
+    for (int signal = 1; signal < 65; signal++) {
+        struct { uint64_t handler, flags, restorer, mask; } fresh = {0};
+        syscall(SYS_rt_sigaction, signal, &fresh, NULL, 8);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (uint32_t i = 0; i < plan->limit_count; i++) {
+        struct rlimit limit = {plan->limits[i].soft, plan->limits[i].hard};
+        if (setrlimit((int)plan->limits[i].resource, &limit) < 0)
+            give_up(STEP_LIMITS);
+    }
+    if (fchdir(WORKDIR_FD) < 0) /* a placeholder, opened by husk; nothing in this root could be named */
+        give_up(STEP_WORKDIR);
+    drop_identity();
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        give_up(STEP_NO_NEW_PRIVS);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    if (plan->landlock_abi)
+        raise_landlock();
+    umask(022);
+    /* Nothing but the three standard descriptors survives the execve below. */
+    syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
+    struct sock_fprog program = {plan->filter_count, (struct sock_filter *)((char *)plan + plan->filter_offset)};
+    int listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                           SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program);
+    if (listener < 0)
+        give_up(STEP_FILTER);
+    send_listener(listener);
+    close(listener);
+    /* From here on this process is a guest like any other: husk resolves the program's name. */
+    syscall(SYS_execve, (char *)plan + plan->program_offset, argv, envp);
+    report(REPORT_EXEC_FAILED, errno, 0);
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+static char **strings(uint32_t offset, uint32_t count)
+{
+    char **list = calloc(count + 1, sizeof *list), *text = (char *)plan + offset;
+    if (!list)
+        give_up(STEP_PLAN);
+    for (uint32_t i = 0; i < count; i++, text += strlen(text) + 1)
+        list[i] = text;
+    return list;
+}
+
+int main(void)
+{
+    struct stat size;
+    if (fstat(PLAN_FD, &size) < 0 || (size_t)size.st_size < sizeof *plan)
+        give_up(STEP_PLAN);
+    plan = mmap(NULL, size.st_size, PROT_READ, MAP_PRIVATE, PLAN_FD, 0);
+    if (plan == MAP_FAILED || plan->magic != PLAN_MAGIC)
+        give_up(STEP_PLAN);
+    char **argv = strings(plan->argv_offset, plan->argv_count);
+    char **envp = strings(plan->envp_offset, plan->envp_count);
+    build();
+
+    pid_t reaper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);
+    if (reaper < 0)
+        give_up(STEP_REAPER);
+    if (reaper > 0)
+        _exit(0);
+
+    for (int signal = 1; signal < 32; signal++) /* a key on the terminal is for the guest, not for us */
+        if (signal != SIGCHLD && signal != SIGKILL && signal != SIGSTOP)
+            sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (pipe2(no_op_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        give_up(STEP_REAPER);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART}, NULL);
+    pid_t guest = fork();
+    if (guest < 0)
+        give_up(STEP_REAPER);
+    if (guest == 0)
+        become_guest(argv, envp);
+    close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD);
+    prctl(PR_SET_NAME, "husk-reaper", 0, 0, 0);
+    watch(guest);
+}

@@ -1,0 +1,37 @@
+/* native/init: the plan husk writes for husk-init, and the reports husk-init sends back. Layouts are mirrored in
+ * husk/sandbox/launch.py; PLAN_MAGIC changes with them. */
+#ifndef HUSK_PLAN_H
+#define HUSK_PLAN_H
+#include <stdint.h>
+
+enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6 };
+#define PLAN_MAGIC 0x314e4c50u /* "PLN1" */
+#define PLAN_SWITCH_USER 1u
+
+struct plan {
+    uint32_t magic, flags;
+    uint64_t namespaces;                       /* CLONE_NEW* to unshare */
+    uint32_t uid, gid;                         /* as seen inside, with PLAN_SWITCH_USER */
+    uint64_t landlock_fs, landlock_net, landlock_scoped, landlock_loader;
+    uint32_t landlock_abi;                     /* 0: no Landlock */
+    uint32_t filter_count, filter_offset;      /* struct sock_filter[] */
+    uint32_t program_offset;                   /* guest path of the first program */
+    uint32_t argv_count, argv_offset, envp_count, envp_offset; /* NUL-terminated strings in a row */
+    uint32_t limit_count;
+    uint32_t reserved;
+    struct { uint64_t resource, soft, hard; } limits[16];
+};
+
+enum report_kind { REPORT_FAILED = 1, REPORT_MAP_IDS, REPORT_LISTENER, REPORT_EXEC_FAILED, REPORT_ENDED };
+enum step {
+    STEP_PLAN = 1, STEP_NAMESPACES, STEP_MOUNT, STEP_LOOPBACK, STEP_USER, STEP_HOSTNAME, STEP_REAPER,
+    STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR,
+};
+
+struct report {
+    uint32_t kind;
+    int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status */
+    uint32_t reserved;
+    int64_t user_us, system_us, max_rss_kb;
+};
+#endif

@@ -1,0 +1,62 @@
+/*
+ * The loader's own parts, top to bottom: main.c asks and orders, resident.S
+ * stays behind, stack.c makes the guest's first stack, elf.c maps files.
+ * Calls go only downward in that list; syscall.h is below all of them.
+ */
+#ifndef HUSK_LOADER_LOADER_H
+#define HUSK_LOADER_LOADER_H
+
+#include <elf.h>
+
+#include "protocol.h"
+#include "resident.h"
+#include "syscall.h"
+
+#define TASK_SIZE 0x7ffffffff000ul
+#define ELF_ET_DYN_BASE 0x555555554000ul /* two thirds of TASK_SIZE, as Linux has it */
+
+/* Where an ET_DYN image goes. ET_EXEC goes where it says. */
+enum placement {
+    PLACE_PROGRAM,   /* ELF_ET_DYN_BASE plus randomness */
+    PLACE_ANYWHERE,  /* where mmap puts it: interpreters, static PIE */
+};
+
+/* One mapped ELF file. Addresses are final (bias added). */
+struct image {
+    uint64_t bias;
+    uint64_t entry;
+    uint64_t phdr;       /* 0: the headers are in no segment */
+    uint64_t phnum;
+    uint64_t start_code, end_code, start_data, end_data;
+    uint64_t end;        /* end of the highest bss */
+    int type;            /* ET_EXEC or ET_DYN */
+    int exec_stack;
+};
+
+/* The initial stack, as the kernel or stack_rebuild() left it. */
+struct stack {
+    uint64_t *sp;        /* argc; what the guest's rsp will be */
+    uint64_t argc;
+    char **argv;
+    char **envp;
+    Elf64_auxv_t *auxv;
+    uint64_t auxv_bytes; /* AT_NULL included */
+    uint64_t arg_start, arg_end, env_start, env_end;
+    uint64_t top;        /* end of the stack's mapping */
+};
+
+/* elf.c: map fd; header overrides the file's own if not null. Dies on failure. */
+void image_load(struct image *image, int fd, const Elf64_Ehdr *header, enum placement placement, int randomize);
+/* A random multiple of the page size, below pages * PAGE. pages: a power of two. */
+uint64_t random_pages(uint64_t pages);
+
+/* stack.c */
+void stack_read(struct stack *stack, uint64_t *sp);
+void stack_rebuild(struct stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
+void stack_patch_auxv(struct stack *stack, const struct image *program, uint64_t interpreter_base, const char *execfn);
+void stack_make_executable(const struct stack *stack);
+
+/* resident.S: position-independent code to be copied to HUSK_RESIDENT. */
+extern const char resident_code[], resident_code_end[];
+
+#endif

@@ -1,0 +1,147 @@
+/*
+ * husk-loader: started by the host kernel in place of every guest program.
+ * Asks the supervisor which file to run, maps it, makes the process look as if
+ * Linux had executed that file, and leaves nothing but the resident region.
+ *
+ * Freestanding: no C library, no relocation to process, no vector register.
+ */
+#include <linux/prctl.h>
+#include <sys/mman.h>
+
+#include "loader.h"
+
+#define ADDR_NO_RANDOMIZE 0x0040000
+#define PERSONALITY_QUERY 0xffffffff
+#define BRK_RANDOM_PAGES (1ul << 18) /* 1 GiB: x86-64's arch_randomize_brk */
+#define EINTR 4
+
+extern const char image_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+extern const char image_end[] __asm__("_end") __attribute__((visibility("hidden")));
+
+static union {
+    struct husk_exec_info info;
+    char bytes[HUSK_EXEC_INFO_MAX];
+} answer __attribute__((aligned(16)));
+
+static struct image program, interpreter;
+static struct stack stack;
+
+static const struct husk_exec_info *ask(void)
+{
+    const struct husk_exec_info *info = &answer.info;
+    uint64_t room = sizeof answer - sizeof *info;
+    long result;
+
+    do
+        result = syscall3(HUSK_CALL, HUSK_EXEC_INFO, (long)&answer, sizeof answer);
+    while (result == -EINTR);
+    if (failed(result)) /* 127: what a shell says when it cannot run a command */
+        for (;;)
+            syscall3(SYS_exit_group, 127, 0, 0);
+    if (info->magic != HUSK_EXEC_MAGIC || info->version != HUSK_EXEC_VERSION)
+        die();
+    if (info->prefix_bytes > room || info->execfn_bytes > room - info->prefix_bytes ||
+        info->exe_bytes > room - info->prefix_bytes - info->execfn_bytes)
+        die();
+    if (info->execfn_bytes == 0 || info->exe_bytes == 0 ||
+        (uint64_t)info->execfn_bytes + info->exe_bytes > HUSK_RES_STRINGS_BYTES)
+        die();
+    return info;
+}
+
+static struct husk_resident *make_resident(const struct husk_exec_info *info)
+{
+    struct husk_resident *r = (struct husk_resident *)HUSK_RESIDENT_DATA;
+    const char *execfn = info->strings + info->prefix_bytes;
+
+    if (sys_mmap(HUSK_RESIDENT, HUSK_RESIDENT_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != HUSK_RESIDENT)
+        die();
+    memcpy((void *)HUSK_RESIDENT, resident_code, (size_t)(resident_code_end - resident_code));
+    if (failed(sys_mprotect(HUSK_RESIDENT, HUSK_RESIDENT_CODE_BYTES, PROT_READ | PROT_EXEC)))
+        die();
+
+    r->version = HUSK_RESIDENT_VERSION;
+    memcpy(r->identity, info->identity, sizeof r->identity);
+    memcpy(r->eintr_bitmap, info->eintr_bitmap, sizeof r->eintr_bitmap);
+    r->exe_len = info->exe_bytes - 1;
+    r->execfn_offset = info->exe_bytes;
+    memcpy(r->exe, execfn + info->execfn_bytes, info->exe_bytes);
+    memcpy(r->exe + r->execfn_offset, execfn, info->execfn_bytes);
+    /* Last, so that the supervisor never takes a half-made region for a whole one. */
+    __atomic_store_n(&r->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
+    return r;
+}
+
+static uint64_t choose_brk(const struct husk_exec_info *info, int randomize)
+{
+    uint64_t brk = PAGE_UP(program.end);
+
+    /* A static PIE sits among mmap's areas, where a heap could not grow; Linux moves it out too. */
+    if (program.type == ET_DYN && info->interpreter_fd < 0)
+        brk = ELF_ET_DYN_BASE;
+    return brk + (randomize ? random_pages(BRK_RANDOM_PAGES) : 0);
+}
+
+/*
+ * Tell the host kernel what it would know had it loaded the program itself:
+ * brk(2) works from this, and /proc/PID/{cmdline,environ,auxv,stat} show it.
+ * Failure is survivable: malloc falls back to mmap.
+ */
+static void describe(const struct husk_exec_info *info, int randomize)
+{
+    uint64_t brk = choose_brk(info, randomize);
+    struct prctl_mm_map map = {
+        .start_code = program.start_code,
+        .end_code = program.end_code,
+        .start_data = program.start_data,
+        .end_data = program.end_data,
+        .start_brk = brk,
+        .brk = brk,
+        .start_stack = (uint64_t)stack.sp,
+        .arg_start = stack.arg_start,
+        .arg_end = stack.arg_end,
+        .env_start = stack.env_start,
+        .env_end = stack.env_end,
+        .auxv = (__u64 *)stack.auxv,
+        .auxv_size = (uint32_t)stack.auxv_bytes,
+        .exe_fd = (uint32_t)-1, /* changing it takes a capability; husk answers for /proc/self/exe */
+    };
+
+    syscall6(SYS_prctl, PR_SET_MM, PR_SET_MM_MAP, (long)&map, sizeof map, 0, 0);
+    syscall6(SYS_prctl, PR_SET_NAME, (long)info->comm, 0, 0, 0, 0);
+}
+
+_Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
+{
+    void (*leave)(uint64_t image, uint64_t len, uint64_t sp) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_LEAVE);
+    const struct husk_exec_info *info = ask();
+    struct husk_resident *resident;
+    int has_interpreter = info->interpreter_fd >= 0;
+    long personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
+    int randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));
+
+    image_load(&program, info->program_fd, info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
+               has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
+    /* After the program: an image may span the region, as long as it has a hole there. */
+    resident = make_resident(info);
+    resident->entry = program.entry;
+    if (has_interpreter) {
+        image_load(&interpreter, info->interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
+        resident->entry = interpreter.entry;
+    }
+
+    stack_read(&stack, sp);
+    if (info->prefix_count > 0)
+        stack_rebuild(&stack, info->strings, info->prefix_count, info->prefix_bytes);
+    stack_patch_auxv(&stack, &program, interpreter.bias, resident->exe + resident->execfn_offset);
+    if (program.exec_stack)
+        stack_make_executable(&stack);
+    describe(info, randomize);
+
+    syscall3(SYS_close, info->program_fd, 0, 0);
+    if (has_interpreter)
+        syscall3(SYS_close, info->interpreter_fd, 0, 0);
+    leave((uint64_t)image_start, PAGE_UP((uint64_t)image_end) - (uint64_t)image_start, (uint64_t)stack.sp);
+    die();
+}

@@ -1,0 +1,74 @@
+/*
+ * What the loader and the supervisor say to each other: one private system
+ * call, one answer. Shared with the C core and the tests; holds constants and
+ * fixed-width layouts only, never code.
+ *
+ * Life of one answer:
+ *   1. the host kernel starts husk-loader in place of the guest's program;
+ *   2. the loader calls HUSK_CALL(HUSK_EXEC_INFO, buf, HUSK_EXEC_INFO_MAX);
+ *   3. the supervisor puts the descriptors into the loader's table, writes
+ *      struct husk_exec_info plus its strings into buf, answers with any
+ *      value >= 0 (a negative errno means: give up, the loader exits 127);
+ *   4. the loader maps, closes both descriptors and jumps: it never asks twice.
+ *
+ * The loader has passed execve's point of no return: every error that Linux
+ * reports to execve's caller (ENOEXEC, ELIBBAD, EACCES, ...) must be found by
+ * the supervisor before. What goes wrong later ends the process with SIGSEGV,
+ * as it does on Linux.
+ */
+#ifndef HUSK_LOADER_PROTOCOL_H
+#define HUSK_LOADER_PROTOCOL_H
+
+#define HUSK_CALL 0x4855     /* system call number no Linux uses */
+#define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf */
+
+#define HUSK_EXEC_MAGIC 0x6b737568u /* "husk" */
+#define HUSK_EXEC_VERSION 1u
+
+/*
+ * Size of the loader's buffer. #! chains nest four deep and each level adds an
+ * interpreter and one argument out of a 256-byte line, plus the script's own
+ * name (4096), execfn (4096) and exe (4096): this leaves ample room.
+ */
+#define HUSK_EXEC_INFO_MAX 24576
+
+/* husk_exec_info.flags */
+#define HUSK_HEADER_GIVEN 1u  /* take the ELF header from ehdr, not from the file */
+#define HUSK_NO_RANDOMIZE 2u  /* fixed addresses, as personality ADDR_NO_RANDOMIZE */
+
+#define HUSK_COMM_BYTES 16
+#define HUSK_EHDR_BYTES 64
+#define HUSK_EINTR_BYTES 64   /* one bit for each system call 0..511 */
+
+#ifndef __ASSEMBLER__
+#include <stddef.h>
+#include <stdint.h>
+
+/* Little-endian, no padding anywhere: "<IIiiIIIIII16s64s2Q64s" for Python. */
+struct husk_exec_info {
+    uint32_t magic;            /* HUSK_EXEC_MAGIC */
+    uint32_t version;          /* HUSK_EXEC_VERSION */
+    int32_t program_fd;        /* open for reading; the loader closes it */
+    int32_t interpreter_fd;    /* likewise, PT_INTERP's file; -1: none */
+    uint32_t flags;            /* HUSK_HEADER_GIVEN, ... */
+    uint32_t prefix_count;     /* 0: argv stays; n: these strings replace argv[0] */
+    uint32_t prefix_bytes;     /* all prefix strings together, each with its NUL */
+    uint32_t execfn_bytes;     /* AT_EXECFN's string with its NUL */
+    uint32_t exe_bytes;        /* what /proc/self/exe reads, with a NUL */
+    uint32_t reserved;         /* 0 */
+    char comm[HUSK_COMM_BYTES];           /* NUL-terminated; for PR_SET_NAME */
+    uint8_t ehdr[HUSK_EHDR_BYTES];        /* Elf64_Ehdr, with HUSK_HEADER_GIVEN */
+    uint64_t identity[2];                 /* opaque, copied to the resident page */
+    uint8_t eintr_bitmap[HUSK_EINTR_BYTES]; /* bit n: Linux may end call n with EINTR */
+    char strings[];            /* prefix strings, execfn, exe, in that order */
+};
+
+_Static_assert(offsetof(struct husk_exec_info, comm) == 40, "layout is fixed");
+_Static_assert(offsetof(struct husk_exec_info, ehdr) == 56, "layout is fixed");
+_Static_assert(offsetof(struct husk_exec_info, identity) == 120, "layout is fixed");
+_Static_assert(offsetof(struct husk_exec_info, eintr_bitmap) == 136, "layout is fixed");
+_Static_assert(offsetof(struct husk_exec_info, strings) == 200, "layout is fixed");
+_Static_assert(sizeof(struct husk_exec_info) == 200, "no tail padding");
+#endif /* __ASSEMBLER__ */
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * Code that stays in the guest at HUSK_RESIDENT: signal thunks and the stub by
+ * which the loader leaves. Copied there by main.c, hence position-independent;
+ * data is reached as "this page plus one".
+ */
+#include "resident.h"
+
+#define DATA(offset) (resident_code + HUSK_RESIDENT_CODE_BYTES + (offset))(%rip)
+
+/* Offsets in struct ucontext; the kernel's signal ABI. */
+#define UC_RAX 144
+#define UC_RCX 152
+#define UC_RIP 168
+
+#define EINTR 4
+#define NR_MUNMAP 11
+
+        .section .rodata.resident, "a", @progbits
+        .balign 64
+        .globl  resident_code, resident_code_end
+        .hidden resident_code, resident_code_end
+resident_code:
+
+/*
+ * A virtual call that was not yet received by the supervisor is interrupted by
+ * any signal. With a handler that lacks SA_RESTART the call would fail with
+ * EINTR, which Linux never does for open or stat. So the supervisor installs a
+ * thunk with SA_RESTART in the handler's place, and the thunk gives EINTR back
+ * to those calls that do know it (read, wait4, ...).
+ *
+ * Entered as the kernel enters a handler: rdi = signal, rsi = siginfo,
+ * rdx = ucontext, rsp at the return address. Uses rax, rcx, r8-r10, no stack.
+ */
+        .set    slot, 0
+        .rept   HUSK_THUNKS
+        .balign HUSK_THUNK_STRIDE
+        endbr64
+        mov     $slot, %eax
+        jmp     thunk_tail
+        .set    slot, slot + 1
+        .endr
+
+        .balign HUSK_THUNK_STRIDE
+thunk_tail:
+        /*
+         * The kernel's signal frame is the return address followed by the
+         * ucontext. If rdx is anything else, some function called us with a
+         * handler's signature and rdx may be no ucontext: just pass through.
+         */
+        lea     8(%rsp), %rcx
+        cmp     %rcx, %rdx
+        jne     1f
+        /*
+         * `syscall` leaves its return address in rcx. To restart a call the
+         * kernel steps rip back over the two-byte instruction, so exactly then
+         * rcx = rip + 2. The same holds on the way into a call repeated in a
+         * loop: EINTR before it began is as good as EINTR right after.
+         */
+        mov     UC_RIP(%rdx), %r8
+        add     $2, %r8
+        cmp     %r8, UC_RCX(%rdx)
+        jne     1f
+        mov     UC_RAX(%rdx), %r9
+        cmp     $512, %r9
+        jae     1f
+        lea     DATA(HUSK_RES_EINTR), %r10
+        bt      %r9, (%r10)
+        jnc     1f
+        movq    $-EINTR, UC_RAX(%rdx)
+        mov     %r8, UC_RIP(%rdx)
+1:
+        lea     DATA(HUSK_RES_SLOTS), %r10
+        mov     (%r10, %rax, 8), %r10
+        xor     %eax, %eax              /* as the kernel has it on entry */
+        jmp     *%r10
+
+/*
+ * leave(rdi = loader's image, rsi = its length, rdx = guest's stack pointer):
+ * unmap the loader, stack and caller included, and start the guest as execve
+ * would: every register zero, no flag set.
+ */
+        .org    resident_code + HUSK_RESIDENT_LEAVE
+        mov     %rdx, %rsp
+        mov     $NR_MUNMAP, %eax
+        syscall
+        mov     $1, %eax
+        add     $0, %eax                /* one bit set: clears every status flag */
+        mov     $0, %eax                /* mov, since xor would set ZF and PF */
+        mov     $0, %ebx
+        mov     $0, %ecx
+        mov     $0, %edx
+        mov     $0, %esi
+        mov     $0, %edi
+        mov     $0, %ebp
+        mov     $0, %r8d
+        mov     $0, %r9d
+        mov     $0, %r10d
+        mov     $0, %r11d
+        mov     $0, %r12d
+        mov     $0, %r13d
+        mov     $0, %r14d
+        mov     $0, %r15d
+        /* Through memory: all registers are spent and the stack is the guest's. */
+        jmp     *DATA(HUSK_RES_ENTRY)
+resident_code_end:
+
+        .section .note.GNU-stack, "", @progbits

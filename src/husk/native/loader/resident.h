@@ -1,0 +1,86 @@
+/*
+ * The resident region: what stays of husk in a guest process once the loader
+ * has left. Layout only; shared by the loader (C and assembly), the C core and
+ * the tests.
+ *
+ *   HUSK_RESIDENT + 0x0000  r-x  128 signal thunks, 16 bytes each; thunk tail;
+ *                                the stub that leaves the loader
+ *   HUSK_RESIDENT + 0x1000  rw-  struct husk_resident, 4 pages
+ *
+ * It belongs to the guest: a guest may write to it, unmap it, or lie in it.
+ * The supervisor reads it as a hint and must survive any content.
+ * fork copies it, vfork and threads share it, execve replaces it.
+ */
+#ifndef HUSK_LOADER_RESIDENT_H
+#define HUSK_LOADER_RESIDENT_H
+
+#define HUSK_RESIDENT 0x567f00000000
+#define HUSK_RESIDENT_CODE_BYTES 0x1000
+#define HUSK_RESIDENT_DATA_BYTES 0x4000
+#define HUSK_RESIDENT_BYTES (HUSK_RESIDENT_CODE_BYTES + HUSK_RESIDENT_DATA_BYTES)
+#define HUSK_RESIDENT_DATA (HUSK_RESIDENT + HUSK_RESIDENT_CODE_BYTES)
+
+#define HUSK_RESIDENT_MAGIC 0x7365726bu /* "kres" */
+#define HUSK_RESIDENT_VERSION 1u
+
+/*
+ * Signal thunks. To install guest handler H without SA_RESTART, the supervisor
+ * stores H in slot_handler[i], then installs HUSK_THUNK(i) with SA_RESTART.
+ * Every slot works for every signal: 128 slots for 64 signals let a handler be
+ * replaced in a fresh slot while the old one may still be on its way in.
+ */
+#define HUSK_THUNKS 128
+#define HUSK_THUNK_STRIDE 16
+#define HUSK_THUNK(i) (HUSK_RESIDENT + (i) * HUSK_THUNK_STRIDE)
+
+/* Where the loader's last jump lives, after the thunks and their tail. */
+#define HUSK_RESIDENT_LEAVE 0x900
+
+/* Supervisor's scratch memory, for pointer arguments of remote calls. */
+#define HUSK_SCRATCH_SLOTS 64
+#define HUSK_SCRATCH_BYTES 64
+
+/* Offsets from HUSK_RESIDENT_DATA, for assembly and for Python. */
+#define HUSK_RES_IDENTITY 0x008
+#define HUSK_RES_THUNKED 0x018
+#define HUSK_RES_ENTRY 0x020
+#define HUSK_RES_EXE_LEN 0x028
+#define HUSK_RES_EINTR 0x040
+#define HUSK_RES_SLOTS 0x100
+#define HUSK_RES_EXE 0x500
+#define HUSK_RES_STRINGS_BYTES 0x2300
+#define HUSK_RES_SCRATCH 0x2800
+
+#ifndef __ASSEMBLER__
+#include <stddef.h>
+#include <stdint.h>
+
+struct husk_resident {
+    uint32_t magic;              /* HUSK_RESIDENT_MAGIC; written last by the loader */
+    uint32_t version;            /* HUSK_RESIDENT_VERSION */
+    uint64_t identity[2];        /* husk_exec_info.identity, as given */
+    uint64_t thunked_mask;       /* bit sig-1: handler of sig is a thunk; supervisor writes */
+    uint64_t entry;              /* where the loader jumped to */
+    uint32_t exe_len;            /* bytes of exe, without its NUL */
+    uint32_t execfn_offset;      /* of AT_EXECFN's string, from the start of exe */
+    uint64_t reserved[2];
+    uint8_t eintr_bitmap[64];    /* bit n of byte n/8: call n may end with EINTR */
+    uint64_t padding[16];
+    uint64_t slot_handler[HUSK_THUNKS];
+    /* exe and right behind it execfn: packed, so that one page usually holds all. */
+    char exe[HUSK_RES_STRINGS_BYTES];
+    uint8_t scratch[HUSK_SCRATCH_SLOTS][HUSK_SCRATCH_BYTES];
+};
+
+_Static_assert(offsetof(struct husk_resident, identity) == HUSK_RES_IDENTITY, "layout");
+_Static_assert(offsetof(struct husk_resident, thunked_mask) == HUSK_RES_THUNKED, "layout");
+_Static_assert(offsetof(struct husk_resident, entry) == HUSK_RES_ENTRY, "layout");
+_Static_assert(offsetof(struct husk_resident, exe_len) == HUSK_RES_EXE_LEN, "layout");
+_Static_assert(offsetof(struct husk_resident, eintr_bitmap) == HUSK_RES_EINTR, "layout");
+_Static_assert(offsetof(struct husk_resident, slot_handler) == HUSK_RES_SLOTS, "layout");
+_Static_assert(offsetof(struct husk_resident, exe) == HUSK_RES_EXE, "layout");
+_Static_assert(offsetof(struct husk_resident, scratch) == HUSK_RES_SCRATCH, "layout");
+_Static_assert(sizeof(struct husk_resident) <= HUSK_RESIDENT_DATA_BYTES, "layout");
+#endif /* __ASSEMBLER__ */
+
+#endif

@@ -1,0 +1,57 @@
+/* native: the name cache — which guest directories show a host directory unchanged, so that C may answer for them.
+ *
+ * It holds no attribute and no listing: every answer asks the host kernel at that moment. What it remembers is only that
+ * a directory, by the very bytes a guest wrote, leads to `rel` beneath `root_fd`, that nothing of the box lies over it,
+ * and that the guest may search its way there. Python teaches it and takes back what it taught before a change becomes
+ * visible. Switched off, husk gives the same answers. */
+#ifndef HUSK_NAMECACHE_H
+#define HUSK_NAMECACHE_H
+
+#include "core.h"
+
+#include <pthread.h>
+
+/* One taught directory. `text` is the key (as in the guest's path, with its last slash) and behind it `rel` with a slash. */
+struct known_dir {
+    struct known_dir *next;
+    uint64_t owner;          /* the vfs's directory, so that its teachings can be taken back */
+    uint64_t host_dev;       /* inode numbers of this device are shown as they are; others are Python's affair */
+    int root_fd;             /* borrowed from the tree, which outlives the cache */
+    uint32_t start;          /* 0: key is absolute; else the placeholder the walk began in */
+    uint32_t hash;
+    uint32_t dev;            /* st_dev as the guest sees it */
+    uint32_t uid_from, uid_to, gid_from, gid_to;
+    uint16_t key_size, rel_size;
+    bool layered;            /* hard links and changed files may live elsewhere in the layer */
+    char text[];
+};
+
+/* Files C itself opened, by host identity, so that fstat on them needs no Python either. */
+#define HANDLES 4096
+struct handle {
+    uint64_t dev, ino, generation;
+    uint32_t shown_dev, uid_from, uid_to, gid_from, gid_to;
+};
+
+#define BUCKETS 4096
+#define MOST_KNOWN 16384
+#define MOST_GROUPS 64
+
+struct name_cache {
+    pthread_rwlock_t lock; /* read while answering, write while learning or forgetting */
+    struct known_dir *buckets[BUCKETS];
+    unsigned known;
+    uint64_t generation;   /* of handles; layered trees change it with every change */
+    struct handle handles[HANDLES];
+    /* who the guest is */
+    uint32_t uid, gid, host_uid, group_count, groups[MOST_GROUPS];
+    uint64_t pipe_dev;
+    char places[512];      /* host path of the placeholders, with a slash */
+    size_t places_size;
+};
+
+struct known_dir *cache_find(name_cache *cache, uint32_t start, const char *key, size_t size);
+void cache_remember_handle(name_cache *cache, const struct known_dir *dir, const struct stat *host);
+const struct handle *cache_handle(name_cache *cache, const struct stat *host);
+
+#endif

@@ -1,0 +1,367 @@
+/* native: receiving notifications and answering them. A receiver waits in the kernel without the GIL; what the name
+ * cache or the signal room can answer never reaches Python. */
+#include "core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "structmember.h"
+
+/* Only ever sent to receivers by Listener.stop, to get them out of the waiting ioctl. */
+#define WAKE_SIGNAL (SIGRTMIN + 7)
+
+/* ---- answers ---------------------------------------------------------------------------------------------------- */
+
+static int send_answer(int listener, uint64_t id, int64_t value, int error, uint32_t flags)
+{
+    struct seccomp_notif_resp response = {.id = id, .val = value, .error = error, .flags = flags};
+    return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 ? -errno : 0;
+}
+
+int answer_value(int listener, uint64_t id, int64_t value)
+{
+    return send_answer(listener, id, value, 0, 0);
+}
+
+int answer_error(int listener, uint64_t id, int error)
+{
+    return send_answer(listener, id, 0, -error, 0);
+}
+
+int answer_continue(int listener, uint64_t id)
+{
+    return send_answer(listener, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+}
+
+static int inject(int listener, uint64_t id, int source, bool cloexec, uint32_t flags)
+{
+    struct seccomp_notif_addfd add = {
+        .id = id, .flags = flags, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
+    int fd = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
+    return fd < 0 ? -errno : fd;
+}
+
+int answer_descriptor(int listener, uint64_t id, int source, bool cloexec)
+{
+    return inject(listener, id, source, cloexec, SECCOMP_ADDFD_FLAG_SEND);
+}
+
+int add_descriptor(int listener, uint64_t id, int source, bool cloexec)
+{
+    return inject(listener, id, source, cloexec, 0);
+}
+
+bool still_valid(int listener, uint64_t id)
+{
+    return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}
+
+/* ---- Call ------------------------------------------------------------------------------------------------------- */
+
+static void Call_dealloc(Call *self)
+{
+    Py_XDECREF(self->listener);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* The tid may belong to somebody else by now; only a still waiting call proves that what was read is the caller's. */
+static PyObject *require_valid(Call *self, PyObject *result)
+{
+    if (result && !still_valid(self->listener->fd, self->notif.id)) {
+        Py_DECREF(result);
+        return raise_errno(ESRCH);
+    }
+    return result;
+}
+
+static PyObject *Call_cstring(Call *self, PyObject *args)
+{
+    unsigned long long address;
+    int limit = 4096;
+    if (!PyArg_ParseTuple(args, "K|i:cstring", &address, &limit))
+        return NULL;
+    char small[4096], *buffer = small;
+    if (limit > (int)sizeof small && !(buffer = PyMem_Malloc(limit)))
+        return PyErr_NoMemory();
+    ssize_t n = guest_string(self->notif.pid, address, buffer, limit);
+    PyObject *result = n < 0 ? raise_errno(n == -ENAMETOOLONG ? ENAMETOOLONG : n == -ESRCH ? ESRCH : EFAULT)
+                             : PyBytes_FromStringAndSize(buffer, n);
+    if (buffer != small)
+        PyMem_Free(buffer);
+    return require_valid(self, result);
+}
+
+static PyObject *Call_read(Call *self, PyObject *args)
+{
+    unsigned long long address;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Kn:read", &address, &size))
+        return NULL;
+    PyObject *result = PyBytes_FromStringAndSize(NULL, size);
+    if (!result)
+        return NULL;
+    ssize_t n = size ? guest_read(self->notif.pid, address, PyBytes_AS_STRING(result), size) : 0;
+    if (n != size) {
+        Py_DECREF(result);
+        return raise_errno(n == -ESRCH ? ESRCH : EFAULT);
+    }
+    return require_valid(self, result);
+}
+
+static PyObject *Call_write(Call *self, PyObject *args)
+{
+    unsigned long long address;
+    Py_buffer data;
+    if (!PyArg_ParseTuple(args, "Ky*:write", &address, &data))
+        return NULL;
+    ssize_t n = -ESRCH;
+    if (still_valid(self->listener->fd, self->notif.id))
+        n = data.len ? guest_write(self->notif.pid, address, data.buf, data.len) : 0;
+    bool whole = n == data.len;
+    PyBuffer_Release(&data);
+    if (!whole)
+        return raise_errno(n == -ESRCH ? ESRCH : EFAULT);
+    Py_RETURN_NONE;
+}
+
+static PyObject *answered(Call *self, int outcome)
+{
+    self->answered = true;
+    /* ENOENT: the caller died or was killed while we worked. There is nobody left to tell. */
+    if (outcome < 0 && outcome != -ENOENT)
+        return raise_errno(-outcome);
+    return PyLong_FromLong(outcome < 0 ? -1 : outcome);
+}
+
+static PyObject *Call_reply(Call *self, PyObject *value)
+{
+    long long number = PyLong_AsLongLong(value);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    return answered(self, answer_value(self->listener->fd, self->notif.id, number));
+}
+
+static PyObject *Call_fail(Call *self, PyObject *value)
+{
+    long error = PyLong_AsLong(value);
+    if (error == -1 && PyErr_Occurred())
+        return NULL;
+    return answered(self, answer_error(self->listener->fd, self->notif.id, (int)error));
+}
+
+static PyObject *Call_proceed(Call *self, PyObject *Py_UNUSED(noargs))
+{
+    return answered(self, answer_continue(self->listener->fd, self->notif.id));
+}
+
+static PyObject *Call_reply_fd(Call *self, PyObject *args)
+{
+    int source, cloexec;
+    if (!PyArg_ParseTuple(args, "ip:reply_fd", &source, &cloexec))
+        return NULL;
+    int outcome = answer_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+    /* EMFILE and friends leave the call unanswered: the caller fails it. */
+    if (outcome < 0 && outcome != -ENOENT)
+        return raise_errno(-outcome);
+    return answered(self, outcome);
+}
+
+static PyObject *Call_add_fd(Call *self, PyObject *args)
+{
+    int source, cloexec;
+    if (!PyArg_ParseTuple(args, "ip:add_fd", &source, &cloexec))
+        return NULL;
+    int fd = add_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+    return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
+}
+
+static PyObject *Call_valid(Call *self, PyObject *Py_UNUSED(noargs))
+{
+    return PyBool_FromLong(still_valid(self->listener->fd, self->notif.id));
+}
+
+static PyObject *Call_args(Call *self, void *Py_UNUSED(closure))
+{
+    const __u64 *a = self->notif.data.args;
+    return Py_BuildValue("(KKKKKK)", (unsigned long long)a[0], (unsigned long long)a[1], (unsigned long long)a[2],
+                         (unsigned long long)a[3], (unsigned long long)a[4], (unsigned long long)a[5]);
+}
+
+static PyMethodDef Call_methods[] = {
+    {"cstring", (PyCFunction)Call_cstring, METH_VARARGS, "cstring(address, limit=4096): a NUL-terminated guest string"},
+    {"read", (PyCFunction)Call_read, METH_VARARGS, "read(address, size): guest memory, EFAULT unless all is there"},
+    {"write", (PyCFunction)Call_write, METH_VARARGS, "write(address, data): into guest memory"},
+    {"reply", (PyCFunction)Call_reply, METH_O, "reply(value): the call returns value"},
+    {"fail", (PyCFunction)Call_fail, METH_O, "fail(errno): the call fails"},
+    {"proceed", (PyCFunction)Call_proceed, METH_NOARGS, "proceed(): the host kernel runs the call"},
+    {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS, "reply_fd(fd, cloexec): inject and return it, atomically"},
+    {"add_fd", (PyCFunction)Call_add_fd, METH_VARARGS, "add_fd(fd, cloexec): inject, the call stays open"},
+    {"valid", (PyCFunction)Call_valid, METH_NOARGS, "valid(): does the caller still wait?"},
+    {"fd_link", (PyCFunction)call_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},
+    {"fd_stat", (PyCFunction)call_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
+    {"get_fd", (PyCFunction)call_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
+    {"cwd_link", (PyCFunction)call_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
+    {"umask", (PyCFunction)call_umask, METH_NOARGS, "umask(): of the calling thread"},
+    {"tgid", (PyCFunction)call_tgid, METH_NOARGS, "tgid(): host process id of the calling thread"},
+    {"exec_loader", (PyCFunction)call_exec_loader, METH_VARARGS,
+     "exec_loader(loader_fd, empty_string_address, argv, envp): the thread executes the loader instead"},
+    {"change_directory", (PyCFunction)call_change_directory, METH_VARARGS,
+     "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef Call_members[] = {
+    {"id", T_ULONGLONG, offsetof(Call, notif.id), READONLY, NULL},
+    {"tid", T_INT, offsetof(Call, notif.pid), READONLY, NULL},
+    {"nr", T_INT, offsetof(Call, notif.data.nr), READONLY, NULL},
+    {"answered", T_BOOL, offsetof(Call, answered), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef Call_getset[] = {
+    {"args", (getter)Call_args, NULL, "the six arguments, unsigned", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject Call_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "husk.native._core.Call",
+    .tp_basicsize = sizeof(Call),
+    .tp_dealloc = (destructor)Call_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = Call_methods,
+    .tp_members = Call_members,
+    .tp_getset = Call_getset,
+};
+
+/* ---- Listener --------------------------------------------------------------------------------------------------- */
+
+static void wake_up(int signal)
+{
+    (void)signal; /* its only effect is EINTR */
+}
+
+static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"fd", "cookie", "cached", NULL};
+    unsigned long long cookie;
+    int fd, cached = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iK|p:Listener", names, &fd, &cookie, &cached))
+        return -1;
+    struct sigaction action = {.sa_handler = wake_up};
+    sigaction(WAKE_SIGNAL, &action, NULL);
+    /* Older kernels lack the flag: slower, not wrong. */
+    ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+    self->fd = fd;
+    self->cookie = cookie;
+    self->cache = cached ? cache_new() : NULL;
+    return 0;
+}
+
+static void Listener_dealloc(Listener *self)
+{
+    if (self->fd > 0)
+        close(self->fd);
+    cache_free(self->cache);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* True when `notif` holds a call for Python; false when the box is over. */
+static bool receive(Listener *self, struct seccomp_notif *notif)
+{
+    while (!self->stopped) {
+        memset(notif, 0, sizeof *notif);
+        if (ioctl(self->fd, SECCOMP_IOCTL_NOTIF_RECV, notif) < 0) {
+            if (errno == EINTR)
+                continue;
+            /* ENOENT: the caller died before we looked, or nobody is left; poll tells which. */
+            struct pollfd poll_fd = {.fd = self->fd, .events = POLLIN};
+            if (errno != ENOENT || (poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & (POLLHUP | POLLERR | POLLNVAL)))
+                return false;
+            continue;
+        }
+        if (notif->data.nr == SYS_rt_sigaction) {
+            serve_rt_sigaction(self, notif);
+            continue;
+        }
+        if (self->cache && cache_answer(self->cache, self->fd, notif))
+            continue;
+        return true;
+    }
+    return false;
+}
+
+static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    struct seccomp_notif notif;
+    bool got;
+    Py_BEGIN_ALLOW_THREADS
+    got = receive(self, &notif);
+    Py_END_ALLOW_THREADS
+    if (!got)
+        Py_RETURN_NONE;
+    Call *call = PyObject_New(Call, &Call_type);
+    if (!call)
+        return NULL;
+    call->listener = (Listener *)Py_NewRef(self);
+    call->notif = notif;
+    call->answered = false;
+    return (PyObject *)call;
+}
+
+static PyObject *Listener_stop(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    self->stopped = 1; /* the caller then wakes each receiver until it has left */
+    Py_RETURN_NONE;
+}
+
+PyObject *wake_thread(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int tid;
+    if (!PyArg_ParseTuple(args, "i:wake_thread", &tid))
+        return NULL;
+    syscall(SYS_tgkill, getpid(), tid, WAKE_SIGNAL); /* a thread that has left needs no waking */
+    Py_RETURN_NONE;
+}
+
+PyObject *open_interruptible(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *path;
+    int flags, fd, error;
+    if (!PyArg_ParseTuple(args, "yi:open_interruptible", &path, &flags))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    fd = open(path, flags | O_CLOEXEC); /* Python's own open would try again after EINTR */
+    error = errno;
+    Py_END_ALLOW_THREADS
+    return fd < 0 ? raise_errno(error) : PyLong_FromLong(fd);
+}
+
+static PyMethodDef Listener_methods[] = {
+    {"receive", (PyCFunction)Listener_receive, METH_NOARGS, "receive(): the next Call, or None when the box is over"},
+    {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
+    {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
+    {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
+    {"cache_forget", (PyCFunction)listener_cache_forget, METH_VARARGS, "cache_forget(owner, taught): take it back"},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject Listener_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "husk.native._core.Listener",
+    .tp_basicsize = sizeof(Listener),
+    .tp_dealloc = (destructor)Listener_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_init = (initproc)Listener_init,
+    .tp_new = PyType_GenericNew,
+    .tp_methods = Listener_methods,
+};

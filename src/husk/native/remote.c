@@ -1,0 +1,143 @@
+/* native: remote calls. A guest thread whose notified call is being answered is stopped on its way back to user space
+ * and made to run another call, in its own context, with nothing written to its memory.
+ *
+ *   remote_attach      PTRACE_SEIZE + PTRACE_INTERRUPT: the stop is now certain, but the thread still waits for us
+ *   (answer the notification; the value does not matter)
+ *   remote_wait_stop   the thread is about to return to user space
+ *   remote_become      …and repeats its `syscall` instruction with other registers, unobserved; or
+ *   remote_call …      runs calls under our eyes, then remote_finish gives it the original registers and a result
+ *
+ * ptrace belongs to one thread: all of it happens in the receiving thread, in one go. The kernel handles the trap
+ * before it dequeues signals (get_signal), so at the stop no handler has seen the half-way state. */
+#include "core.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#ifndef PTRACE_EVENT_STOP
+#define PTRACE_EVENT_STOP 128
+#endif
+
+int remote_attach(pid_t tid)
+{
+    if (ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD) < 0)
+        return -errno;
+    if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0) {
+        int error = errno;
+        remote_abandon(tid);
+        return -error;
+    }
+    return 0;
+}
+
+/* Next stop of the tracee, or -ESRCH when it is gone. */
+static int next_stop(pid_t tid, int *status)
+{
+    for (;;) {
+        pid_t got = waitpid(tid, status, __WALL);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 || WIFEXITED(*status) || WIFSIGNALED(*status))
+            return -ESRCH;
+        return 0;
+    }
+}
+
+int remote_wait_stop(struct remote *remote, pid_t tid)
+{
+    int status;
+    remote->tid = tid;
+    for (;;) {
+        int error = next_stop(tid, &status);
+        if (error)
+            return error;
+        if (status >> 16 == PTRACE_EVENT_STOP)
+            break;
+        /* A signal reached its delivery before our trap: let it be delivered, the trap follows. */
+        if (ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status)) < 0)
+            return -errno;
+    }
+    if (ptrace(PTRACE_GETREGS, tid, 0, &remote->registers) < 0)
+        return -errno;
+    return 0;
+}
+
+int remote_block_signals(struct remote *remote)
+{
+    /* Signals stay pending on the guest while it works for us, so none is lost and none sees borrowed registers. */
+    uint64_t all = ~0ULL;
+    if (ptrace(PTRACE_GETSIGMASK, remote->tid, sizeof remote->signal_mask, &remote->signal_mask) < 0 ||
+        ptrace(PTRACE_SETSIGMASK, remote->tid, sizeof all, &all) < 0)
+        return -errno;
+    return 0;
+}
+
+static int set_call(struct remote *remote, long nr, const uint64_t args[6])
+{
+    struct user_regs_struct regs = remote->registers;
+    regs.rip -= 2;       /* back onto the `syscall` instruction, the only way a notified call can have come */
+    regs.orig_rax = -1;  /* so that the kernel does not take the old call for one to restart */
+    regs.rax = nr;
+    regs.rdi = args[0];
+    regs.rsi = args[1];
+    regs.rdx = args[2];
+    regs.r10 = args[3];
+    regs.r8 = args[4];
+    regs.r9 = args[5];
+    return ptrace(PTRACE_SETREGS, remote->tid, 0, &regs) < 0 ? -errno : 0;
+}
+
+int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result)
+{
+    int status, error = set_call(remote, nr, args);
+    if (error)
+        return error;
+    for (int syscall_stops = 0; syscall_stops < 2;) { /* entry, then exit */
+        if (ptrace(PTRACE_SYSCALL, remote->tid, 0, 0) < 0)
+            return -errno;
+        error = next_stop(remote->tid, &status);
+        if (error)
+            return error;
+        if (WSTOPSIG(status) == (SIGTRAP | 0x80))
+            syscall_stops++;
+        /* Anything else is a group stop passing by (SIGSTOP cannot be blocked); it takes effect after we detach. */
+    }
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, remote->tid, 0, &regs) < 0)
+        return -errno;
+    *result = (long)regs.rax;
+    return 0;
+}
+
+int remote_finish(struct remote *remote, int64_t value)
+{
+    struct user_regs_struct regs = remote->registers;
+    regs.rax = value;
+    regs.orig_rax = -1;
+    if (ptrace(PTRACE_SETREGS, remote->tid, 0, &regs) < 0 ||
+        ptrace(PTRACE_SETSIGMASK, remote->tid, sizeof remote->signal_mask, &remote->signal_mask) < 0 ||
+        ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+int remote_become(struct remote *remote, long nr, const uint64_t args[6])
+{
+    int error = set_call(remote, nr, args);
+    if (ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0 && !error)
+        error = -errno;
+    return error;
+}
+
+void remote_abandon(pid_t tid)
+{
+    /* Detaching needs a stopped tracee; one that is gone needs only to be reaped by us. */
+    int status;
+    if (ptrace(PTRACE_DETACH, tid, 0, 0) < 0 && errno == ESRCH) {
+        ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+        if (next_stop(tid, &status) == 0)
+            ptrace(PTRACE_DETACH, tid, 0, 0);
+    }
+}

@@ -1,0 +1,141 @@
+/* native: rt_sigaction(2), so that no signal can make a virtual call fail with EINTR.
+ *
+ * Goal. Linux never interrupts open() or stat() of an ordinary file. A notified call, though, is interruptible until
+ * husk has received it, and if the handler lacks SA_RESTART the guest sees EINTR. Receiving faster only makes that
+ * rarer. Forcing SA_RESTART on every handler would make read() and wait4() restart, which shells rely on not to happen.
+ * Chosen: a handler without SA_RESTART is installed *with* it, behind a thunk in the resident page. The thunk runs
+ * before the handler, sees in the signal frame which call is about to be restarted, and turns it into EINTR exactly
+ * when that is a call Linux would have interrupted (docs/design/002-signals.md).
+ *
+ * Nothing here is a security decision: the resident page belongs to the guest, and a guest that lies in it changes only
+ * its own signal handling. That is why the call may be continued after its arguments were looked at. */
+#include "core.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#include "loader/resident.h"
+
+struct kernel_sigaction {
+    uint64_t handler, flags, restorer, mask;
+};
+
+#define RESIDENT(field) (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, field))
+
+/* Two threads of one guest may ask at once; a slot must go to one of them. */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_thunk(uint64_t handler)
+{
+    return handler >= HUSK_THUNK(0) && handler < HUSK_THUNK(HUSK_THUNKS);
+}
+
+static bool is_function(uint64_t handler)
+{
+    return handler != (uint64_t)(uintptr_t)SIG_DFL && handler != (uint64_t)(uintptr_t)SIG_IGN;
+}
+
+/* The thunk that leads to `handler`, made if need be; 0 where there is no resident page or no slot left. Slots are
+ * never given back: a vfork child shares them with its parent, and 128 different handlers in one program are many. */
+static uint64_t thunk_for(pid_t tid, uint64_t handler)
+{
+    uint64_t slots[HUSK_THUNKS], thunk = 0;
+    pthread_mutex_lock(&slots_lock);
+    if (guest_read(tid, RESIDENT(slot_handler), slots, sizeof slots) == sizeof slots) {
+        for (int i = 0; i < HUSK_THUNKS; i++) {
+            if (slots[i] == handler) {
+                thunk = HUSK_THUNK(i);
+                break;
+            }
+            if (slots[i] == 0) {
+                if (guest_write(tid, RESIDENT(slot_handler[i]), &handler, sizeof handler) == sizeof handler)
+                    thunk = HUSK_THUNK(i);
+                break;
+            }
+        }
+    }
+    pthread_mutex_unlock(&slots_lock);
+    return thunk;
+}
+
+static uint64_t thunked_signals(pid_t tid)
+{
+    uint64_t mask;
+    return guest_read(tid, RESIDENT(thunked_mask), &mask, sizeof mask) == sizeof mask ? mask : 0;
+}
+
+/* Run the call in the guest with `act`, then show the guest its own handler where the old one was a thunk. */
+static int run_and_translate(Listener *listener, const struct seccomp_notif *notif, uint64_t act)
+{
+    pid_t tid = notif->pid;
+    uint64_t old_address = notif->data.args[2];
+    struct remote remote;
+    long result = 0;
+    int error = remote_attach(tid);
+    if (error)
+        return error;
+    answer_value(listener->fd, notif->id, 0);
+    error = remote_wait_stop(&remote, tid);
+    if (!error)
+        error = remote_block_signals(&remote);
+    if (error)
+        return 0; /* answered; the thread is gone */
+    uint64_t args[6] = {notif->data.args[0], act, old_address, notif->data.args[3], listener->cookie};
+    if (remote_call(&remote, SYS_rt_sigaction, args, &result))
+        return 0;
+    struct kernel_sigaction old;
+    uint64_t real;
+    if (result == 0 && guest_read(tid, old_address, &old, sizeof old) == sizeof old && is_thunk(old.handler) &&
+        guest_read(tid, RESIDENT(slot_handler[(old.handler - HUSK_RESIDENT) / HUSK_THUNK_STRIDE]), &real,
+                   sizeof real) == sizeof real) {
+        old.handler = real;
+        old.flags &= ~(uint64_t)SA_RESTART;
+        guest_write(tid, old_address, &old, 2 * sizeof(uint64_t));
+    }
+    remote_finish(&remote, result);
+    return 0;
+}
+
+int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif)
+{
+    static int receivers;
+    static __thread int receiver = -1; /* each receiving thread has scratch memory of its own in every guest */
+    pid_t tid = notif->pid;
+    int signal = (int)notif->data.args[0];
+    uint64_t act_address = notif->data.args[1], old_address = notif->data.args[2];
+    struct kernel_sigaction act;
+    bool patched = false;
+
+    if (signal < 1 || signal > 64 || notif->data.args[3] != 8)
+        return answer_continue(listener->fd, notif->id); /* EINVAL is the host kernel's to say */
+    uint64_t thunked = thunked_signals(tid);
+    if (act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler) &&
+        !(act.flags & SA_RESTART)) {
+        uint64_t thunk = is_thunk(act.handler) ? act.handler : thunk_for(tid, act.handler);
+        if (thunk) {
+            uint64_t with_this = thunked | 1ULL << (signal - 1);
+            act.handler = thunk;
+            act.flags |= SA_RESTART;
+            patched = guest_write(tid, RESIDENT(thunked_mask), &with_this, sizeof with_this) == sizeof with_this;
+        }
+    }
+    bool old_is_ours = old_address && thunked & 1ULL << (signal - 1);
+    if (!old_is_ours) {
+        /* C libraries hand the kernel a copy of their own, on the stack: changing that in place spares the stop. */
+        if (!patched || guest_write(tid, act_address, &act, sizeof act) == sizeof act)
+            return answer_continue(listener->fd, notif->id);
+    }
+    if (patched) {
+        if (receiver < 0)
+            receiver = __atomic_fetch_add(&receivers, 1, __ATOMIC_RELAXED) % HUSK_SCRATCH_SLOTS;
+        act_address = RESIDENT(scratch[receiver]);
+        if (guest_write(tid, act_address, &act, sizeof act) != sizeof act)
+            return answer_continue(listener->fd, notif->id);
+    }
+    if (run_and_translate(listener, notif, act_address))
+        return answer_continue(listener->fd, notif->id); /* traced by somebody else: unprotected, but alive */
+    return 0;
+}

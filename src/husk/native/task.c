@@ -1,0 +1,129 @@
+/* native: what the host's proc tells of a guest thread. The host kernel keeps working directory, umask and descriptor
+ * table; husk only looks. Every answer is checked against the call still waiting, since a tid may be reused. */
+#include "core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+
+static PyObject *link_text(Call *call, const char *path, int missing)
+{
+    char text[4200];
+    ssize_t n = readlink(path, text, sizeof text);
+    if (n < 0)
+        return raise_errno(errno == ENOENT ? missing : errno);
+    if (!still_valid(call->listener->fd, call->notif.id))
+        return raise_errno(ESRCH);
+    return PyBytes_FromStringAndSize(text, n);
+}
+
+PyObject *call_fd_link(Call *call, PyObject *args)
+{
+    int fd;
+    char path[64];
+    if (!PyArg_ParseTuple(args, "i:fd_link", &fd))
+        return NULL;
+    if (fd < 0)
+        return raise_errno(EBADF);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", call->notif.pid, fd);
+    return link_text(call, path, EBADF);
+}
+
+PyObject *call_cwd_link(Call *call, PyObject *Py_UNUSED(noargs))
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/cwd", call->notif.pid);
+    return link_text(call, path, ENOENT);
+}
+
+PyObject *call_fd_stat(Call *call, PyObject *args)
+{
+    int fd;
+    char path[64];
+    struct stat s;
+    if (!PyArg_ParseTuple(args, "i:fd_stat", &fd))
+        return NULL;
+    if (fd < 0)
+        return raise_errno(EBADF);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", call->notif.pid, fd);
+    if (stat(path, &s) < 0)
+        return raise_errno(errno == ENOENT ? EBADF : errno);
+    if (!still_valid(call->listener->fd, call->notif.id))
+        return raise_errno(ESRCH);
+    return stat_tuple(&s);
+}
+
+static int status_field(pid_t tid, const char *label, int base, long *value)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -ESRCH;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return -ESRCH;
+    text[n] = 0;
+    char *line = strstr(text, label); /* labels start with a newline: a process name cannot hold one unescaped */
+    if (!line)
+        return -ENOENT;
+    *value = strtol(line + strlen(label), NULL, base);
+    return 0;
+}
+
+PyObject *call_umask(Call *call, PyObject *Py_UNUSED(noargs))
+{
+    long mask;
+    int error = status_field(call->notif.pid, "\nUmask:", 8, &mask);
+    return error ? raise_errno(-error) : PyLong_FromLong(mask);
+}
+
+pid_t thread_group(pid_t tid)
+{
+    /* A plain pidfd can be had for a leader only, which most callers are: cheaper than reading a status file. */
+    int leader = syscall(SYS_pidfd_open, tid, 0);
+    if (leader >= 0) {
+        close(leader);
+        return tid;
+    }
+    long tgid;
+    return status_field(tid, "\nTgid:", 10, &tgid) ? -1 : (pid_t)tgid;
+}
+
+PyObject *call_tgid(Call *call, PyObject *Py_UNUSED(noargs))
+{
+    pid_t tgid = thread_group(call->notif.pid);
+    return tgid < 0 ? raise_errno(ESRCH) : PyLong_FromLong(tgid);
+}
+
+PyObject *call_get_fd(Call *call, PyObject *args)
+{
+    int fd;
+    if (!PyArg_ParseTuple(args, "i:get_fd", &fd))
+        return NULL;
+    /* The thread's own table counts (CLONE_FILES need not hold); kernels before 6.9 know only leaders. */
+    int pidfd = syscall(SYS_pidfd_open, call->notif.pid, PIDFD_THREAD);
+    if (pidfd < 0)
+        pidfd = syscall(SYS_pidfd_open, thread_group(call->notif.pid), 0);
+    if (pidfd < 0)
+        return raise_errno(ESRCH);
+    int copy = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+    int error = errno;
+    close(pidfd);
+    if (copy < 0)
+        return raise_errno(error);
+    if (!still_valid(call->listener->fd, call->notif.id)) {
+        close(copy);
+        return raise_errno(ESRCH);
+    }
+    return PyLong_FromLong(copy);
+}

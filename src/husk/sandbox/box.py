@@ -1,0 +1,133 @@
+"""sandbox: one box from its file system to its result."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from husk.abi.registry import eintr_bitmap
+from husk.kernel.events import Events
+from husk.kernel.identity import Identity
+from husk.kernel.kernel import Kernel
+from husk.kernel.tasks import Tasks
+from husk.native import INIT, LOADER
+from husk.native._core import Listener
+from husk.sandbox.errors import HuskError
+from husk.sandbox.filesystem import build, find_program, working_directory
+from husk.sandbox.launch import ENDED, EXEC_FAILED, REPORT, Ids, Launch, NoNamespaces, walls_here
+from husk.sandbox.result import Result
+from husk.sandbox.statedir import StateDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.abi.rules import Walls
+    from husk.sandbox.policy import Policy
+
+TIMED_OUT = 124
+
+
+class Box:
+    """Builds, runs and removes. `run` is called once."""
+
+    def __init__(self, policy: Policy, events: Events, stdio: tuple[int, int, int] = (0, 1, 2)) -> None:
+        self.policy, self.events, self.stdio = policy, events, stdio
+        self._launch: Launch | None = None
+        self.ended_by: int | None = None  # a signal husk itself got, after which the box must end
+
+    def run(self) -> Result:
+        state = StateDir()
+        try:
+            try:
+                return self._run_behind(walls_here(namespaces=self.policy.namespaces), state)
+            except NoNamespaces as missing:
+                walls = walls_here(namespaces=False)
+                if walls.landlock < 6:
+                    raise HuskError(f"neither namespaces ({missing}) nor Landlock that scopes signals (Linux 6.12) can be had "
+                                    "here, and one of them must stand; see `husk doctor`.") from None
+                return self._run_behind(walls, state)
+        finally:
+            state.remove()
+
+    def end(self, signal: int) -> None:
+        """Called from a signal handler: the box ends now."""
+        self.ended_by = signal
+        if self._launch is not None:
+            self._launch.end()
+
+    def _run_behind(self, walls: Walls, state: StateDir) -> Result:
+        ids = Ids(user_namespace=walls.user)
+        tasks = Tasks(walls.pid)
+        files = build(self.policy, os.fsencode(state.path), ids, tasks)
+        program = find_program(files, self.policy)
+        cookie = int.from_bytes(os.urandom(8), "little")
+        loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
+        workdir_fd = working_directory(files, self.policy)
+        started = time.monotonic()
+        argv = [os.fsencode(word) for word in self.policy.argv]
+        env = [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
+        try:
+            self._launch = launch = Launch(walls, ids, cookie, argv, env, program, loader_fd, workdir_fd, INIT, self.stdio)
+            listener = Listener(launch.listener(), cookie, cached=not self.events.watching)
+            tasks.reaper = launch.reaper
+            identity = Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid)
+            kernel = Kernel(listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap())
+            files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
+            kernel.start()
+            try:
+                result = self._wait(launch, program)
+            finally:
+                launch.end()
+                os.waitpid(launch.reaper, 0)
+                kernel.stop()
+        finally:
+            os.close(loader_fd)
+            os.close(workdir_fd)
+        result.seconds = time.monotonic() - started
+        result.refusals = list(self.events.refusals.values())
+        result.faults = self.events.faults
+        result.changes = files.changes()
+        result.read = [os.fsdecode(path) for path in self.events.read]
+        result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
+        return result
+
+    def _wait(self, launch: Launch, program: bytes) -> Result:
+        result = Result()
+        deadline = None if self.policy.timeout is None else time.monotonic() + self.policy.timeout
+        failed = 0
+        while True:
+            if deadline is not None:
+                launch.control.settimeout(max(0.0, deadline - time.monotonic()) or 1e-6)
+            try:
+                report = launch.control.recv(REPORT.size)
+            except TimeoutError:
+                result.timed_out, result.exit_code = True, TIMED_OUT
+                return result
+            except OSError:  # closed under our hands by `end`
+                report = b""
+            if self.ended_by is not None:
+                result.signal, result.exit_code = self.ended_by, 128 + self.ended_by
+                return result
+            if len(report) < REPORT.size:
+                raise HuskError("husk-init died; the box is gone.")
+            kind, a, _, _, user, system, _rss = REPORT.unpack(report)
+            if kind == EXEC_FAILED:
+                failed = a
+            elif kind == ENDED:
+                result.user_seconds, result.system_seconds = user / 1e6, system / 1e6
+                if failed:
+                    raise _not_started(program, failed)
+                result.signal = a & 0x7F
+                result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
+                return result
+
+
+def _not_started(program: bytes, error: int) -> HuskError:
+    from husk.sandbox.errors import NotExecutable, NotFound
+
+    name = os.fsdecode(program)
+    if error == errno.ENOENT:
+        return NotFound(f"{name}: it exists, but the interpreter it asks for does not; mount that too.")
+    if error == errno.ENOEXEC:
+        return NotExecutable(f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter.")
+    return NotExecutable(f"{name}: cannot be executed ({os.strerror(error)}).")

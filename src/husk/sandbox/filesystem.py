@@ -1,0 +1,137 @@
+"""sandbox: the file system of a box, from the policy: default image, synthesised trees, mounts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
+from husk.sandbox.policy import HOME, USER
+from husk.vfs.dev import DevTree
+from husk.vfs.etcfiles import etc_files
+from husk.vfs.hosttree_write import HostTree
+from husk.vfs.image import default_image
+from husk.vfs.layer import LayeredTree
+from husk.vfs.node import Context, Credentials, Dir
+from husk.vfs.proc import ProcTree
+from husk.vfs.state import State
+from husk.vfs.sysfs import SysTree
+from husk.vfs.vfs import Vfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.kernel.tasks import Tasks
+    from husk.sandbox.launch import Ids
+    from husk.sandbox.policy import Mount, Policy
+
+
+class Files:
+    """The vfs of a box and what made it."""
+
+    __slots__ = ("creds", "layers", "vfs")
+
+    def __init__(self, vfs: Vfs, creds: Credentials, layers: list[tuple[bytes, LayeredTree]]) -> None:
+        self.vfs, self.creds, self.layers = vfs, creds, layers
+
+    def changes(self) -> list[tuple[str, str]]:
+        found = []
+        for where, tree in self.layers:
+            found += [(change, os.fsdecode(where.rstrip(b"/") + path)) for change, path in tree.changes()]
+        return sorted(found, key=lambda item: item[1])
+
+
+def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks) -> Files:
+    creds = Credentials(ids.uid, ids.gid, frozenset() if ids.switch else frozenset(os.getgroups()))
+    state = State(state_path)
+    generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk")
+    image = default_image(state, creds, generated, USER.encode())
+    vfs = Vfs(state, image, creds)
+    tasks.vfs = vfs
+    allow_tty = os.isatty(0) or os.isatty(1) or os.isatty(2)
+    vfs.mount(ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_path=vfs.path_of_link, allow_tty=allow_tty),
+              b"/proc")
+    vfs.mount(DevTree(dev=state.new_device(), allow_tty=allow_tty), b"/dev")
+    vfs.mount(LayeredTree(state, mode=0o1777), b"/dev/shm")
+    vfs.mount(SysTree(dev=state.new_device()), b"/sys")
+    files = Files(vfs, creds, [(b"/", image)])
+    for mount in policy.mounts:
+        _mount(files, state, mount, ids)
+    return files
+
+
+def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
+    source, target = os.fsencode(mount.source), os.fsencode(mount.target)
+    # Started by root, the guest is somebody else on the host; what the caller owns is the guest's inside all the same.
+    uids = {os.geteuid(): ids.uid} if ids.switch else {}
+    gids = {os.getegid(): ids.gid} if ids.switch else {}
+    if not os.path.isdir(source):
+        raise UsageError(f"--mount {mount.source}: only directories can be mounted; mount the one that holds it.")
+    try:
+        if mount.mode == "cow":
+            layer = LayeredTree(state)
+            layer.show(layer.root, source, uids=uids, gids=gids)
+            files.vfs.mount(layer, target)
+            files.layers.append((target, layer))
+        else:
+            files.vfs.mount(HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids), target)
+    except OSError as error:
+        raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+
+
+def working_directory(files: Files, policy: Policy) -> int:
+    """A descriptor of the placeholder the first process starts in."""
+    try:
+        node = files.vfs.walk(Context(files.creds), files.vfs.root, os.fsencode(policy.workdir))
+    except OSError as error:
+        raise UsageError(f"--workdir {policy.workdir}: {error.strerror} in the box.") from None
+    if not isinstance(node, Dir):
+        raise UsageError(f"--workdir {policy.workdir}: not a directory in the box.")
+    return files.vfs.place_fd(files.vfs.context, node, os.O_PATH | os.O_DIRECTORY)
+
+
+def find_program(files: Files, policy: Policy) -> bytes:
+    """The guest path of argv[0], searched as execvp searches it."""
+    name = policy.argv[0]
+    places = [""] if "/" in name else [place or "." for place in policy.environment().get("PATH", "").split(":")]
+    ctx, refused = Context(files.creds), ""
+    for place in places:
+        path = os.path.join(policy.workdir, place, name)
+        try:
+            node = files.vfs.walk(ctx, files.vfs.root, os.fsencode(path))
+            if node.kind != st.S_IFREG:
+                raise OSError(errno.EACCES, "not a regular file")
+            files.vfs.access_node(ctx, node, os.X_OK)
+            return os.fsencode(name if "/" in name else os.path.join(place, name))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                refused = f"{path}: {'a directory' if _is_dir(files, path) else error.strerror}"
+    if refused:
+        raise NotExecutable(f"{refused}; it cannot be executed in the box.")
+    raise NotFound(_missing(name))
+
+
+def _is_dir(files: Files, path: str) -> bool:
+    try:
+        return isinstance(files.vfs.walk(files.vfs.context, files.vfs.root, os.fsencode(path)), Dir)
+    except OSError:
+        return False
+
+
+def _missing(name: str) -> str:
+    on_host = _on_host(name)
+    if on_host is None:
+        return f"{name}: not found in the box."
+    folder = os.path.dirname(on_host)
+    return f"{name}: not found in the box, but the host has {on_host}; add --mount {folder}:{folder}:ro and call it {on_host}."
+
+
+def _on_host(name: str) -> str | None:
+    if "/" in name:
+        path = os.path.abspath(name)
+        return path if os.path.exists(path) else None
+    for folder in os.environ.get("PATH", "").split(":"):
+        path = os.path.join(folder or ".", name)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    return None

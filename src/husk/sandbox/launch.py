@@ -1,0 +1,176 @@
+"""sandbox: starting husk-init with a plan, and listening to what it reports (native/init/plan.h mirrors this)."""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import fcntl
+import os
+import struct
+
+from husk.abi.rules import Walls
+from husk.native._core import landlock_abi
+from husk.sandbox.errors import HuskError
+from husk.walls.filter import compile_filter
+
+PLAN_MAGIC, SWITCH_USER = 0x314E4C50, 1
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+ALL_NAMESPACES = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET
+
+PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
+LIMITS_BYTES = 16 * 24
+REPORT = struct.Struct("<IiiIqqq")
+FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED = 1, 2, 3, 4, 5
+STEPS = ("", "reading its plan", "making namespaces", "emptying the root", "raising loopback", "changing user", "setting the host name",
+         "starting the reaper", "dropping capabilities", "setting no_new_privs", "Landlock", "the seccomp filter", "handing over the listener",
+         "setting limits", "entering the working directory")
+NAMESPACES_STEP, FILTER_STEP = 2, 11
+
+# A box started by root runs as this host id, which no distribution hands out, and as 1000 inside.
+ROOTS_GUEST_ID, GUEST_ID = 1_900_000_000, 1000
+
+
+class Ids:
+    """The guest's ids inside and on the host."""
+
+    __slots__ = ("gid", "host_gid", "host_uid", "switch", "uid")
+
+    def __init__(self, *, user_namespace: bool) -> None:
+        self.switch = os.geteuid() == 0
+        if self.switch:
+            self.host_uid = self.host_gid = ROOTS_GUEST_ID
+            self.uid = self.gid = GUEST_ID if user_namespace else ROOTS_GUEST_ID
+        else:
+            self.host_uid = self.uid = os.geteuid()
+            self.host_gid = self.gid = os.getegid()
+
+
+class NoNamespaces(HuskError):
+    """The host does not give them; a box without is still possible."""
+
+
+class Launch:
+    """One husk-init: its control socket, and what it told. Call in order: map_ids …, then poll `control`."""
+
+    def __init__(self, walls: Walls, ids: Ids, cookie: int, argv: list[bytes], env: list[bytes], program: bytes,
+                 loader_fd: int, workdir_fd: int, init: str, stdio: tuple[int, int, int]) -> None:
+        self.walls, self.ids = walls, ids
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+        ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
+        self.control = ours
+        plan = os.memfd_create("husk-plan", os.MFD_CLOEXEC)
+        os.write(plan, _pack(walls, ids, cookie, argv, env, program))
+        # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
+        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in (*stdio, theirs.fileno(), plan, loader_fd, workdir_fd)]
+        try:
+            self.builder = os.posix_spawn(init, ["husk-init"], {}, file_actions=[
+                (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(moved)])
+        finally:
+            for fd in moved:
+                os.close(fd)
+            os.close(plan)
+            theirs.close()
+        self.reaper = 0
+
+    def listener(self) -> int:
+        """Take husk-init through its steps until the guest is behind its filter. Returns the listener."""
+        while True:
+            kind, a, b, fds, pid = self._receive()
+            if kind == MAP_IDS:
+                self._map_ids()
+            elif kind == LISTENER:
+                os.waitpid(self.builder, 0)
+                self.reaper = _parent(pid)
+                return fds[0]
+            elif kind == FAILED:
+                os.waitpid(self.builder, 0)
+                raise _explain(a, b)
+
+    def _receive(self) -> tuple[int, int, int, list[int], int]:
+        room = _socket.CMSG_SPACE(4) + _socket.CMSG_SPACE(12)
+        data, ancillary, _flags, _address = self.control.recvmsg(REPORT.size, room, _socket.MSG_CMSG_CLOEXEC)
+        if len(data) < REPORT.size:
+            raise HuskError("husk-init ended before the guest started; run `husk doctor` to see what this host allows.")
+        fds: list[int] = []
+        pid = 0
+        for level, kind, payload in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                fds = [int.from_bytes(payload[:4], "little")]
+            elif level == _socket.SOL_SOCKET and kind == 2:  # SCM_CREDENTIALS
+                pid = int.from_bytes(payload[:4], "little")
+        kind, a, b, *_ = REPORT.unpack(data)
+        return kind, a, b, fds, pid
+
+    def _map_ids(self) -> None:
+        ids = self.ids
+        try:
+            if not ids.switch:
+                _write(f"/proc/{self.builder}/setgroups", "deny")
+            _write(f"/proc/{self.builder}/uid_map", f"{ids.uid} {ids.host_uid} 1")
+            _write(f"/proc/{self.builder}/gid_map", f"{ids.gid} {ids.host_gid} 1")
+        except OSError as error:
+            self.end()
+            raise NoNamespaces(f"user ids cannot be mapped ({error.strerror})") from None
+        self.control.send(b"g")
+
+    def end(self) -> None:
+        """Kill the box: the reaper notices that nobody listens, whoever hangs up."""
+        self.control.close()
+
+
+def _pack(walls: Walls, ids: Ids, cookie: int, argv: list[bytes], env: list[bytes], program: bytes) -> bytes:
+    program_filter = compile_filter(walls, cookie)
+    namespaces = sum(bit for stands, bit in (
+        (walls.user, CLONE_NEWUSER), (walls.mount, CLONE_NEWNS), (walls.pid, CLONE_NEWPID), (walls.net, CLONE_NEWNET),
+        (walls.ipc, CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) if stands)
+    at = PLAN.size + LIMITS_BYTES
+    filter_at = at
+    program_at = filter_at + len(program_filter)
+    argv_at = program_at + len(program) + 1
+    strings = b"".join(word + b"\0" for word in argv)
+    env_at = argv_at + len(strings)
+    head = PLAN.pack(PLAN_MAGIC, SWITCH_USER if ids.switch else 0, namespaces, ids.uid, ids.gid,
+                     *_landlock(walls.landlock), walls.landlock,
+                     len(program_filter) // 8, filter_at, program_at, len(argv), argv_at, len(env), env_at, 0, 0)
+    return head + bytes(LIMITS_BYTES) + program_filter + program + b"\0" + strings + b"".join(word + b"\0" for word in env)
+
+
+def _landlock(abi: int) -> tuple[int, int, int, int]:
+    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may: be executed."""
+    fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
+    return fs, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0, 1 | 4
+
+
+def walls_here(*, namespaces: bool) -> Walls:
+    """The walls to try: all namespaces or none, and Landlock as this kernel has it."""
+    return Walls(pid=namespaces, net=namespaces, mount=namespaces, ipc=namespaces, user=namespaces, landlock=landlock_abi())
+
+
+def _explain(step: int, error: int) -> HuskError:
+    text = f"{STEPS[step] if step < len(STEPS) else 'husk-init'}: {os.strerror(error)}"
+    if step == NAMESPACES_STEP:
+        return NoNamespaces(text)
+    if step == FILTER_STEP and error == errno.EBUSY:
+        return HuskError("this process tree already has a seccomp listener (another husk, a container runtime or an agent's "
+                         "sandbox), and Linux allows only one; run husk outside of it.")
+    if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
+        return HuskError("this kernel cannot notify husk of system calls (seccomp user notification with WAIT_KILLABLE_RECV, "
+                         "Linux 5.19 or later); use a newer kernel.")
+    return HuskError(f"the box could not be built: {text}.")
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"PPid:"):
+                return int(line[5:])
+    return 0
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)

@@ -1,0 +1,68 @@
+"""sandbox: what a box may see and use, as plain data."""
+
+from __future__ import annotations
+
+import os
+
+from husk.sandbox.errors import UsageError
+
+MODES = ("ro", "rw", "cow")
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+USER, HOME, WORKDIR = "user", "/home/user", "/workspace"
+
+
+class Mount:
+    """A host directory or file shown at a guest path: `ro`, `rw`, or `cow` (changes go to a copy)."""
+
+    __slots__ = ("mode", "source", "target")
+
+    def __init__(self, source: str, target: str, mode: str = "ro") -> None:
+        self.source, self.target, self.mode = source, target, mode
+
+    @classmethod
+    def parse(cls, text: str) -> Mount:
+        """SRC:DST[:ro|rw|cow]"""
+        parts = text.split(":")
+        mode = parts.pop() if len(parts) > 2 and parts[-1] in MODES else "ro"
+        if len(parts) > 2:
+            raise UsageError(f"--mount {text}: the mode is one of ro, rw, cow; write SRC:DST:ro.")
+        if len(parts) != 2 or not all(parts):
+            raise UsageError(f"--mount {text}: write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow.")
+        source, target = os.path.abspath(os.path.expanduser(parts[0])), parts[1]
+        if not target.startswith("/"):
+            raise UsageError(f"--mount {text}: the place inside the box must be absolute; write {parts[0]}:/{target}.")
+        if os.path.normpath(target) == "/":
+            raise UsageError(f"--mount {text}: the root of the box cannot be mounted over; choose a directory below it.")
+        mount = cls(source, os.path.normpath(target), mode)
+        mount.check()
+        return mount
+
+    def check(self) -> None:
+        if not os.path.exists(self.source):
+            raise UsageError(f"--mount {self.source}: there is no such file or directory on the host.")
+        wanted = os.R_OK | (os.X_OK if os.path.isdir(self.source) else 0)
+        if not os.access(self.source, wanted):
+            raise UsageError(f"--mount {self.source}: you may not read it; check its permissions.")
+
+
+class Policy:
+    """Everything `husk run` was told. Plain attributes, checked when the box is built."""
+
+    __slots__ = ("argv", "env", "mounts", "namespaces", "timeout", "workdir")
+
+    def __init__(self, argv: list[str]) -> None:
+        self.argv = argv
+        self.mounts: list[Mount] = []
+        self.env: dict[str, str] = {}
+        self.workdir = WORKDIR
+        self.timeout: float | None = None
+        self.namespaces = True  # use them where the host gives them
+
+    def environment(self) -> dict[str, str]:
+        """The guest's environment: nothing of the caller's but language and terminal, then what was asked for."""
+        env = {"PATH": DEFAULT_PATH, "HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": "/bin/sh"}
+        env["LANG"] = os.environ.get("LANG", "C.UTF-8")
+        for name in ("TERM", "COLORTERM", "LC_ALL", "LC_CTYPE", "TZ"):
+            if name in os.environ:
+                env[name] = os.environ[name]
+        return env | self.env

@@ -1,0 +1,32 @@
+"""sandbox: how a run ended, as data."""
+
+from __future__ import annotations
+
+
+class Result:
+    """`exit_code` is the guest's, or 124 after a time-out, or 128+n when signal n ended it."""
+
+    __slots__ = ("changes", "exit_code", "faults", "read", "refusals", "seconds", "signal", "stderr", "stdout", "system_seconds",
+                 "timed_out", "user_seconds", "walls")
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+        self.signal = 0
+        self.timed_out = False
+        self.seconds = self.user_seconds = self.system_seconds = 0.0
+        self.refusals: list[dict[str, object]] = []
+        self.changes: list[tuple[str, str]] = []
+        self.read: list[str] = []
+        self.faults: list[str] = []
+        self.walls: dict[str, object] = {}
+        self.stdout: bytes | None = None
+        self.stderr: bytes | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        shown: dict[str, object] = {name: getattr(self, name) for name in self.__slots__ if name not in ("stdout", "stderr")}
+        shown["changes"] = [{"change": change, "path": path} for change, path in self.changes]
+        for name in ("stdout", "stderr"):
+            data = getattr(self, name)
+            if data is not None:
+                shown[name] = data.decode("utf-8", "backslashreplace")
+        return shown

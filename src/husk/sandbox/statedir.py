@@ -1,0 +1,95 @@
+"""sandbox: the host directory that holds one box's upper files and placeholders, and that must not outlive it.
+
+A box locks its directory for as long as it lives; the lock goes with the process however it dies. So a directory whose
+lock can be had belongs to nobody, and the next husk removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat as st
+
+from husk.sandbox.errors import HuskError
+
+ST_NOEXEC = 8
+
+
+class StateDir:
+    """Created, locked, and removed again by `remove`."""
+
+    __slots__ = ("_lock", "path")
+
+    def __init__(self) -> None:
+        base = _base()
+        sweep(base)
+        name = f"box-{os.getpid()}-{int.from_bytes(os.urandom(4), 'big'):08x}"
+        self.path = os.path.join(base, name)
+        os.mkdir(self.path, 0o700)
+        self._lock = _lock(self.path)
+        if self._lock < 0:
+            raise HuskError(f"{self.path}: another process locked our new directory; try again.")
+
+    def remove(self) -> None:
+        _remove(self.path)
+        os.close(self._lock)
+
+
+def _base() -> str:
+    """HUSK_STATE, else the user's state directory, else one of our own below the temporary directory."""
+    given = os.environ.get("HUSK_STATE")
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    temporary = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"husk-{os.geteuid()}")
+    refused = []
+    for base in [given] if given else [os.path.join(home, "husk"), temporary]:
+        try:
+            os.makedirs(base, 0o700, exist_ok=True)
+            found = os.stat(base)
+            if found.st_uid != os.geteuid() or st.S_IMODE(found.st_mode) & 0o022:
+                refused.append(f"{base} can be written by others")
+            elif os.statvfs(base).f_flag & ST_NOEXEC:
+                refused.append(f"{base} is mounted noexec")
+            elif not os.access(base, os.W_OK | os.X_OK):
+                refused.append(f"{base} cannot be written")
+            else:
+                return base
+        except OSError as error:
+            refused.append(f"{base}: {error.strerror}")
+    raise HuskError(f"no place for the box's files ({'; '.join(refused)}); set HUSK_STATE to a directory of yours.")
+
+
+def _lock(path: str) -> int:
+    """A descriptor that holds the lock; -1 if somebody else does."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return -1
+    return fd
+
+
+def sweep(base: str) -> None:
+    """Remove what a killed husk left behind."""
+    for entry in os.listdir(base):
+        path = os.path.join(base, entry)
+        if not entry.startswith("box-"):
+            continue
+        try:
+            fd = _lock(path)
+        except OSError:
+            continue
+        if fd >= 0:
+            _remove(path)
+            os.close(fd)
+
+
+def _remove(path: str) -> None:
+    """Everything below `path`, never following a link: the tree is two levels of our own making."""
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _remove(entry.path)
+            else:
+                os.unlink(entry.path)
+    os.rmdir(path)

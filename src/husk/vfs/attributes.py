@@ -1,0 +1,201 @@
+"""vfs: calls that tell or change what a node is like — stat, access, mode, owner, times, size, extended attributes."""
+
+from __future__ import annotations
+
+import errno
+import stat as st
+
+from husk.vfs.layer_copy import now
+from husk.vfs.node import Dir, Entry, error
+from husk.vfs.opening import Opening
+from husk.vfs.permissions import READ, SEARCH, WRITE, chmod_result, permitted, require, require_owner, without_privilege
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Final, Literal
+
+    from husk.vfs.node import Context, Node, Stat
+
+NOW: Final[Literal["now"]] = "now"
+XATTR_SIZE_MAX = 65536
+XATTR_NAME_MAX = 255
+
+
+class Attributes(Opening):
+    """Everything about one node that is not its name or its content."""
+
+    def stat(self, ctx: Context, start: Dir, path: bytes, follow: bool = True) -> Stat:
+        with self.lock:
+            node = self._walk(ctx, start, path, self._trail(start), follow)
+            return node.tree.stat(ctx, node)
+
+    def stat_node(self, ctx: Context, node: Node) -> Stat:
+        with self.lock:
+            return node.tree.stat(ctx, node)
+
+    def readlink(self, ctx: Context, start: Dir, path: bytes) -> bytes:
+        with self.lock:
+            node = self._walk(ctx, start, path, self._trail(start), False)
+            if node.kind != st.S_IFLNK:
+                raise error(errno.EINVAL)
+            return node.tree.readlink(ctx, node)
+
+    def access(self, ctx: Context, start: Dir, path: bytes, mode: int, follow: bool = True) -> None:
+        with self.lock:
+            node = self._walk(ctx, start, path, self._trail(start), follow)
+            self._access(ctx, node, mode)
+
+    def access_node(self, ctx: Context, node: Node, mode: int) -> None:
+        with self.lock:
+            self._access(ctx, node, mode)
+
+    def _access(self, ctx: Context, node: Node, mode: int) -> None:
+        if not mode:
+            return
+        require(ctx.creds, node.tree.stat(ctx, node), mode & 7)
+        if mode & WRITE and node.tree.read_only and node.kind in (st.S_IFREG, st.S_IFDIR, st.S_IFLNK):
+            raise error(errno.EROFS)
+
+    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+        """Entries after cookie `after`, `.` and `..` first."""
+        with self.lock:
+            dots: list[Entry] = []
+            if after < 1:
+                dots.append(Entry(b".", directory.tree.stat(ctx, directory).ino, st.S_IFDIR, 1))
+            if after < 2:
+                above = self._up(directory, self._trail(directory))
+                dots.append(Entry(b"..", above.tree.stat(ctx, above).ino, st.S_IFDIR, 2))
+            if directory.removed:
+                return dots if not after else ()
+            return _chain(dots, directory.tree.entries(ctx, directory, max(after, 2)))
+
+    # -- changing ----------------------------------------------------------------------------------------------
+    def chmod(self, ctx: Context, node: Node, mode: int) -> None:
+        with self.lock:
+            tree = node.tree
+            if tree.read_only:
+                raise error(errno.EROFS)
+            if node.kind == st.S_IFLNK:
+                raise error(errno.EOPNOTSUPP)
+            info = tree.stat(ctx, node)
+            require_owner(ctx.creds, info)
+            self._before(node)
+            tree.set_mode(ctx, node, chmod_result(ctx.creds, info, mode))
+            self._search_changed(ctx, node)
+
+    def chown(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
+        """-1 leaves one alone. Without capabilities a file can only be given to a group its owner is in."""
+        with self.lock:
+            tree, creds = node.tree, ctx.creds
+            if tree.read_only:
+                raise error(errno.EROFS)
+            info = tree.stat(ctx, node)
+            if uid != -1 and not info.uid == uid == creds.uid:
+                raise error(errno.EPERM)
+            if gid != -1 and (info.uid != creds.uid or (gid not in creds.groups and gid != info.gid)):
+                raise error(errno.EPERM)
+            mode = info.mode
+            if node.kind not in (st.S_IFDIR, st.S_IFLNK):
+                mode = without_privilege(mode, info.gid in creds.groups)
+            if mode != info.mode:
+                require_owner(creds, info)
+            self._before(node)
+            tree.set_owner(ctx, node, uid, gid)
+            if mode != info.mode:
+                tree.set_mode(ctx, node, mode & 0o7777)
+            self._search_changed(ctx, node)
+
+    def _before(self, node: Node) -> None:
+        if isinstance(node, Dir):
+            self.changed(node, True)
+
+    def _search_changed(self, ctx: Context, node: Node) -> None:
+        if isinstance(node, Dir):
+            node.searchable = False
+            if node.place is not None:
+                self.state.set_search(node, permitted(ctx.creds, node.tree.stat(ctx, node), SEARCH))
+
+    def utimens(
+        self, ctx: Context, node: Node, atime: int | Literal["now"] | None, mtime: int | Literal["now"] | None
+    ) -> None:
+        """None leaves a time alone. Both `NOW` is the mild form, which whoever may write may do; all else takes the owner."""
+        with self.lock:
+            if atime is None and mtime is None:
+                return
+            tree = node.tree
+            if tree.read_only:
+                raise error(errno.EROFS)
+            info = tree.stat(ctx, node)
+            if info.uid != ctx.creds.uid:
+                if atime != NOW or mtime != NOW:
+                    raise error(errno.EPERM)
+                require(ctx.creds, info, WRITE)
+            moment = now()
+            tree.set_times(ctx, node, moment if atime == NOW else atime, moment if mtime == NOW else mtime)
+
+    def truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
+        with self.lock:
+            if size < 0:
+                raise error(errno.EINVAL)
+            node = self._walk(ctx, start, path, self._trail(start), True)
+            if node.kind != st.S_IFREG:
+                raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)
+            if node.tree.read_only:
+                raise error(errno.EROFS)
+            info = node.tree.stat(ctx, node)
+            require(ctx.creds, info, WRITE)
+            self._refuse_text(node, info)
+            node.tree.truncate(ctx, node, size)
+
+    # -- extended attributes -----------------------------------------------------------------------------------
+    def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
+        with self.lock:
+            self._xattr(ctx, node, name, READ)
+            return node.tree.get_xattr(ctx, node, name)
+
+    def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
+        with self.lock:
+            return node.tree.list_xattr(ctx, node)
+
+    def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
+        with self.lock:
+            if flags & ~3:
+                raise error(errno.EINVAL)
+            if len(value) > XATTR_SIZE_MAX:
+                raise error(errno.E2BIG)
+            self._xattr(ctx, node, name, WRITE)
+            node.tree.set_xattr(ctx, node, name, value, flags)
+
+    def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
+        with self.lock:
+            self._xattr(ctx, node, name, WRITE)
+            node.tree.remove_xattr(ctx, node, name)
+
+    def _xattr(self, ctx: Context, node: Node, name: bytes, want: int) -> None:
+        """xattr_permission: only user.* is for users, and only on files and directories."""
+        if not 0 < len(name) <= XATTR_NAME_MAX:
+            raise error(errno.ERANGE)
+        if want & WRITE and node.tree.read_only:
+            raise error(errno.EROFS)
+        absent = error(errno.EPERM if want & WRITE else errno.ENODATA)
+        if name.startswith((b"trusted.", b"security.")):
+            raise absent
+        if name.startswith(b"system."):
+            raise error(errno.EOPNOTSUPP)
+        ours = name.startswith(b"user.")
+        if ours and node.kind not in (st.S_IFREG, st.S_IFDIR):
+            raise absent
+        info = node.tree.stat(ctx, node)
+        if ours and want & WRITE and node.kind == st.S_IFDIR and info.mode & st.S_ISVTX:
+            require_owner(ctx.creds, info)
+        require(ctx.creds, info, want)
+        if not ours:
+            raise error(errno.EOPNOTSUPP)
+        if name == b"user.":
+            raise error(errno.EINVAL)
+
+
+def _chain(dots: list[Entry], rest: Iterable[Entry]) -> Iterator[Entry]:
+    yield from dots
+    yield from rest

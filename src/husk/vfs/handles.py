@@ -1,0 +1,87 @@
+"""vfs: from what a guest holds back to what it is called — the way from `/proc/PID/fd/N` to a node and its virtual path."""
+
+from __future__ import annotations
+
+from husk.vfs.layer_nodes import Inode, Orphan
+from husk.vfs.node import Dir
+from husk.vfs.walk import Walker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.node import Node
+
+DELETED = b" (deleted)"
+
+
+class Handles(Walker):
+    """`link` is what husk reads from /proc/PID/fd/N or /proc/PID/cwd; (dev, ino) is the open file's host identity."""
+
+    def node_of_link(self, link: bytes, dev: int, ino: int, via: bytes = b"") -> Node | None:
+        """The node behind a descriptor; None for what is no file of ours (pipes, sockets, anonymous ones).
+
+        `via`, best given, is a host path that leads to the open file itself (`/proc/TID/fd/N`): the only way to a
+        file whose last name is gone.
+        """
+        with self.lock:
+            if not link.startswith(b"/"):
+                return None
+            directory = self.state.dir_of(link)
+            if directory is not None:
+                return directory
+            node = self.state.node_of(link, ino)
+            if node is not None:
+                if isinstance(node, Inode) and node.nlink == 0:
+                    node.via = via
+                return node
+            if link.startswith(b"/dev/"):
+                return self._device(link)
+            for _, tree in reversed(self._mounts):
+                node = tree.node_of_host(link, dev, ino, via)
+                if node is not None:
+                    return node
+            return None
+
+    def _device(self, link: bytes) -> Node | None:
+        """A device is opened by its host name, which the dev tree shows under the same one."""
+        try:
+            return self._walk(self.context, self.root, link, self._trail(self.root), False)
+        except OSError:
+            return None
+
+    def path_of_link(self, link: bytes, dev: int, ino: int) -> bytes | None:
+        """What readlink of /proc/self/fd/N shows the guest; never a host path."""
+        with self.lock:
+            node = self.node_of_link(link, dev, ino)
+            return None if node is None else self.path_of_node(node)
+
+    def path_of_node(self, node: Node) -> bytes:
+        """The absolute guest path, with " (deleted)" where it is no more."""
+        with self.lock:
+            if isinstance(node, Dir):
+                try:
+                    return self._path(node)
+                except FileNotFoundError:
+                    return self._old_path(node) + DELETED
+            place = node.tree.name_of(node)
+            if place is None:
+                was = node.was if isinstance(node, Orphan) else b""
+                return b"/" + was.lstrip(b"/") + DELETED
+            directory, name = place
+            if name.endswith(DELETED):
+                return self._old_path(directory) + b"/" + name
+            try:
+                return self._path(directory).rstrip(b"/") + b"/" + name
+            except FileNotFoundError:
+                return self._old_path(directory) + b"/" + name
+
+    def _old_path(self, directory: Dir) -> bytes:
+        """The path of a directory as it was, for one that was removed."""
+        names: list[bytes] = []
+        here: Dir | None = directory
+        while here is not None:
+            if here.parent is not None:
+                names.append(here.name)
+                here = here.parent
+            else:
+                here = here.covers
+        return b"/" + b"/".join(reversed(names)) if names else b""

@@ -1,0 +1,233 @@
+"""vfs: a host directory shown inside a box, read-only or read-write.
+
+Every host access starts at the directory's own descriptor and goes through `open_beneath` or `stat_beneath`, which follow no
+link and cannot leave it; symlinks are read here and walked by the vfs. Host processes may change the directory at any
+time, so nothing is remembered but which `Dir` stands for which host directory, and that is checked at every look-up.
+Writing to it is in `hosttree_write`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import open_beneath, stat_beneath
+from husk.vfs.layer import HOST_FLAGS, beneath, entry_kind, open_lower, orphan_stat
+from husk.vfs.layer_copy import read_link
+from husk.vfs.layer_nodes import Orphan
+from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from husk.native._core import HostStat
+    from husk.vfs.node import Context
+
+
+class HostDir(Dir):
+    """A host directory, known by its identity. Its path is told by climbing, so a rename needs no bookkeeping."""
+
+    __slots__ = ("children", "cookies", "key", "last", "listing", "next_cookie")
+
+    def __init__(self, tree: Tree, parent: HostDir | None, name: bytes, key: tuple[int, int]) -> None:
+        super().__init__(tree, parent, name)
+        self.key = key
+        self.last: HostStat | None = None  # what it was like, for when it is gone
+        self.children: dict[bytes, HostDir] = {}
+        self.cookies: dict[bytes, int] = {}
+        self.next_cookie = 3
+        self.listing: list[Entry] = []
+
+    def rel(self) -> bytes:
+        names: list[bytes] = []
+        here: Dir = self
+        while here.parent is not None:
+            names.append(here.name)
+            here = here.parent
+        return b"/".join(reversed(names))
+
+    def below(self, name: bytes) -> bytes:
+        rel = self.rel()
+        return rel + b"/" + name if rel else name
+
+
+class HostNode(Node):
+    """A host file that is no directory, as found a moment ago; `info` is good for one use."""
+
+    __slots__ = ("info", "name", "parent")
+
+    def __init__(self, tree: Tree, parent: HostDir, name: bytes, info: HostStat) -> None:
+        super().__init__(tree, info[2] & 0o170000)
+        self.parent, self.name = parent, name
+        self.info: HostStat | None = info
+
+    def rel(self) -> bytes:
+        return self.parent.below(self.name)
+
+
+class HostRead(Tree):
+    """Looking and opening. `uids` and `gids` say as whom host owners are shown (a box started by root shows a user's files as
+    the guest's); `owner`, where given, is the host owner of what the guest creates."""
+
+    fstype = b"husk-host"
+
+    def __init__(
+        self,
+        dev: int,
+        host_path: bytes,
+        *,
+        read_only: bool = True,
+        uids: dict[int, int] | None = None,
+        gids: dict[int, int] | None = None,
+        owner: tuple[int, int] | None = None,
+    ) -> None:
+        self.dev, self.read_only, self.owner = dev, read_only, owner
+        self.path = os.path.realpath(host_path)
+        self.uids, self.gids = uids or {}, gids or {}
+        self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        info = stat_beneath(self.fd, b"")
+        self.root: HostDir = HostDir(self, None, b"", (info[0], info[1]))
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def lookup(self, ctx: Context | None, directory: Dir, name: bytes) -> Node:
+        assert isinstance(directory, HostDir)
+        if directory.removed:
+            raise error(errno.ENOENT)
+        try:
+            info = stat_beneath(self.fd, directory.below(name))
+        except FileNotFoundError:
+            self._vanished(directory, name)
+            raise
+        if info[2] & 0o170000 != st.S_IFDIR:
+            self._vanished(directory, name)
+            return HostNode(self, directory, name, info)
+        child = directory.children.get(name)
+        if child is None or child.key != (info[0], info[1]):
+            self._vanished(directory, name)
+            child = directory.children[name] = HostDir(self, directory, name, (info[0], info[1]))
+        return child
+
+    def _vanished(self, directory: HostDir, name: bytes) -> None:
+        """A host process removed or replaced a directory we knew."""
+        child = directory.children.pop(name, None)
+        if child is not None:
+            child.removed = True
+
+    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+        assert isinstance(directory, HostDir)
+        if after <= 2 or not directory.listing:
+            directory.listing = self._snapshot(directory)
+        return (entry for entry in directory.listing if entry.cookie > after)
+
+    def _snapshot(self, directory: HostDir) -> list[Entry]:
+        found: dict[bytes, tuple[int, int]] = {}
+        fd = open_beneath(self.fd, directory.rel(), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(fd) as names:
+                for entry in names:
+                    found[os.fsencode(entry.name)] = entry.inode(), entry_kind(entry)
+        finally:
+            os.close(fd)
+        cookies = directory.cookies
+        for name in [name for name in cookies if name not in found]:
+            del cookies[name]
+        for name in found:
+            if name not in cookies:
+                cookies[name] = directory.next_cookie
+                directory.next_cookie += 1
+        return [Entry(name, *found[name], cookie) for name, cookie in cookies.items()]
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+    def stat(self, ctx: Context, node: Node) -> Stat:
+        if isinstance(node, Orphan):
+            return orphan_stat(node, self.dev)
+        _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = self._info(node)
+        uid, gid = self.uids.get(uid, uid), self.gids.get(gid, gid)
+        return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
+
+    def _info(self, node: Node) -> HostStat:
+        if isinstance(node, HostNode):
+            info, node.info = node.info, None
+            return info or stat_beneath(self.fd, node.rel())
+        assert isinstance(node, HostDir)
+        if not node.removed:
+            try:
+                info = stat_beneath(self.fd, node.rel())
+            except FileNotFoundError:
+                node.removed = True
+            else:
+                if (info[0], info[1]) == node.key:
+                    node.last = info
+                    return info
+                node.removed = True
+        if node.last is None:
+            raise error(errno.ENOENT)
+        return (*node.last[:3], 0, *node.last[4:])
+
+    def open(self, ctx: Context, node: Node, flags: int) -> int:
+        host_flags = flags & HOST_FLAGS | os.O_NOFOLLOW | os.O_NOCTTY
+        if isinstance(node, Orphan):
+            return os.open(node.via, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+        assert isinstance(node, HostNode)
+        return open_lower(self.fd, node.rel(), host_flags, node.kind)
+
+    def readlink(self, ctx: Context, node: Node) -> bytes:
+        assert isinstance(node, HostNode)
+        return read_link(self.fd, node.rel())
+
+    def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
+        with Reached(self, node) as path:
+            names = [os.fsencode(name) for name in os.listxattr(path)]
+        return [name for name in names if name.startswith(b"user.")]
+
+    def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
+        with Reached(self, node) as path:
+            return os.getxattr(path, name)
+
+    def statfs_path(self) -> bytes:
+        return self.path
+
+    # -- from the host back to a node --------------------------------------------------------------------------
+    def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
+        rel = beneath(self.path, path.removesuffix(b" (deleted)"))
+        if rel is None:
+            return None
+        here: Node = self.root
+        try:
+            for name in rel.split(b"/"):
+                if not isinstance(here, HostDir):
+                    raise error(errno.ENOTDIR)
+                here = self.lookup(None, here, name)
+            if isinstance(here, HostNode) and here.info is not None and (here.info[0], here.info[1]) == (dev, ino):
+                return here
+        except OSError:
+            pass
+        return Orphan(self, via, rel, self.uids, self.gids)
+
+    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return (node.parent, node.name) if isinstance(node, HostNode) else None
+
+
+class Reached:
+    """A host path that is a descriptor of the node, hence leads nowhere else while it is open."""
+
+    __slots__ = ("fd", "node", "tree")
+
+    def __init__(self, tree: HostRead, node: Node) -> None:
+        self.tree, self.node = tree, node
+        self.fd = -1
+
+    def __enter__(self) -> bytes:
+        if isinstance(self.node, Orphan):
+            return self.node.via
+        assert isinstance(self.node, HostNode | HostDir)
+        self.fd = open_beneath(self.tree.fd, self.node.rel(), os.O_PATH | os.O_NOFOLLOW)
+        return b"/proc/self/fd/%d" % self.fd
+
+    def __exit__(self, *_: object) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)

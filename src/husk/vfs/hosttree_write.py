@@ -1,0 +1,220 @@
+"""vfs: changing a host directory that was given to a box read-write.
+
+The directory of a name is opened first, beneath the root and without following links; the name is then used relative to that
+descriptor only. The supervisor may be root: no set-uid or set-gid file may come into being on the host by a guest's wish.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import open_beneath
+from husk.vfs.hosttree import HostDir, HostNode, HostRead, Reached
+from husk.vfs.layer_nodes import Orphan
+from husk.vfs.node import error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Context, Dir, Node
+
+EXCHANGE = 2
+OPENED = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class _At:
+    """A host directory held open while names in it are used."""
+
+    __slots__ = ("directory", "fd", "tree")
+
+    def __init__(self, tree: HostRead, directory: Dir) -> None:
+        self.tree, self.directory, self.fd = tree, directory, -1
+
+    def __enter__(self) -> int:
+        assert isinstance(self.directory, HostDir)
+        self.fd = open_beneath(self.tree.fd, self.directory.rel(), OPENED)
+        found = os.fstat(self.fd)
+        if (found.st_dev, found.st_ino) != self.directory.key:
+            os.close(self.fd)
+            raise error(errno.ENOENT)
+        return self.fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+
+class HostTree(HostRead):
+    """A host directory with everything a guest may do in it; on a read-only one the vfs never gets as far as here."""
+
+    # -- new nodes ---------------------------------------------------------------------------------------------
+    def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
+        with _At(self, directory) as at:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+            self._settle(at, fd, harmless(mode))
+        return self.lookup(ctx, directory, name)
+
+    def _settle(self, at: int, fd: int, mode: int) -> None:
+        """Mode and host owner of a new file in `at`. The supervisor's umask must not show."""
+        try:
+            if self.owner is not None:
+                os.fchown(fd, *self._owner_in(at))
+            os.fchmod(fd, mode)
+        finally:
+            os.close(fd)
+
+    def _owner_in(self, at: int) -> tuple[int, int]:
+        """In a set-gid directory the host gave the new file its group already."""
+        if self.owner is None or os.fstat(at).st_mode & st.S_ISGID:
+            return (-1 if self.owner is None else self.owner[0]), -1
+        return self.owner
+
+    def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
+        with _At(self, directory) as at:
+            setgid = os.fstat(at).st_mode & st.S_ISGID
+            os.mkdir(name, 0o700, dir_fd=at)
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            self._settle(at, fd, mode & 0o1777 | setgid)
+        child = self.lookup(ctx, directory, name)
+        assert isinstance(child, HostDir)
+        return child
+
+    def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
+        with _At(self, directory) as at:
+            os.mknod(name, st.S_IFMT(mode) | 0o600, dir_fd=at)
+            return self._own_special(ctx, directory, at, name, mode)
+
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[bytes], None]) -> Node:
+        with _At(self, directory) as at:
+            path = b"/proc/self/fd/%d/" % at + name
+            if len(path) >= 108:
+                raise error(errno.ENAMETOOLONG)
+            make(path)
+            return self._own_special(ctx, directory, at, name, mode)
+
+    def _own_special(self, ctx: Context, directory: Dir, at: int, name: bytes, mode: int) -> Node:
+        node = self.lookup(ctx, directory, name)
+        with Reached(self, node) as path:
+            if self.owner is not None:
+                os.chown(path, *self._owner_in(at))
+            os.chmod(path, mode & 0o777)
+        return self.lookup(ctx, directory, name)
+
+    def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
+        with _At(self, directory) as at:
+            os.symlink(target, name, dir_fd=at)
+            if self.owner is not None:
+                os.chown(name, *self._owner_in(at), dir_fd=at, follow_symlinks=False)
+
+    def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
+        assert isinstance(directory, HostDir)
+        wanted = flags & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DIRECT | os.O_EXCL | os.O_TMPFILE)
+        fd = open_beneath(self.fd, directory.rel(), wanted, 0o600)
+        with _At(self, directory) as at:
+            self._settle(at, os.dup(fd), harmless(mode))
+        return Orphan(self, b"/proc/self/fd/%d" % fd, b"", self.uids, self.gids), fd
+
+    # -- names of nodes ----------------------------------------------------------------------------------------
+    def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
+        with _At(self, directory) as to:
+            if isinstance(node, Orphan):
+                os.link(node.via, name, dst_dir_fd=to, follow_symlinks=True)
+                return
+            assert isinstance(node, HostNode)
+            with _At(self, node.parent) as at:
+                os.link(node.name, name, src_dir_fd=at, dst_dir_fd=to, follow_symlinks=False)
+
+    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        with _At(self, directory) as at:
+            os.unlink(name, dir_fd=at)
+
+    def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, HostDir)
+        with _At(self, directory) as at:
+            os.rmdir(name, dir_fd=at)
+        self._vanished(directory, name)
+
+    def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
+        assert isinstance(old, HostDir)
+        assert isinstance(new, HostDir)
+        with _At(self, old) as at, _At(self, new) as to:
+            if flags:
+                rename_with_flags(at, old_name, to, new_name, flags)
+            else:
+                os.rename(old_name, new_name, src_dir_fd=at, dst_dir_fd=to)
+        moved = old.children.pop(old_name, None)
+        other = new.children.pop(new_name, None)
+        if other is not None:
+            if flags & EXCHANGE:
+                other.parent, other.name = old, old_name
+                old.children[old_name] = other
+            else:
+                other.removed = True
+        if moved is not None:
+            moved.parent, moved.name = new, new_name
+            new.children[new_name] = moved
+
+    # -- metadata ----------------------------------------------------------------------------------------------
+    def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
+        if isinstance(node, HostDir) and node.removed and node.last is not None:
+            node.last = (*node.last[:2], st.S_IFDIR | mode & 0o7777, *node.last[3:])
+            return
+        with Reached(self, node) as path:
+            os.chmod(path, mode & 0o7777 if node.kind == st.S_IFDIR else harmless(mode))
+
+    def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
+        shown = self.stat(ctx, node)
+        # What is only shown as the guest's stays as it is on the host.
+        uid, gid = -1 if uid == shown.uid else uid, -1 if gid == shown.gid else gid
+        if uid == gid == -1:
+            return
+        try:
+            if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
+                with _At(self, node.parent) as at:
+                    os.chown(node.name, uid, gid, dir_fd=at, follow_symlinks=False)
+            else:
+                with Reached(self, node) as path:
+                    os.chown(path, uid, gid)
+        except OSError:
+            raise error(errno.EPERM) from None
+
+    def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
+        shown = self.stat(ctx, node)
+        times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
+        if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
+            with _At(self, node.parent) as at:
+                os.utime(node.name, ns=times, dir_fd=at, follow_symlinks=False)
+        else:
+            with Reached(self, node) as path:
+                os.utime(path, ns=times)
+
+    def truncate(self, ctx: Context, node: Node, size: int) -> None:
+        fd = self.open(ctx, node, os.O_WRONLY)
+        try:
+            os.ftruncate(fd, size)
+        finally:
+            os.close(fd)
+
+    def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
+        with Reached(self, node) as path:
+            os.setxattr(path, name, value, flags)
+
+    def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
+        with Reached(self, node) as path:
+            os.removexattr(path, name)
+
+
+def rename_with_flags(at: int, old: bytes, to: int, new: bytes, flags: int) -> None:
+    """renameat2, which Python does not offer. Rare enough that loading ctypes for it does not matter."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(at, old, to, new, flags) < 0:
+        raise error(ctypes.get_errno())
+
+
+def harmless(mode: int) -> int:
+    """A file's mode without set-uid and set-gid: on the host its owner may be root."""
+    return mode & 0o1777

@@ -1,0 +1,117 @@
+"""vfs: the default image — the host's own programs and libraries, a curated /etc, and private places for the guest.
+
+Only what is listed here exists inside a box. Nothing is copied: host directories show through a copy-on-write layer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as st
+
+from husk.vfs.layer import LayeredTree
+from husk.vfs.layer_nodes import LayerDir
+from husk.vfs.node import Context, Credentials
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.state import State
+
+PROGRAMS = (b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
+
+# Names of the host's /etc that programs need to run and that say nothing about the host's users, network or secrets.
+ETC = frozenset((
+    b"ImageMagick-6", b"ImageMagick-7", b"R", b"X11", b"alternatives", b"bash.bashrc", b"bash_completion", b"ca-certificates",
+    b"ca-certificates.conf", b"debian_version", b"emacs", b"environment", b"ethertypes", b"fonts", b"gai.conf", b"ghostscript",
+    b"glvnd", b"gnutls", b"gprofng.rc", b"gtk-2.0", b"gtk-3.0", b"gtk-4.0", b"host.conf", b"inputrc", b"issue", b"ld.so.cache",
+    b"ld.so.conf", b"ld.so.conf.d", b"libreoffice", b"locale.alias", b"locale.conf", b"locale.gen", b"localtime", b"lsb-release",
+    b"lynx", b"magic", b"magic.mime", b"mailcap", b"manpath.config", b"maven", b"mime.types", b"mke2fs.conf", b"nanorc",
+    b"netconfig", b"networks", b"openal", b"OpenCL", b"os-release", b"papersize", b"perl", b"pki", b"profile", b"profile.d",
+    b"protocols", b"pulse", b"redhat-release", b"rpc", b"sensors3.conf", b"services", b"sgml", b"shells", b"skel", b"ssl",
+    b"terminfo", b"texmf", b"timezone", b"vdpau_wrapper.cfg", b"vim", b"vulkan", b"wgetrc", b"xattr.conf", b"xdg", b"xml",
+    b"crypto-policies", b"system-release", b"default", b"alpine-release", b"arch-release", b"ld-musl-x86_64.path",
+))
+ETC_FAMILIES = (b"java", b"python", b"php", b"ruby", b"lua", b"ld-musl-")
+# Directories of which only a part shows.
+ETC_PARTS = {b"default": frozenset((b"locale",)), b"ssl": frozenset((b"certs", b"openssl.cnf", b"cert.pem", b"ct_log_list.cnf"))}
+
+# path, mode; all owned by root
+SKELETON = (
+    (b"dev", 0o755), (b"proc", 0o555), (b"sys", 0o555), (b"tmp", 0o1777), (b"home", 0o755), (b"root", 0o700), (b"run", 0o755),
+    (b"run/lock", 0o1777), (b"opt", 0o755), (b"srv", 0o755), (b"mnt", 0o755), (b"media", 0o755), (b"var", 0o755),
+    (b"var/tmp", 0o1777), (b"var/lib", 0o755), (b"var/cache", 0o755), (b"var/log", 0o755), (b"var/spool", 0o755),
+)
+
+
+def default_image(state: State, creds: Credentials, etc_files: dict[bytes, bytes], user: bytes = b"guest") -> LayeredTree:
+    """`etc_files` are contents of generated files in /etc by name; `user` names the guest's home."""
+    tree = LayeredTree(state)
+    for name in PROGRAMS:
+        _program_directory(tree, name)
+    for path, mode in SKELETON:
+        make_directory(tree, path, mode)
+    make_symlink(tree, b"var/run", b"/run")
+    make_symlink(tree, b"var/lock", b"/run/lock")
+    _etc(tree, etc_files)
+    make_directory(tree, b"home/" + user, 0o700, creds.uid, creds.gid)
+    make_directory(tree, b"workspace", 0o755, creds.uid, creds.gid)
+    tree.seal()
+    return tree
+
+
+def _program_directory(tree: LayeredTree, name: bytes) -> None:
+    host = b"/" + name
+    try:
+        mode = os.lstat(host).st_mode
+    except OSError:
+        return
+    if st.S_ISLNK(mode):
+        make_symlink(tree, name, os.readlink(host))
+    elif st.S_ISDIR(mode):
+        tree.show(make_directory(tree, name, 0o755), host)
+
+
+def _etc(tree: LayeredTree, files: dict[bytes, bytes]) -> None:
+    etc = make_directory(tree, b"etc", 0o755)
+    present = [os.fsencode(name) for name in os.listdir("/etc")]
+    shown = frozenset(name for name in present if name in ETC or name.startswith(ETC_FAMILIES)) - files.keys()
+    tree.show(etc, b"/etc", only=shown)
+    for name, parts in ETC_PARTS.items():
+        if name in shown:
+            node = tree.lookup(None, etc, name)
+            if isinstance(node, LayerDir):
+                node.only = parts
+    for path, content in files.items():
+        make_file(tree, b"etc/" + path, content)
+
+
+def _parent(tree: LayeredTree, path: bytes) -> tuple[LayerDir, bytes]:
+    here = tree.root
+    *heads, last = path.split(b"/")
+    for name in heads:
+        node = tree.lookup(None, here, name)
+        assert isinstance(node, LayerDir)
+        here = node
+    return here, last
+
+
+_ROOT = Context(Credentials(0, 0))
+
+
+def make_directory(tree: LayeredTree, path: bytes, mode: int, uid: int = 0, gid: int = 0) -> LayerDir:
+    parent, name = _parent(tree, path)
+    directory = tree.mkdir(Context(Credentials(uid, gid)), parent, name, mode)
+    return directory
+
+
+def make_symlink(tree: LayeredTree, path: bytes, target: bytes) -> None:
+    parent, name = _parent(tree, path)
+    tree.symlink(_ROOT, parent, name, target)
+
+
+def make_file(tree: LayeredTree, path: bytes, content: bytes, mode: int = 0o644) -> None:
+    parent, name = _parent(tree, path)
+    fd = tree.open(_ROOT, tree.create(_ROOT, parent, name, mode), os.O_WRONLY)
+    try:
+        os.write(fd, content)
+    finally:
+        os.close(fd)

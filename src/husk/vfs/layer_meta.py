@@ -1,0 +1,165 @@
+"""vfs: metadata of upper nodes in a layered tree — stat, mode, owner, times, size, extended attributes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import stat_beneath
+from husk.vfs.layer_copy import CopyUp, now
+from husk.vfs.layer_nodes import Inode, LayerDir, Orphan
+from husk.vfs.node import Stat, error
+from husk.vfs.permissions import without_privilege
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.native._core import HostStat
+    from husk.vfs.node import Context, Node
+
+XATTR_CREATE, XATTR_REPLACE = 1, 2
+PRIVILEGE = st.S_ISUID | st.S_ISGID
+
+
+class LayerMeta(CopyUp):
+    """Mode, owner and link count live in our objects; size, blocks and content times in the real file."""
+
+    def _inode_stat(self, node: Inode) -> Stat:
+        size, blksize, blocks = len(node.target), 4096, 0
+        atime, mtime, ctime = node.atime, node.mtime, node.ctime
+        if node.kind == st.S_IFREG:
+            info = self._host_info(node)
+            size, blksize, blocks = info[7], info[8], info[9]
+            if node.source is None:
+                atime, mtime = info[10], info[11]
+                # The host's change time speaks only of writes (and of our own set-up, which does not count).
+                if info[12] != node.host_ctime:
+                    ctime = max(ctime, info[12])
+                if node.mode & PRIVILEGE and node.plain_mtime != mtime:
+                    node.mode = without_privilege(node.mode, in_group=True)
+        return Stat(self.dev, node.ino, node.mode, node.nlink, node.uid, node.gid, 0, size, blksize, blocks,
+                    atime, mtime, ctime, node.btime)
+
+    def _host_info(self, node: Inode) -> HostStat:
+        if node.source is not None:
+            return stat_beneath(node.source[0].fd, node.source[1])
+        try:
+            return stat_beneath(self.state.files_fd, b"%d" % node.number)
+        except FileNotFoundError:
+            # No name any more: only through a descriptor some guest holds.
+            try:
+                found = os.stat(node.via)
+            except (OSError, ValueError):
+                return (0, 0, 0, 0, 0, 0, 0, 0, 4096, 0, node.atime, node.mtime, node.ctime)
+            return (0, 0, 0, 0, 0, 0, 0, found.st_size, found.st_blksize, found.st_blocks,
+                    found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+
+    def host_number(self, node: Inode) -> int:
+        """The number of the real file; a symlink gets one when it is first opened (O_PATH), so that a descriptor names it."""
+        if not node.number and node.kind == st.S_IFLNK:
+            number = self.state.new_number()
+            os.symlink(b".", b"%d" % number, dir_fd=self.state.files_fd)
+            node.number = number
+            self.state.keep(number, node)
+        return node.number
+
+    def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
+        if isinstance(node, Orphan):
+            return
+        target = self._changeable(node)
+        target.mode = st.S_IFMT(target.mode) | mode & 0o7777
+        if isinstance(target, Inode) and mode & PRIVILEGE and target.kind == st.S_IFREG:
+            target.plain_mtime = self._host_info(target)[11]
+        self._changed(target)
+
+    def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
+        if isinstance(node, Orphan):
+            return
+        target = self._changeable(node)
+        if uid != -1:
+            target.uid = uid
+        if gid != -1:
+            target.gid = gid
+        self._changed(target)
+
+    def drop_privilege(self, ctx: Context, node: Inode) -> None:
+        node.mode = without_privilege(node.mode, node.gid in ctx.creds.groups)
+
+    def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
+        if isinstance(node, Orphan):
+            return
+        target = self._changeable(node)
+        if isinstance(target, Inode) and target.kind == st.S_IFREG and target.source is None:
+            info = self._host_info(target)
+            times = (info[10] if atime is None else atime, info[11] if mtime is None else mtime)
+            if target.mode & PRIVILEGE and target.plain_mtime == info[11]:
+                target.plain_mtime = times[1]
+            try:
+                os.utime(b"%d" % target.number, ns=times, dir_fd=self.state.files_fd, follow_symlinks=False)
+            except FileNotFoundError:
+                if target.via:
+                    os.utime(target.via, ns=times)
+        if atime is not None:
+            target.atime = atime
+        if mtime is not None:
+            target.mtime = mtime
+        self._changed(target)
+
+    def truncate(self, ctx: Context, node: Node, size: int) -> None:
+        inode = self.owned(node)
+        self.own_content(inode, empty=size == 0)
+        if inode.nlink == 0 and inode.via:
+            os.truncate(inode.via, size)
+        else:
+            fd = os.open(b"%d" % inode.number, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.state.files_fd)
+            try:
+                os.ftruncate(fd, size)
+            finally:
+                os.close(fd)
+        self.drop_privilege(ctx, inode)
+
+    def _changeable(self, node: Node) -> Inode | LayerDir:
+        if isinstance(node, LayerDir):
+            self.on_change(node, False)
+            self.own_dir(node)
+            return node
+        inode = self.owned(node)
+        if inode.parent is not None:
+            self.on_change(inode.parent, False)
+        return inode
+
+    def _changed(self, node: Inode | LayerDir) -> None:
+        node.ctime = now()
+
+    # -- extended attributes -----------------------------------------------------------------------------------
+    # Only user.* reaches a tree; attributes of lower files do not show, so nothing of the host's labels leaks in.
+    def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
+        found = node.xattrs if isinstance(node, Inode | LayerDir) else None
+        if not found or name not in found:
+            raise error(errno.ENODATA)
+        return found[name]
+
+    def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
+        found = node.xattrs if isinstance(node, Inode | LayerDir) else None
+        return list(found or ())
+
+    def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
+        present = name in self.list_xattr(ctx, node)
+        if present and flags & XATTR_CREATE:
+            raise error(errno.EEXIST)
+        if not present and flags & XATTR_REPLACE:
+            raise error(errno.ENODATA)
+        target = self._changeable(node)
+        if target.xattrs is None:
+            target.xattrs = {}
+        if sum(len(key) + len(kept) for key, kept in target.xattrs.items()) + len(name) + len(value) > 1 << 16:
+            raise error(errno.ENOSPC)
+        target.xattrs[name] = value
+        self._changed(target)
+
+    def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
+        self.get_xattr(ctx, node, name)
+        target = self._changeable(node)
+        assert target.xattrs is not None
+        del target.xattrs[name]
+        self._changed(target)

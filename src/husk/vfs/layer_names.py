@@ -1,0 +1,232 @@
+"""vfs: changing names in a layered tree. The caller has checked names, kinds and permissions; here the structure changes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import stat_beneath, stat_fd
+from husk.vfs.layer_copy import CopyUp, now
+from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
+from husk.vfs.node import Context, Credentials, Node, error
+from husk.vfs.permissions import inherit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Dir
+
+PRIVILEGE = st.S_ISUID | st.S_ISGID
+RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
+
+_NOBODY = Context(Credentials(-1, -1))  # looking up takes no rights here
+
+
+class LayerNames(CopyUp):
+    """Everything that puts a node into `names` or takes it out."""
+
+    # -- new nodes ---------------------------------------------------------------------------------------------
+    def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
+        inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        os.close(os.open(b"%d" % inode.ino, flags, 0o600, dir_fd=self.state.files_fd))
+        if mode & PRIVILEGE:
+            inode.plain_mtime = stat_beneath(self.state.files_fd, b"%d" % inode.ino)[11]
+        return self._bind(directory, name, inode, inode.ino)
+
+    def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
+        inode = self._new(ctx, directory, mode)
+        # A directory descriptor plus a number: no guest name is involved, whatever the kind.
+        os.mknod(b"%d" % inode.ino, st.S_IFMT(mode) | 0o600, dir_fd=self.state.files_fd)
+        return self._bind(directory, name, inode, inode.ino)
+
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[bytes], None]) -> Inode:
+        inode = self._new(ctx, directory, st.S_IFSOCK | mode & 0o7777)
+        make(b"/proc/self/fd/%d/%d" % (self.state.files_fd, inode.ino))
+        return self._bind(directory, name, inode, inode.ino)
+
+    def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
+        inode = self._new(ctx, directory, st.S_IFLNK | 0o777)
+        inode.target = target
+        self._bind(directory, name, inode, 0)
+
+    def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
+        inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
+        inode.number = inode.ino
+        inode.doomed = bool(flags & os.O_EXCL)
+        host_flags = flags & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_SYNC | os.O_DIRECT) | os.O_CLOEXEC
+        try:
+            fd = os.open(b".", host_flags | os.O_TMPFILE, 0o600, dir_fd=self.state.files_fd)
+            self.state.remember_unnamed(stat_fd(fd)[1], inode)
+        except OSError as failure:
+            if failure.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+                raise
+            # Without O_TMPFILE on the host the file keeps its host name while it may still get a virtual one.
+            fd = os.open(b"%d" % inode.ino, host_flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.state.files_fd)
+            if not flags & os.O_EXCL:
+                self.state.keep(inode.number, inode)
+                return inode, fd
+        self.state.orphan(inode.number, inode)
+        return inode, fd
+
+    def _new(self, ctx: Context, directory: Dir, mode: int) -> Inode:
+        assert isinstance(directory, LayerDir)
+        self.own_dir(directory)
+        mode, gid = inherit(ctx.creds, directory.mode, directory.gid, mode)
+        return Inode(self, self.state.new_number(), mode, ctx.creds.uid, gid, now())
+
+    def _bind(self, directory: Dir, name: bytes, inode: Inode, number: int) -> Inode:
+        assert isinstance(directory, LayerDir)
+        inode.number = number
+        if number:
+            self.state.keep(number, inode)
+        inode.nlink = 1
+        self._put(directory, name, inode)
+        return inode
+
+    def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> LayerDir:
+        assert isinstance(directory, LayerDir)
+        self.own_dir(directory)
+        mode, gid = inherit(ctx.creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
+        child = LayerDir(self, directory, name, self.state.new_number())
+        child.mode, child.uid, child.gid, child.own = mode, ctx.creds.uid, gid, True
+        child.atime = child.mtime = child.ctime = child.btime = now()
+        self._put(directory, name, child)
+        return child
+
+    # -- names of nodes ----------------------------------------------------------------------------------------
+    def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        inode = self.owned(node)
+        if inode.nlink == 0:
+            if inode.doomed:
+                raise error(errno.ENOENT)
+            self._revive(inode)
+        inode.nlink += 1
+        inode.ctime = now()
+        self._put(directory, name, inode)
+
+    def _revive(self, inode: Inode) -> None:
+        """Only a file from O_TMPFILE can come back: the host, too, refuses a file whose last name was removed."""
+        name = b"%d" % inode.number
+        try:
+            os.stat(name, dir_fd=self.state.files_fd)
+        except FileNotFoundError:
+            if not inode.via:
+                raise
+            os.link(inode.via, name, dst_dir_fd=self.state.files_fd, follow_symlinks=True)
+        self.state.adopt(inode.number)
+
+    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        node = self.lookup(ctx, directory, name)
+        self._take(directory, name)
+        self._forget(node)
+
+    def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        child = self.lookup(ctx, directory, name)
+        assert isinstance(child, LayerDir)
+        if not self.is_empty(ctx, child):
+            raise error(errno.ENOTEMPTY)
+        self._take(directory, name)
+        self._forget(child)
+
+    def is_empty(self, ctx: Context, directory: LayerDir) -> bool:
+        if any(node is not WHITEOUT for node in directory.names.values()):
+            return False
+        return directory.lower is None or not any(True for _ in self.entries(ctx, directory, 0))
+
+    def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
+        assert isinstance(old, LayerDir)
+        assert isinstance(new, LayerDir)
+        moving = self._movable(old, old_name)
+        if flags & RENAME_EXCHANGE:
+            other = self._movable(new, new_name)
+            self._take(old, old_name)
+            self._take(new, new_name)
+            self._put(old, old_name, other)
+            self._put(new, new_name, moving)
+            self._stamp(other)
+        else:
+            replaced: Node | None = None
+            try:
+                replaced = self.lookup(ctx, new, new_name)
+            except FileNotFoundError:
+                pass
+            if isinstance(replaced, LayerDir) and not self.is_empty(ctx, replaced):
+                raise error(errno.ENOTEMPTY)
+            self._take(old, old_name)
+            if replaced is not None:
+                self._take(new, new_name)
+                self._forget(replaced)
+            self._put(new, new_name, moving)
+        self._stamp(moving)
+
+    def _movable(self, directory: LayerDir, name: bytes) -> Node:
+        node = self.lookup(_NOBODY, directory, name)
+        return self.own_node(node) if isinstance(node, LowerNode) else node
+
+    def _stamp(self, node: Node) -> None:
+        if isinstance(node, LayerDir):
+            self.own_dir(node)
+            node.ctime = now()
+        elif isinstance(node, Inode):
+            node.ctime = now()
+
+    # -- the two primitives ------------------------------------------------------------------------------------
+    def _put(self, directory: LayerDir, name: bytes, node: Node) -> None:
+        """Enter a name. A whiteout that stood there is simply replaced."""
+        self.own_dir(directory)
+        directory.names[name] = node
+        if isinstance(node, LayerDir):
+            directory.subdirs += 1
+            node.parent, node.name = directory, name
+            if node.lower is not None and node.rel:
+                node.lower.moved[node.rel] = node
+        elif isinstance(node, Inode):
+            node.add_name(directory, name)
+        directory.mtime = directory.ctime = now()
+
+    def _take(self, directory: LayerDir, name: bytes) -> None:
+        """Remove a name; where the lower directory has it too, a whiteout keeps it from showing again."""
+        self.own_dir(directory)
+        node = directory.names.pop(name, None)
+        if directory.lower is not None and directory.shows_lower(name) and self._lower_has(directory, name):
+            directory.names[name] = WHITEOUT
+        if isinstance(node, LayerDir):
+            directory.subdirs -= 1
+        elif isinstance(node, Inode):
+            node.drop_name(directory, name)
+        directory.cookies.pop(name, None)
+        directory.mtime = directory.ctime = now()
+
+    def _lower_has(self, directory: LayerDir, name: bytes) -> bool:
+        assert directory.lower is not None
+        try:
+            stat_beneath(directory.lower.fd, directory.below(name))
+        except OSError:
+            return False
+        return True
+
+    def _forget(self, node: Node) -> None:
+        """A name of `node` was removed for good."""
+        if isinstance(node, LayerDir):
+            self.own_dir(node)
+            node.removed = True
+            node.lower = None
+            node.names.clear()
+            node.listing = []
+            node.ctime = now()
+        elif isinstance(node, Inode):
+            node.nlink -= 1
+            node.ctime = now()
+            if node.nlink <= 0:
+                node.nlink = 0
+                if node.number:
+                    self.state.orphan(node.number, node)
+        elif isinstance(node, LowerNode) and node.info is not None and node.info[3] > 1:
+            key = node.info[0], node.info[1]
+            self.unlinked[key] = self.unlinked.get(key, 0) + 1

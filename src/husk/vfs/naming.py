@@ -1,0 +1,228 @@
+"""vfs: calls that make, remove and rename names. Checks come in Linux's order, then the tree acts."""
+
+from __future__ import annotations
+
+import errno
+import stat as st
+
+from husk.vfs.node import Dir, error
+from husk.vfs.permissions import SEARCH, WRITE, may_hard_link, permitted, require, sticky_forbids
+from husk.vfs.walk import PATH_MAX, Trail, Walker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Context, Node
+
+NOREPLACE, EXCHANGE = 1, 2
+
+
+class Naming(Walker):
+    """mkdir, rmdir, unlink, symlink, link, mknod, bind and rename."""
+
+    def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
+        with self.lock:
+            directory, name = self._free_name(ctx, start, path, want_dir=True)
+            self._may_create(ctx, directory)
+            self.changed(directory, False)
+            directory.tree.mkdir(ctx, directory, name, mode & 0o1777 & ~ctx.umask())
+
+    def symlink(self, ctx: Context, target: bytes, start: Dir, path: bytes) -> None:
+        with self.lock:
+            if not target:
+                raise error(errno.ENOENT)
+            if len(target) >= PATH_MAX:
+                raise error(errno.ENAMETOOLONG)
+            directory, name = self._free_name(ctx, start, path)
+            self._may_create(ctx, directory)
+            self.changed(directory, False)
+            directory.tree.symlink(ctx, directory, name, target)
+
+    def mknod(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
+        with self.lock:
+            kind = st.S_IFMT(mode) or st.S_IFREG
+            if kind == st.S_IFDIR:
+                raise error(errno.EPERM)
+            if kind not in (st.S_IFREG, st.S_IFIFO, st.S_IFSOCK, st.S_IFCHR, st.S_IFBLK):
+                raise error(errno.EINVAL)
+            directory, name = self._free_name(ctx, start, path)
+            self._may_create(ctx, directory)
+            if kind in (st.S_IFCHR, st.S_IFBLK):
+                raise error(errno.EPERM)
+            bits = mode & 0o7777 & ~ctx.umask()
+            self.changed(directory, False)
+            if kind == st.S_IFREG:
+                directory.tree.create(ctx, directory, name, bits)
+            else:
+                directory.tree.mknod(ctx, directory, name, kind | bits)
+
+    def bind_socket(self, ctx: Context, start: Dir, path: bytes, make: Callable[[bytes], None]) -> Node:
+        """A socket's name: `make(host_path)` binds the real socket there. EADDRINUSE where the name is taken."""
+        with self.lock:
+            try:
+                directory, name = self._free_name(ctx, start, path)
+            except FileExistsError:
+                raise error(errno.EADDRINUSE) from None
+            self._may_create(ctx, directory)
+            self.changed(directory, False)
+            return directory.tree.bind(ctx, directory, name, 0o777 & ~ctx.umask(), make)
+
+    def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:
+        with self.lock:
+            node = self._walk(ctx, old_start, old, self._trail(old_start), follow)
+            self._link_node(ctx, node, new_start, new)
+
+    def link_node(self, ctx: Context, node: Node, new_start: Dir, new: bytes) -> None:
+        with self.lock:
+            self._link_node(ctx, node, new_start, new)
+
+    def _link_node(self, ctx: Context, node: Node, start: Dir, path: bytes) -> None:
+        directory, name = self._free_name(ctx, start, path)
+        if node.tree is not directory.tree:
+            raise error(errno.EXDEV)
+        info = node.tree.stat(ctx, node)
+        if not may_hard_link(ctx.creds, info):
+            raise error(errno.EPERM)
+        self._may_create(ctx, directory)
+        if node.kind == st.S_IFDIR:
+            raise error(errno.EPERM)
+        self.changed(directory, False)
+        node.tree.link(ctx, node, directory, name)
+
+    # -- removing ----------------------------------------------------------------------------------------------
+    def rmdir(self, ctx: Context, start: Dir, path: bytes) -> None:
+        with self.lock:
+            trail = self._trail(start)
+            directory = self._parent(ctx, start, path, trail)
+            if not trail.plain:
+                raise error({b"..": errno.ENOTEMPTY, b".": errno.EINVAL}.get(trail.last, errno.EBUSY))
+            self._may_write(directory)
+            node = directory.tree.lookup(ctx, directory, trail.last)
+            self._may_delete(ctx, directory, node, is_dir=True)
+            assert isinstance(node, Dir)
+            if node.mounted is not None:
+                raise error(errno.EBUSY)
+            self.changed(directory, True)
+            directory.tree.rmdir(ctx, directory, trail.last)
+
+    def unlink(self, ctx: Context, start: Dir, path: bytes) -> None:
+        with self.lock:
+            trail = self._trail(start)
+            directory = self._parent(ctx, start, path, trail)
+            if not trail.plain:
+                raise error(errno.EISDIR)
+            self._may_write(directory)
+            node = directory.tree.lookup(ctx, directory, trail.last)
+            if trail.slash:
+                raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.ENOTDIR)
+            self._may_delete(ctx, directory, node, is_dir=False)
+            self.changed(directory, node.kind == st.S_IFLNK)
+            directory.tree.unlink(ctx, directory, trail.last)
+
+    # -- renaming ----------------------------------------------------------------------------------------------
+    def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> None:
+        with self.lock:
+            if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
+                raise error(errno.EINVAL)
+            from_trail, to_trail = self._trail(old_start), self._trail(new_start)
+            source_dir = self._parent(ctx, old_start, old, from_trail)
+            target_dir = self._parent(ctx, new_start, new, to_trail)
+            if source_dir.tree is not target_dir.tree:
+                raise error(errno.EXDEV)
+            if not from_trail.plain:
+                raise error(errno.EBUSY)
+            if not to_trail.plain:
+                raise error(errno.EEXIST if flags & NOREPLACE else errno.EBUSY)
+            self._may_write(source_dir)
+            self._rename(ctx, source_dir, from_trail, target_dir, to_trail, flags)
+
+    def _rename(self, ctx: Context, old: Dir, from_trail: Trail, new: Dir, to_trail: Trail, flags: int) -> None:
+        tree = old.tree
+        source = tree.lookup(ctx, old, from_trail.last)
+        target = self._peek(ctx, new, to_trail.last)
+        if target is not None and flags & NOREPLACE:
+            raise error(errno.EEXIST)
+        if flags & EXCHANGE:
+            if target is None:
+                raise error(errno.ENOENT)
+            if target.kind != st.S_IFDIR and to_trail.slash:
+                raise error(errno.ENOTDIR)
+        if source.kind != st.S_IFDIR and (from_trail.slash or (not flags & EXCHANGE and to_trail.slash)):
+            raise error(errno.ENOTDIR)
+        if isinstance(source, Dir) and _is_above(source, new):
+            raise error(errno.EINVAL)
+        if isinstance(target, Dir) and _is_above(target, old):
+            raise error(errno.EINVAL if flags & EXCHANGE else errno.ENOTEMPTY)
+        if target is not None and self._same(ctx, source, target):
+            return
+        is_dir = isinstance(source, Dir)
+        self._may_delete(ctx, old, source, is_dir=is_dir)
+        if target is None:
+            self._may_create(ctx, new)
+        else:
+            self._may_delete(ctx, new, target, is_dir=isinstance(target, Dir) if flags & EXCHANGE else is_dir)
+        for moved in (source, target) if flags & EXCHANGE else (source,):
+            # Moving a directory rewrites its `..`, which takes the right to write to it.
+            if old is not new and isinstance(moved, Dir):
+                require(ctx.creds, tree.stat(ctx, moved), WRITE)
+        if any(isinstance(node, Dir) and node.mounted is not None for node in (source, target)):
+            raise error(errno.EBUSY)
+        structural = any(node is not None and node.kind in (st.S_IFDIR, st.S_IFLNK) for node in (source, target))
+        self.changed(old, structural)
+        self.changed(new, structural)
+        tree.rename(ctx, old, from_trail.last, new, to_trail.last, flags)
+
+    def _peek(self, ctx: Context, directory: Dir, name: bytes) -> Node | None:
+        try:
+            return directory.tree.lookup(ctx, directory, name)
+        except FileNotFoundError:
+            return None
+
+    def _same(self, ctx: Context, one: Node, other: Node) -> bool:
+        if one is other:
+            return True
+        if one.kind != other.kind or one.kind == st.S_IFDIR:
+            return False
+        return one.tree.stat(ctx, one).ino == other.tree.stat(ctx, other).ino
+
+    # -- checks shared by all ----------------------------------------------------------------------------------
+    def _free_name(self, ctx: Context, start: Dir, path: bytes, *, want_dir: bool = False) -> tuple[Dir, bytes]:
+        """filename_create: the directory and a name in it that nothing has yet."""
+        trail = self._trail(start)
+        directory = self._parent(ctx, start, path, trail)
+        if not trail.plain or self._peek(ctx, directory, trail.last) is not None:
+            raise error(errno.EEXIST)
+        if trail.slash and not want_dir:
+            raise error(errno.ENOENT)
+        self._may_write(directory)
+        return directory, trail.last
+
+    def _may_write(self, directory: Dir) -> None:
+        if directory.tree.read_only:
+            raise error(errno.EROFS)
+
+    def _may_create(self, ctx: Context, directory: Dir) -> None:
+        if directory.removed:
+            raise error(errno.ENOENT)
+        require(ctx.creds, directory.tree.stat(ctx, directory), WRITE | SEARCH)
+
+    def _may_delete(self, ctx: Context, directory: Dir, node: Node, *, is_dir: bool) -> None:
+        tree = directory.tree
+        info = tree.stat(ctx, directory)
+        if not permitted(ctx.creds, info, WRITE | SEARCH):
+            raise error(errno.EACCES)
+        if info.mode & st.S_ISVTX and sticky_forbids(ctx.creds, info, tree.stat(ctx, node)):
+            raise error(errno.EPERM)
+        if is_dir and node.kind != st.S_IFDIR:
+            raise error(errno.ENOTDIR)
+        if not is_dir and node.kind == st.S_IFDIR:
+            raise error(errno.EISDIR)
+
+
+def _is_above(upper: Dir, directory: Dir | None) -> bool:
+    while directory is not None:
+        if directory is upper:
+            return True
+        directory = directory.parent
+    return False

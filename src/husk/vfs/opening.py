@@ -1,0 +1,182 @@
+"""vfs: open(2) — from a name and flags to a host descriptor, with every error in Linux's order."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.vfs.node import Dir, error
+from husk.vfs.permissions import READ, SEARCH, WRITE, permitted, require, require_owner
+from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS, Trail, Walker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Context, Node, Stat
+
+TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for both and gets neither
+
+
+class Opened:
+    """`host_fd` belongs to the caller. For a FIFO whose opening may block it is an O_PATH descriptor, and `fifo_flags` (else
+    -1) are the flags to open it with through /proc/self/fd, without holding the vfs's lock."""
+
+    __slots__ = ("fifo_flags", "host_fd", "node")
+
+    def __init__(self, host_fd: int, node: Node, fifo_flags: int = -1) -> None:
+        self.host_fd, self.node, self.fifo_flags = host_fd, node, fifo_flags
+
+
+class Opening(Walker):
+    """Descriptors for names, and the rule that a running program is not written to."""
+
+    text_busy: Callable[[Node], bool] | None = None
+    _running: set[tuple[int, int]] | None = None
+
+    def open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int = 0) -> Opened:
+        with self.lock:
+            if flags & os.O_PATH:
+                flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+            elif flags & TMPFILE:
+                return self._tmpfile(ctx, start, path, flags, mode, resolve)
+            trail = self._trail(start, resolve)
+            if flags & os.O_CREAT:
+                if flags & os.O_DIRECTORY:
+                    raise error(errno.EINVAL)
+                return self._create(ctx, start, path, flags, mode, trail)
+            node = self._walk(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
+            return self._finish(ctx, node, flags)
+
+    def open_node(self, ctx: Context, node: Node, flags: int) -> Opened:
+        """Open what is already known, as through /proc/self/fd/N."""
+        with self.lock:
+            if flags & os.O_PATH:
+                flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+            return self._finish(ctx, node, flags & ~(os.O_CREAT | os.O_EXCL))
+
+    def _create(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, trail: Trail) -> Opened:
+        while True:
+            directory = self._parent(ctx, start, path, trail)
+            if not trail.plain:
+                node: Node = self._walk(ctx, directory, trail.last, trail, True) if trail.last else directory
+                raise error(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR)
+            if trail.slash:
+                raise error(errno.EISDIR)
+            try:
+                node = directory.tree.lookup(ctx, directory, trail.last)
+            except FileNotFoundError:
+                return self._make(ctx, directory, trail.last, flags, mode)
+            if flags & os.O_EXCL:
+                raise error(errno.EEXIST)
+            if node.kind != st.S_IFLNK or flags & os.O_NOFOLLOW:
+                break
+            # A link at the end is followed by hand: even where it dangles, the file is created at its far end.
+            trail.links += 1
+            if trail.links > MAX_LINKS or trail.resolve & RESOLVE_NO_SYMLINKS:
+                raise error(errno.ELOOP)
+            if node.tree.follow(ctx, node) is not None:
+                trail.links -= 1
+                node = self._walk(ctx, directory, trail.last, trail, True)
+                break
+            start, path = directory, node.tree.readlink(ctx, node)
+        if isinstance(node, Dir):
+            raise error(errno.EISDIR)
+        return self._finish(ctx, node, flags)
+
+    def _make(self, ctx: Context, directory: Dir, name: bytes, flags: int, mode: int) -> Opened:
+        tree = directory.tree
+        if directory.removed:
+            raise error(errno.ENOENT)
+        if tree.read_only:
+            raise error(errno.EROFS)
+        require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
+        self.changed(directory, False)
+        node = tree.create(ctx, directory, name, mode & 0o7777 & ~ctx.umask())
+        # The mode of a new file binds the next open, not this one.
+        return Opened(tree.open(ctx, node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)), node)
+
+    def _tmpfile(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
+        if not flags & os.O_DIRECTORY or flags & os.O_CREAT or flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR):
+            raise error(errno.EINVAL)
+        directory = self._walk(ctx, start, path, self._trail(start, resolve), not flags & os.O_NOFOLLOW)
+        if not isinstance(directory, Dir):
+            raise error(errno.ENOTDIR)
+        tree = directory.tree
+        if tree.read_only:
+            raise error(errno.EROFS)
+        require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
+        if directory.removed:
+            raise error(errno.EPERM)  # ext4's answer
+        node, fd = tree.tmpfile(ctx, directory, mode & 0o7777 & ~ctx.umask(), flags)
+        return Opened(fd, node)
+
+    def _finish(self, ctx: Context, node: Node, flags: int) -> Opened:
+        """do_open and may_open: the node exists."""
+        kind, tree = node.kind, node.tree
+        if flags & os.O_DIRECTORY and kind != st.S_IFDIR:
+            raise error(errno.ENOTDIR)
+        if flags & os.O_PATH:
+            if isinstance(node, Dir):
+                return Opened(self._place(ctx, node, flags, None), node)
+            return Opened(tree.open(ctx, node, os.O_PATH | os.O_NOFOLLOW), node)
+        want = WANTS[flags & os.O_ACCMODE]
+        if flags & os.O_TRUNC:
+            want |= WRITE
+        if kind == st.S_IFREG and flags & os.O_TRUNC and tree.read_only:
+            raise error(errno.EROFS)
+        if kind == st.S_IFLNK:
+            raise error(errno.ELOOP)
+        if kind == st.S_IFDIR and want & WRITE:
+            raise error(errno.EISDIR)
+        info = tree.stat(ctx, node)
+        require(ctx.creds, info, want)
+        if flags & os.O_NOATIME:
+            require_owner(ctx.creds, info)
+        if isinstance(node, Dir):
+            return Opened(self._place(ctx, node, flags, info), node)
+        if kind == st.S_IFSOCK:
+            raise error(errno.ENXIO)
+        if kind == st.S_IFREG and want & WRITE:
+            if tree.read_only:
+                raise error(errno.EROFS)
+            self._refuse_text(node, info)
+        elif kind == st.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
+            return Opened(tree.open(ctx, node, os.O_PATH), node, flags)
+        return Opened(tree.open(ctx, node, flags), node)
+
+    # -- placeholders ------------------------------------------------------------------------------------------
+    def place_fd(self, ctx: Context, directory: Dir, flags: int) -> int:
+        """Open the placeholder of `directory`; it belongs to the caller."""
+        with self.lock:
+            return self._place(ctx, directory, flags, None)
+
+    def _place(self, ctx: Context, directory: Dir, flags: int, info: Stat | None) -> int:
+        searchable = directory.searchable
+        if directory.place is None and not searchable:
+            searchable = permitted(ctx.creds, info or directory.tree.stat(ctx, directory), SEARCH)
+        return self.state.place_fd(directory, flags, searchable=searchable)
+
+    # -- running programs --------------------------------------------------------------------------------------
+    def identity(self, ctx: Context, node: Node) -> tuple[int, int]:
+        """A stable pair for a regular file: copying it up does not change it."""
+        with self.lock:
+            info = node.tree.stat(ctx, node)
+            return info.dev, info.ino
+
+    def executed(self, ctx: Context, node: Node) -> None:
+        """`node` is being run: until the kernel says it no longer is, nobody may write to it."""
+        with self.lock:
+            if self._running is None:
+                self._running = set()
+            self._running.add(self.identity(ctx, node))
+
+    def _refuse_text(self, node: Node, info: Stat) -> None:
+        running = self._running
+        if not running or (info.dev, info.ino) not in running:
+            return
+        if self.text_busy is not None and self.text_busy(node):
+            raise error(errno.ETXTBSY)
+        running.discard((info.dev, info.ino))

@@ -1,0 +1,88 @@
+"""vfs: what the proc tree is told about the box, and how it looks at one task on the host.
+
+The doorway: everything /proc says about a task was read through a `Look`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.vfs.synth import read_host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from husk.vfs.node import Context, Credentials, Dir, Node, Tree
+
+    class Tasks(Protocol):
+        """What the kernel knows about the processes of the box."""
+
+        def guest_pids(self) -> list[int]: ...
+        def host_of(self, guest_pid: int) -> int | None: ...
+        def guest_of(self, host_pid: int) -> int: ...
+        def tgid_of(self, host_tid: int) -> int: ...
+        def exe_of(self, host_pid: int) -> bytes | None: ...
+        def node_of_fd(self, ctx: Context, host_tid: int, fd: int) -> Node | None: ...
+        def fd_text(self, ctx: Context, host_tid: int, fd: int) -> bytes: ...
+        def cwd_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
+        def root_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
+
+    GuestPath = Callable[[bytes, int, int], bytes | None]
+
+
+class View:
+    """What stays the same for the whole box: whom to ask, who the guest is, what it may see."""
+
+    __slots__ = ("_outer", "allow_tty", "creds", "guest_path", "mounts", "tasks")
+
+    def __init__(self, tasks: Tasks, mounts: Callable[[], list[tuple[bytes, Tree]]], creds: Credentials,
+                 guest_path: GuestPath, *, allow_tty: bool) -> None:
+        self.tasks, self.mounts, self.creds = tasks, mounts, creds
+        self.guest_path, self.allow_tty = guest_path, allow_tty
+        self._outer: tuple[int, int] | None = None
+
+    def outer(self) -> tuple[int, int]:
+        """The supervisor's own (pid namespace depth, seccomp filters): what a guest has beyond it is its own."""
+        if self._outer is None:
+            fields = dict(status_lines(read_host(b"/proc/thread-self/status")))
+            self._outer = len(fields.get(b"NSpid", b"").split()) or 1, int(fields.get(b"Seccomp_filters", b"0"))
+        return self._outer
+
+
+class Look:
+    """One look at one live task, through a descriptor of its host /proc directory.
+
+    The descriptor is bound to that very task: should it die and its number go to a stranger, reads fail instead of
+    telling about the stranger. So: open first, then ask whether the task is ours, then read.
+    """
+
+    __slots__ = ("fd", "guest", "host", "view")
+
+    def __init__(self, view: View, host_dir: bytes, host: int, guest: int) -> None:
+        self.view, self.host, self.guest = view, host, guest
+        self.fd = os.open(host_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            ours = view.tasks.guest_of(host) == guest
+        except BaseException:
+            os.close(self.fd)
+            raise
+        if not ours:
+            os.close(self.fd)
+            raise OSError(errno.ENOENT, "no such process")
+
+    def __enter__(self) -> Look:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self.fd)
+
+    def read(self, name: bytes) -> bytes:
+        return read_host(name, self.fd)
+
+
+def status_lines(text: bytes) -> list[tuple[bytes, bytes]]:
+    """(key, raw value) pairs. Split at newlines alone: a process may put any other byte in its name."""
+    return [(key, value) for key, _, value in (line.partition(b":\t") for line in text.split(b"\n")) if key]

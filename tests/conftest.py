@@ -1,0 +1,67 @@
+"""Shared by all tests: the installed command, and skips that nobody can overlook.
+
+A test that needs a guest program says so with `@pytest.mark.needs("java")`. Where the program is missing the test is
+skipped with a reason that names the package, and the end of the run counts all skips by reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _load(path: Path) -> ModuleType:
+    """tools/ is no package and not on the path, so its modules are loaded by file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+guest_programs = _load(ROOT / "tools" / "guest_programs.py")
+_found: dict[str, bool] = {}
+
+
+def _is_there(program: str) -> bool:
+    if program not in _found:
+        _found[program] = guest_programs.find(program) is not None
+    return _found[program]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        for program in mark.args:
+            if not _is_there(program):
+                package = guest_programs.package_of(program)
+                pytest.skip(f"{program} is not installed" + (f" (Debian: {package})" if package else ""))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if reasons:
+        terminalreporter.section(f"{sum(reasons.values())} tests did not run, and why", yellow=True)
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.line(f"{count:5}  {reason}")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    where = report.longrepr
+    text = where[2] if isinstance(where, tuple) else str(where)
+    return text.removeprefix("Skipped: ")
+
+
+@pytest.fixture(scope="session")
+def husk() -> Path:
+    """The command as it was installed next to the Python that runs these tests."""
+    command = Path(sys.prefix, "bin", "husk")
+    # Not a skip: without the command most of the suite would silently say nothing.
+    assert command.exists(), f"{command} does not exist: run the tests with `make test`"
+    return command

@@ -1,0 +1,148 @@
+"""Mistakes at the command line: one clear sentence on stderr, the right exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.guest.build import guest_programs
+from tests.guest.harness import NATIVE_ONLY, Result, husk, scratch
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+
+def assert_one_sentence(result: Result, *words: str) -> None:
+    lines = result.err.splitlines()
+    assert len(lines) == 1, f"not one line on stderr: {result.err!r}"
+    assert "Traceback" not in result.err and "Errno" not in result.err, result.err
+    assert lines[0].startswith("husk"), f"does not say who speaks: {lines[0]!r}"
+    for word in words:
+        assert word in lines[0], f"{word!r} is not in {lines[0]!r}"
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["run", "--nonsense", "--", "true"], "--nonsense"),
+        (["frobnicate"], "frobnicate"),
+        (["run"], "program"),
+        (["run", "--"], "program"),
+        (["run", "--mount", "/usr", "--", "true"], "/usr"),
+        (["run", "--mount", "/usr:relative:ro", "--", "true"], "relative"),
+        (["run", "--mount", "/usr:/x:rx", "--", "true"], "rx"),
+        (["run", "--mount", "/usr:/x:ro:extra", "--", "true"], "extra"),
+        (["run", "--mount", ":/x:ro", "--", "true"], "--mount"),
+        (["run", "--mount"], "--mount"),
+        (["run", "--timeout", "soon", "--", "true"], "soon"),
+        (["run", "--timeout", "-1", "--", "true"], "-1"),
+        (["run", "--env", "NOEQUALS", "--", "true"], "NOEQUALS"),
+        (["run", "--workdir", "relative", "--", "true"], "relative"),
+    ],
+)
+def test_usage(arguments: list[str], word: str) -> None:
+    # The harness adds an option after `run`; a wrong command line stays wrong.
+    result = husk(arguments)
+    assert result.status == 2, result
+    assert_one_sentence(result, word)
+
+
+def test_missing_mount_source() -> None:
+    result = husk(["run", "--mount", "/nowhere/at/all:/data:ro", "--", "true"])
+    assert result.status in (2, 125), result
+    assert_one_sentence(result, "/nowhere/at/all")
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root can read everything")
+def test_unreadable_mount_source() -> None:
+    with scratch() as place:
+        (place / "closed").mkdir(mode=0)
+        result = husk(["run", "--mount", f"{place}/closed:/data:ro", "--", "true"])
+    assert result.status in (2, 125), result
+    assert_one_sentence(result, f"{place}/closed")
+
+
+def test_missing_program() -> None:
+    for name in ("no-such-program", "/usr/bin/no-such-program", "./no-such-program"):
+        result = husk(["run", "--", name])
+        assert result.status == 127, result
+        assert_one_sentence(result, name)
+
+
+def test_missing_program_that_the_host_has() -> None:
+    """The program exists, but outside the image: the sentence says how to bring it in."""
+    with scratch() as place:
+        tool = place / "tool"
+        tool.write_text("#!/bin/sh\necho hello\n")
+        tool.chmod(0o755)
+        result = husk(["run", "--", str(tool)])
+        assert result.status == 127, result
+        assert_one_sentence(result, str(tool), "--mount")
+        good = husk(["run", "--mount", f"{place}:{place}:ro", "--", str(tool)])
+        assert (good.status, good.out, good.err) == (0, "hello\n", "")
+
+
+def test_missing_interpreter_of_a_script() -> None:
+    with scratch() as place:
+        tool = place / "tool"
+        tool.write_text("#!/no/such/interpreter\n")
+        tool.chmod(0o755)
+        result = husk(["run", "--mount", f"{place}:/tools:ro", "--", "/tools/tool"])
+        assert result.status == 127, result
+        assert_one_sentence(result, "/no/such/interpreter")
+
+
+def test_not_executable() -> None:
+    for name in ("/etc/passwd", "/usr"):
+        result = husk(["run", "--", name])
+        assert result.status == 126, result
+        assert_one_sentence(result, name)
+
+
+def test_unknown_format() -> None:
+    with scratch() as place:
+        tool = place / "tool"
+        tool.write_bytes(b"\x00\x01\x02 no program")
+        tool.chmod(0o755)
+        result = husk(["run", "--mount", f"{place}:/tools:ro", "--", "/tools/tool"])
+        assert result.status == 126, result
+        assert_one_sentence(result, "/tools/tool")
+
+
+def test_missing_working_directory() -> None:
+    result = husk(["run", "--workdir", "/nowhere/at/all", "--", "true"])
+    assert result.status in (2, 125), result
+    assert_one_sentence(result, "/nowhere/at/all")
+
+
+def test_file_as_mount_target_parent() -> None:
+    result = husk(["run", "--mount", "/usr:/etc/passwd/x:ro", "--", "true"])
+    assert result.status in (2, 125), result
+    assert_one_sentence(result, "/etc/passwd/x")
+
+
+@pytest.mark.parametrize(("how", "word"), [("listener", "listener"), ("refused", "seccomp")])
+def test_no_notification_to_be_had(how: str, word: str) -> None:
+    result = husk(["run", "--", "true"], wrapper=[str(guest_programs() / "no_notify"), how])
+    assert result.status == 125, result
+    assert_one_sentence(result, word)
+
+
+def test_state_directory_not_writable() -> None:
+    missing = str(Path("/nowhere/at/all"))
+    places = ("HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
+    result = husk(["run", "--", "true"], env=dict.fromkeys(places, missing))
+    # Falling back to another place is as good as one clear sentence.
+    if result.status != 0:
+        assert result.status == 125, result
+        assert_one_sentence(result, missing)
+
+
+def test_help_and_version() -> None:
+    for arguments in (["--help"], ["run", "--help"], ["--version"]):
+        result = husk(arguments)
+        assert result.status == 0, result
+        assert result.err == ""
+        assert "husk" in result.out

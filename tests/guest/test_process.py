@@ -1,0 +1,37 @@
+"""Processes, threads and signals: transcripts, and what becomes husk's own exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.guest.harness import differential
+
+
+@pytest.mark.parametrize("name", ["proc_basics", "proc_threads", "sig_actions", "sig_eintr"])
+def test_transcript(name: str) -> None:
+    differential(["{guests}/" + name], case=name)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 42, 123, 128, 255])
+def test_exit_code(code: int) -> None:
+    differential(["/bin/sh", "-c", f"exit {code}"], status=code)
+
+
+@pytest.mark.parametrize("name", ["HUP", "INT", "KILL", "SEGV", "TERM", "ABRT", "PIPE", "USR1"])
+def test_death_by_signal(name: str) -> None:
+    import signal
+
+    differential(["/bin/sh", "-c", f"kill -{name} $$"], status=128 + signal.Signals[f"SIG{name}"])
+
+
+def test_streams() -> None:
+    differential(["/bin/sh", "-c", "cat; echo err >&2; echo out"], stdin=b"given\0input\n")
+
+
+def test_large_input_and_output() -> None:
+    differential(["/bin/sh", "-c", "md5sum; head -c 3000000 /dev/zero | tr '\\0' x"], stdin=b"0123456789" * 300_000)
+
+
+def test_environment() -> None:
+    differential(["/usr/bin/env", "-i", "A=1", "/usr/bin/env"], env={"B": "2"})
+    differential(["/bin/sh", "-c", 'echo "$B|$PATH|$HOME"'], env={"B": "two words = x"})

@@ -1,0 +1,280 @@
+"""The registry is complete, says why, and answers look-ups the way the dispatcher and the loader rely on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from errno import EAFNOSUPPORT, ENOSYS, ENOTTY, EPERM, errorcode
+from pathlib import Path
+
+import pytest
+
+from husk.abi import ioctls, numbers
+from husk.abi.registry import FAMILIES, ROWS, by_name, dispatch_names, eintr_bitmap, refusal, row
+from husk.abi.rules import NO_WALLS, WAYS, Row, Walls
+
+HEADERS = (
+    Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    Path("/usr/include/asm/unistd_64.h"),
+)
+# Calls newer than the headers of the oldest system we build on: they may be missing there, but nothing else may.
+NEWER_THAN_6_1 = {335, 336, *range(451, 471)}
+
+ALL_WALLS = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, places=True)
+
+
+def named(name: str) -> Row:
+    found = by_name(name)
+    assert found is not None, name
+    return found
+
+
+def way(name: str, *args: int, walls: Walls = ALL_WALLS) -> str:
+    return named(name).verdict([*args, *[0] * (6 - len(args))], walls).way
+
+
+def test_every_call_of_the_kernel_headers_has_a_row() -> None:
+    header = next((path for path in HEADERS if path.exists()), None)
+    if header is None:
+        pytest.skip("asm/unistd_64.h is not installed (linux-libc-dev has it)")
+    defined = {
+        int(number): name
+        for name, number in re.findall(r"^#define __NR_(\w+)\s+(\d+)$", header.read_text(), re.MULTILINE)
+    }
+    assert len(defined) > 350
+    ours = {nr: entry.name for nr, entry in ROWS.items()}
+    missing = {nr: name for nr, name in defined.items() if ours.get(nr) != name}
+    assert not missing, "give these calls a row"
+    unknown = set(ours) - set(defined) - NEWER_THAN_6_1
+    assert not unknown, "these rows are no calls of Linux"
+
+
+def test_numbers_and_names_are_unique() -> None:
+    rows = [entry for family in FAMILIES.values() for entry in family]
+    assert len({entry.nr for entry in rows}) == len({entry.name for entry in rows}) == len(rows) == len(ROWS)
+    assert numbers.HUSK_CALL not in ROWS
+
+
+@pytest.mark.parametrize("entry", ROWS.values(), ids=lambda entry: entry.name)
+def test_reasons_can_be_checked(entry: Row) -> None:
+    assert entry.way in WAYS
+    reasons = [entry.reason, *(verdict.reason for verdict in entry.verdicts() if verdict.way == "refused")]
+    for reason in reasons:
+        # One sentence, no full stop: it is printed behind the call's name and in events.
+        assert 8 < len(reason) < 200 and reason == reason.strip() and not reason.endswith(".")
+        assert not re.search(r"\b(TODO|FIXME|unsafe|dangerous|because)\b", reason)
+    for verdict in entry.verdicts():
+        assert verdict.way in WAYS
+        if verdict.way == "refused":
+            assert verdict.errno in errorcode or (verdict.errno == 0 and verdict.quiet)
+        else:
+            assert verdict.errno == 0 and not verdict.quiet
+    # What the row says first must be something it can come to.
+    assert entry.way in {verdict.way for verdict in entry.verdicts()}
+    if entry.interruptible:
+        assert entry.way == "native"
+
+
+def test_the_dispatcher_can_tell_by_number() -> None:
+    """A notified call is either virtual or refused, whatever its arguments: no row mixes the two."""
+    for entry in ROWS.values():
+        notified = {verdict.way for verdict in entry.verdicts() if verdict.way != "native" and not verdict.quiet}
+        assert len(notified) <= 1, entry.name
+
+
+def test_dispatch_names() -> None:
+    names = dispatch_names()
+    assert names[257] == "openat" and names[13] == "rt_sigaction" and names[302] == "prlimit64"
+    assert not set(names.values()) & {"read", "close", "clone", "mount", "ioctl", "socket"}
+    assert numbers.HUSK_CALL not in names
+    assert all(ROWS[nr].way == "virtual" for nr in names)
+
+
+def test_a_wall_never_adds_a_refusal() -> None:
+    """So `refusal` without walls finds a reason for whatever some walls refuse."""
+    choice = random.Random(1)
+    settings = [
+        Walls(pid=pid, net=net, mount=mount, ipc=ipc, landlock=landlock, places=places)
+        for pid, net, mount, ipc, places in itertools.product((False, True), repeat=5)
+        for landlock in (0, 6)
+    ]
+    for entry in ROWS.values():
+        values = [
+            sorted(
+                {
+                    0,
+                    1,
+                    0xFFFF,
+                    *(
+                        value
+                        for rule in entry.rules
+                        for test in rule.tests
+                        if test.index == at
+                        for value in test.values
+                    ),
+                }
+            )
+            for at in range(6)
+        ]
+        for _ in range(60 if entry.rules else 1):
+            args = [choice.choice(options) for options in values]
+            for walls in settings:
+                if entry.verdict(args, walls).way == "refused":
+                    assert entry.verdict(args, NO_WALLS).way == "refused", (entry.name, args)
+
+
+def test_refusal() -> None:
+    assert refusal(308, [0] * 6)[0] == EPERM
+    assert refusal(16, [0, 0x5412, 0, 0, 0, 0])[0] == ENOTTY
+    errno, reason = refusal(56, [0x10000000 | 17, 0, 0, 0, 0, 0], ALL_WALLS)
+    assert errno == EPERM and "namespace" in reason
+    assert refusal(41, [2, 1, 0, 0, 0, 0]) == (EAFNOSUPPORT, refusal(41, [2, 1, 0, 0, 0, 0])[1])
+    assert "network namespace" in refusal(41, [2, 1, 0, 0, 0, 0])[1]
+    assert refusal(12345, [0] * 6)[0] == ENOSYS
+    # A virtual call that no handler answered gets an answer all the same.
+    errno, reason = refusal(2, [0] * 6)
+    assert errno == ENOSYS and "open" in reason
+
+
+def test_look_ups() -> None:
+    assert row(0) is named("read") and row(0x4855) is None and by_name("no_such_call") is None
+
+
+def test_interruptible_calls() -> None:
+    bitmap = eintr_bitmap()
+    assert len(bitmap) == 64
+    listed = {ROWS[nr].name for nr in range(512) if bitmap[nr // 8] >> nr % 8 & 1}
+    assert listed == {entry.name for entry in ROWS.values() if entry.interruptible}
+    # Linux restarts these always, ends them with EINTR always, or they are husk's own business.
+    assert not listed & {
+        "close",
+        "fork",
+        "vfork",
+        "clone",
+        "poll",
+        "select",
+        "pause",
+        "nanosleep",
+        "epoll_wait",
+        "msgrcv",
+        "semop",
+    }
+    assert not listed & {"open", "openat", "stat", "connect", "execve", "rt_sigaction"}
+    assert {
+        "read",
+        "write",
+        "wait4",
+        "waitid",
+        "futex",
+        "flock",
+        "fcntl",
+        "ioctl",
+        "accept",
+        "recvmsg",
+        "sendto",
+    } <= listed
+
+
+# Rules that hold the walls together, each by its own sentence
+
+
+@pytest.mark.parametrize(
+    "command", ["TIOCSTI", "TIOCLINUX", "TIOCCONS", "TIOCSETD", "TIOCEXCL", "FS_IOC_SETFLAGS", "SIOCGSKNS"]
+)
+def test_commands_that_leave_their_descriptor_are_refused(command: str) -> None:
+    number = {
+        "TIOCSTI": 0x5412,
+        "TIOCLINUX": 0x541C,
+        "TIOCCONS": 0x541D,
+        "TIOCSETD": 0x5423,
+        "TIOCEXCL": 0x540C,
+        "FS_IOC_SETFLAGS": 0x40086602,
+        "SIOCGSKNS": 0x894C,
+    }[command]
+    assert way("ioctl", 0, number) == "refused"
+    assert way("ioctl", 0, number | 1 << 32) == "refused"  # Linux reads the low half only
+
+
+def test_ioctl_numbers_match_the_headers() -> None:
+    termios = pytest.importorskip("termios")
+    for name, value in ioctls.ANYWHERE.items():
+        if hasattr(termios, name):
+            assert getattr(termios, name) == value, name
+
+
+def test_namespaces_cannot_be_entered() -> None:
+    for flag in numbers.CLONE_NAMESPACES.values():
+        assert way("clone", flag | 17) == "refused"
+        assert way("unshare", flag) == "refused"
+    assert way("unshare", 0x80) == "refused"  # CLONE_NEWTIME
+    assert way("clone", 0x3D0F00) == "native"  # what pthread_create asks for
+    assert way("clone", 0x1200011) == "native"  # what fork asks for
+    assert way("clone3", 0, 88) == "refused"
+
+
+def test_signals_need_a_wall() -> None:
+    for name in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal"):
+        assert way(name, 1, 9, walls=NO_WALLS) == "refused"
+        assert way(name, 1, 9, walls=Walls(landlock=5)) == "refused"
+        assert way(name, 1, 9, walls=Walls(landlock=6)) == way(name, 1, 9, walls=Walls(pid=True)) == "native"
+    assert way("fcntl", 0, 8, 1, walls=NO_WALLS) == "refused"  # F_SETOWN: the owner is sent SIGIO
+
+
+def test_other_processes_are_names() -> None:
+    for name in ("sched_setaffinity", "prlimit64", "getpgid", "sched_setscheduler", "sched_getattr"):
+        assert way(name, 0, walls=NO_WALLS) == way(name, 7, walls=Walls(pid=True)) == "native"
+        assert way(name, 7, walls=NO_WALLS) == "virtual"
+    assert way("setpriority", 0, 0, 5, walls=NO_WALLS) == "native"
+    assert way("setpriority", 0, 7, 5, walls=NO_WALLS) == way("setpriority", 2, 0, 5, walls=NO_WALLS) == "virtual"
+    assert way("ioprio_set", 1, 0, walls=NO_WALLS) == "native"
+    assert way("ioprio_set", 3, 0, walls=NO_WALLS) == "virtual"
+
+
+def test_unix_datagram_sockets_need_confined_names() -> None:
+    """sendmsg hides a datagram's path behind a pointer, so the socket must not exist where a path leads out."""
+    cloexec = 0x80000
+    for name in ("socket", "socketpair"):
+        for kind in (1, 5):
+            assert way(name, 1, kind | cloexec, walls=NO_WALLS) == "native"
+        for kind in (2, 3, 2 | cloexec, 4, 0, 10):
+            assert way(name, 1, kind, walls=Walls(net=True, mount=True)) == "refused"
+        assert way(name, 1, 2 | cloexec) == "native"
+        assert way(name, 1, 10) == "refused"
+
+
+def test_networks_need_their_wall() -> None:
+    for family in (2, 10):
+        assert way("socket", family, 1) == way("socket", family, 2 | 0x800, 17) == "native"
+        assert way("socket", family, 1, walls=NO_WALLS) == "refused"
+        assert way("socket", family, 5) == "refused"  # SOCK_SEQPACKET would load SCTP
+        assert way("socket", family, 1, 132) == way("socket", family, 1, 262) == "refused"
+    assert way("socket", 16, 3, 0) == "native" and way("socket", 16, 3, 9) == "refused"
+    for family in (0, 3, 17, 29, 38, 40, 44, 0x10001):
+        assert way("socket", family, 1) == "refused"
+    assert way("ioctl", 3, 0x8912) == "native" and way("ioctl", 3, 0x8912, walls=NO_WALLS) == "refused"
+
+
+def test_shared_keys_need_their_wall() -> None:
+    for name in ("shmget", "semget", "msgget", "mq_open"):
+        assert way(name) == "native" and way(name, walls=Walls(pid=True, net=True, mount=True)) == "refused"
+
+
+def test_husk_keeps_reading_guest_memory() -> None:
+    verdict = named("prctl").verdict([4, 0, 0, 0, 0, 0], ALL_WALLS)
+    assert (verdict.way, verdict.errno, verdict.quiet) == ("refused", 0, True)
+    assert way("prctl", 3) == "native"
+    assert way("prctl", 35, 14) == "native" and way("prctl", 35, 13) == "refused"
+    assert way("userfaultfd") == way("memfd_secret") == "refused"
+
+
+def test_only_husk_calls_carry_the_cookie() -> None:
+    cookie = 0x1122334455667788
+    for name, at in (("rt_sigaction", 4), ("execveat", 5)):
+        args = [0] * 6
+        assert named(name).verdict(args, ALL_WALLS, cookie).way == "virtual"
+        args[at] = cookie
+        assert named(name).verdict(args, ALL_WALLS, cookie).way == "native"
+        assert named(name).verdict(args, ALL_WALLS, None).way == "virtual"
+        args[at] = cookie & 0xFFFFFFFF
+        assert named(name).verdict(args, ALL_WALLS, cookie).way == "virtual"

@@ -1,0 +1,86 @@
+"""`husk syscalls` and docs/compat.md show the registry, all of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from husk.abi.registry import ROWS
+from husk.abi.rules import WAYS
+from husk.cli.syscalls import main, markdown, rule_texts, table
+
+COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
+
+
+def test_compat_page_is_up_to_date() -> None:
+    assert COMPAT.read_text() == markdown(), "write it anew: husk syscalls --markdown > docs/compat.md"
+
+
+def test_every_call_is_listed_once_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line.split()[:2] for line in lines if line and not line.startswith((" ", "*"))]
+    assert heads == [[row.name, str(row.nr)] for row in sorted(ROWS.values(), key=lambda row: row.nr)]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_tables_keep_their_width(width: int) -> None:
+    rows = list(ROWS.values())
+    for text in (table(rows, width, rules=False), table(rows, width, rules=True)):
+        assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_terminal_width_is_used(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    longest: dict[str, int] = {}
+    for columns in ("80", "132"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main([]) == 0
+        longest[columns] = max(len(line) for line in capsys.readouterr().out.splitlines())
+    assert longest["80"] <= 80 < longest["132"] <= 132
+
+
+def test_named_calls_come_with_their_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ioctl", "41"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("ioctl") and "\nsocket" in out
+    assert "TIOCGWINSZ" in out and "refused ENOTTY otherwise" in " ".join(out.split())
+
+
+def test_ways_are_a_partition(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[int] = []
+    for way in WAYS:
+        assert main(["--way", way, "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert all(row["way"] == way for row in rows)
+        seen += [row["number"] for row in rows]
+    assert sorted(seen) == sorted(ROWS)
+
+
+def test_json_says_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--json", "prctl", "io_uring_setup"]) == 0
+    prctl, io_uring_setup = json.loads(capsys.readouterr().out)
+    assert prctl["number"] == 157 and prctl["otherwise"]["errno"] == "EINVAL" and prctl["otherwise"]["reported"]
+    assert [rule["errno"] for rule in prctl["rules"] if "SUID_DUMP_USER" in rule["when"]] == [0]
+    assert io_uring_setup["otherwise"] == {
+        "way": "refused",
+        "errno": "ENOSYS",
+        "reported": False,
+        "reason": ROWS[425].reason,
+    }
+
+
+def test_unknown_names_get_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["opnat"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and "openat" in captured.err
+    assert main(["9999"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_rules_end_with_what_happens_otherwise() -> None:
+    for row in ROWS.values():
+        texts = rule_texts(row)
+        assert len(texts) == (len(row.rules) + 1 if row.rules else 0)
+        assert not texts or "otherwise" in texts[-1]

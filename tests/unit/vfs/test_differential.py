@@ -1,0 +1,55 @@
+"""The vfs answers as Linux does: each script runs on the host as an ordinary user and on every kind of tree."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unit.vfs import scripts
+from unit.vfs.random_steps import random_steps
+from unit.vfs.worlds import TREES, Step, Virtual, copy_tree, new_state, prepare, run_native
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be an ordinary user in a root of its own")
+
+
+def without_set_id(line: str) -> str:
+    """No guest may make a set-uid or set-gid file on the host, so a host tree drops those bits of files."""
+    mode = re.search(r"= -([r-][w-][xsS-]){2}", line)
+    if mode is None:
+        return line
+    text = mode.group().replace("s", "x").replace("S", "-")
+    return line[:mode.start()] + text + line[mode.end():]
+
+
+NORMALISED: dict[str, Callable[[str], str]] = {"host": without_set_id}
+
+
+def compare(tmp_path: Path, kind: str, steps: list[Step]) -> None:
+    native = prepare(tmp_path / "native", scripts.build)
+    source = copy_tree(native, tmp_path / "source")
+    expected = run_native(native, steps)
+    state = new_state(tmp_path)
+    world = Virtual(state, TREES[kind](state, source))
+    normalise = NORMALISED.get(kind, str)
+    try:
+        for number, (step, want) in enumerate(zip(steps, expected, strict=True)):
+            got = world.answer(step)
+            assert normalise(got) == normalise(want), f"step {number}"
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.parametrize("name", scripts.SCRIPTS)
+def test_script(tmp_path: Path, name: str, kind: str) -> None:
+    compare(tmp_path, kind, scripts.SCRIPTS[name])
+
+
+@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.parametrize("seed", range(8))
+def test_random(tmp_path: Path, seed: int, kind: str) -> None:
+    compare(tmp_path, kind, random_steps(seed, 1500))
