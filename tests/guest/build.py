@@ -31,7 +31,7 @@ def _cache() -> Path:
     return place
 
 
-def _compile(source: Path, name: str, flags: list[str], target: Path) -> None:
+def _compile(target: Path, source: Path, name: str, flags: list[str]) -> None:
     command = ["gcc", *BASE_FLAGS, f"-I{SOURCES}", "-o", str(target / name), str(source), *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or done.stderr:
@@ -56,9 +56,9 @@ def guest_programs() -> Path:
         for match in _BUILD_LINE.finditer(source.read_text().split("#include")[0])
     ]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda job: _compile(*job, work), jobs))
+        list(pool.map(lambda job: _compile(work, *job), jobs))
     for script in files:
-        if script.suffix in (".py", ".sh"):
+        if script.suffix in (".py", ".sh", ".js"):
             shutil.copy(script, work / script.name)
             (work / script.name).chmod(0o755)
     make_ape = [sys.executable, str(SOURCES / "make_ape.py"), str(work / "ape_payload"), str(work / "hello.ape")]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.guest.build import guest_programs
-from tests.guest.harness import NATIVE_ONLY, Result, husk, scratch
+from tests.guest.harness import NATIVE_ONLY
+from tests.guest.running import Result, husk, scratch
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

@@ -14,18 +14,8 @@ import pytest
 
 from tests.guest import trees
 from tests.guest.build import guest_programs
-from tests.guest.harness import (
-    GUESTS,
-    NATIVE_ONLY,
-    WORK,
-    Running,
-    guest_ids,
-    husk,
-    husk_process,
-    leftovers,
-    scratch,
-    shell_status,
-)
+from tests.guest.harness import GUESTS, NATIVE_ONLY, WORK, guest_ids
+from tests.guest.running import Running, husk, husk_process, leftovers, scratch, shell_status
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

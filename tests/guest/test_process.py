@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.guest.harness import differential
@@ -19,8 +21,6 @@ def test_exit_code(code: int) -> None:
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "KILL", "SEGV", "TERM", "ABRT", "PIPE", "USR1"])
 def test_death_by_signal(name: str) -> None:
-    import signal
-
     differential(["/bin/sh", "-c", f"kill -{name} $$"], status=128 + signal.Signals[f"SIG{name}"])
 
 

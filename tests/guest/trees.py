@@ -1,4 +1,4 @@
-"""What a directory tree looks like after a run: names, kinds, modes, contents, link targets, and who shares an inode."""
+"""What a tree looks like after a run: names, kinds, modes, contents, link targets, and who shares an inode."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def give_to(root: Path, uid: int, gid: int) -> None:
 
 
 def snapshot(root: Path, here: str, ignore: Iterable[str] = ()) -> dict[str, str]:
-    """One line of text per name. `here` is the path the guest knew root by: where it stands in contents, it is replaced."""
+    """One line of text per name. `here` is the path the guest knew root by; in contents it is replaced."""
     lines: dict[str, str] = {}
     first_name: dict[tuple[int, int], str] = {}
     for where, folders, files in os.walk(root):

@@ -31,7 +31,7 @@ def convert(elf: bytes) -> bytes:
         "MZqFpD='\n"
         "'\n"
         f"header() {{ printf '{octal}'; }}\n"
-        't=$(mktemp) || exit 125\n'
+        "t=$(mktemp) || exit 125\n"
         '{ header; tail -c +65 "$0"; } >"$t" && chmod 755 "$t"\n'
         '"$t" "$@"; status=$?\n'
         'rm -f "$t"\n'

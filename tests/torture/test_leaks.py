@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY, Running, husk_process
+from tests.guest.harness import GUESTS, NATIVE_ONLY
+from tests.guest.running import Running, husk_process
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 
@@ -43,8 +44,10 @@ def _kind(path: str) -> str:
 def test_nothing_grows_with_executions(count: int) -> None:
     """Phase one warms up (caches, thread pool); phases two and three must not differ."""
     pipe = subprocess.PIPE
-    command = ["run", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--", f"{GUESTS}/spawn", "phases", str(count), "/bin/true"]
-    with husk_process(command, stdin=pipe, stdout=pipe) as running:
+    program = [f"{GUESTS}/spawn", "phases", str(count), "/bin/true"]
+    with husk_process(
+        ["run", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--", *program], stdin=pipe, stdout=pipe
+    ) as running:
         stdin, stdout = running.process.stdin, running.process.stdout
         assert stdin is not None and stdout is not None
         seen = []
@@ -58,7 +61,7 @@ def test_nothing_grows_with_executions(count: int) -> None:
         assert stdout.readline() == b"phases: wrong 0\n"
         assert running.process.wait(timeout=30) == 0
     (_, (kinds, threads, memory, files), (kinds_later, threads_later, memory_later, files_later)) = seen
-    assert kinds_later.total() == kinds.total(), f"descriptors that came: {kinds_later - kinds}, that went: {kinds - kinds_later}"
+    assert kinds_later.total() == kinds.total(), f"descriptors: {kinds_later - kinds} came, {kinds - kinds_later} went"
     assert threads_later == threads
-    assert abs(memory_later - memory) <= memory * 0.05, f"resident kilobytes: {memory} and after {count} more {memory_later}"
+    assert abs(memory_later - memory) <= memory * 0.05, f"resident: {memory} kB, later {memory_later} kB"
     assert files_later == files, "files in the state directory"

@@ -37,8 +37,10 @@ def test_signal_storm(seconds: int) -> None:
 
 @pytest.mark.parametrize("seconds", [pytest.param(3), pytest.param(60, marks=[SOAK, pytest.mark.timeout(600)])])
 def test_two_storms_at_once(seconds: int) -> None:
-    script = "mkdir a b; (cd a; {guests}/storm " + str(seconds) + ") & (cd b; {guests}/storm " + str(seconds) + ") & wait"
-    differential(["/bin/sh", "-c", script], case="two storms", timeout=seconds * 2 + 60, ignore=["*/w*", "*/v*"])
+    script = 'mkdir a b; (cd a; {guests}/storm "$0") & (cd b; {guests}/storm "$0") & wait'
+    differential(
+        ["/bin/sh", "-c", script, str(seconds)], case="two storms", timeout=seconds * 2 + 60, ignore=["*/w*", "*/v*"]
+    )
 
 
 @pytest.mark.needs("make")

@@ -18,6 +18,7 @@ from husk.abi.rules import (
     absent,
     answered_if,
     carries_cookie,
+    is_null,
     native,
     native_if,
     refuse,
@@ -89,8 +90,9 @@ ROWS = (
         13,
         "rt_sigaction",
         "husk installs handlers without SA_RESTART through the resident page, so that no virtual call ends with an "
-        "EINTR Linux would not give; husk's own repetition goes to the host",
+        "EINTR Linux would not give; husk's own repetition, and a mere question, go to the host",
         native_if(carries_cookie(4)),
+        native_if(is_null(1, "the new action")),
     ),
     native(14, "rt_sigprocmask", "blocks signals of the calling thread"),
     native(15, "rt_sigreturn", "restores the calling thread's own registers"),

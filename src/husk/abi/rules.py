@@ -146,6 +146,11 @@ def carries_cookie(index: int) -> ArgTest:
     return ArgTest(index, f"argument {index}", "in", {"the box's cookie": COOKIE}, wide=True)
 
 
+def is_null(index: int, label: str) -> ArgTest:
+    """True when a pointer argument is absent."""
+    return ArgTest(index, label, "in", {"null": 0}, wide=True)
+
+
 class Verdict:
     """What becomes of a call. `quiet`: the filter answers by itself, husk neither sees nor reports the call."""
 

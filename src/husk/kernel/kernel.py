@@ -42,7 +42,7 @@ class Kernel:
         self.pending: dict[int, Program] = {}
         self._handlers = handlers()
         self._threads: dict[int, None] = {}
-        self.names = NameCache(listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups))
+        self.names = NameCache(listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups), cached=not events.watching)
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:

@@ -11,10 +11,13 @@ import os
 import stat as st
 import struct
 
+from husk.kernel.call import AT_FDCWD, start_dir
+from husk.vfs.layer_nodes import LowerNode
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.call import Call
-    from husk.vfs.node import Dir, Node
+    from husk.vfs.node import Node
 
 BINPRM_BUF_SIZE = 256
 MOST_INTERPRETERS = 5  # exec_binprm: a sixth rewrite is ELOOP
@@ -28,7 +31,7 @@ APE_HEADER_BYTES = 8192
 class Program:
     """A program ready to be loaded. Owns its two descriptors until closed."""
 
-    __slots__ = ("comm", "elf_header", "exe", "execfn", "identity", "interpreter_fd", "node", "prefix", "program_fd")
+    __slots__ = ("comm", "elf_header", "exe", "execfn", "identity", "interpreter", "interpreter_fd", "node", "prefix", "program_fd")
 
     def __init__(self, execfn: bytes, comm: bytes) -> None:
         self.execfn, self.comm = execfn, comm[:15]
@@ -38,6 +41,12 @@ class Program:
         self.program_fd = self.interpreter_fd = -1
         self.identity = (0, 0)
         self.node: Node | None = None
+        self.interpreter: Node | None = None
+
+    def take_program(self) -> int:
+        """The program's descriptor, now the caller's."""
+        fd, self.program_fd = self.program_fd, -1
+        return fd
 
     def close(self) -> None:
         for fd in (self.program_fd, self.interpreter_fd):
@@ -61,7 +70,8 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
         raise OSError(errno.EACCES, "not a regular file")
     call.vfs.access_node(call, node, os.X_OK)
     fd = node.tree.open(call, node, os.O_RDONLY)
-    if _open_for_writing(fd):
+    # A file that still is the host's own, or on a read-only mount, no guest can have open for writing.
+    if not node.tree.read_only and not isinstance(node, LowerNode) and _open_for_writing(fd):
         os.close(fd)
         raise OSError(errno.ETXTBSY, "somebody has it open for writing")
     return Executable(fd, node, path)
@@ -78,7 +88,7 @@ def _open_for_writing(fd: int) -> bool:
     return False
 
 
-def prepare(call: Call, cwd: Dir, first: Executable, execfn: bytes, comm: bytes) -> Program:
+def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes) -> Program:
     """Follow `#!` lines from `first` to an ELF file and its interpreter. Takes over first.fd."""
     program = Program(execfn, comm)
     program.program_fd = first.fd
@@ -91,7 +101,7 @@ def prepare(call: Call, cwd: Dir, first: Executable, execfn: bytes, comm: bytes)
             interpreter, argument = script_line(head)
             # What stands for argv[0] becomes: interpreter, its argument, the script's own name.
             program.prefix = [interpreter, *([argument] if argument else []), name, *program.prefix[1:]]
-            node = call.vfs.walk(call, cwd, interpreter)
+            node = _walk(call, interpreter)
             current = open_executable(call, node, guest_path(call, node, interpreter))
             os.close(program.program_fd)
             program.program_fd = current.fd
@@ -103,7 +113,8 @@ def prepare(call: Call, cwd: Dir, first: Executable, execfn: bytes, comm: bytes)
             program.elf_header = header = ape_elf_header(os.pread(current.fd, APE_HEADER_BYTES, 0))
         interpreter_name = elf_interpreter(current.fd, header)
         if interpreter_name is not None:
-            node = call.vfs.walk(call, cwd, interpreter_name)
+            node = _walk(call, interpreter_name)
+            program.interpreter = node
             program.interpreter_fd = open_executable(call, node, interpreter_name).fd
             check_interpreter(program.interpreter_fd)
         program.exe, program.node = current.path, current.node
@@ -113,6 +124,10 @@ def prepare(call: Call, cwd: Dir, first: Executable, execfn: bytes, comm: bytes)
     except BaseException:
         program.close()
         raise
+
+
+def _walk(call: Call, name: bytes) -> Node:
+    return call.vfs.walk(call, start_dir(call, AT_FDCWD, name), name)
 
 
 def guest_path(call: Call, node: Node, name: bytes) -> bytes:

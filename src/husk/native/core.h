@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,8 @@ typedef struct {
     volatile int stopped; /* set once; receivers leave at the next wake-up */
     name_cache *cache;    /* owned; NULL: every call goes to Python */
     uint64_t cookie;      /* marks husk's own remote calls for the filter */
+    pthread_mutex_t lead; /* held by the one thread that receives */
+    int loader_fd;        /* borrowed */
 } Listener;
 
 /* One received notification. Lives until answered; answering twice is an error the kernel reports as ENOENT. */
@@ -85,7 +88,10 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args);
 PyObject *listener_cache_forget(Listener *self, PyObject *args);
 
 /* fastpath.c */
-bool cache_answer(name_cache *cache, int listener, const struct seccomp_notif *notif);
+bool cache_answer(Listener *listener, const struct seccomp_notif *notif);
+
+/* programs.c */
+PyObject *listener_program_learn(Listener *self, PyObject *args);
 
 /* hostfs.c */
 int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno */
@@ -104,6 +110,8 @@ PyObject *call_tgid(Call *call, PyObject *noargs);
 pid_t thread_group(pid_t tid);
 
 /* exec.c */
+int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
+                   uint64_t envp); /* answers the call in any case */
 PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);
 

@@ -10,13 +10,14 @@
 #define AT_EMPTY_PATH 0x1000
 #endif
 
-/* Attach, put `source` into the guest's table, answer, and stop the thread on its way out.
- * On failure the call has been answered with an error and the thread runs on. */
-static int stop_with_descriptor(Call *call, int source, bool cloexec, struct remote *remote, int *guest_fd)
+/* Attach, answer with `source` put into the guest's table, and stop the thread on its way out, before it can look at the
+ * number it was given. On failure the call has been answered with an error and the thread runs on. */
+static int stop_with_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec,
+                                struct remote *remote, int *guest_fd)
 {
-    int listener = call->listener->fd, error;
-    uint64_t id = call->notif.id;
-    pid_t tid = call->notif.pid;
+    int error;
+    uint64_t id = notif->id;
+    pid_t tid = notif->pid;
 
     error = remote_attach(tid);
     if (error) {
@@ -24,32 +25,39 @@ static int stop_with_descriptor(Call *call, int source, bool cloexec, struct rem
         answer_error(listener, id, error == -ESRCH ? ESRCH : EPERM);
         return error;
     }
-    *guest_fd = add_descriptor(listener, id, source, cloexec);
-    /* The thread cannot leave before it has an answer, and cannot run user code before we let it. */
-    int sent = *guest_fd < 0 ? answer_error(listener, id, -*guest_fd) : answer_value(listener, id, 0);
+    *guest_fd = answer_descriptor(listener, id, source, cloexec);
+    if (*guest_fd < 0)
+        answer_error(listener, id, -*guest_fd);
+    /* Answered, the thread leaves the call, and cannot run user code before we let it. */
     error = remote_wait_stop(remote, tid);
-    if (!error && (*guest_fd < 0 || sent)) {
+    if (!error && *guest_fd < 0) {
         ptrace(PTRACE_DETACH, tid, 0, 0);
-        error = *guest_fd < 0 ? *guest_fd : sent;
+        error = *guest_fd;
     }
     return error;
 }
 
+int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
+                   uint64_t envp)
+{
+    struct remote remote;
+    int fd, error = stop_with_descriptor(listener->fd, notif, loader, true, &remote, &fd);
+    if (error)
+        return error;
+    /* A racing guest could rewrite the empty string; then the host would look for a path below the loader, which is a
+     * file, or in a root that is empty, and Landlock lets nothing but the loader be executed anyway. */
+    uint64_t become[6] = {fd, empty, argv, envp, AT_EMPTY_PATH, listener->cookie};
+    return remote_become(&remote, SYS_execveat, become);
+}
+
 PyObject *call_exec_loader(Call *call, PyObject *args)
 {
-    int loader, error, fd;
+    int loader, error;
     unsigned long long empty, argv, envp;
     if (!PyArg_ParseTuple(args, "iKKK:exec_loader", &loader, &empty, &argv, &envp))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    struct remote remote;
-    error = stop_with_descriptor(call, loader, true, &remote, &fd);
-    if (!error) {
-        /* A racing guest could rewrite the empty string; then the host would look for a path below the loader, which
-         * is a file, or in a root that is empty, and Landlock lets nothing but the loader be executed anyway. */
-        uint64_t become[6] = {fd, empty, argv, envp, AT_EMPTY_PATH, call->listener->cookie};
-        error = remote_become(&remote, SYS_execveat, become);
-    }
+    error = execute_loader(call->listener, &call->notif, loader, empty, argv, envp);
     Py_END_ALLOW_THREADS
     call->answered = true;
     return PyLong_FromLong(error);
@@ -63,7 +71,7 @@ PyObject *call_change_directory(Call *call, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     struct remote remote;
     long moved = 0, closed = 0;
-    error = stop_with_descriptor(call, directory, true, &remote, &fd);
+    error = stop_with_descriptor(call->listener->fd, &call->notif, directory, true, &remote, &fd);
     if (!error)
         error = remote_block_signals(&remote);
     if (!error) {

@@ -14,6 +14,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "loader/protocol.h"
+
 #define AT_FDCWD_ (-100)
 #define EMPTY_PATH 0x1000
 #define NOFOLLOW 0x100
@@ -72,8 +74,12 @@ static bool locate(name_cache *cache, const struct seccomp_notif *notif, int dir
             return false;
     }
     t->dir = cache_find(cache, t->start, t->name, t->cut);
-    if (!t->dir)
-        return false;
+    if (!t->dir) {
+        t->dir = cache_find(cache, t->start, t->name, t->size);
+        if (t->dir)
+            memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size + 1);
+        return t->dir != NULL;
+    }
     memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size);
     memcpy(t->host + t->dir->rel_size, last, last_size + 1);
     return true;
@@ -82,6 +88,8 @@ static bool locate(name_cache *cache, const struct seccomp_notif *notif, int dir
 /* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes. */
 static enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
 {
+    if (t->dir->missing)
+        return MISSING;
     *fd = open_beneath(t->dir->root_fd, t->host, flags | O_NOFOLLOW, 0);
     if (*fd == -ENOENT)
         return MISSING;
@@ -99,7 +107,7 @@ static bool plain(name_cache *cache, struct target *t, const struct stat *host, 
     if (S_ISLNK(host->st_mode))
         return !follow;
     if (S_ISREG(host->st_mode))
-        return !t->dir->layered || host->st_nlink == 1;
+        return !t->dir->layered || host->st_nlink == 1 || !cache->links_changed;
     if (!S_ISDIR(host->st_mode) || t->size + 1 >= sizeof t->name)
         return false;
     /* A directory's own metadata may have changed in the layer; taught ones have not. */
@@ -285,7 +293,7 @@ static bool read_link(name_cache *cache, int listener, const struct seccomp_noti
     close(fd);
     if (!S_ISLNK(s.st_mode))
         return answer_error(listener, notif->id, EINVAL), true;
-    if (n < 0 || (t.dir->layered && s.st_nlink != 1))
+    if (n < 0 || (t.dir->layered && s.st_nlink != 1 && cache->links_changed))
         return false;
     if (n > room)
         n = room;
@@ -298,8 +306,10 @@ static bool read_link(name_cache *cache, int listener, const struct seccomp_noti
     return true;
 }
 
-static bool answer(name_cache *cache, int listener, const struct seccomp_notif *notif)
+static bool answer(Listener *self, const struct seccomp_notif *notif)
 {
+    name_cache *cache = self->cache;
+    int listener = self->fd;
     const __u64 *a = notif->data.args;
     char first = 1;
     switch (notif->data.nr) {
@@ -334,15 +344,19 @@ static bool answer(name_cache *cache, int listener, const struct seccomp_notif *
         return read_link(cache, listener, notif, AT_FDCWD_, a[0], a[1], (int)a[2]);
     case SYS_readlinkat:
         return read_link(cache, listener, notif, (int)a[0], a[1], a[2], (int)a[3]);
+    case SYS_execve:
+        return programs_execve(self, notif);
+    case HUSK_CALL:
+        return programs_answer_loader(self, notif);
     default:
         return false;
     }
 }
 
-bool cache_answer(name_cache *cache, int listener, const struct seccomp_notif *notif)
+bool cache_answer(Listener *listener, const struct seccomp_notif *notif)
 {
-    pthread_rwlock_rdlock(&cache->lock);
-    bool done = answer(cache, listener, notif);
-    pthread_rwlock_unlock(&cache->lock);
+    pthread_rwlock_rdlock(&listener->cache->lock);
+    bool done = answer(listener, notif);
+    pthread_rwlock_unlock(&listener->cache->lock);
     return done;
 }

@@ -15,6 +15,11 @@ name_cache *cache_new(void)
         return NULL;
     pthread_rwlock_init(&cache->lock, NULL);
     cache->generation = 1;
+    cache->programs = programs_new();
+    if (!cache->programs) {
+        free(cache);
+        return NULL;
+    }
     if (pipe(ends) == 0) {
         if (fstat(ends[0], &s) == 0)
             cache->pipe_dev = s.st_dev;
@@ -46,6 +51,7 @@ void cache_free(name_cache *cache)
     if (!cache)
         return;
     forget_where(cache, 0);
+    programs_free(cache->programs);
     pthread_rwlock_destroy(&cache->lock);
     free(cache);
 }
@@ -131,11 +137,11 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
 {
     unsigned start, dev, uid_from, uid_to, gid_from, gid_to;
     unsigned long long owner, host_dev;
-    int root_fd, layered;
+    int root_fd, layered, missing;
     const char *key, *rel;
     Py_ssize_t key_size, rel_size;
-    if (!PyArg_ParseTuple(args, "Iy#Kiy#KI(II)(II)p:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel,
-                          &rel_size, &host_dev, &dev, &uid_from, &uid_to, &gid_from, &gid_to, &layered))
+    if (!PyArg_ParseTuple(args, "Iy#Kiy#KI(II)(II)pp:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel,
+                          &rel_size, &host_dev, &dev, &uid_from, &uid_to, &gid_from, &gid_to, &layered, &missing))
         return NULL;
     name_cache *cache = self->cache;
     if (!cache || key_size > 4096 || rel_size > 4096)
@@ -145,7 +151,7 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
         return PyErr_NoMemory();
     *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .root_fd = root_fd, .start = start, .dev = dev,
                               .uid_from = uid_from, .uid_to = uid_to, .gid_from = gid_from, .gid_to = gid_to,
-                              .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size, .layered = layered};
+                              .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size, .layered = layered, .missing = missing};
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);
@@ -168,16 +174,19 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
 {
     /* owner 0: everything, because names now lead elsewhere; else one directory, if it was taught at all. */
     unsigned long long owner;
-    int taught;
-    if (!PyArg_ParseTuple(args, "Kp:cache_forget", &owner, &taught))
+    int taught, links_changed;
+    if (!PyArg_ParseTuple(args, "Kpp:cache_forget", &owner, &taught, &links_changed))
         return NULL;
     name_cache *cache = self->cache;
     if (!cache)
         Py_RETURN_NONE;
     pthread_rwlock_wrlock(&cache->lock);
     cache->generation++;
-    if (!owner || taught)
+    cache->links_changed |= links_changed;
+    if (!owner || taught) {
         forget_where(cache, owner);
+        programs_forget(cache->programs); /* cheap to teach again, and seldom: few write where programs live */
+    }
     pthread_rwlock_unlock(&cache->lock);
     Py_RETURN_NONE;
 }

@@ -11,7 +11,9 @@
 
 #include <pthread.h>
 
-/* One taught directory. `text` is the key (as in the guest's path, with its last slash) and behind it `rel` with a slash. */
+/* One taught directory: `text` is the key (as in the guest's path, with its last slash) and behind it `rel`, with a slash.
+ * Or one taught file in a directory that is not the host's alone: a key without a slash at its end, and its whole `rel`;
+ * `missing` says that there is none of that name. */
 struct known_dir {
     struct known_dir *next;
     uint64_t owner;          /* the vfs's directory, so that its teachings can be taken back */
@@ -22,6 +24,7 @@ struct known_dir {
     uint32_t dev;            /* st_dev as the guest sees it */
     uint32_t uid_from, uid_to, gid_from, gid_to;
     uint16_t key_size, rel_size;
+    bool missing;
     bool layered;            /* hard links and changed files may live elsewhere in the layer */
     char text[];
 };
@@ -37,21 +40,31 @@ struct handle {
 #define MOST_KNOWN 16384
 #define MOST_GROUPS 64
 
+struct programs;
+
 struct name_cache {
     pthread_rwlock_t lock; /* read while answering, write while learning or forgetting */
     struct known_dir *buckets[BUCKETS];
     unsigned known;
+    struct programs *programs; /* owned */
     uint64_t generation;   /* of handles; layered trees change it with every change */
     struct handle handles[HANDLES];
     /* who the guest is */
     uint32_t uid, gid, host_uid, group_count, groups[MOST_GROUPS];
     uint64_t pipe_dev;
+    bool links_changed;    /* a hard-linked file has a changed twin somewhere: leave all hard links to Python */
     char places[512];      /* host path of the placeholders, with a slash */
     size_t places_size;
 };
 
 struct known_dir *cache_find(name_cache *cache, uint32_t start, const char *key, size_t size);
 void cache_remember_handle(name_cache *cache, const struct known_dir *dir, const struct stat *host);
+struct programs *programs_new(void);
+void programs_forget(struct programs *programs);
+void programs_free(struct programs *programs);
+/* Both: false leaves the call to Python. */
+bool programs_execve(Listener *listener, const struct seccomp_notif *notif);
+bool programs_answer_loader(Listener *listener, const struct seccomp_notif *notif);
 const struct handle *cache_handle(name_cache *cache, const struct stat *host);
 
 #endif

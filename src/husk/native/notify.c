@@ -250,16 +250,18 @@ static void wake_up(int signal)
 
 static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fd", "cookie", "cached", NULL};
+    static char *names[] = {"fd", "cookie", "loader_fd", "cached", NULL};
     unsigned long long cookie;
-    int fd, cached = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iK|p:Listener", names, &fd, &cookie, &cached))
+    int fd, loader_fd, cached = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|p:Listener", names, &fd, &cookie, &loader_fd, &cached))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(WAKE_SIGNAL, &action, NULL);
     /* Older kernels lack the flag: slower, not wrong. */
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+    pthread_mutex_init(&self->lead, NULL);
     self->fd = fd;
+    self->loader_fd = loader_fd;
     self->cookie = cookie;
     self->cache = cached ? cache_new() : NULL;
     return 0;
@@ -273,8 +275,11 @@ static void Listener_dealloc(Listener *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* True when `notif` holds a call for Python; false when the box is over. */
-static bool receive(Listener *self, struct seccomp_notif *notif)
+/* True when `notif` holds a call for Python; false when the box is over.
+ *
+ * One thread leads: it receives, and answers what C can answer without ever letting go. Only a call for Python makes it
+ * pass the lead on. Several threads in the receiving ioctl would be simpler, but a notification wakes all of them. */
+static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
 {
     while (!self->stopped) {
         memset(notif, 0, sizeof *notif);
@@ -291,7 +296,7 @@ static bool receive(Listener *self, struct seccomp_notif *notif)
             serve_rt_sigaction(self, notif);
             continue;
         }
-        if (self->cache && cache_answer(self->cache, self->fd, notif))
+        if (self->cache && cache_answer(self, notif))
             continue;
         return true;
     }
@@ -303,7 +308,9 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
     struct seccomp_notif notif;
     bool got;
     Py_BEGIN_ALLOW_THREADS
-    got = receive(self, &notif);
+    pthread_mutex_lock(&self->lead);
+    got = receive_as_leader(self, &notif);
+    pthread_mutex_unlock(&self->lead);
     Py_END_ALLOW_THREADS
     if (!got)
         Py_RETURN_NONE;
@@ -351,6 +358,7 @@ static PyMethodDef Listener_methods[] = {
     {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
     {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
     {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
+    {"program_learn", (PyCFunction)listener_program_learn, METH_VARARGS, "teach a program, to be executed again"},
     {"cache_forget", (PyCFunction)listener_cache_forget, METH_VARARGS, "cache_forget(owner, taught): take it back"},
     {NULL, NULL, 0, NULL},
 };

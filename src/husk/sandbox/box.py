@@ -68,7 +68,7 @@ class Box:
         env = [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
         try:
             self._launch = launch = Launch(walls, ids, cookie, argv, env, program, loader_fd, workdir_fd, INIT, self.stdio)
-            listener = Listener(launch.listener(), cookie, cached=not self.events.watching)
+            listener = Listener(launch.listener(), cookie, loader_fd, cached=not self.events.watching)
             tasks.reaper = launch.reaper
             identity = Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid)
             kernel = Kernel(listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap())

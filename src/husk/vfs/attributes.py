@@ -119,7 +119,8 @@ class Attributes(Opening):
     def utimens(
         self, ctx: Context, node: Node, atime: int | Literal["now"] | None, mtime: int | Literal["now"] | None
     ) -> None:
-        """None leaves a time alone. Both `NOW` is the mild form, which whoever may write may do; all else takes the owner."""
+        """None leaves a time alone. Both `NOW` is the mild form, which whoever may write may do; all else takes the
+        owner."""
         with self.lock:
             if atime is None and mtime is None:
                 return

@@ -1,4 +1,5 @@
-"""vfs: from what a guest holds back to what it is called — the way from `/proc/PID/fd/N` to a node and its virtual path."""
+"""vfs: from what a guest holds back to what it is called — the way from `/proc/PID/fd/N` to a node and its virtual
+path."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """vfs: a host directory shown inside a box, read-only or read-write.
 
-Every host access starts at the directory's own descriptor and goes through `open_beneath` or `stat_beneath`, which follow no
-link and cannot leave it; symlinks are read here and walked by the vfs. Host processes may change the directory at any
-time, so nothing is remembered but which `Dir` stands for which host directory, and that is checked at every look-up.
-Writing to it is in `hosttree_write`.
+Every host access starts at the directory's own descriptor and goes through `open_beneath` or `stat_beneath`, which
+follow no link and cannot leave it; symlinks are read here and walked by the vfs. Host processes may change the
+directory at any time, so nothing is remembered but which `Dir` stands for which host directory, and that is checked
+at every look-up. Writing to it is in `hosttree_write`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class HostNode(Node):
 
 
 class HostRead(Tree):
-    """Looking and opening. `uids` and `gids` say as whom host owners are shown (a box started by root shows a user's files as
-    the guest's); `owner`, where given, is the host owner of what the guest creates."""
+    """Looking and opening. `uids` and `gids` say as whom host owners are shown (a box started by root shows a user's
+    files as the guest's); `owner`, where given, is the host owner of what the guest creates."""
 
     fstype = b"husk-host"
 

@@ -1,7 +1,8 @@
 """vfs: changing a host directory that was given to a box read-write.
 
-The directory of a name is opened first, beneath the root and without following links; the name is then used relative to that
-descriptor only. The supervisor may be root: no set-uid or set-gid file may come into being on the host by a guest's wish.
+The directory of a name is opened first, beneath the root and without following links; the name is then used relative
+to that descriptor only. The supervisor may be root: no set-uid or set-gid file may come into being on the host by a
+guest's wish.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import stat as st
 
 from husk.native._core import open_beneath
 from husk.vfs.hosttree import HostDir, HostNode, HostRead, Reached
+from husk.vfs.layer import HOST_FLAGS
 from husk.vfs.layer_nodes import Orphan
 from husk.vfs.node import error
 
@@ -86,12 +88,11 @@ class HostTree(HostRead):
             os.mknod(name, st.S_IFMT(mode) | 0o600, dir_fd=at)
             return self._own_special(ctx, directory, at, name, mode)
 
-    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[bytes], None]) -> Node:
+    def bind(
+        self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]
+    ) -> Node:
         with _At(self, directory) as at:
-            path = b"/proc/self/fd/%d/" % at + name
-            if len(path) >= 108:
-                raise error(errno.ENAMETOOLONG)
-            make(path)
+            make(at, name)
             return self._own_special(ctx, directory, at, name, mode)
 
     def _own_special(self, ctx: Context, directory: Dir, at: int, name: bytes, mode: int) -> Node:
@@ -110,7 +111,7 @@ class HostTree(HostRead):
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
         assert isinstance(directory, HostDir)
-        wanted = flags & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DIRECT | os.O_EXCL | os.O_TMPFILE)
+        wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE)
         fd = open_beneath(self.fd, directory.rel(), wanted, 0o600)
         with _At(self, directory) as at:
             self._settle(at, os.dup(fd), harmless(mode))

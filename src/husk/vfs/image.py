@@ -19,30 +19,35 @@ if TYPE_CHECKING:
 PROGRAMS = (b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 
 # Names of the host's /etc that programs need to run and that say nothing about the host's users, network or secrets.
-ETC = frozenset((
-    b"ImageMagick-6", b"ImageMagick-7", b"R", b"X11", b"alternatives", b"bash.bashrc", b"bash_completion", b"ca-certificates",
-    b"ca-certificates.conf", b"debian_version", b"emacs", b"environment", b"ethertypes", b"fonts", b"gai.conf", b"ghostscript",
-    b"glvnd", b"gnutls", b"gprofng.rc", b"gtk-2.0", b"gtk-3.0", b"gtk-4.0", b"host.conf", b"inputrc", b"issue", b"ld.so.cache",
-    b"ld.so.conf", b"ld.so.conf.d", b"libreoffice", b"locale.alias", b"locale.conf", b"locale.gen", b"localtime", b"lsb-release",
-    b"lynx", b"magic", b"magic.mime", b"mailcap", b"manpath.config", b"maven", b"mime.types", b"mke2fs.conf", b"nanorc",
-    b"netconfig", b"networks", b"openal", b"OpenCL", b"os-release", b"papersize", b"perl", b"pki", b"profile", b"profile.d",
-    b"protocols", b"pulse", b"redhat-release", b"rpc", b"sensors3.conf", b"services", b"sgml", b"shells", b"skel", b"ssl",
-    b"terminfo", b"texmf", b"timezone", b"vdpau_wrapper.cfg", b"vim", b"vulkan", b"wgetrc", b"xattr.conf", b"xdg", b"xml",
-    b"crypto-policies", b"system-release", b"default", b"alpine-release", b"arch-release", b"ld-musl-x86_64.path",
-))
+ETC = frozenset(b"""
+    alpine-release alternatives arch-release bash.bashrc bash_completion ca-certificates ca-certificates.conf
+    crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd gnutls
+    gprofng.rc gtk-2.0 gtk-3.0 gtk-4.0 host.conf ImageMagick-6 ImageMagick-7 inputrc issue ld-musl-x86_64.path
+    ld.so.cache ld.so.conf ld.so.conf.d libreoffice locale.alias locale.conf locale.gen localtime lsb-release lynx
+    magic magic.mime mailcap manpath.config maven mime.types mke2fs.conf nanorc netconfig networks openal OpenCL
+    os-release papersize perl pki profile profile.d protocols pulse R redhat-release rpc sensors3.conf services sgml
+    shells skel ssl system-release terminfo texmf timezone vdpau_wrapper.cfg vim vulkan wgetrc X11 xattr.conf xdg
+    xml
+""".split())
 ETC_FAMILIES = (b"java", b"python", b"php", b"ruby", b"lua", b"ld-musl-")
 # Directories of which only a part shows.
-ETC_PARTS = {b"default": frozenset((b"locale",)), b"ssl": frozenset((b"certs", b"openssl.cnf", b"cert.pem", b"ct_log_list.cnf"))}
+ETC_PARTS = {
+    b"default": frozenset((b"locale",)),
+    b"ssl": frozenset((b"cert.pem", b"certs", b"ct_log_list.cnf", b"openssl.cnf")),
+}
 
 # path, mode; all owned by root
 SKELETON = (
-    (b"dev", 0o755), (b"proc", 0o555), (b"sys", 0o555), (b"tmp", 0o1777), (b"home", 0o755), (b"root", 0o700), (b"run", 0o755),
-    (b"run/lock", 0o1777), (b"opt", 0o755), (b"srv", 0o755), (b"mnt", 0o755), (b"media", 0o755), (b"var", 0o755),
-    (b"var/tmp", 0o1777), (b"var/lib", 0o755), (b"var/cache", 0o755), (b"var/log", 0o755), (b"var/spool", 0o755),
+    (b"dev", 0o755), (b"proc", 0o555), (b"sys", 0o555), (b"tmp", 0o1777), (b"home", 0o755), (b"root", 0o700),
+    (b"run", 0o755), (b"run/lock", 0o1777), (b"opt", 0o755), (b"srv", 0o755), (b"mnt", 0o755), (b"media", 0o755),
+    (b"var", 0o755), (b"var/tmp", 0o1777), (b"var/lib", 0o755), (b"var/cache", 0o755), (b"var/log", 0o755),
+    (b"var/spool", 0o755),
 )
 
 
-def default_image(state: State, creds: Credentials, etc_files: dict[bytes, bytes], user: bytes = b"guest") -> LayeredTree:
+def default_image(
+    state: State, creds: Credentials, etc_files: dict[bytes, bytes], user: bytes = b"guest"
+) -> LayeredTree:
     """`etc_files` are contents of generated files in /etc by name; `user` names the guest's home."""
     tree = LayeredTree(state)
     for name in PROGRAMS:

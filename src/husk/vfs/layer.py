@@ -1,7 +1,8 @@
 """vfs: the layered tree — memory over host directories, copied on the first write.
 
-This file reads and opens; names change in `layer_names`, metadata in `layer_meta`, and `layer_copy` makes lower files the
-guest's own. One tree can gather several host directories (an image does), so a rename anywhere inside it is a plain rename.
+This file reads and opens; names change in `layer_names`, metadata in `layer_meta`, and `layer_copy` makes lower files
+the guest's own. One tree can gather several host directories (an image does), so a rename anywhere inside it is a
+plain rename.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 # Status flags that mean something to a host file; the rest is the vfs's own business, or only a wish (O_NOATIME).
 HOST_FLAGS = (
-    os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_SYNC | os.O_ASYNC | os.O_DIRECT | os.O_PATH | os.O_TRUNC
+    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NONBLOCK | os.O_PATH | os.O_SYNC
+    | os.O_TRUNC
 )
 
 
@@ -111,8 +113,8 @@ class LayeredTree(LayerNames, LayerMeta):
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         assert isinstance(directory, LayerDir)
-        # A read from the start takes a new snapshot; the following ones go on in it. POSIX leaves open whether names that
-        # come or go meanwhile are seen, and a snapshot keeps the reading of a large directory linear.
+        # A read from the start takes a new snapshot; the following ones go on in it. POSIX leaves open whether names
+        # that come or go meanwhile are seen, and a snapshot keeps the reading of a large directory linear.
         if after <= 2 or not directory.listing:
             directory.listing = self._snapshot(directory)
         start = bisect_right(directory.listing, after, key=_cookie)
@@ -173,7 +175,8 @@ class LayeredTree(LayerNames, LayerMeta):
             nlink -= self.unlinked.get((info[0], info[1]), 0)
         if lower.uids or lower.gids:
             uid, gid = lower.uids.get(uid, uid), lower.gids.get(gid, gid)
-        return Stat(self.dev, self.number_of(info), mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
+        ino = self.number_of(info)
+        return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
 
     def _dir_stat(self, node: LayerDir) -> Stat:
         nlink, size, blocks = 2, 4096, 8
@@ -194,12 +197,10 @@ class LayeredTree(LayerNames, LayerMeta):
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         host_flags = flags & HOST_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
         writes = flags & (os.O_ACCMODE | os.O_TRUNC) and not flags & os.O_PATH
+        if writes and not isinstance(node, Inode):
+            node = self.owned(node)
         if isinstance(node, Orphan):
-            if writes:
-                raise error(errno.EROFS)
             return os.open(node.via, host_flags & ~os.O_NOFOLLOW)
-        if writes and isinstance(node, LowerNode):
-            node = self.own_node(node)
         if isinstance(node, LowerNode):
             return open_lower(node.lower.fd, node.rel, host_flags, node.kind)
         assert isinstance(node, Inode)
@@ -211,7 +212,10 @@ class LayeredTree(LayerNames, LayerMeta):
             return open_lower(node.source[0].fd, node.source[1], host_flags, node.kind)
         if node.nlink == 0 and node.via:
             return os.open(node.via, host_flags & ~os.O_NOFOLLOW)
-        return os.open(b"%d" % self.host_number(node), host_flags, dir_fd=self.state.files_fd)
+        fd = os.open(b"%d" % self.host_number(node), host_flags, dir_fd=self.state.files_fd)
+        if node.nlink == 0:
+            self.state.orphan(node.number, node)
+        return fd
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         if isinstance(node, Inode):
@@ -246,6 +250,7 @@ class LayeredTree(LayerNames, LayerMeta):
             was = (lower.top.name if lower.top else b"") + b"/" + rel
             orphan = Orphan(self, via, was, lower.uids, lower.gids)
             orphan.hidden = self.unlinked.get((dev, ino), 1)
+            orphan.source = lower, rel
             return orphan
         return None
 
@@ -306,8 +311,8 @@ def entry_kind(entry: os.DirEntry[str]) -> int:
 
 
 def open_lower(root: int, rel: bytes, flags: int, kind: int) -> int:
-    """Open a host file that a look-up found to be of `kind`. Between look-up and open a host process may have put something
-    else there: a FIFO must not block us, a device must not be touched."""
+    """Open a host file that a look-up found to be of `kind`. Between look-up and open a host process may have put
+    something else there: a FIFO must not block us, a device must not be touched."""
     if flags & os.O_PATH:
         return open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW))
     if kind not in (st.S_IFREG, st.S_IFIFO):
@@ -332,7 +337,9 @@ def orphan_stat(node: Orphan, dev: int) -> Stat:
     try:
         found = os.stat(node.via)
     except (OSError, ValueError):
-        return Stat(dev, 0, node.kind | 0o444, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0)  # the caller may know size and time better
+        # Without a way to the file nothing is known; the caller, who holds it, may know better.
+        return Stat(dev, 0, node.kind | 0o444, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
     uid, gid = node.uids.get(found.st_uid, found.st_uid), node.gids.get(found.st_gid, found.st_gid)
-    return Stat(dev, found.st_ino, found.st_mode, max(found.st_nlink - node.hidden, 0), uid, gid, found.st_rdev, found.st_size, found.st_blksize,
+    nlink = max(found.st_nlink - node.hidden, 0)
+    return Stat(dev, found.st_ino, found.st_mode, nlink, uid, gid, found.st_rdev, found.st_size, found.st_blksize,
                 found.st_blocks, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)

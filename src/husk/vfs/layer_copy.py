@@ -9,7 +9,7 @@ import time
 from fcntl import ioctl
 
 from husk.native._core import open_beneath, stat_beneath, stat_fd
-from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode
+from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode, Orphan
 from husk.vfs.node import Tree, error
 
 TYPE_CHECKING = False
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from husk.vfs.state import State
 
 FICLONE = 0x40049409
-# The host stamps files with its coarse clock. A finer one here would make directories look newer than files made after them.
+# The host stamps files with its coarse clock. A finer one here would make directories look newer than files made
+# after them.
 CLOCK_REALTIME_COARSE = 5
 CHUNK = 1 << 30
 
@@ -60,9 +61,11 @@ class CopyUp(Tree):
         self.inodes: dict[tuple[int, int], Inode] = {}  # lower identity -> the inode that took its place
         self.unlinked: dict[tuple[int, int], int] = {}  # lower identity of hard-linked files -> names removed
         self._devices: dict[int, int] = {}
+        self.links_touched = False  # a hard-linked lower file was changed: its other names no longer show the host's
 
     def number_of(self, info: HostStat) -> int:
-        """The inode number shown for a lower file: the host's, unless a second host device or a huge number could collide."""
+        """The inode number shown for a lower file: the host's, unless a second host device or a huge number could
+        collide."""
         index = self._devices.get(info[0])
         if index is None:
             index = self._devices[info[0]] = len(self._devices)
@@ -89,6 +92,7 @@ class CopyUp(Tree):
     def own_node(self, node: LowerNode) -> Inode:
         """The inode that takes a lower node's place, under the same name and number. The content stays where it is."""
         info = node.info or stat_beneath(node.lower.fd, node.rel)
+        self.links_touched |= info[3] > 1
         self.on_change(node.parent, info[3] > 1)  # other names of a hard-linked file change with it
         inode = self._inherit(node.lower, node.rel, info)
         node.parent.names[node.name] = inode
@@ -145,7 +149,15 @@ class CopyUp(Tree):
             return node
         if isinstance(node, LowerNode):
             return self.own_node(node)
-        raise error(errno.EROFS)
+        if isinstance(node, Orphan) and node.source is not None:
+            lower, rel = node.source
+            info = stat_beneath(lower.fd, rel)
+            found = os.stat(node.via)
+            if (info[0], info[1]) == (found.st_dev, found.st_ino):
+                inode = self._inherit(lower, rel, info)
+                inode.nlink = max(info[3] - node.hidden, 0)
+                return inode
+        raise error(errno.EROFS)  # the host took the file away: there is nothing left to copy from
 
 
 def read_link(root: int, rel: bytes) -> bytes:

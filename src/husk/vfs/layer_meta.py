@@ -8,7 +8,7 @@ import stat as st
 
 from husk.native._core import stat_beneath
 from husk.vfs.layer_copy import CopyUp, now
-from husk.vfs.layer_nodes import Inode, LayerDir, Orphan
+from husk.vfs.layer_nodes import Inode, LayerDir
 from husk.vfs.node import Stat, error
 from husk.vfs.permissions import without_privilege
 
@@ -55,7 +55,8 @@ class LayerMeta(CopyUp):
                     found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
 
     def host_number(self, node: Inode) -> int:
-        """The number of the real file; a symlink gets one when it is first opened (O_PATH), so that a descriptor names it."""
+        """The number of the real file; a symlink gets one when it is first opened (O_PATH), so that a descriptor
+        names it."""
         if not node.number and node.kind == st.S_IFLNK:
             number = self.state.new_number()
             os.symlink(b".", b"%d" % number, dir_fd=self.state.files_fd)
@@ -64,8 +65,6 @@ class LayerMeta(CopyUp):
         return node.number
 
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
-        if isinstance(node, Orphan):
-            return
         target = self._changeable(node)
         target.mode = st.S_IFMT(target.mode) | mode & 0o7777
         if isinstance(target, Inode) and mode & PRIVILEGE and target.kind == st.S_IFREG:
@@ -73,8 +72,6 @@ class LayerMeta(CopyUp):
         self._changed(target)
 
     def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
-        if isinstance(node, Orphan):
-            return
         target = self._changeable(node)
         if uid != -1:
             target.uid = uid
@@ -86,8 +83,6 @@ class LayerMeta(CopyUp):
         node.mode = without_privilege(node.mode, node.gid in ctx.creds.groups)
 
     def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
-        if isinstance(node, Orphan):
-            return
         target = self._changeable(node)
         if isinstance(target, Inode) and target.kind == st.S_IFREG and target.source is None:
             info = self._host_info(target)

@@ -1,4 +1,5 @@
-"""vfs: changing names in a layered tree. The caller has checked names, kinds and permissions; here the structure changes."""
+"""vfs: changing names in a layered tree. The caller has checked names, kinds and permissions; here the structure
+changes."""
 
 from __future__ import annotations
 
@@ -42,9 +43,11 @@ class LayerNames(CopyUp):
         os.mknod(b"%d" % inode.ino, st.S_IFMT(mode) | 0o600, dir_fd=self.state.files_fd)
         return self._bind(directory, name, inode, inode.ino)
 
-    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[bytes], None]) -> Inode:
+    def bind(
+        self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]
+    ) -> Inode:
         inode = self._new(ctx, directory, st.S_IFSOCK | mode & 0o7777)
-        make(b"/proc/self/fd/%d/%d" % (self.state.files_fd, inode.ino))
+        make(self.state.files_fd, b"%d" % inode.ino)
         return self._bind(directory, name, inode, inode.ino)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
@@ -56,7 +59,8 @@ class LayerNames(CopyUp):
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
         inode.number = inode.ino
         inode.doomed = bool(flags & os.O_EXCL)
-        host_flags = flags & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_SYNC | os.O_DIRECT) | os.O_CLOEXEC
+        kept = os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NONBLOCK | os.O_SYNC
+        host_flags = flags & kept | os.O_CLOEXEC
         try:
             fd = os.open(b".", host_flags | os.O_TMPFILE, 0o600, dir_fd=self.state.files_fd)
             self.state.remember_unnamed(stat_fd(fd)[1], inode)
@@ -101,7 +105,7 @@ class LayerNames(CopyUp):
         assert isinstance(directory, LayerDir)
         inode = self.owned(node)
         if inode.nlink == 0:
-            if inode.doomed:
+            if inode.doomed or not inode.number:
                 raise error(errno.ENOENT)
             self._revive(inode)
         inode.nlink += 1
@@ -122,6 +126,7 @@ class LayerNames(CopyUp):
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, LayerDir)
         node = self.lookup(ctx, directory, name)
+        self._warn_twins(node)
         self._take(directory, name)
         self._forget(node)
 
@@ -158,6 +163,7 @@ class LayerNames(CopyUp):
                 pass
             if isinstance(replaced, LayerDir) and not self.is_empty(ctx, replaced):
                 raise error(errno.ENOTEMPTY)
+            self._warn_twins(replaced)
             self._take(old, old_name)
             if replaced is not None:
                 self._take(new, new_name)
@@ -210,6 +216,12 @@ class LayerNames(CopyUp):
         except OSError:
             return False
         return True
+
+    def _warn_twins(self, node: Node | None) -> None:
+        """Removing one name of a hard-linked lower file changes what its other names show."""
+        if isinstance(node, LowerNode) and node.info is not None and node.info[3] > 1:
+            self.links_touched = True
+            self.on_change(node.parent, True)
 
     def _forget(self, node: Node) -> None:
         """A name of `node` was removed for good."""

@@ -1,8 +1,9 @@
 """vfs: the nodes of a layered tree. Shapes only; what is done with them is in `layer` and its companions.
 
-Life of a file here: a *lower* file is seen through a short-lived `LowerNode` made per look-up. The first change of its
-metadata, name or link count makes an `Inode` that still reads the lower content (`source`); the first writing open gives that
-inode a real file of its own (`number`). When the last name goes, so does the real file, while descriptors stay usable.
+Life of a file here: a *lower* file is seen through a short-lived `LowerNode` made per look-up. The first change of
+its metadata, name or link count makes an `Inode` that still reads the lower content (`source`); the first writing
+open gives that inode a real file of its own (`number`). When the last name goes, so does the real file, while
+descriptors stay usable.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Lower:
 
     __slots__ = ("fd", "gids", "moved", "path", "top", "uids")
 
-    def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None = None, gids: dict[int, int] | None = None) -> None:
+    def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
         self.fd, self.path = fd, path
         self.uids, self.gids = uids or {}, gids or {}
         self.moved: dict[bytes, LayerDir] = {}
@@ -36,14 +37,14 @@ class Lower:
 class LayerDir(Dir):
     """A directory of memory (`names`), perhaps over a lower one (`lower`, `rel`).
 
-    `names` holds upper nodes, whiteouts and lower directories met so far: a hit there is the whole answer. `only`, where
-    set, is the list of lower names that show. Until `own` is set the metadata is the lower directory's, asked live.
-    `subdirs` is the number of sub-directories, counted from the lower one's own where there is one.
+    `names` holds upper nodes, whiteouts and lower directories met so far: a hit there is the whole answer. `only`,
+    where set, is the list of lower names that show. Until `own` is set the metadata is the lower directory's, asked
+    live. `subdirs` is the number of sub-directories, counted from the lower one's own where there is one.
     """
 
     __slots__ = (
-        "atime", "base", "btime", "cookies", "ctime", "gid", "ino", "listing", "lower", "mode", "mtime", "names", "next_cookie",
-        "only", "own", "rel", "subdirs", "uid", "xattrs",
+        "atime", "base", "btime", "cookies", "ctime", "gid", "ino", "listing", "lower", "mode", "mtime", "names",
+        "next_cookie", "only", "own", "rel", "subdirs", "uid", "xattrs",
     )
 
     def __init__(self, tree: Tree, parent: LayerDir | None, name: bytes, ino: int) -> None:
@@ -86,16 +87,16 @@ class LowerNode(Node):
 class Inode(Node):
     """An upper file, symlink, FIFO or socket.
 
-    `parent` and `name` are one of its names, `others` the rest (hard links are rare). `number` names its real file, 0 for none.
-    `host_ctime` is the real file's own change time when we last set it up: only a later one is the guest's doing.
-    `plain_mtime` is the content's age when set-uid or set-gid was granted: a later write took the privilege away.
-    `via` leads to the open file of an inode without name, as long as the descriptor it was found by is open.
+    `parent` and `name` are one of its names, `others` the rest (hard links are rare). `number` names its real file, 0
+    for none. `host_ctime` is the real file's own change time when we last set it up: only a later one is the guest's
+    doing. `plain_mtime` is the content's age when set-uid or set-gid was granted: a later write took the privilege
+    away. `via` leads to the open file of an inode without name, as long as the descriptor it was found by is open.
     `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).
     """
 
     __slots__ = (
-        "atime", "btime", "ctime", "doomed", "gid", "host_ctime", "ino", "key", "mode", "mtime", "name", "nlink", "number",
-        "others", "parent", "plain_mtime", "source", "target", "uid", "via", "xattrs",
+        "atime", "btime", "ctime", "doomed", "gid", "host_ctime", "ino", "key", "mode", "mtime", "name", "nlink",
+        "number", "others", "parent", "plain_mtime", "source", "target", "uid", "via", "xattrs",
     )
 
     def __init__(self, tree: Tree, ino: int, mode: int, uid: int, gid: int, now: int) -> None:
@@ -132,15 +133,17 @@ class Inode(Node):
 class Orphan(Node):
     """A lower or host file a guest still holds open although the name it was opened by is gone.
 
-    `was` is that name, `hidden` how many of its host names the guest removed from view.
+    `was` is that name, `hidden` how many of its host names the guest removed from view. `source` is where a layered
+    tree still finds it on the host.
     """
 
-    __slots__ = ("gids", "hidden", "uids", "via", "was")
+    __slots__ = ("gids", "hidden", "source", "uids", "via", "was")
 
     def __init__(self, tree: Tree, via: bytes, was: bytes, uids: dict[int, int], gids: dict[int, int]) -> None:
         super().__init__(tree, st.S_IFREG)
         self.via, self.was, self.uids, self.gids = via, was, uids, gids
         self.hidden = 0
+        self.source: tuple[Lower, bytes] | None = None
 
 
 class Whiteout(Node):

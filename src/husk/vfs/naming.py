@@ -57,8 +57,9 @@ class Naming(Walker):
             else:
                 directory.tree.mknod(ctx, directory, name, kind | bits)
 
-    def bind_socket(self, ctx: Context, start: Dir, path: bytes, make: Callable[[bytes], None]) -> Node:
-        """A socket's name: `make(host_path)` binds the real socket there. EADDRINUSE where the name is taken."""
+    def bind(self, ctx: Context, start: Dir, path: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
+        """A socket's name: `make(directory_fd, host_name)` binds the real socket there. EADDRINUSE where the name is
+        taken."""
         with self.lock:
             try:
                 directory, name = self._free_name(ctx, start, path)
@@ -66,7 +67,7 @@ class Naming(Walker):
                 raise error(errno.EADDRINUSE) from None
             self._may_create(ctx, directory)
             self.changed(directory, False)
-            return directory.tree.bind(ctx, directory, name, 0o777 & ~ctx.umask(), make)
+            return directory.tree.bind(ctx, directory, name, mode & 0o7777 & ~ctx.umask(), make)
 
     def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:
         with self.lock:

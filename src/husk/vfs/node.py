@@ -49,7 +49,8 @@ class Stat:
     """What stat(2) tells; times in nanoseconds."""
 
     __slots__ = (
-        "atime", "blksize", "blocks", "btime", "ctime", "dev", "gid", "ino", "mode", "mtime", "nlink", "rdev", "size", "uid",
+        "atime", "blksize", "blocks", "btime", "ctime", "dev", "gid", "ino", "mode", "mtime", "nlink", "rdev", "size",
+        "uid",
     )
 
     def __init__(self, dev: int, ino: int, mode: int, nlink: int, uid: int, gid: int, rdev: int, size: int,
@@ -118,7 +119,8 @@ class Tree:
         raise OSError(errno.ENOENT, "no such name")
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
-        """Entries with cookie > `after`, in cookie order, without `.` and `..` (the caller adds those as cookies 1, 2)."""
+        """Entries with cookie > `after`, in cookie order, without `.` and `..` (the caller adds those as cookies 1,
+        2)."""
         return ()
 
     def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
@@ -132,8 +134,10 @@ class Tree:
         """FIFO or socket (mode carries S_IFIFO / S_IFSOCK)."""
         raise OSError(errno.EROFS, "read-only")
 
-    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[bytes], None]) -> Node:
-        """A socket whose host file `make(host_path)` creates by binding to it; the path is short enough for sun_path."""
+    def bind(
+        self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]
+    ) -> Node:
+        """A socket whose host file `make(directory_fd, host_name)` creates by binding to it."""
         raise OSError(errno.EROFS, "read-only")
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
@@ -153,7 +157,8 @@ class Tree:
         raise OSError(errno.EROFS, "read-only")
 
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
-        """Both directories are of this tree; flags are renameat2's. Types and permissions were checked by the caller."""
+        """Both directories are of this tree; flags are renameat2's. Types and permissions were checked by the
+        caller."""
         raise OSError(errno.EROFS, "read-only")
 
     # -- nodes -------------------------------------------------------------------------------------------------
@@ -161,16 +166,17 @@ class Tree:
         raise OSError(errno.EIO, "no stat")
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
-        """A host descriptor (close-on-exec in husk) for a regular file, FIFO or device, opened with the access mode and
-        status flags in `flags` (no O_CREAT/O_EXCL/O_NOFOLLOW/O_DIRECTORY). O_TRUNC and O_PATH may be there. Copy-up happens here.
-        Never called for directories (they are opened through their placeholder)."""
+        """A host descriptor (close-on-exec in husk) for a regular file, FIFO or device, opened with the access mode
+        and status flags in `flags` (no O_CREAT/O_EXCL/O_NOFOLLOW/O_DIRECTORY). O_TRUNC and O_PATH may be there.
+        Copy-up happens here. Never called for directories (they are opened through their placeholder)."""
         raise OSError(errno.EACCES, "cannot be opened")
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         raise OSError(errno.EINVAL, "not a symbolic link")
 
     def follow(self, ctx: Context, node: Node) -> Node | None:
-        """Where a magic link leads (proc's exe, cwd, root, fd/N); None for an ordinary symlink, whose text is walked."""
+        """Where a magic link leads (proc's exe, cwd, root, fd/N); None for an ordinary symlink, whose text is
+        walked."""
         return None
 
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:

@@ -21,8 +21,8 @@ WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for 
 
 
 class Opened:
-    """`host_fd` belongs to the caller. For a FIFO whose opening may block it is an O_PATH descriptor, and `fifo_flags` (else
-    -1) are the flags to open it with through /proc/self/fd, without holding the vfs's lock."""
+    """`host_fd` belongs to the caller. For a FIFO whose opening may block it is an O_PATH descriptor, and
+    `fifo_flags` (else -1) are the flags to open it with through /proc/self/fd, without holding the vfs's lock."""
 
     __slots__ = ("fifo_flags", "host_fd", "node")
 

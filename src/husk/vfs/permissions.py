@@ -1,6 +1,8 @@
-"""vfs: who may do what. Pure decisions over `Stat` and `Credentials`, as Linux takes them for a user without capabilities.
+"""vfs: who may do what. Pure decisions over `Stat` and `Credentials`, as Linux takes them for a user without
+capabilities.
 
-The supervisor may be root, so the host's own checks protect nothing: these are the wall. No look-ups here, no side effects.
+The supervisor may be root, so the host's own checks protect nothing: these are the wall. No look-ups here, no side
+effects.
 """
 
 from __future__ import annotations

@@ -53,26 +53,25 @@ class ProcTree(ProcNames):
             return self._held_stat(node)
         if not isinstance(node, (TaskDir, PartDir, TaskFile, TaskLink)):
             return super().stat(ctx, node)
-        with self.look(node if isinstance(node, TaskDir) else node.task) as look:
-            when = os.stat(look.fd).st_mtime_ns
-            mode, nlink, size = 0o555, 1, 0
-            if isinstance(node, TaskDir):
-                nlink = 7 if node.thread else 9
-            elif isinstance(node, PartDir):
-                mode, nlink = TASK_DIRS[node.name], 2
-            elif isinstance(node, TaskFile):
-                mode = TASK_FILES[node.name] if node.part is node.task else 0o444
-            else:
-                mode = 0o777
-                if node.fd >= 0:
-                    mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=look.fd).st_mode & 0o777, 64
+        look = self.look(node if isinstance(node, TaskDir) else node.task)
+        when = look.born()
+        mode, nlink, size = 0o555, 1, 0
+        if isinstance(node, TaskDir):
+            nlink = 7 if node.thread else 9
+        elif isinstance(node, PartDir):
+            mode, nlink = TASK_DIRS[node.name], 2
+        elif isinstance(node, TaskFile):
+            mode = TASK_FILES[node.name] if node.part is node.task else 0o444
+        else:
+            mode = 0o777
+            if node.fd >= 0:
+                mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=look.fd).st_mode & 0o777, 64
         creds = self.view.creds
         return self.made_stat(self.ino_of(node), node.kind | mode, nlink=nlink, uid=creds.uid, gid=creds.gid, size=size,
                               when=when)
 
     def _held_stat(self, node: HeldFile) -> Stat:
-        with self.look(node.task) as look:
-            host = os.stat(b"fd/%d" % node.fd, dir_fd=look.fd)
+        host = os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd)
         creds = self.view.creds
         return Stat(host.st_dev, host.st_ino, host.st_mode, host.st_nlink, creds.uid, creds.gid, host.st_rdev,
                     host.st_size, host.st_blksize, host.st_blocks, host.st_atime_ns, host.st_mtime_ns, host.st_ctime_ns)
@@ -83,27 +82,25 @@ class ProcTree(ProcNames):
         if isinstance(node, HeldFile):
             from husk.vfs.proc_held import reopen
 
-            with self.look(node.task) as look:
-                return reopen(look, node.fd, flags)
+            return reopen(self.look(node.task), node.fd, flags)
         return super().open(ctx, node, flags)
 
     def _open_task_file(self, ctx: Context, node: TaskFile, flags: int) -> int:
-        own = node.part is node.task
-        with self.look(node.task) as look:
-            if flags & os.O_ACCMODE != os.O_RDONLY:
-                if not own or node.name not in HOST_WRITABLE:
-                    raise OSError(errno.EPERM, "cannot be written in a box")
-                keep = flags & (os.O_ACCMODE | os.O_NONBLOCK | os.O_APPEND)
-                return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=look.fd)
-            text = self._text(ctx, node, look)
-        return snapshot(path_of(node.part, node.name), text, flags)
+        look = self.look(node.task)
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            if node.part is not node.task or node.name not in HOST_WRITABLE:
+                raise OSError(errno.EPERM, "cannot be written in a box")
+            keep = flags & (os.O_ACCMODE | os.O_NONBLOCK | os.O_APPEND)
+            return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=look.fd)
+        return snapshot(path_of(node.part, node.name), self._text(ctx, node, look), flags)
 
     def _text(self, ctx: Context, node: TaskFile, look: Look) -> bytes:
         from husk.vfs.proc_net import net_text  # here, not above: see ProcNames._fill
-        from husk.vfs.proc_task import TASK_TEXT
+        from husk.vfs.proc_task import TASK_TEXT, running
 
         if node.part is node.task:
-            return TASK_TEXT[node.name](look)
+            text = TASK_TEXT[node.name](look)
+            return running(node.name, text) if look.host == ctx.tid else text
         return net_text(look, node.name) if node.part.name == b"net" else self._fdinfo(ctx, look, int(node.name))
 
     def _fdinfo(self, ctx: Context, look: Look, fd: int) -> bytes:
@@ -127,8 +124,10 @@ class ProcTree(ProcNames):
         parts = path.split(b"/")
         if parts[1:2] != [b"proc"]:
             return super().node_of_host(path, dev, ino, via)
-        # One of the host's own files that a guest may write: /proc/PID[/task/TID]/comm
-        if parts[-1] not in HOST_WRITABLE:
+        # One of the host's own files that a guest gets: /proc/PID[/task/TID]/comm, or /proc/meminfo.
+        from husk.vfs.proc_system import HOSTS_OWN
+
+        if parts[-1] not in (HOSTS_OWN if len(parts) == 3 else HOST_WRITABLE):
             return None
         for place, number in enumerate(parts):
             if number.isdigit():
@@ -162,8 +161,7 @@ class ProcTree(ProcNames):
             return None  # exe: its text is a path of the guest's, walked like any other
         if node.fd < 0:
             return self._directory(ctx, node)
-        with self.look(node.task) as look:
-            kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=look.fd).st_mode)
+        kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd).st_mode)
         known = self.view.tasks.node_of_fd(ctx, node.task.host, node.fd)
         if known is None and kind == st.S_IFDIR:
             raise OSError(errno.EACCES, "a directory that has no name inside")

@@ -20,24 +20,38 @@ _OWN_NAMES = (b"[", b"anon_inode:", b"/dev/zero (deleted)", b"/SYSV")  # not fil
 
 
 def maps(text: bytes, guest_path: GuestPath) -> bytes:
-    return b"".join(shown for line in text.split(b"\n")
-                    if line and (shown := _region(line, guest_path)) is not None)
+    ask = _asked_once(guest_path)
+    return b"".join(shown for line in text.split(b"\n") if line and (shown := _region(line, ask)) is not None)
 
 
 def smaps(text: bytes, guest_path: GuestPath) -> bytes:
+    ask = _asked_once(guest_path)
     made = []
     hidden = False
     for line in text.split(b"\n"):
         # A region starts "7f00-7f01 r-xp …", its details "Rss:   4 kB".
         first = line.split(b" ", 1)[0]
         if b"-" in first and not first.endswith(b":"):
-            shown = _region(line, guest_path)
+            shown = _region(line, ask)
             hidden = shown is None
             if shown is not None:
                 made.append(shown)
         elif line and not hidden:
             made.append(line + b"\n")
     return b"".join(made)
+
+
+def _asked_once(guest_path: GuestPath) -> GuestPath:
+    """A library is four or five lines; naming it takes a walk."""
+    known: dict[tuple[bytes, int, int], bytes | None] = {}
+
+    def ask(host_path: bytes, dev: int, ino: int) -> bytes | None:
+        key = (host_path, dev, ino)
+        if key not in known:
+            known[key] = guest_path(host_path, dev, ino)
+        return known[key]
+
+    return ask
 
 
 def _region(line: bytes, guest_path: GuestPath) -> bytes | None:

@@ -37,6 +37,7 @@ _NET_FILES = (
     b"sockstat", b"sockstat6", b"tcp", b"tcp6", b"udp", b"udp6", b"udplite", b"udplite6", b"unix",
 )  # what they say is proc_net.NET_TEXT
 _FIRST_PID_COOKIE = 0x1000
+_MOST_SEEN = 64  # each holds a descriptor
 _TASK_LINKS = (b"cwd", b"exe", b"root")
 TASK_DIRS = {b"fd": 0o500, b"fdinfo": 0o555, b"net": 0o555, b"task": 0o555}
 # Inode numbers: task number, then which of its directories, then the place in it. No table, and stable by construction.
@@ -52,6 +53,7 @@ class ProcNames(SynthTree):
         super().__init__(dev)
         self.view = view
         self._tasks: dict[int, TaskDir] = {}
+        self._seen: list[TaskDir] = []
         self._hostname = hostname
         self._top.fill = self._fill
 
@@ -63,12 +65,17 @@ class ProcNames(SynthTree):
         fill_top(self, top, self.view.tasks, self._hostname)
 
     def look(self, task: TaskDir) -> Look:
-        return Look(self.view, task.host_dir, task.host, task.guest)
+        look = task.seen
+        if look is None:
+            look = task.seen = Look(self.view, task.host_dir, task.host, task.guest)
+            self._seen.append(task)
+            if len(self._seen) > _MOST_SEEN:
+                self._seen.pop(0).seen = None
+        return look
 
     def alive(self, task: TaskDir) -> None:
         """ENOENT where the task is gone."""
-        with self.look(task):
-            pass
+        self.look(task).born()
 
     # -- names -------------------------------------------------------------------------------------------------------
     def lookup(self, ctx: Context, directory: Dir, name: bytes) -> Node:
@@ -84,9 +91,11 @@ class ProcNames(SynthTree):
     def _process(self, guest: int) -> TaskDir:
         known = self._tasks.get(guest)
         if known is not None:
-            if self.view.tasks.guest_of(known.host) == guest:  # cheaper than host_of, which may have to search
+            try:
+                self.alive(known)  # cheaper than host_of, which may have to search
                 return known
-            self._tasks.pop(guest, None)
+            except OSError:
+                self._tasks.pop(guest, None)
         host = self.view.tasks.host_of(guest)
         if host is None:
             raise OSError(errno.ENOENT, "no such process")
@@ -97,7 +106,9 @@ class ProcNames(SynthTree):
 
     def _forget_dead(self) -> None:
         for guest, task in list(self._tasks.items()):
-            if self.view.tasks.guest_of(task.host) != guest:
+            try:
+                self.alive(task)
+            except OSError:
                 self._tasks.pop(guest, None)
 
     def _in_task(self, task: TaskDir, name: bytes) -> Node:
@@ -121,8 +132,7 @@ class ProcNames(SynthTree):
             raise OSError(errno.ENOENT, "no such name")
         if part.name == b"task":
             return self._thread(part, number)
-        with self.look(task) as look:
-            os.lstat(b"fd/%d" % number, dir_fd=look.fd)
+        os.lstat(b"fd/%d" % number, dir_fd=self.look(task).fd)
         return TaskLink(self, task, part, name, number) if part.name == b"fd" else TaskFile(self, task, part, name)
 
     def _thread(self, part: PartDir, guest: int) -> TaskDir:
@@ -161,13 +171,12 @@ class ProcNames(SynthTree):
             return [Entry(each, _ino(task, _INO_NET, place), st.S_IFREG, FIRST_COOKIE + place)
                     for each, place in _NET_NAMES.items()]
         # Re-opened by name below the task's own directory descriptor, so it is the same task that is listed.
-        with self.look(task) as look:
-            listed = b"task" if name == b"task" else b"fd"
-            opened = os.open(listed, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=look.fd)
-            try:
-                numbers = [int(each) for each in os.listdir(opened)]
-            finally:
-                os.close(opened)
+        listed = b"task" if name == b"task" else b"fd"
+        opened = os.open(listed, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.look(task).fd)
+        try:
+            numbers = [int(each) for each in os.listdir(opened)]
+        finally:
+            os.close(opened)
         if name == b"task":
             guests = (self.view.tasks.guest_of(number) for number in numbers)
             group = _INO_OWN | _INO_THREAD

@@ -9,17 +9,19 @@ from husk.vfs.node import Dir, Node
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.node import Tree
+    from husk.vfs.proc_view import Look
 
 
 class TaskDir(Dir):
-    """/proc/PID, or /proc/PID/task/TID when `thread`. `host` tells a reused guest number from the task it was."""
+    """/proc/PID, or /proc/PID/task/TID when `thread`. `seen` is kept for tasks looked at lately."""
 
-    __slots__ = ("below", "guest", "host", "host_dir", "thread")
+    __slots__ = ("below", "guest", "host", "host_dir", "seen", "thread")
 
     def __init__(self, tree: Tree, parent: Dir, guest: int, host: int, host_dir: bytes, *, thread: bool) -> None:
         super().__init__(tree, parent, b"%d" % guest)
         self.guest, self.host, self.host_dir, self.thread = guest, host, host_dir, thread
         self.below: dict[bytes, Dir] = {}
+        self.seen: Look | None = None
 
 
 class PartDir(Dir):

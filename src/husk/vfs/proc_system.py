@@ -99,13 +99,14 @@ _FIXED = {
     b"partitions": b"major minor  #blocks  name\n\n",
     b"swaps": b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
 }
-_HOSTS_OWN = (b"cpuinfo", b"meminfo", b"uptime", b"vmstat")
+# Numbers of the machine and nothing else: the host's own file, which stays live for tools that keep it open and rewind.
+HOSTS_OWN = (b"cpuinfo", b"meminfo", b"uptime", b"vmstat")
 
 
 def fill_top(tree: SynthTree, top: SynthDir, tasks: Tasks, hostname: bytes) -> None:
     """Everything in /proc but the processes, self and thread-self."""
-    for name in _HOSTS_OWN:
-        tree.add_file(top, name, _host(b"/proc/" + name))
+    for name in HOSTS_OWN:
+        tree.add_file(top, name, b"/proc/" + name)
     for name, text in _FIXED.items():
         tree.add_file(top, name, _fixed(text))
     tree.add_file(top, b"loadavg", lambda: _loadavg(tasks))
@@ -128,6 +129,7 @@ def _fixed(text: bytes) -> Callable[[], bytes]:
 # -- /proc/sys --------------------------------------------------------------------------------------------------------
 # Read-only for everybody inside. These are the host's values, where the host has the file: native calls obey them.
 _SYS_HOST = {
+    b"crypto": (b"fips_enabled",),
     b"fs": (b"aio-max-nr", b"file-max", b"lease-break-time", b"leases-enable", b"mount-max", b"nr_open",
             b"pipe-max-size", b"pipe-user-pages-hard", b"pipe-user-pages-soft", b"protected_fifos",
             b"protected_hardlinks", b"protected_regular", b"protected_symlinks", b"suid_dumpable"),

@@ -11,6 +11,7 @@ import os
 from husk.vfs.proc_maps import maps, smaps
 from husk.vfs.proc_system import mountinfo_text, mounts_text
 from husk.vfs.proc_view import status_lines
+from husk.vfs.synth import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,16 +35,30 @@ def _group_number(look: Look, host_number: int, ns_numbers: bytes) -> int:
     return 0 if os.path.exists(b"/proc/%d" % host_number) else host_number
 
 
+def _parent(look: Look, host_parent: int) -> int:
+    """The guest's number of a parent; the box's first process has one that is in no list, but getppid names it."""
+    known = look.view.tasks.guest_of(host_parent)
+    if known or not host_parent:
+        return known
+    try:
+        columns = dict(status_lines(read_host(b"/proc/%d/status" % host_parent))).get(b"NSpid", b"").split()
+    except OSError:
+        return 0
+    # In a pid namespace of its own, the parent is that namespace's first process, or outside and nobody.
+    return int(columns[-1]) if len(columns) > look.view.outer()[0] else 0
+
+
 def _status(look: Look) -> bytes:
     view, tasks = look.view, look.view.tasks
     lines = status_lines(look.read(b"status"))
     fields = dict(lines)
-    tgid = b"%d" % tasks.guest_of(int(fields[b"Tgid"]))
+    host_tgid = int(fields[b"Tgid"])
+    tgid = b"%d" % (look.guest if host_tgid == look.host else tasks.guest_of(host_tgid))
     pid = b"%d" % look.guest
     filters = max(0, int(fields.get(b"Seccomp_filters", b"0")) - view.outer()[1] - 1)  # one of them is husk's own
     new = {
         b"Tgid": tgid, b"NStgid": tgid, b"Pid": pid, b"NSpid": pid, b"Ngid": b"0",
-        b"PPid": b"%d" % tasks.guest_of(int(fields[b"PPid"])),
+        b"PPid": b"%d" % _parent(look, int(fields[b"PPid"])),
         b"TracerPid": b"%d" % tasks.guest_of(int(fields[b"TracerPid"])) if fields[b"TracerPid"] != b"0" else b"0",
         b"Uid": b"\t".join([b"%d" % view.creds.uid] * 4),
         b"Gid": b"\t".join([b"%d" % view.creds.gid] * 4),
@@ -62,7 +77,7 @@ def _stat(look: Look) -> bytes:
     start, end = text.index(b"("), text.rindex(b")")
     fields = text[end + 2:].split(b" ")  # fields[0] is the state, field 3 of proc(5)
     tasks = look.view.tasks
-    fields[1] = b"%d" % tasks.guest_of(int(fields[1]))
+    fields[1] = b"%d" % _parent(look, int(fields[1]))
     ns = None
     for index, key in ((2, b"NSpgid"), (3, b"NSsid")):
         number = int(fields[index])
@@ -77,6 +92,17 @@ def _stat(look: Look) -> bytes:
     else:
         fields[4], fields[5] = b"0", b"-1"
     return b"%d " % look.guest + text[start:end + 2] + b" ".join(fields)
+
+
+def running(name: bytes, text: bytes) -> bytes:
+    """A task that reads about itself runs, as far as it can tell; to the host it waits for husk's answer."""
+    if name == b"stat":
+        end = text.rindex(b")") + 2
+        return text[:end] + b"R" + text[end + 1:]
+    if name == b"status":
+        head, key, rest = text.partition(b"\nState:\t")
+        return head + key + b"R (running)\n" + rest.partition(b"\n")[2]
+    return text
 
 
 def _sched(look: Look) -> bytes:

@@ -53,31 +53,29 @@ class View:
 
 
 class Look:
-    """One look at one live task, through a descriptor of its host /proc directory.
+    """A live task of the box, seen through a descriptor of its host /proc directory.
 
     The descriptor is bound to that very task: should it die and its number go to a stranger, reads fail instead of
-    telling about the stranger. So: open first, then ask whether the task is ours, then read.
+    telling about the stranger. So: open first, then ask whether the task is ours. What is ours stays ours, so a Look
+    may be kept and used again; only the last user's letting go closes the descriptor.
     """
 
     __slots__ = ("fd", "guest", "host", "view")
 
     def __init__(self, view: View, host_dir: bytes, host: int, guest: int) -> None:
+        self.fd = -1
         self.view, self.host, self.guest = view, host, guest
         self.fd = os.open(host_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            ours = view.tasks.guest_of(host) == guest
-        except BaseException:
-            os.close(self.fd)
-            raise
-        if not ours:
-            os.close(self.fd)
+        if view.tasks.guest_of(host) != guest:
             raise OSError(errno.ENOENT, "no such process")
 
-    def __enter__(self) -> Look:
-        return self
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
 
-    def __exit__(self, *exc: object) -> None:
-        os.close(self.fd)
+    def born(self) -> int:
+        """When the host first showed it, in nanoseconds; ENOENT where the task is gone."""
+        return os.stat(b"stat", dir_fd=self.fd).st_mtime_ns
 
     def read(self, name: bytes) -> bytes:
         return read_host(name, self.fd)

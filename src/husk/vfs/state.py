@@ -23,7 +23,9 @@ ORPHANS_KEPT = 8192
 class State:
     """One per box, shared by all its trees."""
 
-    __slots__ = ("_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "places_fd", "unnamed")
+    __slots__ = (
+        "_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "places_fd", "unnamed",
+    )
 
     def __init__(self, path: bytes) -> None:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
@@ -65,8 +67,9 @@ class State:
         self.nodes[number] = node
 
     def orphan(self, number: int, node: Node) -> None:
-        """The last name of `node` is gone. Guests may hold descriptors, and nobody tells us when they close them, so the
-        oldest are forgotten: fstat on such a one then shows its content right and its owner and mode by default."""
+        """The last name of `node` is gone. Guests may hold descriptors, and nobody tells us when they close them, so
+        the oldest are forgotten: fstat on such a one then shows its content right and its owner and mode by
+        default."""
         try:
             os.unlink(b"%d" % number, dir_fd=self.files_fd)
         except FileNotFoundError:

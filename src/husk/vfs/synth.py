@@ -39,11 +39,12 @@ class SynthDir(Dir):
 
 
 class SynthFile(Node):
-    """A read-only regular file; `make` gives its bytes anew for each open."""
+    """A read-only regular file; `make` gives its bytes anew for each open, or the path of the host file that is it."""
 
     __slots__ = ("ino", "make", "mode", "name", "parent")
 
-    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, make: Callable[[], bytes], mode: int) -> None:
+    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, make: Callable[[], bytes] | bytes,
+                 mode: int) -> None:
         super().__init__(tree, st.S_IFREG)
         self.parent, self.name, self.ino, self.make, self.mode = parent, name, ino, make, mode
 
@@ -79,7 +80,7 @@ class SynthTree(Tree):
         parent.children[name] = child
         return child
 
-    def add_file(self, parent: SynthDir, name: bytes, make: Callable[[], bytes], mode: int = 0o444) -> None:
+    def add_file(self, parent: SynthDir, name: bytes, make: Callable[[], bytes] | bytes, mode: int = 0o444) -> None:
         parent.children[name] = SynthFile(self, parent, name, self.next_ino(), make, mode)
 
     def add_link(self, parent: SynthDir, name: bytes, target: bytes) -> None:
@@ -140,6 +141,8 @@ class SynthTree(Tree):
             raise OSError(errno.ELOOP, "a symbolic link")
         if flags & os.O_ACCMODE != os.O_RDONLY:
             raise OSError(errno.EACCES, "read-only file")
+        if isinstance(node.make, bytes):
+            return os.open(node.make, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags & os.O_NONBLOCK)
         return snapshot(path_of(*place), node.make(), flags)
 
     def readlink(self, ctx: Context, node: Node) -> bytes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from husk.native._core import stat_beneath
 from husk.vfs.hosttree import HostDir, HostRead
 from husk.vfs.layer_copy import CopyUp
-from husk.vfs.layer_nodes import LayerDir
+from husk.vfs.layer_nodes import LayerDir, Lower, LowerNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.vfs.node import Dir
+    from husk.vfs.node import Dir, Tree
 
 SAME = (0xFFFFFFFF, 0xFFFFFFFF)  # no host id is shown as another
 
@@ -45,7 +45,18 @@ def host_view(directory: Dir) -> HostView | None:
         for name, node in directory.names.items():
             if not isinstance(node, LayerDir) or node.lower is not lower or node.rel != directory.below(name) or node.mounted:
                 return None
-        view = HostView(lower.fd, directory.rel, directory.tree.dev, lower.uids, lower.gids, layered=True)
-        # Only numbers of the tree's first host device are shown as they are.
-        return view if isinstance(tree, CopyUp) and tree.first_device(view.host_dev) else None
+        return _layered(tree, lower, directory.rel)
     return None
+
+
+def lower_view(node: LowerNode) -> HostView | None:
+    """The same for one unchanged file, in a directory where others may have changed."""
+    if len(node.lower.uids) > 1 or len(node.lower.gids) > 1:
+        return None
+    return _layered(node.tree, node.lower, node.rel)
+
+
+def _layered(tree: Tree, lower: Lower, rel: bytes) -> HostView | None:
+    view = HostView(lower.fd, rel, tree.dev, lower.uids, lower.gids, layered=True)
+    # Only numbers of the tree's first host device are shown as they are.
+    return view if isinstance(tree, CopyUp) and tree.first_device(view.host_dev) else None

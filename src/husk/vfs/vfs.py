@@ -1,7 +1,7 @@
 """vfs: the file system a box sees. One object, made of the walk and of what can be done at its end.
 
-Every public method takes `lock` and raises OSError with the errno Linux would give. Nothing here knows of notifications,
-guest memory or descriptors in a guest's table: that is the kernel's.
+Every public method takes `lock` and raises OSError with the errno Linux would give. Nothing here knows of
+notifications, guest memory or descriptors in a guest's table: that is the kernel's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """vfs: walking a name to a node, and the table of mounts a walk crosses.
 
-Linux's path resolution, errno by errno: the loop handles one component per turn and keeps what is still to do on a stack,
-so a symlink is simply more components. It never asks the host about more than the one component at hand. Opening, changing
-and describing nodes is for the classes built on top of this one.
+Linux's path resolution, errno by errno: the loop handles one component per turn and keeps what is still to do on a
+stack, so a symlink is simply more components. It never asks the host about more than the one component at hand.
+Opening, changing and describing nodes is for the classes built on top of this one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SCOPED = RESOLVE_BENEATH | RESOLVE_IN_ROOT
 
 
 class Trail:
-    """What one system call's walk carries along: its root, openat2's limits, and links followed so far (over all its parts).
+    """What one system call's walk carries along: its root, openat2's limits, and links followed so far (over all its
+    parts).
 
     After a walk to the parent, `last` is the final component (b"" when the name was only slashes) and `slash` says
     that slashes followed it.

@@ -1,13 +1,15 @@
 """Two worlds for one script: the host's own file system as an ordinary user, and the vfs.
 
-A step is a tuple: the name of an operation and its arguments. Each world answers a step with one line of text, so that whole
-transcripts can be compared. What cannot be equal by nature (inode numbers, times, sizes of directories) is never printed.
+A step is a tuple: the name of an operation and its arguments. Each world answers a step with one line of text, so
+that whole transcripts can be compared. What cannot be equal by nature (inode numbers, times, sizes of directories) is
+never printed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -114,7 +116,7 @@ class Native(World):
 
     def do_kinds(self, path: bytes) -> str:
         with os.scandir(path) as found:
-            return repr(sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in found))
+            return repr(sorted((each.name, each.is_dir(follow_symlinks=False), each.is_symlink()) for each in found))
 
     def do_access(self, path: bytes, mode: int) -> None:
         _checked(LIBC.syscall(FACCESSAT2, -100, path, mode, 0))
@@ -307,7 +309,20 @@ class Virtual(World):
         os.close(self.slots.pop(slot).host_fd)
 
     def do_read(self, slot: int) -> str:
-        return repr(os.pread(self.slots[slot].host_fd, 1000, 0))
+        opened = self.slots[slot]
+        data = os.pread(opened.host_fd, 1000, 0)
+        node = self.held(slot)
+        if isinstance(node, Inode) and node.source is None and self.is_stale(opened.host_fd):
+            # As with overlayfs, a descriptor from before the first write still shows the lower file.
+            if node.nlink == 0:
+                return "stale"
+            fresh = node.tree.open(self.ctx, node, os.O_RDONLY)
+            data = os.pread(fresh, 1000, 0)
+            os.close(fresh)
+        return repr(data)
+
+    def is_stale(self, fd: int) -> bool:
+        return not os.readlink(b"/proc/self/fd/%d" % fd).startswith(self.vfs.state.path)
 
     def do_write(self, slot: int, data: bytes) -> str:
         return str(os.write(self.slots[slot].host_fd, data))
@@ -317,6 +332,8 @@ class Virtual(World):
         return describe(found.mode, found.nlink, found.uid, found.gid, found.size)
 
     def do_fchmod(self, slot: int, mode: int) -> None:
+        if fcntl.fcntl(self.slots[slot].host_fd, fcntl.F_GETFL) & os.O_PATH:
+            raise OSError(errno.EBADF, "the kernel's business, not the vfs's")
         self.vfs.chmod(self.ctx, self.held(slot), mode)
 
     def do_futime(self, slot: int, atime: int, mtime: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,8 @@ def inside(box: Box, tmp_path: Path) -> Iterator[tuple[int, int]]:
             assert process.stdout is not None
             process.stdout.readline()
             first = children(process.pid)[0]
+            while len(children(first)) != 1:  # the dead one is about to be waited for
+                time.sleep(0.005)
             box.tasks.processes = {1: first, 3: children(first)[0]}
             yield 1, 3
         finally:
@@ -63,6 +66,8 @@ def test_numbers_are_those_inside(box: Box, inside: tuple[int, int]) -> None:
     assert (lines["Pid"], lines["PPid"], lines["NSpid"]) == ("3", "1", "3")
     assert lines["NSpgid"] == "2"  # its leader is dead and in no list
     assert "\nPPid:\t0\n" in first and "\nNSsid:\t0\n" in first
+    del box.tasks.processes[1]  # as the reaper of a real box: in the namespace, but not shown
+    assert box.read(b"/proc/3/status").partition(b"PPid:\t")[2].startswith(b"1\n")
     fields = box.read(b"/proc/3/stat").rpartition(b")")[2].split()
     assert fields[1:4] == [b"1", b"2", b"0"]
 

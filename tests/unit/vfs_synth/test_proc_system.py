@@ -6,6 +6,7 @@ import os
 import re
 import stat as st
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_memory_and_uptime(box: Box) -> None:
     memory = dict(line.split(b":") for line in box.read(b"/proc/meminfo").splitlines())
     assert int(memory[b"MemTotal"].split()[0]) * 1024 >= os.sysconf("SC_PAGE_SIZE") * 1000
     assert len(box.read(b"/proc/uptime").split()) == 2
+
+
+def test_counters_stay_live_for_who_keeps_them_open(box: Box) -> None:
+    """procps opens these once and rewinds."""
+    fd = box.open(b"/proc/uptime")
+    first = os.read(fd, 99)
+    time.sleep(0.03)
+    os.lseek(fd, 0, os.SEEK_SET)
+    assert os.read(fd, 99) != first
+    node = box.proc.node_of_host(os.readlink(b"/proc/self/fd/%d" % fd), 0, 0, b"")
+    os.close(fd)
+    assert node is box.walk(b"/proc/uptime")
 
 
 def test_nothing_of_the_host_in_names(box: Box) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from husk.vfs.node import Dir, Node
 from husk.vfs.proc import HeldFile
+from husk.vfs.proc_task import running
 from husk.vfs.synth import path_of
 
 TYPE_CHECKING = False
@@ -168,6 +169,7 @@ def test_modes_and_owner(box: Box, child: int, name: bytes, mode: int) -> None:
 
 
 def test_inodes_are_stable_and_apart(box: Box, child: int, thread: int) -> None:
+    list(box.every_file(b"/proc"))  # what that opens stays open, and is listed from now on
     seen = {box.proc.ino_of(node): path for path, node in box.every_file(b"/proc")}
     assert {path: number for number, path in seen.items()} == {
         path: box.proc.ino_of(node) for path, node in box.every_file(b"/proc")}
@@ -216,11 +218,15 @@ def test_a_dead_process_is_gone_everywhere(box: Box) -> None:
     gone(lambda: box.proc.stat(box.ctx, directory))
 
 
-def test_a_number_used_again_is_another_process(box: Box, child: int) -> None:
+def test_a_number_used_again_is_another_process(box: Box) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    child = box.tasks.add(process.pid)
     old = box.walk(b"/proc/%d" % child)
+    assert isinstance(old, Dir) and box.read(b"/proc/%d/comm" % child)
+    process.kill()
+    process.wait()
     box.tasks.processes[child] = os.getpid()
-    assert isinstance(old, Dir)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ProcessLookupError):  # what the host says about a directory held open
         box.proc.open(box.ctx, box.proc.lookup(box.ctx, old, b"status"), os.O_RDONLY)
     assert box.walk(b"/proc/%d" % child) is not old
 
@@ -362,7 +368,7 @@ def node_of(box: Box, fd: int) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("path", [
     b"/proc/stat", b"/proc/sys/kernel/pid_max", b"/proc/mounts", b"/proc/self", b"/proc/1/net/tcp", b"/proc/1/fdinfo/0",
-    b"/proc/1/task/1/stat", b"/proc/1/exe", b"/proc/1/fd/0",
+    b"/proc/1/task/1/stat", b"/proc/1/exe", b"/proc/1/fd/0", b"/proc/meminfo",
 ])
 def test_descriptors_lead_back_to_their_nodes(box: Box, path: bytes) -> None:
     node = box.walk(path, follow=False)
@@ -409,10 +415,34 @@ def test_the_rest_cannot_be_written(box: Box, name: bytes) -> None:
         box.open(b"/proc/" + name, os.O_WRONLY)
 
 
-def test_no_descriptor_leaks(box: Box, child: int) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+def read_everything(box: Box) -> None:
     for _, node in box.every_file(b"/proc"):
         node.tree.stat(box.ctx, node)
         if node.kind == st.S_IFREG:
             os.close(node.tree.open(box.ctx, node, os.O_RDONLY))
+
+
+def test_no_descriptor_leaks(box: Box, child: int) -> None:
+    read_everything(box)
+    before = len(os.listdir("/proc/self/fd"))
+    read_everything(box)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_descriptors_of_tasks_are_few(box: Box, child: int) -> None:
+    """A process list of hundreds must not use up husk's descriptors."""
+    host = box.tasks.processes[child]
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(1000, 1300):
+        box.tasks.processes = {number: host}
+        box.read(b"/proc/%d/stat" % number)
+    assert len(os.listdir("/proc/self/fd")) <= before + 64
+
+
+def test_who_reads_about_itself_runs(box: Box, child: int) -> None:
+    assert running(b"stat", b"7 (a) b) S 1 2") == b"7 (a) b) R 1 2"
+    assert running(b"status", b"Name:\tx\nState:\tS (sleeping)\nTgid:\t7\n").split(b"\n")[1] == b"State:\tR (running)"
+    assert running(b"comm", b"x") == b"x"
+    box.ctx.tid = box.tasks.processes[child]
+    assert status(box, child)["State"] == "R (running)"
+    assert box.read(b"/proc/self/stat").rpartition(b")")[2].split()[0] == b"R"

@@ -11,7 +11,7 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32, working_directory
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, GiveFd, Reply, held_node, i32, path, start_dir, u32
 from husk.kernel.program import Executable, Program, guest_path, open_executable, prepare
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
@@ -37,13 +37,15 @@ def husk_call(call: Call) -> Reply:
     if program is None:
         raise OSError(errno.ENOSYS, "not asked by a loader")
     try:
-        info = _describe(call, program)
+        interpreter_fd = call.raw.add_fd(program.interpreter_fd, True) if program.interpreter_fd >= 0 else -1
+        info = describe(program, interpreter_fd, call.kernel.eintr_bitmap)
         if len(info) > call.args[2]:
             raise OSError(errno.E2BIG, "the loader's buffer is too small")
         call.raw.write(call.args[1], info)
+        # The answer is the program's descriptor: one wake-up of the guest less than injecting it beforehand.
+        return GiveFd(program.take_program(), cloexec=True)
     finally:
         program.close()
-    return 0
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
@@ -59,9 +61,12 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
         first = open_executable(call, node, guest_path(call, node, name))
         execfn = name if dirfd == AT_FDCWD or name[:1] == b"/" else b"/dev/fd/%d/%s" % (dirfd, name)
         comm = name.rsplit(b"/", 1)[-1]
-    program = prepare(call, working_directory(call), first, execfn, comm)
+    program = prepare(call, first, execfn, comm)
     if program.node is not None:
         call.vfs.executed(call, program.node)
+        if not program.prefix and program.elf_header is None and name[:1] == b"/":
+            call.looked_up = call.vfs.root, name
+            call.kernel.names.learn_program(call, name, program, describe(program, -1, call.kernel.eintr_bitmap))
     call.kernel.expect(call.raw.tgid(), program)
     call.kernel.events.executed(call, name, program)
     # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
@@ -88,13 +93,12 @@ def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes, bytes]:
         os.close(dup)
 
 
-def _describe(call: Call, program: Program) -> bytes:
-    program_fd = call.raw.add_fd(program.program_fd, True)
-    interpreter_fd = call.raw.add_fd(program.interpreter_fd, True) if program.interpreter_fd >= 0 else -1
+def describe(program: Program, interpreter_fd: int, eintr_bitmap: bytes) -> bytes:
+    """struct husk_exec_info and its strings."""
     prefix = b"".join(text + b"\0" for text in program.prefix)
     execfn, exe = program.execfn + b"\0", program.exe + b"\0"
     return EXEC_INFO.pack(
-        EXEC_MAGIC, EXEC_VERSION, program_fd, interpreter_fd, HEADER_GIVEN if program.elf_header else 0,
+        EXEC_MAGIC, EXEC_VERSION, -1, interpreter_fd, HEADER_GIVEN if program.elf_header else 0,
         len(program.prefix), len(prefix), len(execfn), len(exe), 0, program.comm, program.elf_header or b"",
-        *program.identity, call.kernel.eintr_bitmap,
+        *program.identity, eintr_bitmap,
     ) + prefix + execfn + exe

@@ -28,7 +28,7 @@ static struct stack stack;
 
 static const struct husk_exec_info *ask(void)
 {
-    const struct husk_exec_info *info = &answer.info;
+    struct husk_exec_info *info = &answer.info;
     uint64_t room = sizeof answer - sizeof *info;
     long result;
 
@@ -46,6 +46,8 @@ static const struct husk_exec_info *ask(void)
     if (info->execfn_bytes == 0 || info->exe_bytes == 0 ||
         (uint64_t)info->execfn_bytes + info->exe_bytes > HUSK_RES_STRINGS_BYTES)
         die();
+    if (info->program_fd < 0)
+        info->program_fd = (int)result;
     return info;
 }
 

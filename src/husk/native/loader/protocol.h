@@ -7,8 +7,10 @@
  *   1. the host kernel starts husk-loader in place of the guest's program;
  *   2. the loader calls HUSK_CALL(HUSK_EXEC_INFO, buf, HUSK_EXEC_INFO_MAX);
  *   3. the supervisor puts the descriptors into the loader's table, writes
- *      struct husk_exec_info plus its strings into buf, answers with any
- *      value >= 0 (a negative errno means: give up, the loader exits 127);
+ *      struct husk_exec_info plus its strings into buf, answers with the
+ *      program's descriptor, which is installed and returned in one step, or,
+ *      having set program_fd itself, with any value >= 0 (a negative errno
+ *      means: give up, the loader exits 127);
  *   4. the loader maps, closes both descriptors and jumps: it never asks twice.
  *
  * The loader has passed execve's point of no return: every error that Linux
@@ -48,7 +50,7 @@
 struct husk_exec_info {
     uint32_t magic;            /* HUSK_EXEC_MAGIC */
     uint32_t version;          /* HUSK_EXEC_VERSION */
-    int32_t program_fd;        /* open for reading; the loader closes it */
+    int32_t program_fd;        /* open for reading; the loader closes it; -1: it is the answer */
     int32_t interpreter_fd;    /* likewise, PT_INTERP's file; -1: none */
     uint32_t flags;            /* HUSK_HEADER_GIVEN, ... */
     uint32_t prefix_count;     /* 0: argv stays; n: these strings replace argv[0] */

@@ -8,11 +8,16 @@
 #define DATA(offset) (resident_code + HUSK_RESIDENT_CODE_BYTES + (offset))(%rip)
 
 /* Offsets in struct ucontext; the kernel's signal ABI. */
+#define UC_RSI 112
 #define UC_RAX 144
 #define UC_RCX 152
 #define UC_RIP 168
 
 #define EINTR 4
+#define NR_FUTEX 202
+#define FUTEX_OP_MASK 0x7f
+#define FUTEX_LOCK_PI 6
+#define FUTEX_LOCK_PI2 13
 #define NR_MUNMAP 11
 
         .section .rodata.resident, "a", @progbits
@@ -66,6 +71,16 @@ thunk_tail:
         lea     DATA(HUSK_RES_EINTR), %r10
         bt      %r9, (%r10)
         jnc     1f
+        /* futex is two calls in one: waiting ends with EINTR, locking with priority inheritance never does. */
+        cmp     $NR_FUTEX, %r9
+        jne     2f
+        mov     UC_RSI(%rdx), %r9d
+        and     $FUTEX_OP_MASK, %r9d
+        cmp     $FUTEX_LOCK_PI, %r9d
+        je      1f
+        cmp     $FUTEX_LOCK_PI2, %r9d
+        je      1f
+2:
         movq    $-EINTR, UC_RAX(%rdx)
         mov     %r8, UC_RIP(%rdx)
 1:

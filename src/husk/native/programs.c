@@ -1,0 +1,277 @@
+/* native: executing unchanged programs again without Python.
+ *
+ * Python resolves a program once, the long way, and teaches the result: which host files program and interpreter are, and
+ * the description the loader will ask for. From then on an execve of the same name needs only the host's word that both
+ * files are still the very same (device, inode, size, change time) and that the name's directory is still taught in the
+ * name cache. The same rules hold as there: every teaching is taken back before a change becomes visible. */
+#include "namecache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "loader/protocol.h"
+
+/* One host file and what it was when Python looked. */
+struct exact_file {
+    int root_fd;
+    uint64_t dev, ino, size;
+    int64_t changed_ns;
+    char *rel; /* points into the program's text */
+};
+
+struct known_program {
+    struct known_program *next;
+    struct exact_file program, interpreter; /* interpreter.rel NULL: none */
+    uint16_t key_size;
+    uint32_t info_size;
+    char *link, *link_text; /* a final symbolic link (same directory): where it is, what it says; NULL: none */
+    char *info;             /* struct husk_exec_info and its strings */
+    char *key;              /* absolute guest path; the other strings follow it */
+};
+
+/* A process on its way through execve: what its loader will be given. Owns its descriptors. */
+struct pending {
+    pid_t tgid; /* 0: free */
+    int program_fd, interpreter_fd;
+    uint32_t info_size;
+    char info[HUSK_EXEC_INFO_MAX];
+};
+
+#define PROGRAM_BUCKETS 512
+#define MOST_PROGRAMS 1024
+#define MOST_PENDING 32
+
+struct programs {
+    struct known_program *buckets[PROGRAM_BUCKETS];
+    unsigned known;
+    pthread_mutex_t lock; /* of `waiting` */
+    struct pending waiting[MOST_PENDING];
+    unsigned next;
+};
+
+struct programs *programs_new(void)
+{
+    struct programs *programs = calloc(1, sizeof *programs);
+    if (programs)
+        pthread_mutex_init(&programs->lock, NULL);
+    return programs;
+}
+
+void programs_forget(struct programs *programs)
+{
+    for (size_t i = 0; programs->known && i < PROGRAM_BUCKETS; i++) {
+        while (programs->buckets[i]) {
+            struct known_program *program = programs->buckets[i];
+            programs->buckets[i] = program->next;
+            free(program);
+            programs->known--;
+        }
+    }
+}
+
+static void drop(struct pending *pending)
+{
+    if (!pending->tgid)
+        return;
+    close(pending->program_fd);
+    if (pending->interpreter_fd >= 0)
+        close(pending->interpreter_fd);
+    pending->tgid = 0;
+}
+
+void programs_free(struct programs *programs)
+{
+    if (!programs)
+        return;
+    programs_forget(programs);
+    for (int i = 0; i < MOST_PENDING; i++)
+        drop(&programs->waiting[i]);
+    free(programs);
+}
+
+static unsigned bucket_of(const char *key, size_t size)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)key[i]) * 16777619u;
+    return hash % PROGRAM_BUCKETS;
+}
+
+static struct known_program *find(struct programs *programs, const char *key, size_t size)
+{
+    struct known_program *program = programs->buckets[bucket_of(key, size)];
+    while (program && (program->key_size != size || memcmp(program->key, key, size) != 0))
+        program = program->next;
+    return program;
+}
+
+static struct pending *waiting_for(struct programs *programs, pid_t tgid)
+{
+    for (int i = 0; i < MOST_PENDING; i++)
+        if (programs->waiting[i].tgid == tgid)
+            return &programs->waiting[i];
+    return NULL;
+}
+
+/* Open it if it still is what it was; -1 otherwise. */
+static int open_exact(const struct exact_file *file)
+{
+    struct stat s;
+    int fd = open_beneath(file->root_fd, file->rel, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &s) == 0 && s.st_dev == file->dev && s.st_ino == file->ino && (uint64_t)s.st_size == file->size &&
+        s.st_ctim.tv_sec * 1000000000LL + s.st_ctim.tv_nsec == file->changed_ns)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool link_unchanged(const struct known_program *program)
+{
+    char text[256];
+    if (!program->link)
+        return true;
+    int fd = open_beneath(program->program.root_fd, program->link, O_PATH | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return false;
+    ssize_t n = readlinkat(fd, "", text, sizeof text);
+    close(fd);
+    return n > 0 && (size_t)n == strlen(program->link_text) && memcmp(text, program->link_text, n) == 0;
+}
+
+/* ---- execve, and the loader's question -------------------------------------------------------------------------- */
+
+bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
+{
+    struct programs *programs = listener->cache->programs;
+    char name[256];
+    ssize_t size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
+    pid_t tgid = thread_group(notif->pid);
+    if (tgid < 0)
+        return false;
+    pthread_mutex_lock(&programs->lock);
+    struct pending *stale = waiting_for(programs, tgid); /* of an execve the host refused after all */
+    if (stale)
+        drop(stale);
+    pthread_mutex_unlock(&programs->lock);
+
+    struct known_program *program = size > 0 ? find(programs, name, size) : NULL;
+    const char *slash = program ? memrchr(name, '/', size) : NULL;
+    if (!slash || !cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
+        return false;
+    int program_fd = open_exact(&program->program), interpreter_fd = -1;
+    if (program_fd >= 0 && program->interpreter.rel)
+        interpreter_fd = open_exact(&program->interpreter);
+    if (program_fd < 0 || (program->interpreter.rel && interpreter_fd < 0) || !still_valid(listener->fd, notif->id)) {
+        if (program_fd >= 0)
+            close(program_fd);
+        if (interpreter_fd >= 0)
+            close(interpreter_fd);
+        return false;
+    }
+    pthread_mutex_lock(&programs->lock);
+    struct pending *pending = &programs->waiting[programs->next++ % MOST_PENDING];
+    drop(pending);
+    *pending = (struct pending){.tgid = tgid, .program_fd = program_fd, .interpreter_fd = interpreter_fd,
+                                .info_size = program->info_size};
+    memcpy(pending->info, program->info, program->info_size);
+    pthread_mutex_unlock(&programs->lock);
+    execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
+                   notif->data.args[2]);
+    return true;
+}
+
+bool programs_answer_loader(Listener *listener, const struct seccomp_notif *notif)
+{
+    struct programs *programs = listener->cache->programs;
+    pid_t tgid = thread_group(notif->pid);
+    struct pending mine = {.tgid = 0};
+    if (notif->data.args[0] != HUSK_EXEC_INFO || tgid < 0)
+        return false;
+    pthread_mutex_lock(&programs->lock);
+    struct pending *pending = waiting_for(programs, tgid);
+    if (pending) {
+        mine = *pending;
+        pending->tgid = 0;
+    }
+    pthread_mutex_unlock(&programs->lock);
+    if (!mine.tgid)
+        return false;
+    struct husk_exec_info *info = (struct husk_exec_info *)mine.info;
+    int error = 0;
+    if (mine.interpreter_fd >= 0) {
+        info->interpreter_fd = add_descriptor(listener->fd, notif->id, mine.interpreter_fd, true);
+        if (info->interpreter_fd < 0)
+            error = -info->interpreter_fd;
+    }
+    if (!error && (notif->data.args[2] < mine.info_size ||
+                   guest_write(notif->pid, notif->data.args[1], mine.info, mine.info_size) != (ssize_t)mine.info_size))
+        error = EFAULT;
+    if (!error) {
+        int fd = answer_descriptor(listener->fd, notif->id, mine.program_fd, true);
+        error = fd < 0 ? -fd : 0;
+    }
+    if (error)
+        answer_error(listener->fd, notif->id, error);
+    drop(&mine);
+    return true;
+}
+
+/* ---- what Python teaches ---------------------------------------------------------------------------------------- */
+
+static char *append(char **end, const char *text, size_t size)
+{
+    char *start = *end;
+    memcpy(start, text, size);
+    start[size] = 0;
+    *end += size + 1;
+    return start;
+}
+
+PyObject *listener_program_learn(Listener *self, PyObject *args)
+{
+    struct exact_file program, interpreter;
+    const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
+    Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
+    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#:program_learn", &key, &key_size, &program.root_fd, &rel,
+                          &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns, &interpreter.root_fd,
+                          &interpreter_rel, &interpreter_size, &interpreter.dev, &interpreter.ino, &interpreter.size,
+                          &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
+        return NULL;
+    name_cache *cache = self->cache;
+    if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)
+        Py_RETURN_NONE;
+    struct known_program *entry =
+        malloc(sizeof *entry + key_size + rel_size + interpreter_size + link_size + text_size + info_size + 6);
+    if (!entry)
+        return PyErr_NoMemory();
+    char *end = (char *)(entry + 1);
+    *entry = (struct known_program){.program = program, .interpreter = interpreter, .key_size = (uint16_t)key_size,
+                                    .info_size = (uint32_t)info_size};
+    entry->key = append(&end, key, key_size);
+    entry->program.rel = append(&end, rel, rel_size);
+    entry->interpreter.rel = interpreter.root_fd >= 0 ? append(&end, interpreter_rel, interpreter_size) : NULL;
+    if (link_size) {
+        entry->link = append(&end, link, link_size);
+        entry->link_text = append(&end, link_text, text_size);
+    }
+    entry->info = append(&end, info, info_size);
+    pthread_rwlock_wrlock(&cache->lock);
+    if (cache->programs->known >= MOST_PROGRAMS)
+        programs_forget(cache->programs);
+    if (find(cache->programs, key, key_size)) {
+        free(entry);
+    } else {
+        struct known_program **bucket = &cache->programs->buckets[bucket_of(key, key_size)];
+        entry->next = *bucket;
+        *bucket = entry;
+        cache->programs->known++;
+    }
+    pthread_rwlock_unlock(&cache->lock);
+    Py_RETURN_NONE;
+}

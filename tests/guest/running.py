@@ -1,0 +1,216 @@
+"""Starts processes for the guest tests, husk above all, and looks what they leave behind.
+
+Every run of husk gets a directory of its own for state and a mark in its environment and its guests'. When it has
+ended, no process may carry the mark and nothing may be left in the directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.guest.build import guest_programs
+
+MARK = "HUSK_TEST_MARK"
+PIPE = subprocess.PIPE
+
+
+@dataclass
+class Result:
+    """One run: its exit code as a shell would give it, its outputs, and the tree it left."""
+
+    status: int
+    out: str
+    err: str
+    tree: dict[str, str] = field(default_factory=dict)
+
+
+def husk_command() -> list[str]:
+    override = os.environ.get("HUSK_CMD")
+    if override:
+        return shlex.split(override)
+    command = Path(sys.prefix, "bin", "husk")
+    assert command.exists(), f"{command} does not exist: run the tests with `make test`, or set HUSK_CMD"
+    return [str(command)]
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A short-lived directory an unprivileged user can enter (pytest's tmp_path is closed to others)."""
+    place = Path(tempfile.mkdtemp(prefix="hg-"))
+    place.chmod(0o755)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if place.exists():  # a guest may have taken its own permissions away
+            subprocess.run(["chmod", "-R", "u+rwx", str(place)], check=False, stderr=subprocess.DEVNULL)
+            shutil.rmtree(place)
+
+
+def start(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    owner: tuple[int, int] | None = None,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Popen in a session of its own, with pipes that belong to `owner`.
+
+    An unprivileged program may open /dev/stdout again only if the pipe behind it is its own, and a pipe belongs to who
+    made it: to root, when root runs the tests.
+    """
+    given = [stdin, stdout, stderr]
+    ours: list[IO[bytes] | None] = [None, None, None]
+    theirs = []
+    for number, wish in enumerate(given):
+        if wish == PIPE:
+            read_end, write_end = os.pipe()
+            if owner:
+                os.fchown(read_end, *owner)
+            given[number], mine = (read_end, write_end) if number == 0 else (write_end, read_end)
+            theirs.append(given[number])
+            ours[number] = os.fdopen(mine, "wb" if number == 0 else "rb", buffering=-1)
+    try:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=given[0], stdout=given[1], stderr=given[2], start_new_session=True
+        )
+    finally:
+        for fd in theirs:
+            if fd is not None:
+                os.close(fd)
+    process.stdin, process.stdout, process.stderr = ours
+    return process
+
+
+def finish(process: subprocess.Popen[bytes], what: str, stdin: bytes, timeout: float) -> Result:
+    """Feeds and collects a process until it ends; a test that takes too long fails with what it said so far."""
+    try:
+        out, err = process.communicate(stdin, timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"{what} did not end within {timeout} s\n{_text(out)}\n{_text(err)}")
+    return Result(shell_status(process.returncode), _text(out), _text(err))
+
+
+@dataclass
+class Running:
+    """A husk that runs: its process, the only directory it may keep state in, and the mark its guests carry."""
+
+    process: subprocess.Popen[bytes]
+    state: Path
+    mark: str
+
+
+@contextmanager
+def husk_process(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    wrapper: Sequence[str] = (),
+    grace: float = 1.0,
+    owner: tuple[int, int] | None = None,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+) -> Iterator[Running]:
+    """husk as a child in a session of its own. At the end nothing of it may be left: no process, no state."""
+    mark = uuid.uuid4().hex
+    with tempfile.TemporaryDirectory(prefix="hs-") as state:
+        Path(state).chmod(0o755)
+        inherited = {key: value for key, value in os.environ.items() if key in ("PYTHONPATH", "PATH")}
+        own = {"HOME": state, "TMPDIR": state, "XDG_RUNTIME_DIR": state, "XDG_STATE_HOME": state, MARK: mark}
+        # A cache may stay; it lies apart, so that what is left in the state directory is left by mistake.
+        own["XDG_CACHE_HOME"] = str(guest_programs().parent / "cache")
+        process = start(
+            [*wrapper, *husk_command(), *_with_mark(arguments, mark)],
+            env={**inherited, **own, **(env or {})},
+            owner=owner,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        try:
+            yield Running(process, Path(state), mark)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream:
+                    stream.close()
+            left = leftovers(mark, grace)
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+        assert not left, f"processes left behind: {left}"
+        rest = list(Path(state).iterdir())
+        assert process.returncode == -signal.SIGKILL or not rest, f"state left behind: {rest}"
+
+
+def _with_mark(arguments: Sequence[str], mark: str) -> list[str]:
+    """`run` also puts the mark into the guest's environment, so that a stray guest can be found by it."""
+    if arguments and arguments[0] == "run":
+        return ["run", "--env", f"{MARK}={mark}", *arguments[1:]]
+    return list(arguments)
+
+
+def leftovers(mark: str, grace: float) -> dict[int, str]:
+    """Processes that carry the mark in their environment and do not go away within the time of grace."""
+    deadline = time.monotonic() + grace
+    while True:
+        found = {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit() or int(entry) == os.getpid():
+                continue
+            try:
+                if mark.encode() in Path("/proc", entry, "environ").read_bytes():
+                    command = Path("/proc", entry, "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(entry)] = command.decode(errors="replace")
+            except OSError:
+                continue
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.02)
+
+
+def husk(
+    arguments: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    timeout: float = 60,
+    env: Mapping[str, str] | None = None,
+    wrapper: Sequence[str] = (),
+    owner: tuple[int, int] | None = None,
+) -> Result:
+    """husk with these arguments, to its end. A wrapper is a command that executes husk in special circumstances."""
+    with husk_process(
+        arguments, env=env, wrapper=wrapper, owner=owner, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    ) as running:
+        return finish(running.process, f"husk {shlex.join(arguments)}", stdin, timeout)
+
+
+def shell_status(returncode: int) -> int:
+    """Death by signal as shells and husk say it: 128 and the signal's number."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
