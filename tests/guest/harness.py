@@ -75,13 +75,10 @@ def native(
             ),
             *command,
         ]
+    owner = guest_ids() if os.getuid() == 0 else None
     # Not as a context manager: `finish` has closed the pipes and waited.
-    process = start(command, cwd=work, env=env, owner=pipe_owner(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    process = start(command, cwd=work, env=env, owner=owner, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     return finish(process, f"natively {shlex.join(arguments)}", stdin, timeout)
-
-
-def pipe_owner() -> tuple[int, int] | None:
-    return guest_ids() if os.getuid() == 0 else None
 
 
 def differential(
@@ -108,8 +105,9 @@ def differential(
         shutil.copytree(sides[0], sides[1], symlinks=True)
         for side in sides:
             side.chmod(0o755)
-            if os.getuid() == 0:
-                trees.give_to(side, *guest_ids())
+        # In husk, what belongs to the caller shows as the guest's own; natively it has to be given away.
+        if os.getuid() == 0:
+            trees.give_to(sides[0], *guest_ids())
         first = _native_side(arguments, sides[0], env, stdin, normalise, ignore, timeout)
         assert first.status == status, f"natively: exit code {first.status}, not {status}\n{first.out}\n{first.err}"
         if NATIVE_ONLY:
@@ -169,7 +167,7 @@ def _husk_side(
     for key, value in _environment(env, WORK, GUESTS).items():
         options += ["--env", f"{key}={value}"]
     command = ["run", *options, "--", *_place(arguments, WORK, GUESTS)]
-    result = husk(command, stdin=stdin, timeout=timeout, owner=pipe_owner())
+    result = husk(command, stdin=stdin, timeout=timeout)
     result.out, result.err = (clean(text, WORK, GUESTS, normalise) for text in (result.out, result.err))
     result.tree = trees.snapshot(work, WORK, ignore)
     return result

@@ -23,8 +23,6 @@ from typing import IO
 
 import pytest
 
-from tests.guest.build import guest_programs
-
 MARK = "HUSK_TEST_MARK"
 PIPE = subprocess.PIPE
 
@@ -127,7 +125,6 @@ def husk_process(
     env: Mapping[str, str] | None = None,
     wrapper: Sequence[str] = (),
     grace: float = 1.0,
-    owner: tuple[int, int] | None = None,
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
@@ -137,13 +134,10 @@ def husk_process(
     with tempfile.TemporaryDirectory(prefix="hs-") as state:
         Path(state).chmod(0o755)
         inherited = {key: value for key, value in os.environ.items() if key in ("PYTHONPATH", "PATH")}
-        own = {"HOME": state, "TMPDIR": state, "XDG_RUNTIME_DIR": state, "XDG_STATE_HOME": state, MARK: mark}
-        # A cache may stay; it lies apart, so that what is left in the state directory is left by mistake.
-        own["XDG_CACHE_HOME"] = str(guest_programs().parent / "cache")
+        own = {"HOME": "/", "HUSK_STATE": state, MARK: mark}
         process = start(
             [*wrapper, *husk_command(), *_with_mark(arguments, mark)],
             env={**inherited, **own, **(env or {})},
-            owner=owner,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -198,12 +192,9 @@ def husk(
     timeout: float = 60,
     env: Mapping[str, str] | None = None,
     wrapper: Sequence[str] = (),
-    owner: tuple[int, int] | None = None,
 ) -> Result:
     """husk with these arguments, to its end. A wrapper is a command that executes husk in special circumstances."""
-    with husk_process(
-        arguments, env=env, wrapper=wrapper, owner=owner, stdin=PIPE, stdout=PIPE, stderr=PIPE
-    ) as running:
+    with husk_process(arguments, env=env, wrapper=wrapper, stdin=PIPE, stdout=PIPE, stderr=PIPE) as running:
         return finish(running.process, f"husk {shlex.join(arguments)}", stdin, timeout)
 
 

@@ -20,12 +20,16 @@ AT_FDCWD = -100
 
 
 class GiveFd:
-    """The call returns a new descriptor. `fd` is husk's, handed over and closed by the dispatcher."""
+    """The call returns a new descriptor. `fd` is husk's, handed over by the dispatcher.
 
-    __slots__ = ("cloexec", "fd")
+    `alone`: husk's own copy must be gone before the guest runs on, because somebody could notice it: the other end of a
+    FIFO, or an execve that asks whether the file is open for writing.
+    """
 
-    def __init__(self, fd: int, cloexec: bool) -> None:
-        self.fd, self.cloexec = fd, cloexec
+    __slots__ = ("alone", "cloexec", "fd")
+
+    def __init__(self, fd: int, *, cloexec: bool, alone: bool = False) -> None:
+        self.fd, self.cloexec, self.alone = fd, cloexec, alone
 
 
 class Refused(OSError):
@@ -95,14 +99,10 @@ def working_directory(call: Call) -> Dir:
 
 def start_dir(call: Call, dirfd: int, name: bytes) -> Dir:
     """Where walking `name` begins. An absolute name never looks at dirfd: a bad one must not fail."""
-    if name[:1] == b"/":
+    if name[:1] == b"/" or not name:  # the walker says ENOENT for an empty name, whatever dirfd is
         return call.vfs.root
     if dirfd == AT_FDCWD:
         return working_directory(call)
-    if not name:
-        # The walker says ENOENT for an empty name; a bad descriptor is noticed first.
-        call.raw.fd_link(dirfd)
-        return call.vfs.root
     node = call.vfs.node_of_link(call.raw.fd_link(dirfd), 0, 0)
     if not isinstance(node, Dir):
         raise OSError(errno.ENOTDIR, "not a directory")

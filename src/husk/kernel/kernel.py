@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread
 import errno
-import os
 import time
 
 from husk.abi.registry import refusal
@@ -83,10 +82,7 @@ class Kernel:
             if reply.__class__ is int:
                 raw.reply(reply)
             elif isinstance(reply, GiveFd):
-                try:
-                    raw.reply_fd(reply.fd, reply.cloexec)
-                finally:
-                    os.close(reply.fd)
+                raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
             elif reply is CONTINUE:
                 raw.proceed()
             self.events.answered(call, reply)

@@ -8,16 +8,13 @@ from __future__ import annotations
 import errno
 import os
 
+from husk.kernel import resident
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.node import Context, Node
     from husk.vfs.vfs import Vfs
-
-RESIDENT_DATA = 0x567F00001000  # native/loader/resident.h
-IDENTITY_AT, EXE_LEN_AT, EXE_AT = 0x008, 0x028, 0x500
-RESIDENT_MAGIC = 0x7365726B
 
 
 class Tasks:
@@ -101,34 +98,17 @@ class Tasks:
 
     # -- programs ----------------------------------------------------------------------------------------------
     def exe_of(self, host_pid: int) -> bytes | None:
-        """What the loader noted in the process itself, which fork copies and nobody has to keep up to date."""
-        head = self._resident(host_pid, 0, 0x30)
-        if head is None or int.from_bytes(head[:4], "little") != RESIDENT_MAGIC:
-            return None
-        length = int.from_bytes(head[EXE_LEN_AT : EXE_LEN_AT + 4], "little")
-        return self._resident(host_pid, EXE_AT, length) if 0 < length <= 4096 else None
+        return resident.exe_of(host_pid)
 
     def runs(self, identity: tuple[int, int]) -> bool:
         """Is some process of the box running this file? (For ETXTBSY.)"""
-        wanted = identity[0].to_bytes(8, "little") + identity[1].to_bytes(8, "little")
-        return any(self._resident(pid, IDENTITY_AT, 16) == wanted for pid in self.host_pids())
-
-    def _resident(self, host_pid: int, offset: int, size: int) -> bytes | None:
-        try:
-            fd = os.open(f"/proc/{host_pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            return os.pread(fd, size, RESIDENT_DATA + offset)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
+        return any(resident.runs(pid, identity) for pid in self.host_pids())
 
     # -- what they hold ----------------------------------------------------------------------------------------
     def node_of_fd(self, ctx: Context, host_tid: int, fd: int) -> Node | None:
         link, host = self._held(host_tid, fd)
-        return self.vfs.node_of_link(link, host.st_dev, host.st_ino) if link[:1] == b"/" else None
+        via = b"/proc/%d/fd/%d" % (host_tid, fd)
+        return self.vfs.node_of_link(link, host.st_dev, host.st_ino, via) if link[:1] == b"/" else None
 
     def fd_text(self, ctx: Context, host_tid: int, fd: int) -> bytes:
         link, host = self._held(host_tid, fd)

@@ -3,7 +3,7 @@
 One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
 reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these: a
 second thread watches for a signal the guest handles, and for the guest's death, and only then breaks the wait. The
-answer is ERESTARTSYS, of which the host kernel makes EINTR or a restart exactly as for its own call.
+answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS, which makes the host restart the call.
 Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
 """
 
@@ -14,6 +14,7 @@ import errno
 import os
 import time
 
+from husk.kernel import resident
 from husk.kernel.call import LATER, Call, GiveFd, Reply
 from husk.native._core import wake_thread
 
@@ -48,16 +49,13 @@ def _work(wait: _Wait) -> None:
         reply = wait.operate()
         wait.done = True
         if isinstance(reply, GiveFd):
-            try:
-                raw.reply_fd(reply.fd, reply.cloexec)
-            finally:
-                os.close(reply.fd)
+            raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
         else:
             raw.reply(0)
     except OSError as error:
         wait.done = True
         if not raw.answered:
-            raw.fail(ERESTARTSYS if error.errno == errno.EINTR else error.errno or errno.EIO)
+            raw.fail(_interruption(wait.call.tid) if error.errno == errno.EINTR else error.errno or errno.EIO)
     finally:
         os.close(wait.held)
 
@@ -67,12 +65,19 @@ def _watch(wait: _Wait) -> None:
     while not wait.done:
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)
-        if not wait.done and (not wait.call.raw.valid() or _handled_signal_waits(wait.call.tid)):
+        if not wait.done and (not wait.call.raw.valid() or _handled_signals(wait.call.tid)):
             # Again and again until it left: a wake-up that comes just before the wait begins is lost.
             wake_thread(wait.thread)
 
 
-def _handled_signal_waits(tid: int) -> bool:
+def _interruption(tid: int) -> int:
+    """What the lowest waiting signal, which the host delivers first, makes of the call."""
+    waiting = _handled_signals(tid)
+    return errno.EINTR if waiting & -waiting & resident.thunked_signals(tid) else ERESTARTSYS
+
+
+def _handled_signals(tid: int) -> int:
+    """Mask of the signals that wait to be delivered to a handler of the guest's."""
     masks = {}
     try:
         with open(f"/proc/{tid}/status", "rb") as status:
@@ -81,5 +86,5 @@ def _handled_signal_waits(tid: int) -> bool:
                 if label in (b"SigPnd", b"ShdPnd", b"SigBlk", b"SigCgt"):
                     masks[label] = int(value, 16)
     except OSError:
-        return True
-    return bool((masks[b"SigPnd"] | masks[b"ShdPnd"]) & ~masks[b"SigBlk"] & masks[b"SigCgt"])
+        return 0  # gone; that the call is no longer valid is noticed too
+    return (masks[b"SigPnd"] | masks[b"ShdPnd"]) & ~masks[b"SigBlk"] & masks[b"SigCgt"]

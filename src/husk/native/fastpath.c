@@ -90,7 +90,7 @@ static enum look look(struct target *t, uint64_t flags, int *fd, struct stat *ho
 {
     if (t->dir->missing)
         return MISSING;
-    *fd = open_beneath(t->dir->root_fd, t->host, flags | O_NOFOLLOW, 0);
+    *fd = open_beneath(t->dir->root_fd, t->host, flags, 0);
     if (*fd == -ENOENT)
         return MISSING;
     if (*fd < 0)
@@ -185,7 +185,7 @@ static bool by_name(name_cache *cache, int listener, const struct seccomp_notif 
     int fd;
     if (!locate(cache, notif, dirfd, name, &t))
         return false;
-    enum look seen = look(&t, O_PATH, &fd, &s);
+    enum look seen = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)
@@ -225,7 +225,7 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | 0100000) || !locate(cache, notif, dirfd, name, &t))
         return false;
     /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. */
-    enum look seen = look(&t, O_RDONLY | O_NONBLOCK | O_NOCTTY, &fd, &s);
+    enum look seen = look(&t, O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW), &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)
@@ -258,7 +258,7 @@ static bool may_access(name_cache *cache, int listener, const struct seccomp_not
     int fd;
     if (mode & ~7u || mode & 2 || !locate(cache, notif, dirfd, name, &t)) /* writing: read-only trees are Python's to know */
         return false;
-    enum look seen = look(&t, O_PATH, &fd, &s);
+    enum look seen = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == FOUND) {
@@ -284,7 +284,7 @@ static bool read_link(name_cache *cache, int listener, const struct seccomp_noti
     char text[LONGEST_NAME];
     if (room <= 0 || !locate(cache, notif, dirfd, name, &t))
         return false;
-    enum look seen = look(&t, O_PATH, &fd, &s);
+    enum look seen = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)

@@ -163,10 +163,22 @@ static PyObject *Call_proceed(Call *self, PyObject *Py_UNUSED(noargs))
 
 static PyObject *Call_reply_fd(Call *self, PyObject *args)
 {
-    int source, cloexec;
-    if (!PyArg_ParseTuple(args, "ip:reply_fd", &source, &cloexec))
+    int source, cloexec, alone, outcome;
+    if (!PyArg_ParseTuple(args, "ipp:reply_fd", &source, &cloexec, &alone))
         return NULL;
-    int outcome = answer_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+    /* Takes over `source` in any case. A reader must not find husk's copy of a FIFO's or file's writing end still open
+     * after the guest closed its own, so that copy goes before the guest runs on; else one atomic step is cheaper. */
+    Py_BEGIN_ALLOW_THREADS
+    if (alone) {
+        outcome = add_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+        close(source);
+        if (outcome >= 0)
+            answer_value(self->listener->fd, self->notif.id, outcome);
+    } else {
+        outcome = answer_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+        close(source);
+    }
+    Py_END_ALLOW_THREADS
     /* EMFILE and friends leave the call unanswered: the caller fails it. */
     if (outcome < 0 && outcome != -ENOENT)
         return raise_errno(-outcome);
@@ -201,7 +213,7 @@ static PyMethodDef Call_methods[] = {
     {"reply", (PyCFunction)Call_reply, METH_O, "reply(value): the call returns value"},
     {"fail", (PyCFunction)Call_fail, METH_O, "fail(errno): the call fails"},
     {"proceed", (PyCFunction)Call_proceed, METH_NOARGS, "proceed(): the host kernel runs the call"},
-    {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS, "reply_fd(fd, cloexec): inject and return it, atomically"},
+    {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS, "reply_fd(fd, cloexec, alone): hand it over and return its number"},
     {"add_fd", (PyCFunction)Call_add_fd, METH_VARARGS, "add_fd(fd, cloexec): inject, the call stays open"},
     {"valid", (PyCFunction)Call_valid, METH_NOARGS, "valid(): does the caller still wait?"},
     {"fd_link", (PyCFunction)call_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},

@@ -33,6 +33,10 @@ static bool is_thunk(uint64_t handler)
     return handler >= HUSK_THUNK(0) && handler < HUSK_THUNK(HUSK_THUNKS);
 }
 
+/* Faults of the thread itself interrupt no call, and their handlers like to be chained and looked at: left alone. */
+#define FAULTS (1ULL << (SIGSEGV - 1) | 1ULL << (SIGBUS - 1) | 1ULL << (SIGFPE - 1) | 1ULL << (SIGILL - 1) | \
+                1ULL << (SIGTRAP - 1) | 1ULL << (SIGSYS - 1))
+
 static bool is_function(uint64_t handler)
 {
     return handler != (uint64_t)(uintptr_t)SIG_DFL && handler != (uint64_t)(uintptr_t)SIG_IGN;
@@ -109,11 +113,16 @@ int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif)
     struct kernel_sigaction act;
     bool patched = false;
 
-    if (signal < 1 || signal > 64 || notif->data.args[3] != 8)
+    if (signal < 1 || signal > 64 || notif->data.args[3] != 8 || FAULTS & 1ULL << (signal - 1))
         return answer_continue(listener->fd, notif->id); /* EINVAL is the host kernel's to say */
     uint64_t thunked = thunked_signals(tid);
-    if (act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler) &&
-        !(act.flags & SA_RESTART)) {
+    bool handled = act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler);
+    if (handled && act.flags & SA_RESTART && !is_thunk(act.handler) && thunked & 1ULL << (signal - 1)) {
+        /* Only a new handler ends it: what a vfork child resets to the default is still a thunk in its parent. */
+        uint64_t without_this = thunked & ~(1ULL << (signal - 1));
+        guest_write(tid, RESIDENT(thunked_mask), &without_this, sizeof without_this);
+    }
+    if (handled && !(act.flags & SA_RESTART)) {
         uint64_t thunk = is_thunk(act.handler) ? act.handler : thunk_for(tid, act.handler);
         if (thunk) {
             uint64_t with_this = thunked | 1ULL << (signal - 1);

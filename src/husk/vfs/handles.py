@@ -3,6 +3,8 @@ path."""
 
 from __future__ import annotations
 
+import os
+
 from husk.vfs.layer_nodes import Inode, Orphan
 from husk.vfs.node import Dir
 from husk.vfs.walk import Walker
@@ -26,14 +28,19 @@ class Handles(Walker):
         with self.lock:
             if not link.startswith(b"/"):
                 return None
-            directory = self.state.dir_of(link)
-            if directory is not None:
-                return directory
+            named = self.state.named_by(link)
+            if named is not None:
+                return named.tree.current(named)
             node = self.state.node_of(link, ino)
             if node is not None:
                 if isinstance(node, Inode) and node.nlink == 0:
                     node.via = via
                 return node
+            if link.startswith(self.state.path + b"/"):
+                # Too long without a name to be remembered: content and size still show, mode and owner by default.
+                creds = self.context.creds
+                uids, gids = {os.geteuid(): creds.uid}, {os.getegid(): creds.gid}
+                return Orphan(self.root.tree, via, (self.root, b""), uids, gids)
             if link.startswith(b"/dev/"):
                 return self._device(link)
             for _, tree in reversed(self._mounts):
@@ -64,19 +71,13 @@ class Handles(Walker):
                 except FileNotFoundError:
                     return self._old_path(node) + DELETED
             place = node.tree.name_of(node)
-            if place is None:
-                was = node.was if isinstance(node, Orphan) else b""
-                return b"/" + was.lstrip(b"/") + DELETED
-            directory, name = place
-            if name.endswith(DELETED):
-                return self._old_path(directory) + b"/" + name
-            try:
-                return self._path(directory).rstrip(b"/") + b"/" + name
-            except FileNotFoundError:
-                return self._old_path(directory) + b"/" + name
+            if place is not None:
+                return self._old_path(place[0]) + b"/" + place[1]
+            place = node.tree.old_name_of(node) or (self.root, b"")
+            return self._old_path(place[0]) + b"/" + place[1] + DELETED
 
     def _old_path(self, directory: Dir) -> bytes:
-        """The path of a directory as it was, for one that was removed."""
+        """The path of a directory, as it was if it was removed; empty for the root."""
         names: list[bytes] = []
         here: Dir | None = directory
         while here is not None:

@@ -13,8 +13,8 @@ import os
 import stat as st
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.layer import HOST_FLAGS, beneath, entry_kind, open_lower, orphan_stat
-from husk.vfs.layer_copy import read_link
+from husk.vfs.layer import beneath, entry_kind, open_lower, orphan_stat
+from husk.vfs.layer_copy import HOST_FLAGS, read_link
 from husk.vfs.layer_nodes import Orphan
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 class HostDir(Dir):
     """A host directory, known by its identity. Its path is told by climbing, so a rename needs no bookkeeping."""
 
-    __slots__ = ("children", "cookies", "key", "last", "listing", "next_cookie")
+    __slots__ = ("children", "cookies", "fresh", "key", "last", "listing", "next_cookie")
 
     def __init__(self, tree: Tree, parent: HostDir | None, name: bytes, key: tuple[int, int]) -> None:
         super().__init__(tree, parent, name)
         self.key = key
+        self.fresh: HostStat | None = None  # from a look-up a moment ago, good for one use
         self.last: HostStat | None = None  # what it was like, for when it is gone
         self.children: dict[bytes, HostDir] = {}
         self.cookies: dict[bytes, int] = {}
@@ -56,12 +57,14 @@ class HostDir(Dir):
 class HostNode(Node):
     """A host file that is no directory, as found a moment ago; `info` is good for one use."""
 
-    __slots__ = ("info", "name", "parent")
+    __slots__ = ("info", "key", "last", "name", "parent")
 
     def __init__(self, tree: Tree, parent: HostDir, name: bytes, info: HostStat) -> None:
         super().__init__(tree, info[2] & 0o170000)
         self.parent, self.name = parent, name
         self.info: HostStat | None = info
+        self.last = info
+        self.key = info[0], info[1]
 
     def rel(self) -> bytes:
         return self.parent.below(self.name)
@@ -109,6 +112,7 @@ class HostRead(Tree):
         if child is None or child.key != (info[0], info[1]):
             self._vanished(directory, name)
             child = directory.children[name] = HostDir(self, directory, name, (info[0], info[1]))
+        child.fresh = child.last = info
         return child
 
     def _vanished(self, directory: HostDir, name: bytes) -> None:
@@ -116,6 +120,7 @@ class HostRead(Tree):
         child = directory.children.pop(name, None)
         if child is not None:
             child.removed = True
+            child.fresh = None
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         assert isinstance(directory, HostDir)
@@ -154,6 +159,9 @@ class HostRead(Tree):
             info, node.info = node.info, None
             return info or stat_beneath(self.fd, node.rel())
         assert isinstance(node, HostDir)
+        info, node.fresh = node.fresh, None
+        if info is not None:
+            return info
         if not node.removed:
             try:
                 info = stat_beneath(self.fd, node.rel())
@@ -168,8 +176,29 @@ class HostRead(Tree):
             raise error(errno.ENOENT)
         return (*node.last[:3], 0, *node.last[4:])
 
+    def distrust(self, node: Node) -> None:
+        """What a look-up found before a change must not be shown after it."""
+        if isinstance(node, HostDir):
+            node.fresh = None
+        elif isinstance(node, HostNode):
+            node.info = None
+
+    def current(self, node: Node) -> Node:
+        self.distrust(node)
+        if not isinstance(node, HostNode):
+            return node
+        try:
+            found = self.lookup(None, node.parent, node.name)
+            if isinstance(found, HostNode) and found.key == node.key:
+                return found
+        except OSError:
+            pass
+        orphan = Orphan(self, b"", (node.parent, node.name), self.uids, self.gids)
+        orphan.last, orphan.hidden = node.last, 1
+        return orphan
+
     def open(self, ctx: Context, node: Node, flags: int) -> int:
-        host_flags = flags & HOST_FLAGS | os.O_NOFOLLOW | os.O_NOCTTY
+        host_flags = flags & HOST_FLAGS | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
         if isinstance(node, Orphan):
             return os.open(node.via, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
         assert isinstance(node, HostNode)
@@ -193,7 +222,7 @@ class HostRead(Tree):
 
     # -- from the host back to a node --------------------------------------------------------------------------
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
-        rel = beneath(self.path, path.removesuffix(b" (deleted)"))
+        rel = beneath(self.path, path)
         if rel is None:
             return None
         here: Node = self.root
@@ -206,10 +235,13 @@ class HostRead(Tree):
                 return here
         except OSError:
             pass
-        return Orphan(self, via, rel, self.uids, self.gids)
+        return Orphan(self, via, (self.root, rel.removesuffix(b" (deleted)")), self.uids, self.gids)
 
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         return (node.parent, node.name) if isinstance(node, HostNode) else None
+
+    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return node.was if isinstance(node, Orphan) else None
 
 
 class Reached:

@@ -13,7 +13,7 @@ import stat as st
 
 from husk.native._core import open_beneath
 from husk.vfs.hosttree import HostDir, HostNode, HostRead, Reached
-from husk.vfs.layer import HOST_FLAGS
+from husk.vfs.layer_copy import HOST_FLAGS
 from husk.vfs.layer_nodes import Orphan
 from husk.vfs.node import error
 
@@ -115,7 +115,7 @@ class HostTree(HostRead):
         fd = open_beneath(self.fd, directory.rel(), wanted, 0o600)
         with _At(self, directory) as at:
             self._settle(at, os.dup(fd), harmless(mode))
-        return Orphan(self, b"/proc/self/fd/%d" % fd, b"", self.uids, self.gids), fd
+        return Orphan(self, b"/proc/self/fd/%d" % fd, (directory, b""), self.uids, self.gids), fd
 
     # -- names of nodes ----------------------------------------------------------------------------------------
     def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
@@ -153,6 +153,7 @@ class HostTree(HostRead):
                 old.children[old_name] = other
             else:
                 other.removed = True
+                other.fresh = None
         if moved is not None:
             moved.parent, moved.name = new, new_name
             new.children[new_name] = moved
@@ -162,6 +163,7 @@ class HostTree(HostRead):
         if isinstance(node, HostDir) and node.removed and node.last is not None:
             node.last = (*node.last[:2], st.S_IFDIR | mode & 0o7777, *node.last[3:])
             return
+        self.distrust(node)
         with Reached(self, node) as path:
             os.chmod(path, mode & 0o7777 if node.kind == st.S_IFDIR else harmless(mode))
 
@@ -169,8 +171,7 @@ class HostTree(HostRead):
         shown = self.stat(ctx, node)
         # What is only shown as the guest's stays as it is on the host.
         uid, gid = -1 if uid == shown.uid else uid, -1 if gid == shown.gid else gid
-        if uid == gid == -1:
-            return
+        self.distrust(node)
         try:
             if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
                 with _At(self, node.parent) as at:
@@ -184,6 +185,7 @@ class HostTree(HostRead):
     def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
         shown = self.stat(ctx, node)
         times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
+        self.distrust(node)
         if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
             with _At(self, node.parent) as at:
                 os.utime(node.name, ns=times, dir_fd=at, follow_symlinks=False)

@@ -13,8 +13,8 @@ import stat as st
 from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.layer_changes import changes, seal
-from husk.vfs.layer_copy import now, read_link
+from husk.vfs.layer_changes import accept, changes, seal
+from husk.vfs.layer_copy import HOST_FLAGS, now, read_link
 from husk.vfs.layer_meta import LayerMeta
 from husk.vfs.layer_names import LayerNames
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, Lower, LowerNode, Orphan
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from husk.native._core import HostStat
     from husk.vfs.node import Context, Node
     from husk.vfs.state import State
-
-# Status flags that mean something to a host file; the rest is the vfs's own business, or only a wish (O_NOATIME).
-HOST_FLAGS = (
-    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NONBLOCK | os.O_PATH | os.O_SYNC
-    | os.O_TRUNC
-)
 
 
 class LayeredTree(LayerNames, LayerMeta):
@@ -75,6 +69,10 @@ class LayeredTree(LayerNames, LayerMeta):
     def seal(self) -> None:
         """What is here now is the starting point that `changes` compares with."""
         seal(self)
+
+    def accept(self, directory: Dir, name: bytes) -> None:
+        """A name made by husk itself since then (a mount point) is no change of the guest's."""
+        accept(self, directory, name)
 
     def changes(self) -> list[tuple[str, bytes]]:
         """("added" | "changed" | "deleted", path) of everything the guest changed, sorted by path."""
@@ -171,8 +169,6 @@ class LayeredTree(LayerNames, LayerMeta):
 
     def _lower_stat(self, info: HostStat, lower: Lower) -> Stat:
         _, _, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
-        if nlink > 1 and self.unlinked:
-            nlink -= self.unlinked.get((info[0], info[1]), 0)
         if lower.uids or lower.gids:
             uid, gid = lower.uids.get(uid, uid), lower.gids.get(gid, gid)
         ino = self.number_of(info)
@@ -195,7 +191,7 @@ class LayeredTree(LayerNames, LayerMeta):
                     node.atime, node.mtime, node.ctime, node.btime)
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
-        host_flags = flags & HOST_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+        host_flags = flags & HOST_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
         writes = flags & (os.O_ACCMODE | os.O_TRUNC) and not flags & os.O_PATH
         if writes and not isinstance(node, Inode):
             node = self.owned(node)
@@ -228,31 +224,48 @@ class LayeredTree(LayerNames, LayerMeta):
 
     # -- from the host back to a node --------------------------------------------------------------------------
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
-        deleted = path.endswith(b" (deleted)")
-        path = path.removesuffix(b" (deleted)")
         for lower in self.lowers:
             rel = beneath(lower.path, path)
             if rel is None:
                 continue
-            inode = self.inodes.get((dev, ino))
-            if inode is not None:
-                return inode
-            if not deleted:
-                head, _, name = rel.rpartition(b"/")
-                directory = self._where(lower, head)
-                if directory is not None and name not in directory.names and directory.shows_lower(name):
-                    try:
-                        info = stat_beneath(lower.fd, rel)
-                    except OSError:
-                        info = None
-                    if info is not None and (info[0], info[1]) == (dev, ino) and info[2] & 0o170000 != st.S_IFDIR:
-                        return LowerNode(self, directory, name, lower, rel, info)
-            was = (lower.top.name if lower.top else b"") + b"/" + rel
-            orphan = Orphan(self, via, was, lower.uids, lower.gids)
-            orphan.hidden = self.unlinked.get((dev, ino), 1)
-            orphan.source = lower, rel
-            return orphan
+            # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
+            return self._found(lower, rel, (dev, ino), via)
         return None
+
+    def current(self, node: Node) -> Node:
+        return self._found(node.lower, node.rel, node.key, b"") if isinstance(node, LowerNode) else node
+
+    def _found(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Node:
+        return self.inodes.get(key) or self._lower_node(lower, rel, key) or self._orphan(lower, rel, key, via)
+
+    def _lower_node(self, lower: Lower, rel: bytes, key: tuple[int, int]) -> LowerNode | None:
+        """The file `rel`, if it still shows and is the one meant."""
+        head, _, name = rel.rpartition(b"/")
+        directory = self._where(lower, head)
+        if directory is None or name in directory.names or not directory.shows_lower(name):
+            return None
+        try:
+            info = stat_beneath(lower.fd, rel)
+        except OSError:
+            return None
+        if (info[0], info[1]) != key or info[2] & 0o170000 == st.S_IFDIR:
+            return None
+        return LowerNode(self, directory, name, lower, rel, info)
+
+    def _orphan(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Orphan:
+        rel = rel.removesuffix(b" (deleted)")
+        head, _, name = rel.rpartition(b"/")
+        directory = self._where(lower, head)
+        was = (directory, name) if directory is not None else (lower.top or self.root, rel)
+        orphan = Orphan(self, via, was, lower.uids, lower.gids)
+        orphan.hidden = 1
+        try:
+            info = stat_beneath(lower.fd, rel)
+            if (info[0], info[1]) == key:
+                orphan.source, orphan.last = (lower, rel), info
+        except OSError:
+            pass  # the host removed it, too
+        return orphan
 
     def _where(self, lower: Lower, rel: bytes) -> LayerDir | None:
         """The directory that shows lower directory `rel` now; None when none does any more."""
@@ -278,9 +291,14 @@ class LayeredTree(LayerNames, LayerMeta):
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         if isinstance(node, LowerNode):
             return node.parent, node.name
-        if isinstance(node, Inode) and node.parent is not None:
+        if isinstance(node, Inode) and node.parent is not None and not node.nameless:
             return node.parent, node.name
         return None
+
+    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        if isinstance(node, Orphan):
+            return node.was
+        return (node.parent, node.name) if isinstance(node, Inode) and node.parent is not None else None
 
 
 def _cookie(entry: Entry) -> int:
@@ -334,12 +352,16 @@ def stat_kind(fd: int) -> int:
 
 
 def orphan_stat(node: Orphan, dev: int) -> Stat:
+    info = node.last
     try:
         found = os.stat(node.via)
     except (OSError, ValueError):
-        # Without a way to the file nothing is known; the caller, who holds it, may know better.
-        return Stat(dev, 0, node.kind | 0o444, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
-    uid, gid = node.uids.get(found.st_uid, found.st_uid), node.gids.get(found.st_gid, found.st_gid)
-    nlink = max(found.st_nlink - node.hidden, 0)
-    return Stat(dev, found.st_ino, found.st_mode, nlink, uid, gid, found.st_rdev, found.st_size, found.st_blksize,
-                found.st_blocks, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+        if info is None:
+            # Nothing is known; the caller, who holds the file, may know better.
+            info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
+    else:
+        info = (found.st_dev, found.st_ino, found.st_mode, found.st_nlink, found.st_uid, found.st_gid, found.st_rdev,
+                found.st_size, found.st_blksize, found.st_blocks, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+    _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
+    uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
+    return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from husk.native._core import HostStat
     from husk.vfs.layer import LayeredTree
-    from husk.vfs.node import Node
+    from husk.vfs.node import Dir, Node
 
 _ANYONE = Context(Credentials(0, 0))
 
@@ -24,13 +24,20 @@ def seal(tree: LayeredTree) -> None:
 
 
 def _seal(tree: LayeredTree, directory: LayerDir) -> None:
-    directory.base = {}
-    for name, node in directory.names.items():
-        if node is not WHITEOUT:
-            info = tree.stat(_ANYONE, node)
-            directory.base[name] = node, info.mode, info.mtime
-        if isinstance(node, LayerDir):
-            _seal(tree, node)
+    for name in directory.names:
+        accept(tree, directory, name)
+
+
+def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
+    assert isinstance(directory, LayerDir)
+    node = directory.names[name]
+    if node is not WHITEOUT:
+        info = tree.stat(_ANYONE, node)
+        if directory.base is None:
+            directory.base = {}
+        directory.base[name] = node, info.mode, info.mtime
+    if isinstance(node, LayerDir):
+        _seal(tree, node)
 
 
 def changes(tree: LayeredTree) -> list[tuple[str, bytes]]:

@@ -25,6 +25,11 @@ FICLONE = 0x40049409
 # after them.
 CLOCK_REALTIME_COARSE = 5
 CHUNK = 1 << 30
+# Status flags that mean something to a host file; the rest is the vfs's own business, or only a wish (O_NOATIME).
+HOST_FLAGS = (
+    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NONBLOCK | os.O_PATH | os.O_SYNC
+    | os.O_TRUNC
+)
 
 
 def now() -> int:
@@ -59,7 +64,6 @@ class CopyUp(Tree):
         self.state, self.dev = state, dev
         self.on_change: Callable[[Dir, bool], None] = lambda directory, structural: None
         self.inodes: dict[tuple[int, int], Inode] = {}  # lower identity -> the inode that took its place
-        self.unlinked: dict[tuple[int, int], int] = {}  # lower identity of hard-linked files -> names removed
         self._devices: dict[int, int] = {}
         self.links_touched = False  # a hard-linked lower file was changed: its other names no longer show the host's
 
@@ -104,7 +108,7 @@ class CopyUp(Tree):
         uid, gid = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
         inode = Inode(self, self.number_of(info), info[2], uid, gid, 0)
         inode.atime, inode.mtime, inode.ctime = info[10], info[11], info[12]
-        inode.nlink = info[3] - self.unlinked.get(key, 0)
+        inode.nlink = info[3]
         inode.key = key
         inode.source = lower, rel
         if inode.kind == st.S_IFLNK:
@@ -149,14 +153,10 @@ class CopyUp(Tree):
             return node
         if isinstance(node, LowerNode):
             return self.own_node(node)
-        if isinstance(node, Orphan) and node.source is not None:
-            lower, rel = node.source
-            info = stat_beneath(lower.fd, rel)
-            found = os.stat(node.via)
-            if (info[0], info[1]) == (found.st_dev, found.st_ino):
-                inode = self._inherit(lower, rel, info)
-                inode.nlink = max(info[3] - node.hidden, 0)
-                return inode
+        if isinstance(node, Orphan) and node.source is not None and node.last is not None:
+            inode = self._inherit(*node.source, node.last)
+            inode.nlink = 0
+            return inode
         raise error(errno.EROFS)  # the host took the file away: there is nothing left to copy from
 
 

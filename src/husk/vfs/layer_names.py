@@ -8,7 +8,7 @@ import os
 import stat as st
 
 from husk.native._core import stat_beneath, stat_fd
-from husk.vfs.layer_copy import CopyUp, now
+from husk.vfs.layer_copy import HOST_FLAGS, CopyUp, now
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.node import Context, Credentials, Node, error
 from husk.vfs.permissions import inherit
@@ -30,12 +30,17 @@ class LayerNames(CopyUp):
 
     # -- new nodes ---------------------------------------------------------------------------------------------
     def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
+        inode, fd = self.create_open(ctx, directory, name, mode, os.O_WRONLY)
+        os.close(fd)
+        return inode
+
+    def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        os.close(os.open(b"%d" % inode.ino, flags, 0o600, dir_fd=self.state.files_fd))
+        host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(b"%d" % inode.ino, host_flags, 0o600, dir_fd=self.state.files_fd)
         if mode & PRIVILEGE:
-            inode.plain_mtime = stat_beneath(self.state.files_fd, b"%d" % inode.ino)[11]
-        return self._bind(directory, name, inode, inode.ino)
+            inode.plain_mtime = stat_fd(fd)[11]
+        return self._bind(directory, name, inode, inode.ino), fd
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
         inode = self._new(ctx, directory, mode)
@@ -59,8 +64,7 @@ class LayerNames(CopyUp):
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
         inode.number = inode.ino
         inode.doomed = bool(flags & os.O_EXCL)
-        kept = os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NONBLOCK | os.O_SYNC
-        host_flags = flags & kept | os.O_CLOEXEC
+        host_flags = flags & HOST_FLAGS | os.O_CLOEXEC
         try:
             fd = os.open(b".", host_flags | os.O_TMPFILE, 0o600, dir_fd=self.state.files_fd)
             self.state.remember_unnamed(stat_fd(fd)[1], inode)
@@ -125,8 +129,7 @@ class LayerNames(CopyUp):
 
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, LayerDir)
-        node = self.lookup(ctx, directory, name)
-        self._warn_twins(node)
+        node = self._with_twins(self.lookup(ctx, directory, name))
         self._take(directory, name)
         self._forget(node)
 
@@ -158,12 +161,11 @@ class LayerNames(CopyUp):
         else:
             replaced: Node | None = None
             try:
-                replaced = self.lookup(ctx, new, new_name)
+                replaced = self._with_twins(self.lookup(ctx, new, new_name))
             except FileNotFoundError:
                 pass
             if isinstance(replaced, LayerDir) and not self.is_empty(ctx, replaced):
                 raise error(errno.ENOTEMPTY)
-            self._warn_twins(replaced)
             self._take(old, old_name)
             if replaced is not None:
                 self._take(new, new_name)
@@ -217,11 +219,11 @@ class LayerNames(CopyUp):
             return False
         return True
 
-    def _warn_twins(self, node: Node | None) -> None:
-        """Removing one name of a hard-linked lower file changes what its other names show."""
+    def _with_twins(self, node: Node) -> Node:
+        """Removing one name of a hard-linked lower file changes what its other names show: they need an inode."""
         if isinstance(node, LowerNode) and node.info is not None and node.info[3] > 1:
-            self.links_touched = True
-            self.on_change(node.parent, True)
+            return self.own_node(node)
+        return node
 
     def _forget(self, node: Node) -> None:
         """A name of `node` was removed for good."""
@@ -239,6 +241,3 @@ class LayerNames(CopyUp):
                 node.nlink = 0
                 if node.number:
                     self.state.orphan(node.number, node)
-        elif isinstance(node, LowerNode) and node.info is not None and node.info[3] > 1:
-            key = node.info[0], node.info[1]
-            self.unlinked[key] = self.unlinked.get(key, 0) + 1

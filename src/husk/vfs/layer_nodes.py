@@ -76,27 +76,28 @@ class LayerDir(Dir):
 class LowerNode(Node):
     """A lower file, symlink or special file, as found a moment ago. `info` is that moment's stat, good for one use."""
 
-    __slots__ = ("info", "lower", "name", "parent", "rel")
+    __slots__ = ("info", "key", "lower", "name", "parent", "rel")
 
     def __init__(self, tree: Tree, parent: LayerDir, name: bytes, lower: Lower, rel: bytes, info: HostStat) -> None:
         super().__init__(tree, info[2] & 0o170000)
         self.parent, self.name, self.lower, self.rel = parent, name, lower, rel
         self.info: HostStat | None = info
+        self.key = info[0], info[1]
 
 
 class Inode(Node):
     """An upper file, symlink, FIFO or socket.
 
-    `parent` and `name` are one of its names, `others` the rest (hard links are rare). `number` names its real file, 0
-    for none. `host_ctime` is the real file's own change time when we last set it up: only a later one is the guest's
-    doing. `plain_mtime` is the content's age when set-uid or set-gid was granted: a later write took the privilege
-    away. `via` leads to the open file of an inode without name, as long as the descriptor it was found by is open.
-    `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).
+    `parent` and `name` are one of its names (the last one, once it is `nameless`), `others` the rest (hard links are
+    rare). `number` names its real file, 0 for none. `host_ctime` is the real file's own change time when we last set
+    it up: only a later one is the guest's doing. `plain_mtime` is the content's age when set-uid or set-gid was
+    granted: a later write took the privilege away. `via` leads to the open file of an inode without name, as long as
+    the descriptor it was found by is open. `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).
     """
 
     __slots__ = (
-        "atime", "btime", "ctime", "doomed", "gid", "host_ctime", "ino", "key", "mode", "mtime", "name", "nlink",
-        "number", "others", "parent", "plain_mtime", "source", "target", "uid", "via", "xattrs",
+        "atime", "btime", "ctime", "doomed", "gid", "host_ctime", "ino", "key", "mode", "mtime", "name", "nameless",
+        "nlink", "number", "others", "parent", "plain_mtime", "source", "target", "uid", "via", "xattrs",
     )
 
     def __init__(self, tree: Tree, ino: int, mode: int, uid: int, gid: int, now: int) -> None:
@@ -110,6 +111,7 @@ class Inode(Node):
         self.target = b""
         self.parent: LayerDir | None = None
         self.name = b""
+        self.nameless = True
         self.others: list[tuple[LayerDir, bytes]] = []
         self.xattrs: dict[bytes, bytes] | None = None
         self.host_ctime = 0
@@ -118,14 +120,17 @@ class Inode(Node):
         self.doomed = False
 
     def add_name(self, parent: LayerDir, name: bytes) -> None:
-        if self.parent is None:
-            self.parent, self.name = parent, name
+        if self.nameless:
+            self.parent, self.name, self.nameless = parent, name, False
         else:
             self.others.append((parent, name))
 
     def drop_name(self, parent: LayerDir, name: bytes) -> None:
         if self.parent is parent and self.name == name:
-            self.parent, self.name = self.others.pop() if self.others else (None, b"")
+            if self.others:
+                self.parent, self.name = self.others.pop()
+            else:
+                self.nameless = True
         elif (parent, name) in self.others:
             self.others.remove((parent, name))
 
@@ -133,16 +138,19 @@ class Inode(Node):
 class Orphan(Node):
     """A lower or host file a guest still holds open although the name it was opened by is gone.
 
-    `was` is that name, `hidden` how many of its host names the guest removed from view. `source` is where a layered
-    tree still finds it on the host.
+    `was` is that name with its directory, `hidden` how many of its host names the guest removed from view. `source`
+    is where a layered tree still finds it on the host.
     """
 
-    __slots__ = ("gids", "hidden", "source", "uids", "via", "was")
+    __slots__ = ("gids", "hidden", "last", "source", "uids", "via", "was")
 
-    def __init__(self, tree: Tree, via: bytes, was: bytes, uids: dict[int, int], gids: dict[int, int]) -> None:
+    def __init__(
+        self, tree: Tree, via: bytes, was: tuple[Dir, bytes], uids: dict[int, int], gids: dict[int, int]
+    ) -> None:
         super().__init__(tree, st.S_IFREG)
         self.via, self.was, self.uids, self.gids = via, was, uids, gids
         self.hidden = 0
+        self.last: HostStat | None = None  # what is known of it where `via` leads nowhere
         self.source: tuple[Lower, bytes] | None = None
 
 

@@ -127,6 +127,11 @@ class Tree:
         """A new regular file; the caller made sure the name is free and the umask is applied."""
         raise OSError(errno.EROFS, "read-only")
 
+    def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Node, int]:
+        """`create` and `open` in one; a tree overrides it where one host call can do both."""
+        node = self.create(ctx, directory, name, mode)
+        return node, self.open(ctx, node, flags)
+
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Dir:
         raise OSError(errno.EROFS, "read-only")
 
@@ -211,8 +216,16 @@ class Tree:
         `via` (may be empty) is a name through which the open file itself can be reached right now."""
         return None
 
+    def current(self, node: Node) -> Node:
+        """What a node remembered from an earlier look-up is now. Trees whose nodes live only for a call override it."""
+        return node
+
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         """Directory and name of a node that is no directory; None where it has no name (any more)."""
+        return None
+
+    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        """The same of a node that lost its last name."""
         return None
 
     def statfs_path(self) -> bytes:

@@ -94,9 +94,10 @@ class Opening(Walker):
             raise error(errno.EROFS)
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         self.changed(directory, False)
-        node = tree.create(ctx, directory, name, mode & 0o7777 & ~ctx.umask())
         # The mode of a new file binds the next open, not this one.
-        return Opened(tree.open(ctx, node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)), node)
+        bits = mode & 0o7777 & ~ctx.umask()
+        node, fd = tree.create_open(ctx, directory, name, bits, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+        return Opened(fd, node)
 
     def _tmpfile(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
         if not flags & os.O_DIRECTORY or flags & os.O_CREAT or flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR):
@@ -120,8 +121,8 @@ class Opening(Walker):
             raise error(errno.ENOTDIR)
         if flags & os.O_PATH:
             if isinstance(node, Dir):
-                return Opened(self._place(ctx, node, flags, None), node)
-            return Opened(tree.open(ctx, node, os.O_PATH | os.O_NOFOLLOW), node)
+                return Opened(self._place(ctx, node, 0, None), node)
+            return Opened(self.state.stand_in(node), node)
         want = WANTS[flags & os.O_ACCMODE]
         if flags & os.O_TRUNC:
             want |= WRITE

@@ -7,10 +7,7 @@ reaches the host here.
 
 from __future__ import annotations
 
-import errno
 import os
-
-from husk.vfs.node import error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +15,15 @@ if TYPE_CHECKING:
 
 # How many nodes without a name are remembered for the sake of descriptors that may still be open on them.
 ORPHANS_KEPT = 8192
+STAND_INS_KEPT = 4096
 
 
 class State:
     """One per box, shared by all its trees."""
 
     __slots__ = (
-        "_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "places_fd", "unnamed",
+        "_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "places_fd", "stand_ins",
+        "unnamed",
     )
 
     def __init__(self, path: bytes) -> None:
@@ -34,6 +33,7 @@ class State:
         self.places_fd = self._directory(b"places")
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an O_TMPFILE file -> node
+        self.stand_ins: dict[int, Node] = {}  # place number -> what an O_PATH descriptor names
         self.dirs: dict[int, Dir] = {}  # place number -> directory
         self._orphans: dict[int, None] = {}
         self._inodes = 1 << 32
@@ -101,10 +101,25 @@ class State:
             os.mkdir(name, 0o700, dir_fd=self.places_fd)
             self.dirs[number] = directory
             self._set_search(name, searchable)
-        wanted = flags & (os.O_PATH | os.O_NONBLOCK | os.O_NOATIME)
-        if not flags & os.O_PATH:
-            wanted &= os.O_NONBLOCK
-        return os.open(b"%d" % number, wanted | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.places_fd)
+        # No flag of our own: the guest can see them (F_GETFL).
+        wanted = flags & (os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY)
+        return os.open(b"%d" % number, wanted | os.O_CLOEXEC, dir_fd=self.places_fd)
+
+    def stand_in(self, node: Node) -> int:
+        """A descriptor that only names `node`: nothing can be read or written through it.
+
+        The host cannot put a true O_PATH descriptor into a guest's table, so an empty file stands in, opened with the
+        access mode that Linux keeps for "neither".
+        """
+        self._places += 1
+        name = b"%d" % self._places
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.places_fd))
+        self.stand_ins[self._places] = node
+        if len(self.stand_ins) > STAND_INS_KEPT:
+            oldest = next(iter(self.stand_ins))
+            del self.stand_ins[oldest]
+            os.unlink(b"%d" % oldest, dir_fd=self.places_fd)
+        return os.open(name, os.O_ACCMODE | os.O_CLOEXEC, dir_fd=self.places_fd)
 
     def set_search(self, directory: Dir, searchable: bool) -> None:
         """A native fchdir into the placeholder succeeds exactly where the virtual directory may be searched."""
@@ -115,18 +130,17 @@ class State:
         os.chmod(name, 0o555 if searchable else 0o444, dir_fd=self.places_fd)
 
     # -- from links --------------------------------------------------------------------------------------------
-    def dir_of(self, link: bytes) -> Dir | None:
-        """The directory whose placeholder `/proc/PID/fd/N` or `/proc/PID/cwd` shows."""
+    def named_by(self, link: bytes) -> Node | None:
+        """The directory, or what an O_PATH descriptor names, whose stand-in `/proc/PID/fd/N` or `/proc/PID/cwd` shows."""
         number = self._number(link, b"/places/")
-        return None if number is None else self.dirs.get(number)
+        if number is None:
+            return None
+        return self.dirs.get(number) or self.stand_ins.get(number)
 
     def node_of(self, link: bytes, ino: int) -> Node | None:
         number = self._number(link, b"/files/")
         if number is not None:
-            node = self.nodes.get(number)
-            if node is None:
-                raise error(errno.ESTALE)
-            return node
+            return self.nodes.get(number)
         if link.startswith(self.path + b"/") and link.endswith(b" (deleted)") and b"/#" in link:
             return self.unnamed.get(ino)
         return None

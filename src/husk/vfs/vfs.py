@@ -10,8 +10,9 @@ import errno
 
 from husk.vfs.attributes import NOW, Attributes
 from husk.vfs.handles import Handles
+from husk.vfs.layer import LayeredTree
 from husk.vfs.naming import Naming
-from husk.vfs.node import Dir, error
+from husk.vfs.node import Context, Credentials, Dir, error
 from husk.vfs.opening import Opened
 
 TYPE_CHECKING = False
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["NOW", "Opened", "Vfs"]
 
+_ROOT = Context(Credentials(0, 0))
+
 
 class Vfs(Attributes, Naming, Handles):
     """Walking, opening, naming, describing, and the way back from descriptors."""
 
     def mount(self, tree: Tree, path: bytes) -> None:
-        """Mount `tree` at an absolute path, made in the covering tree where it is missing. This is husk's own wish, so
-        neither permissions nor read-only trees stand in the way of walking, only of making."""
+        """Mount `tree` at an absolute path, made in the covering tree (as root's) where it is missing; EROFS where
+        that must not be written to. This is husk's own wish, so no permissions are asked."""
         with self.lock:
             here = self.root
             for name in path.split(b"/"):
@@ -37,8 +40,12 @@ class Vfs(Attributes, Naming, Handles):
                 try:
                     node = here.tree.lookup(self.context, here, name)
                 except FileNotFoundError:
+                    if here.tree.read_only:
+                        raise error(errno.EROFS) from None
                     self.changed(here, False)
-                    node = here.tree.mkdir(self.context, here, name, 0o755)
+                    node = here.tree.mkdir(_ROOT, here, name, 0o755)
+                    if isinstance(here.tree, LayeredTree):
+                        here.tree.accept(here, name)
                 if not isinstance(node, Dir):
                     raise error(errno.ENOTDIR)
                 here = node

@@ -184,12 +184,13 @@ def _xattrs() -> Iterator[Step]:
             yield from [("listxattr", path), ("removexattr", path, name)]
 
 
+def parse(line: str) -> Step:
+    operation, *arguments = line.split()
+    return operation, *map(argument, arguments)
+
+
 def _written(path: Path) -> list[Step]:
-    steps: list[Step] = []
-    for line in path.read_text().splitlines():
-        operation, *arguments = line.split()
-        steps.append((operation, *map(argument, arguments)))
-    return steps
+    return [parse(line) for line in path.read_text().splitlines()]
 
 
 SCRIPTS: dict[str, list[Step]] = {

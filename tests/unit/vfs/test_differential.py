@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from unit.vfs import scripted
+from unit.vfs.native import run_native
 from unit.vfs.random_steps import random_steps
-from unit.vfs.worlds import TREES, Step, Virtual, copy_tree, new_state, prepare, run_native
+from unit.vfs.trees import TREES, copy_tree, new_state, prepare
+from unit.vfs.virtual import Virtual
+from unit.vfs.worlds import Step
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be an ordinary user in a root of its own")
 

@@ -107,7 +107,8 @@ def _node(call: Call, dirfd: int, name: bytes, flags: int) -> Node | None:
 
 
 def _held(call: Call, fd: int) -> Node | None:
-    if _flags_of(call, fd) & os.O_PATH:
+    # What stands for an O_PATH descriptor is open for neither reading nor writing.
+    if _flags_of(call, fd) & os.O_ACCMODE == os.O_ACCMODE:
         raise OSError(errno.EBADF, "only a path")
     return held_node(call, fd)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat as st
 import struct
 
 from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, i32, path, start_dir, u32
@@ -63,5 +64,7 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     call.kernel.events.opened(call, name, flags, opened)
     if opened.fifo_flags >= 0:
         host_fd, fifo_flags = opened.host_fd, opened.fifo_flags
-        return later(call, lambda: GiveFd(open_interruptible(b"/proc/self/fd/%d" % host_fd, fifo_flags), cloexec), host_fd)
-    return GiveFd(opened.host_fd, cloexec)
+        name = b"/proc/self/fd/%d" % host_fd
+        return later(call, lambda: GiveFd(open_interruptible(name, fifo_flags), cloexec=cloexec, alone=True), host_fd)
+    shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO
+    return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)

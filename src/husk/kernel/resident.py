@@ -1,0 +1,44 @@
+"""kernel: reading what the loader left in a guest process (native/loader/resident.h).
+
+It is the guest's own memory: a hint, copied by fork and replaced by execve, that only the guest itself can spoil.
+"""
+
+from __future__ import annotations
+
+import os
+
+DATA = 0x567F00001000
+IDENTITY_AT, THUNKED_AT, EXE_LEN_AT, EXE_AT = 0x008, 0x018, 0x028, 0x500
+MAGIC = 0x7365726B
+
+
+def _read(host_pid: int, offset: int, size: int) -> bytes | None:
+    try:
+        fd = os.open(f"/proc/{host_pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.pread(fd, size, DATA + offset)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def exe_of(host_pid: int) -> bytes | None:
+    """The virtual path of the program a process runs."""
+    head = _read(host_pid, 0, 0x30)
+    if head is None or int.from_bytes(head[:4], "little") != MAGIC:
+        return None
+    length = int.from_bytes(head[EXE_LEN_AT : EXE_LEN_AT + 4], "little")
+    return _read(host_pid, EXE_AT, length) if 0 < length <= 4096 else None
+
+
+def runs(host_pid: int, identity: tuple[int, int]) -> bool:
+    """Does a process run the file of this identity?"""
+    return _read(host_pid, IDENTITY_AT, 16) == identity[0].to_bytes(8, "little") + identity[1].to_bytes(8, "little")
+
+
+def thunked_signals(host_pid: int) -> int:
+    """Signals whose handler was set without SA_RESTART, as a mask (bit 0 is signal 1)."""
+    return int.from_bytes(_read(host_pid, THUNKED_AT, 8) or b"", "little")

@@ -1,0 +1,275 @@
+"""A guest without a process: memory made of bytes, and a call that answers as husk.native._core.Call does.
+
+Guest descriptors are descriptors of this process, under the same numbers, so what husk asks the host about them
+(/proc/TID/fd, fdinfo, pidfd_getfd) has true answers. Every answer a call gets is kept: a second one is a mistake that
+the tests look for, and is not hidden here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any, cast
+
+from husk.abi.registry import by_name
+from husk.abi.rules import Walls
+from husk.kernel.events import Events
+from husk.kernel.identity import Identity
+from husk.kernel.kernel import Kernel
+from husk.native._core import stat_fd
+from husk.vfs.layer import LayeredTree
+from husk.vfs.node import Credentials, Dir
+from husk.vfs.state import State
+from husk.vfs.vfs import Vfs
+
+BAD = 0x10  # an address that is mapped in no guest
+
+
+class Memory:
+    """Areas of bytes at addresses; everything around them is unmapped, as after strace's edge buffers."""
+
+    def __init__(self) -> None:
+        self._areas: dict[int, bytearray] = {}
+        self._next = 0x10000
+
+    def put(self, data: bytes) -> int:
+        """The address of a new area that ends where `data` ends."""
+        address, self._next = self._next, self._next + (len(data) // 4096 + 2) * 4096
+        self._areas[address] = bytearray(data)
+        return address
+
+    def _find(self, address: int, size: int) -> tuple[bytearray, int]:
+        for start, area in self._areas.items():
+            if start <= address and address + size <= start + len(area):
+                return area, address - start
+        raise OSError(errno.EFAULT, "unmapped")
+
+    def read(self, address: int, size: int) -> bytes:
+        if not size:
+            return b""
+        area, at = self._find(address, size)
+        return bytes(area[at : at + size])
+
+    def write(self, address: int, data: bytes) -> None:
+        if data:
+            area, at = self._find(address, len(data))
+            area[at : at + len(data)] = data
+
+    def cstring(self, address: int, limit: int) -> bytes:
+        area, at = self._find(address, 1)
+        end = area.find(b"\0", at, at + limit)
+        if end >= 0:
+            return bytes(area[at:end])
+        raise OSError(errno.EFAULT if len(area) - at < limit else errno.ENAMETOOLONG, "no end")
+
+
+class FakeCall:
+    """The C core's Call, with the memory and descriptors of `guest`."""
+
+    def __init__(self, guest: Guest, nr: int, args: tuple[int, ...]) -> None:
+        self.guest, self.nr = guest, nr
+        self.id, self.tid = 1, os.getpid()
+        self.args = tuple(value & (1 << 64) - 1 for value in (*args, *(0,) * (6 - len(args))))
+        self.answers: list[tuple[str, int]] = []
+        self.added: list[int] = []
+        self.moved_to = b""
+        self.executed: tuple[int, int, int, int] | None = None
+        self.fails_with = 0  # errno that injecting a descriptor fails with
+
+    @property
+    def answered(self) -> bool:
+        return bool(self.answers)
+
+    # -- memory
+    def cstring(self, address: int, limit: int = 4096) -> bytes:
+        return self.guest.memory.cstring(address, limit)
+
+    def read(self, address: int, size: int) -> bytes:
+        return self.guest.memory.read(address, size)
+
+    def write(self, address: int, data: bytes) -> None:
+        self.guest.memory.write(address, data)
+
+    # -- answers
+    def reply(self, value: int) -> int:
+        assert type(value) is int and -(1 << 63) <= value < 1 << 63
+        self.answers.append(("value", value))
+        return 0
+
+    def fail(self, error: int) -> int:
+        assert 0 < error < 4096, f"{error} is no errno"
+        self.answers.append(("error", error))
+        return 0
+
+    def proceed(self) -> int:
+        self.answers.append(("proceed", 0))
+        return 0
+
+    def reply_fd(self, fd: int, cloexec: bool) -> int:
+        copy = self._inject(fd, cloexec)
+        self.answers.append(("fd", copy))
+        return copy
+
+    def add_fd(self, fd: int, cloexec: bool) -> int:
+        copy = self._inject(fd, cloexec)
+        self.added.append(copy)
+        return copy
+
+    def _inject(self, fd: int, cloexec: bool) -> int:
+        os.fstat(fd)  # EBADF for a descriptor husk does not hold
+        if self.fails_with:
+            raise OSError(self.fails_with, os.strerror(self.fails_with))
+        copy = os.dup(fd)
+        os.set_inheritable(copy, not cloexec)
+        self.guest.fds.add(copy)
+        return copy
+
+    def valid(self) -> bool:
+        return not self.answered
+
+    # -- what the host says of the guest
+    def _held(self, fd: int) -> int:
+        if fd not in self.guest.fds:
+            raise OSError(errno.EBADF, "not open")
+        return fd
+
+    def fd_link(self, fd: int) -> bytes:
+        return os.readlink(b"/proc/self/fd/%d" % self._held(fd))
+
+    def fd_stat(self, fd: int) -> tuple[int, ...]:
+        return stat_fd(self._held(fd))
+
+    def get_fd(self, fd: int) -> int:
+        return os.dup(self._held(fd))
+
+    def cwd_link(self) -> bytes:
+        return os.readlink(b"/proc/self/fd/%d" % self.guest.cwd)
+
+    def umask(self) -> int:
+        return 0o022
+
+    def tgid(self) -> int:
+        return self.tid
+
+    # -- remote calls
+    def change_directory(self, fd: int) -> int:
+        self.moved_to = os.readlink(b"/proc/self/fd/%d" % fd)
+        self.answers.append(("value", 0))
+        return 0
+
+    def exec_loader(self, loader_fd: int, empty: int, argv: int, envp: int) -> int:
+        self.executed = loader_fd, empty, argv, envp
+        self.answers.append(("executed", 0))
+        return 0
+
+
+class FakeListener:
+    """Nobody to listen to; what the name cache is taught is written down."""
+
+    def __init__(self) -> None:
+        self.taught: list[tuple[Any, ...]] = []
+        self.forgotten: list[tuple[Any, ...]] = []
+
+    def cache_identity(self, *_: object) -> None:
+        pass
+
+    def cache_learn(self, *what: Any) -> None:
+        self.taught.append(what)
+
+    def cache_forget(self, *what: Any) -> None:
+        self.forgotten.append(what)
+
+    def program_learn(self, *_: object) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class Guest:
+    """One box as a handler sees it: a real vfs whose root shows `lower`, a real kernel, and calls made by hand."""
+
+    def __init__(self, state: bytes, lower: bytes, events: Events | None = None, *, walls: Walls | None = None) -> None:
+        self.memory = Memory()
+        self.fds: set[int] = set()
+        self.creds = Credentials(os.getuid(), os.getgid())
+        self.state = State(state)
+        self.tree = LayeredTree(self.state)
+        self.tree.show(self.tree.root, lower)
+        self.vfs = Vfs(self.state, self.tree, self.creds)
+        self.events = events or Events(None, None)
+        self.listener = FakeListener()
+        identity = Identity(self.creds.uid, self.creds.gid, self.creds.uid, self.creds.gid)
+        self.kernel = Kernel(cast(Any, self.listener), self.vfs, self.creds, identity,
+                             walls or Walls(), self.events, -1, bytes(64))
+        self.cwd = self.vfs.place_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
+
+    def close(self) -> None:
+        for fd in (self.cwd, *self.fds):
+            os.close(fd)
+        for program in self.kernel.pending.values():
+            program.close()
+        self.tree.close()
+        self.state.close()
+
+    def text(self, data: bytes) -> int:
+        return self.memory.put(data + b"\0")
+
+    def make(self, name: str | int, *args: int) -> FakeCall:
+        """A call that is not answered yet."""
+        nr = name if isinstance(name, int) else number(name)
+        return FakeCall(self, nr, args)
+
+    def answer(self, call: FakeCall) -> tuple[str, int]:
+        """What the kernel answers; exactly one answer, or the test fails here."""
+        self.kernel.answer(cast(Any, call))
+        assert len(call.answers) == 1, f"answered {len(call.answers)} times: {call.answers}"
+        return call.answers[0]
+
+    def call(self, name: str | int, *args: int) -> int:
+        """Make a call as the guest would: its value, or OSError."""
+        kind, value = self.answer(self.make(name, *args))
+        if kind == "error":
+            raise OSError(value, os.strerror(value))
+        return value
+
+    def errno(self, name: str | int, *args: int) -> str:
+        """The errno's name, or "ok"."""
+        try:
+            self.call(name, *args)
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+        return "ok"
+
+    def open(self, name: bytes, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+        return self.call("open", self.text(name), flags, mode)
+
+    def hold(self, host_fd: int) -> int:
+        """Give the guest a descriptor of this process; it is closed with the guest."""
+        self.fds.add(host_fd)
+        return host_fd
+
+    def directory(self, path: bytes) -> Dir:
+        node = self.vfs.walk(self.vfs.context, self.vfs.root, path)
+        assert isinstance(node, Dir)
+        return node
+
+
+def number(name: str) -> int:
+    row = by_name(name)
+    assert row is not None, name
+    return row.nr
+
+
+def open_descriptors() -> set[int]:
+    """Descriptors of this process, to count leaks with."""
+    return set(map(int, os.listdir("/proc/self/fd")))
+
+
+def new_descriptors(before: set[int]) -> Iterator[str]:
+    for fd in sorted(open_descriptors() - before):
+        try:
+            yield f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}"
+        except OSError:
+            pass  # the one that listed the folder

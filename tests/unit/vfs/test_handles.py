@@ -1,0 +1,163 @@
+"""From a descriptor back to a node and its virtual path, whatever happened to names meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from unit.vfs.conftest import GIDS, UIDS
+from unit.vfs.virtual import Virtual
+
+from husk.vfs.hosttree_write import HostTree
+from husk.vfs.node import Dir
+
+CREATE = os.O_CREAT | os.O_RDWR
+
+
+def shown(world: Virtual, slot: int) -> bytes | None:
+    """What readlink of /proc/self/fd/N would show the guest."""
+    fd = world.slots[slot].host_fd
+    found = os.fstat(fd)
+    return world.vfs.path_of_link(os.readlink(b"/proc/self/fd/%d" % fd), found.st_dev, found.st_ino)
+
+
+@pytest.mark.parametrize("name", [b"/file", b"/dir/inner", b"/dir/sub/leaf", b"/dir", b"/dir/sub", b"/"])
+def test_path_of_what_was_there(world: Virtual, name: bytes) -> None:
+    world.do_open(1, name, os.O_RDONLY)
+    assert shown(world, 1) == name
+
+
+def test_path_follows_renames_of_lower_directories(world: Virtual) -> None:
+    world.do_open(1, b"/dir/sub/leaf", os.O_RDONLY)
+    world.do_open(2, b"/dir/sub", os.O_RDONLY)
+    world.do_rename(b"/dir/sub", b"/moved")
+    assert shown(world, 1) == b"/moved/leaf"
+    world.do_mkdir(b"/dir/sub")
+    assert shown(world, 1) == b"/moved/leaf"
+    world.do_rename(b"/moved", b"/dir/sub/again")
+    assert shown(world, 1) == b"/dir/sub/again/leaf"
+    assert shown(world, 2) == b"/dir/sub/again"
+    world.do_rename(b"/dir", b"/elsewhere")
+    assert shown(world, 1) == b"/elsewhere/sub/again/leaf"
+    world.do_open(3, b"/elsewhere/inner", os.O_RDONLY)
+    assert shown(world, 3) == b"/elsewhere/inner"
+
+
+def test_path_follows_renames_of_files(world: Virtual) -> None:
+    world.do_open(1, b"/file", os.O_RDONLY)
+    world.do_rename(b"/file", b"/dir/renamed")
+    assert shown(world, 1) == b"/dir/renamed"
+    world.do_open(2, b"/new", CREATE)
+    world.do_rename(b"/new", b"/newer")
+    assert shown(world, 2) == b"/newer"
+
+
+def test_deleted_is_told(world: Virtual) -> None:
+    world.do_open(1, b"/new", CREATE)
+    world.do_open(2, b"/file", os.O_RDONLY)
+    world.do_mkdir(b"/empty")
+    world.do_open(3, b"/empty", os.O_RDONLY)
+    for name in (b"/new", b"/file"):
+        world.do_unlink(name)
+    world.do_rmdir(b"/empty")
+    assert shown(world, 1) == b"/new (deleted)"
+    assert shown(world, 2) == b"/file (deleted)"
+    assert shown(world, 3) == b"/empty (deleted)"
+    world.do_open(4, b"/file", CREATE)
+    assert shown(world, 4) == b"/file"
+    assert shown(world, 2) == b"/file (deleted)"
+
+
+def test_replaced_is_deleted(world: Virtual) -> None:
+    world.do_open(1, b"/file", os.O_RDONLY)
+    world.do_rename(b"/dir/inner", b"/file")
+    world.do_open(2, b"/file", os.O_RDONLY)
+    assert shown(world, 1) == b"/file (deleted)"
+    assert shown(world, 2) == b"/file"
+    assert world.do_read(2) == repr(b"inner\n")
+
+
+def test_a_name_that_ends_like_a_deleted_one(world: Virtual) -> None:
+    world.do_open(1, b"/trick (deleted)", CREATE)
+    assert shown(world, 1) == b"/trick (deleted)"
+    assert world.held(1) is world.node(b"/trick (deleted)")
+
+
+def test_hard_links_keep_a_name(world: Virtual) -> None:
+    world.do_open(1, b"/one", CREATE)
+    world.do_link(b"/one", b"/two")
+    world.do_unlink(b"/one")
+    assert shown(world, 1) == b"/two"
+    world.do_unlink(b"/two")
+    assert shown(world, 1) == b"/two (deleted)"
+
+
+def test_unnamed_file(world: Virtual) -> None:
+    world.do_open(1, b"/dir", os.O_TMPFILE | os.O_RDWR)
+    node = world.held(1)
+    assert node is world.slots[1].node
+    world.do_linkfd(1, b"/named")
+    assert world.held(1) is node
+    assert shown(world, 1) == b"/named"
+
+
+def test_copied_up_file_is_one_node(world: Virtual) -> None:
+    world.do_open(1, b"/file", os.O_RDONLY)
+    world.do_open(2, b"/file", os.O_RDWR)
+    world.do_fchmod(1, 0o600)
+    assert "-rw-------" in world.do_fstat(2)
+    assert shown(world, 1) == shown(world, 2) == b"/file"
+
+
+def test_what_is_not_ours(world: Virtual) -> None:
+    read_end, write_end = os.pipe()
+    try:
+        assert world.vfs.node_of_link(os.readlink(b"/proc/self/fd/%d" % read_end), 0, 0) is None
+        assert world.vfs.node_of_link(b"/somewhere/else", 1, 1) is None
+        assert world.vfs.path_of_link(b"anon_inode:[eventfd]", 0, 0) is None
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_host_tree(world: Virtual, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    (host / "d").mkdir(parents=True)
+    (host / "d" / "f").write_bytes(b"f")
+    (host / "gone").write_bytes(b"gone")
+    tree = HostTree(99, os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    world.vfs.mount(tree, b"/mnt/point")
+    world.do_open(1, b"/mnt/point/d/f", os.O_RDONLY)
+    world.do_open(2, b"/mnt/point/gone", os.O_RDONLY)
+    world.do_open(3, b"/mnt/point/d", os.O_RDONLY)
+    assert shown(world, 1) == b"/mnt/point/d/f"
+    (host / "gone").unlink()
+    assert shown(world, 2) == b"/mnt/point/gone (deleted)"
+    (host / "gone").write_bytes(b"another")
+    assert shown(world, 2) == b"/mnt/point/gone (deleted)"
+    assert "size=4" in world.do_fstat(2)
+    os.rename(host / "d", host / "renamed by the host")
+    assert "links=0" in world.do_fstat(3)
+    assert shown(world, 3) == b"/mnt/point/d (deleted)"
+    tree.close()
+
+
+def test_placeholders_mirror_the_right_to_search(world: Virtual) -> None:
+    world.do_mkdir(b"/box", 0o755)
+    world.do_open(1, b"/box", os.O_RDONLY)
+    place = world.slots[1].host_fd
+    assert os.fstat(place).st_mode & 0o777 == 0o555
+    world.do_chmod(b"/box", 0o600)
+    assert os.fstat(place).st_mode & 0o777 == 0o444
+    world.do_chmod(b"/box", 0o700)
+    assert os.fstat(place).st_mode & 0o777 == 0o555
+
+
+def test_one_placeholder_per_directory(world: Virtual) -> None:
+    world.do_open(1, b"/dir", os.O_RDONLY)
+    world.do_open(2, b"/dir/sub/..", os.O_PATH)
+    assert os.fstat(world.slots[1].host_fd).st_ino == os.fstat(world.slots[2].host_fd).st_ino
+    directory = world.held(2)
+    assert isinstance(directory, Dir)
+    assert world.vfs.path_of(directory) == b"/dir"
