@@ -195,7 +195,7 @@ int main(void) {
     umask(022);
     opening();
     between_processes();
-    sockets();
     passing();
+    sockets();
     return 0;
 }

@@ -73,8 +73,8 @@ ROWS = (
     native(50, "listen", "opens a socket the guest holds to those who can name it"),
     native(43, "accept", "takes a connection from a socket the guest holds", interruptible=True),
     native(288, "accept4", "takes a connection from a socket the guest holds", interruptible=True),
-    native(51, "getsockname", "tells the address of a socket the guest holds"),
-    native(52, "getpeername", "tells the address at the other end of a socket the guest holds"),
+    virtual(51, "getsockname", "a Unix socket was bound under a name of husk's, which the guest must see as its own"),
+    virtual(52, "getpeername", "the other end may be such a socket too"),
     # Sending and receiving
     native(
         44,

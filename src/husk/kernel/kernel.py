@@ -12,6 +12,7 @@ import time
 from husk.abi.registry import refusal
 from husk.kernel.call import CONTINUE, Call, GiveFd, Refused
 from husk.kernel.namecache import NameCache
+from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
 from husk.native._core import wake_thread
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from husk.kernel.events import Events
     from husk.kernel.identity import Identity
     from husk.kernel.program import Program
+    from husk.kernel.tasks import Tasks
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
     from husk.vfs.node import Credentials
@@ -34,10 +36,11 @@ class Kernel:
     """Serves one box. Owns the loader's descriptor and the programs that wait for their loader."""
 
     def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, identity: Identity, walls: Walls, events: Events,
-                 loader_fd: int, eintr_bitmap: bytes) -> None:
+                 loader_fd: int, eintr_bitmap: bytes, tasks: Tasks) -> None:
         self.listener, self.vfs, self.creds, self.identity = listener, vfs, creds, identity
-        self.walls, self.events = walls, events
+        self.walls, self.events, self.tasks = walls, events, tasks
         self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
+        self.sockets = Sockets(vfs.state.places_fd)
         self.pending: dict[int, Program] = {}
         self._handlers = handlers()
         self._threads: dict[int, None] = {}

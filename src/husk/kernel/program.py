@@ -13,6 +13,7 @@ import struct
 
 from husk.kernel.call import AT_FDCWD, start_dir
 from husk.vfs.layer_nodes import LowerNode
+from husk.vfs.proc_nodes import HeldFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
     if not node.tree.read_only and not isinstance(node, LowerNode) and _open_for_writing(fd):
         os.close(fd)
         raise OSError(errno.ETXTBSY, "somebody has it open for writing")
-    return Executable(fd, node, path)
+    return Executable(fd, None if isinstance(node, HeldFile) else node, path)
 
 
 def _open_for_writing(fd: int) -> bool:
@@ -88,9 +89,13 @@ def _open_for_writing(fd: int) -> bool:
     return False
 
 
-def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes) -> Program:
-    """Follow `#!` lines from `first` to an ELF file and its interpreter. Takes over first.fd."""
-    program = Program(execfn, comm)
+def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes | None, *, hidden: bool) -> Program:
+    """Follow `#!` lines from `first` to an ELF file and its interpreter. Takes over first.fd.
+
+    `comm` None: the name of the file that is run in the end. `hidden`: an interpreter could not open `execfn`, because
+    the descriptor in it is closed by then.
+    """
+    program = Program(execfn, comm or b"")
     program.program_fd = first.fd
     current, name = first, execfn
     try:
@@ -99,6 +104,8 @@ def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes) -> Progra
             if head[:2] != b"#!":
                 break
             interpreter, argument = script_line(head)
+            if hidden:
+                raise OSError(errno.ENOENT, "the interpreter could not open the script")
             # What stands for argv[0] becomes: interpreter, its argument, the script's own name.
             program.prefix = [interpreter, *([argument] if argument else []), name, *program.prefix[1:]]
             node = _walk(call, interpreter)
@@ -118,6 +125,8 @@ def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes) -> Progra
             program.interpreter_fd = open_executable(call, node, interpreter_name).fd
             check_interpreter(program.interpreter_fd)
         program.exe, program.node = current.path, current.node
+        if comm is None:
+            program.comm = current.path.removesuffix(b" (deleted)").rsplit(b"/", 1)[-1][:15]
         if current.node is not None:
             program.identity = call.vfs.identity(call, current.node)
         return program
@@ -132,27 +141,30 @@ def _walk(call: Call, name: bytes) -> Node:
 
 def guest_path(call: Call, node: Node, name: bytes) -> bytes:
     """Where an executable is, for /proc/self/exe: its true path, whatever links led there."""
+    if isinstance(node, HeldFile):
+        return call.kernel.tasks.fd_text(call, node.host_tid, node.fd)
     return call.vfs.path_of_node(node) or name
 
 
 def script_line(head: bytes) -> tuple[bytes, bytes]:
-    """Interpreter and the one argument, as load_script reads them from the first 256 bytes."""
+    """Interpreter and the one argument, as load_script reads them from a buffer of 256 bytes, zeroed before."""
     end = head.find(b"\n")
-    if end < 0:
-        # No end of line in sight: fine for the argument to be cut off, never for the interpreter's name.
-        line = head[2:].split(b"\0", 1)[0] if len(head) < BINPRM_BUF_SIZE or b"\0" in head[2:] else head[2:]
-        whole = len(head) < BINPRM_BUF_SIZE
-        rest = line.lstrip(b" \t")
-        if not whole and not any(blank in rest for blank in (b" ", b"\t", b"\0")):
-            raise OSError(errno.ENOEXEC, "the interpreter's name does not end")
+    if end >= 0:
+        line = head[2:end].strip(b" \t")
     else:
-        line = head[2:end]
-    line = line.strip(b" \t")
-    cut = min((i for i in (line.find(b" "), line.find(b"\t"), line.find(b"\0")) if i >= 0), default=len(line))
-    interpreter, argument = line[:cut], line[cut:].lstrip(b" \t").split(b"\0", 1)[0]
+        # No end of line in sight: the argument may be cut off, the interpreter's name may not.
+        line = head.ljust(BINPRM_BUF_SIZE, b"\0")[2:].lstrip(b" \t")
+        if not line or not any(mark in line for mark in (b" ", b"\t", b"\0")):
+            raise OSError(errno.ENOEXEC, "the interpreter's name does not end")
+        line = line[:-1].rstrip(b" \t")  # the last byte may end a name but is never part of one
+        if line[:1] == b"\0":
+            raise OSError(errno.EACCES, "an empty name, which Linux takes for the working directory")
+    cut = min((at for at in map(line.find, (b" ", b"\t", b"\0")) if at >= 0), default=len(line))
+    interpreter = line[:cut]
     if not interpreter:
         raise OSError(errno.ENOEXEC, "no interpreter is named")
-    return interpreter, argument
+    argument = line[cut:].lstrip(b" \t") if line[cut : cut + 1] != b"\0" else b""
+    return interpreter, argument.split(b"\0", 1)[0]
 
 
 def ape_elf_header(head: bytes) -> bytes:

@@ -25,13 +25,17 @@ def _read(host_pid: int, offset: int, size: int) -> bytes | None:
         os.close(fd)
 
 
-def exe_of(host_pid: int) -> bytes | None:
-    """The virtual path of the program a process runs."""
+def exe_of(host_pid: int) -> tuple[bytes, tuple[int, int]] | None:
+    """The virtual path of the program a process runs, as it was when it began, and the file's identity."""
     head = _read(host_pid, 0, 0x30)
     if head is None or int.from_bytes(head[:4], "little") != MAGIC:
         return None
     length = int.from_bytes(head[EXE_LEN_AT : EXE_LEN_AT + 4], "little")
-    return _read(host_pid, EXE_AT, length) if 0 < length <= 4096 else None
+    path = _read(host_pid, EXE_AT, length) if 0 < length <= 4096 else None
+    if path is None:
+        return None
+    identity = head[IDENTITY_AT : IDENTITY_AT + 16]
+    return path, (int.from_bytes(identity[:8], "little"), int.from_bytes(identity[8:], "little"))
 
 
 def runs(host_pid: int, identity: tuple[int, int]) -> bool:

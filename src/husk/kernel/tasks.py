@@ -9,6 +9,7 @@ import errno
 import os
 
 from husk.kernel import resident
+from husk.vfs.layer_nodes import Inode
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
@@ -98,7 +99,15 @@ class Tasks:
 
     # -- programs ----------------------------------------------------------------------------------------------
     def exe_of(self, host_pid: int) -> bytes | None:
-        return resident.exe_of(host_pid)
+        """What the loader noted, brought up to date: the file may have been renamed or removed since."""
+        noted = resident.exe_of(host_pid)
+        if noted is None:
+            return None
+        path, identity = noted
+        node = self.vfs.running(identity)
+        if isinstance(node, Inode):
+            return self.vfs.path_of_node(node)
+        return path
 
     def runs(self, identity: tuple[int, int]) -> bool:
         """Is some process of the box running this file? (For ETXTBSY.)"""

@@ -15,6 +15,7 @@ static PyMethodDef functions[] = {
     {"stat_fd", hostfs_stat_fd, METH_VARARGS, "stat_fd(fd) -> fstat as a tuple"},
     {"open_interruptible", open_interruptible, METH_VARARGS, "open(2) that gives up on EINTR"},
     {"wake_thread", wake_thread, METH_VARARGS, "wake_thread(tid): get one of husk's threads out of a waiting call"},
+    {"socket_name", socket_name, METH_VARARGS, "socket_name(fd, peer): getsockname or getpeername, as raw bytes"},
     {"bind_address", bind_address, METH_VARARGS, "bind_address(fd, sockaddr)"},
     {"connect_address", connect_address, METH_VARARGS, "connect_address(fd, sockaddr): gives up on EINTR"},
     {"landlock_abi", landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},

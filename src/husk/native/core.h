@@ -116,6 +116,7 @@ PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);
 
 /* sockets.c */
+PyObject *socket_name(PyObject *self, PyObject *args);
 PyObject *bind_address(PyObject *self, PyObject *args);
 PyObject *connect_address(PyObject *self, PyObject *args);
 

@@ -33,6 +33,19 @@ static PyObject *with_address(PyObject *args, socket_operation operation)
     Py_RETURN_NONE;
 }
 
+PyObject *socket_name(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, peer;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    if (!PyArg_ParseTuple(args, "ip:socket_name", &fd, &peer))
+        return NULL;
+    if ((peer ? getpeername : getsockname)(fd, (struct sockaddr *)&address, &size) < 0)
+        return raise_errno(errno);
+    return PyBytes_FromStringAndSize((char *)&address, size < sizeof address ? size : sizeof address);
+}
+
 PyObject *bind_address(PyObject *self, PyObject *args)
 {
     (void)self;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 
@@ -14,7 +13,7 @@ from husk.kernel.tasks import Tasks
 from husk.native import INIT, LOADER
 from husk.native._core import Listener
 from husk.sandbox.errors import HuskError
-from husk.sandbox.filesystem import build, find_program, working_directory
+from husk.sandbox.filesystem import Files, build, find_program, not_started, working_directory
 from husk.sandbox.launch import ENDED, EXEC_FAILED, REPORT, Ids, Launch, NoNamespaces, walls_here
 from husk.sandbox.result import Result
 from husk.sandbox.statedir import StateDir
@@ -71,11 +70,11 @@ class Box:
             listener = Listener(launch.listener(), cookie, loader_fd, cached=not self.events.watching)
             tasks.reaper = launch.reaper
             identity = Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid)
-            kernel = Kernel(listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap())
+            kernel = Kernel(listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap(), tasks)
             files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
             kernel.start()
             try:
-                result = self._wait(launch, program)
+                result = self._wait(launch, files, program)
             finally:
                 launch.end()
                 os.waitpid(launch.reaper, 0)
@@ -91,7 +90,7 @@ class Box:
         result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
         return result
 
-    def _wait(self, launch: Launch, program: bytes) -> Result:
+    def _wait(self, launch: Launch, files: Files, program: bytes) -> Result:
         result = Result()
         deadline = None if self.policy.timeout is None else time.monotonic() + self.policy.timeout
         failed = 0
@@ -116,18 +115,8 @@ class Box:
             elif kind == ENDED:
                 result.user_seconds, result.system_seconds = user / 1e6, system / 1e6
                 if failed:
-                    raise _not_started(program, failed)
+                    raise not_started(files, program, failed)
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 return result
 
-
-def _not_started(program: bytes, error: int) -> HuskError:
-    from husk.sandbox.errors import NotExecutable, NotFound
-
-    name = os.fsdecode(program)
-    if error == errno.ENOENT:
-        return NotFound(f"{name}: it exists, but the interpreter it asks for does not; mount that too.")
-    if error == errno.ENOEXEC:
-        return NotExecutable(f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter.")
-    return NotExecutable(f"{name}: cannot be executed ({os.strerror(error)}).")

@@ -111,6 +111,33 @@ def find_program(files: Files, policy: Policy) -> bytes:
     raise NotFound(_missing(name))
 
 
+def not_started(files: Files, program: bytes, error: int) -> HuskError:
+    """Why the first execve failed, although the program was found."""
+    name = os.fsdecode(program)
+    if error == errno.ENOENT:
+        return NotFound(f"{name}: its interpreter {_interpreter(files, program)} is not in the box; mount that too.")
+    if error == errno.ENOEXEC:
+        return NotExecutable(f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter.")
+    return NotExecutable(f"{name}: cannot be executed ({os.strerror(error)}).")
+
+
+def _interpreter(files: Files, program: bytes) -> str:
+    from husk.kernel.program import BINPRM_BUF_SIZE, elf_interpreter, script_line
+
+    ctx = files.vfs.context
+    try:
+        node = files.vfs.walk(ctx, files.vfs.root, program)
+        fd = node.tree.open(ctx, node, os.O_RDONLY)
+        try:
+            head = os.pread(fd, BINPRM_BUF_SIZE, 0)
+            found = script_line(head)[0] if head[:2] == b"#!" else elf_interpreter(fd, head[:64])
+        finally:
+            os.close(fd)
+    except OSError:
+        found = None
+    return os.fsdecode(found or b"")
+
+
 def _is_dir(files: Files, path: str) -> bool:
     try:
         return isinstance(files.vfs.walk(files.vfs.context, files.vfs.root, os.fsencode(path)), Dir)

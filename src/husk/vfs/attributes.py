@@ -142,10 +142,10 @@ class Attributes(Opening):
             node = self._walk(ctx, start, path, self._trail(start), True)
             if node.kind != st.S_IFREG:
                 raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)
-            if node.tree.read_only:
-                raise error(errno.EROFS)
             info = node.tree.stat(ctx, node)
             require(ctx.creds, info, WRITE)
+            if node.tree.read_only:
+                raise error(errno.EROFS)
             self._refuse_text(node, info)
             node.tree.truncate(ctx, node, size)
 

@@ -28,9 +28,12 @@ class Handles(Walker):
         with self.lock:
             if not link.startswith(b"/"):
                 return None
+            directory = self.state.dir_of(link)
+            if directory is not None:
+                return directory.tree.current(directory)
             named = self.state.named_by(link)
             if named is not None:
-                return named.tree.current(named)
+                return self._named(*named)
             node = self.state.node_of(link, ino)
             if node is not None:
                 if isinstance(node, Inode) and node.nlink == 0:
@@ -48,6 +51,14 @@ class Handles(Walker):
                 if node is not None:
                     return node
             return None
+
+    def _named(self, node: Node, real: int) -> Node | None:
+        """An O_PATH descriptor: the host's own one of the same file knows best what became of it."""
+        if real < 0:
+            return node.tree.current(node)
+        via = b"/proc/self/fd/%d" % real
+        found = os.fstat(real)
+        return self.node_of_link(os.readlink(via), found.st_dev, found.st_ino, via)
 
     def _device(self, link: bytes) -> Node | None:
         """A device is opened by its host name, which the dev tree shows under the same one."""

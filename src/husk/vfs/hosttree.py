@@ -75,6 +75,7 @@ class HostRead(Tree):
     files as the guest's); `owner`, where given, is the host owner of what the guest creates."""
 
     fstype = b"husk-host"
+    host_backed = True
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ class LayeredTree(LayerNames, LayerMeta):
     fstype = b"overlay"
     read_only = False
     stable_modes = True
+    host_backed = True
 
     def __init__(self, state: State, *, mode: int = 0o755, uid: int = 0, gid: int = 0) -> None:
         super().__init__(state, state.new_device())
@@ -192,7 +193,7 @@ class LayeredTree(LayerNames, LayerMeta):
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         host_flags = flags & HOST_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
-        writes = flags & (os.O_ACCMODE | os.O_TRUNC) and not flags & os.O_PATH
+        writes = flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
         if writes and not isinstance(node, Inode):
             node = self.owned(node)
         if isinstance(node, Orphan):
@@ -361,7 +362,8 @@ def orphan_stat(node: Orphan, dev: int) -> Stat:
             info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
     else:
         info = (found.st_dev, found.st_ino, found.st_mode, found.st_nlink, found.st_uid, found.st_gid, found.st_rdev,
-                found.st_size, found.st_blksize, found.st_blocks, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+                found.st_size, found.st_blksize, found.st_blocks,
+                found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
     _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
     uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
     return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)

@@ -64,6 +64,8 @@ class LayerNames(CopyUp):
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
         inode.number = inode.ino
         inode.doomed = bool(flags & os.O_EXCL)
+        assert isinstance(directory, LayerDir)
+        inode.parent, inode.name = directory, b"#%d" % inode.ino  # as Linux calls it, deleted from the start
         host_flags = flags & HOST_FLAGS | os.O_CLOEXEC
         try:
             fd = os.open(b".", host_flags | os.O_TMPFILE, 0o600, dir_fd=self.state.files_fd)

@@ -99,7 +99,7 @@ class Naming(Walker):
             if not trail.plain:
                 raise error({b"..": errno.ENOTEMPTY, b".": errno.EINVAL}.get(trail.last, errno.EBUSY))
             self._may_write(directory)
-            node = directory.tree.lookup(ctx, directory, trail.last)
+            node = self._last(ctx, directory, trail)
             self._may_delete(ctx, directory, node, is_dir=True)
             assert isinstance(node, Dir)
             if node.mounted is not None:
@@ -114,7 +114,7 @@ class Naming(Walker):
             if not trail.plain:
                 raise error(errno.EISDIR)
             self._may_write(directory)
-            node = directory.tree.lookup(ctx, directory, trail.last)
+            node = self._last(ctx, directory, trail)
             if trail.slash:
                 raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.ENOTDIR)
             self._may_delete(ctx, directory, node, is_dir=False)
@@ -140,8 +140,8 @@ class Naming(Walker):
 
     def _rename(self, ctx: Context, old: Dir, from_trail: Trail, new: Dir, to_trail: Trail, flags: int) -> None:
         tree = old.tree
-        source = tree.lookup(ctx, old, from_trail.last)
-        target = self._peek(ctx, new, to_trail.last)
+        source = self._last(ctx, old, from_trail)
+        target = self._peek(ctx, new, to_trail)
         if target is not None and flags & NOREPLACE:
             raise error(errno.EEXIST)
         if flags & EXCHANGE:
@@ -174,9 +174,9 @@ class Naming(Walker):
         self.changed(new, structural)
         tree.rename(ctx, old, from_trail.last, new, to_trail.last, flags)
 
-    def _peek(self, ctx: Context, directory: Dir, name: bytes) -> Node | None:
+    def _peek(self, ctx: Context, directory: Dir, trail: Trail) -> Node | None:
         try:
-            return directory.tree.lookup(ctx, directory, name)
+            return self._last(ctx, directory, trail)
         except FileNotFoundError:
             return None
 
@@ -192,7 +192,7 @@ class Naming(Walker):
         """filename_create: the directory and a name in it that nothing has yet."""
         trail = self._trail(start)
         directory = self._parent(ctx, start, path, trail)
-        if not trail.plain or self._peek(ctx, directory, trail.last) is not None:
+        if not trail.plain or self._peek(ctx, directory, trail) is not None:
             raise error(errno.EEXIST)
         if trail.slash and not want_dir:
             raise error(errno.ENOENT)

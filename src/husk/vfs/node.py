@@ -110,6 +110,7 @@ class Tree:
     dev: int = 0  # st_dev as the guest sees it
     fstype: bytes = b"none"  # as /proc/mounts shows it
     read_only: bool = True
+    host_backed: bool = False  # every node that is no directory has a host file, which `open` with O_PATH leads to
     stable_modes: bool = False  # directories change mode and owner only through set_mode and set_owner
     root: Dir
 

@@ -34,7 +34,7 @@ class Opening(Walker):
     """Descriptors for names, and the rule that a running program is not written to."""
 
     text_busy: Callable[[Node], bool] | None = None
-    _running: set[tuple[int, int]] | None = None
+    _running: dict[tuple[int, int], Node] | None = None
 
     def open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int = 0) -> Opened:
         with self.lock:
@@ -66,7 +66,7 @@ class Opening(Walker):
             if trail.slash:
                 raise error(errno.EISDIR)
             try:
-                node = directory.tree.lookup(ctx, directory, trail.last)
+                node = self._last(ctx, directory, trail)
             except FileNotFoundError:
                 return self._make(ctx, directory, trail.last, flags, mode)
             if flags & os.O_EXCL:
@@ -121,8 +121,9 @@ class Opening(Walker):
             raise error(errno.ENOTDIR)
         if flags & os.O_PATH:
             if isinstance(node, Dir):
-                return Opened(self._place(ctx, node, 0, None), node)
-            return Opened(self.state.stand_in(node), node)
+                return Opened(self.state.path_only_place(node), node)
+            real = tree.open(ctx, node, os.O_PATH) if tree.host_backed else -1
+            return Opened(self.state.stand_in(node, real), node)
         want = WANTS[flags & os.O_ACCMODE]
         if flags & os.O_TRUNC:
             want |= WRITE
@@ -140,7 +141,7 @@ class Opening(Walker):
             return Opened(self._place(ctx, node, flags, info), node)
         if kind == st.S_IFSOCK:
             raise error(errno.ENXIO)
-        if kind == st.S_IFREG and want & WRITE:
+        if kind == st.S_IFREG and (flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)):
             if tree.read_only:
                 raise error(errno.EROFS)
             self._refuse_text(node, info)
@@ -171,8 +172,12 @@ class Opening(Walker):
         """`node` is being run: until the kernel says it no longer is, nobody may write to it."""
         with self.lock:
             if self._running is None:
-                self._running = set()
-            self._running.add(self.identity(ctx, node))
+                self._running = {}
+            self._running[self.identity(ctx, node)] = node
+
+    def running(self, identity: tuple[int, int]) -> Node | None:
+        """The node of a program that was run, by what `identity` said of it: renamed or not."""
+        return (self._running or {}).get(identity)
 
     def _refuse_text(self, node: Node, info: Stat) -> None:
         running = self._running
@@ -180,4 +185,4 @@ class Opening(Walker):
             return
         if self.text_busy is not None and self.text_busy(node):
             raise error(errno.ETXTBSY)
-        running.discard((info.dev, info.ino))
+        del running[info.dev, info.ino]

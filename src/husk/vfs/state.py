@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 # How many nodes without a name are remembered for the sake of descriptors that may still be open on them.
 ORPHANS_KEPT = 8192
 STAND_INS_KEPT = 4096
+REAL_ONES_KEPT = 256
 
 
 class State:
     """One per box, shared by all its trees."""
 
     __slots__ = (
-        "_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "places_fd", "stand_ins",
-        "unnamed",
+        "_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "path_only", "places_fd",
+        "real_ones", "stand_ins", "unnamed",
     )
 
     def __init__(self, path: bytes) -> None:
@@ -33,7 +34,9 @@ class State:
         self.places_fd = self._directory(b"places")
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an O_TMPFILE file -> node
+        self.path_only: dict[int, None] = {}  # place numbers of directories opened with O_PATH
         self.stand_ins: dict[int, Node] = {}  # place number -> what an O_PATH descriptor names
+        self.real_ones: dict[int, int] = {}  # place number -> our own descriptor of the same
         self.dirs: dict[int, Dir] = {}  # place number -> directory
         self._orphans: dict[int, None] = {}
         self._inodes = 1 << 32
@@ -49,6 +52,9 @@ class State:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
+        for real in self.real_ones.values():
+            os.close(real)
+        self.real_ones.clear()
         os.close(self.files_fd)
         os.close(self.places_fd)
 
@@ -105,16 +111,40 @@ class State:
         wanted = flags & (os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY)
         return os.open(b"%d" % number, wanted | os.O_CLOEXEC, dir_fd=self.places_fd)
 
-    def stand_in(self, node: Node) -> int:
+    def path_only_place(self, directory: Dir) -> int:
+        """Like `place_fd`, for an O_PATH descriptor: one that can be walked from but not listed."""
+        self._places += 1
+        name = b"%d" % self._places
+        os.mkdir(name, 0o755, dir_fd=self.places_fd)
+        self.dirs[self._places] = directory
+        self.path_only[self._places] = None
+        if len(self.path_only) > STAND_INS_KEPT:
+            oldest = next(iter(self.path_only))
+            del self.path_only[oldest], self.dirs[oldest]
+            os.rmdir(b"%d" % oldest, dir_fd=self.places_fd)
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.places_fd)
+
+    def is_path_only(self, link: bytes) -> bool:
+        """Does a descriptor of this name stand for an O_PATH one?"""
+        number = self._number(link, b"/places/")
+        return number in self.path_only or number in self.stand_ins
+
+    def stand_in(self, node: Node, real: int) -> int:
         """A descriptor that only names `node`: nothing can be read or written through it.
 
         The host cannot put a true O_PATH descriptor into a guest's table, so an empty file stands in, opened with the
-        access mode that Linux keeps for "neither".
+        access mode that Linux keeps for "neither". `real`, which we keep, is the true one (-1: there is none): it still
+        knows the file when it is renamed or removed.
         """
         self._places += 1
         name = b"%d" % self._places
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.places_fd))
         self.stand_ins[self._places] = node
+        # Nobody tells us when the guest closes one. The oldest lose their descriptor first, then everything.
+        if real >= 0:
+            self.real_ones[self._places] = real
+            if len(self.real_ones) > REAL_ONES_KEPT:
+                os.close(self.real_ones.pop(next(iter(self.real_ones))))
         if len(self.stand_ins) > STAND_INS_KEPT:
             oldest = next(iter(self.stand_ins))
             del self.stand_ins[oldest]
@@ -130,12 +160,17 @@ class State:
         os.chmod(name, 0o555 if searchable else 0o444, dir_fd=self.places_fd)
 
     # -- from links --------------------------------------------------------------------------------------------
-    def named_by(self, link: bytes) -> Node | None:
-        """The directory, or what an O_PATH descriptor names, whose stand-in `/proc/PID/fd/N` or `/proc/PID/cwd` shows."""
+    def dir_of(self, link: bytes) -> Dir | None:
+        """The directory whose placeholder `/proc/PID/fd/N` or `/proc/PID/cwd` shows."""
         number = self._number(link, b"/places/")
-        if number is None:
+        return None if number is None else self.dirs.get(number)
+
+    def named_by(self, link: bytes) -> tuple[Node, int] | None:
+        """What an O_PATH descriptor names, and our own descriptor of it (or -1)."""
+        number = self._number(link, b"/places/")
+        if number is None or number not in self.stand_ins:
             return None
-        return self.dirs.get(number) or self.stand_ins.get(number)
+        return self.stand_ins[number], self.real_ones.get(number, -1)
 
     def node_of(self, link: bytes, ino: int) -> Node | None:
         number = self._number(link, b"/files/")

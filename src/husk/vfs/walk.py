@@ -34,15 +34,16 @@ class Trail:
     """What one system call's walk carries along: its root, openat2's limits, and links followed so far (over all its
     parts).
 
-    After a walk to the parent, `last` is the final component (b"" when the name was only slashes) and `slash` says
-    that slashes followed it.
+    `rooted` says that the root was entered on purpose. After a walk to the parent, `last` is the final component (b""
+    when the name was only slashes) and `slash` says that slashes followed it.
     """
 
-    __slots__ = ("last", "links", "resolve", "root", "slash")
+    __slots__ = ("last", "links", "resolve", "root", "rooted", "slash")
 
     def __init__(self, root: Dir, resolve: int) -> None:
         self.root, self.resolve, self.links = root, resolve, 0
         self.last, self.slash = b"", False
+        self.rooted = bool(resolve & SCOPED)
 
     @property
     def plain(self) -> bool:
@@ -124,6 +125,8 @@ class Walker:
             return self._walk(ctx, start, path, self._trail(start, resolve), follow)
 
     def _trail(self, start: Dir, resolve: int = 0) -> Trail:
+        if resolve & SCOPED == SCOPED:
+            raise error(errno.EINVAL)
         if resolve & RESOLVE_CACHED:
             raise error(errno.EAGAIN)
         return Trail(start if resolve & SCOPED else self.root, resolve)
@@ -144,16 +147,22 @@ class Walker:
         assert isinstance(directory, Dir)
         if trail.last and not directory.searchable:
             self._may_search(ctx, directory)
+        return directory
+
+    def _last(self, ctx: Context, directory: Dir, trail: Trail) -> Node:
+        """Look up the last component. Linux finds it too long only now, after a read-only file system was noticed."""
         if len(trail.last) > NAME_MAX:
             raise error(errno.ENAMETOOLONG)
-        return directory
+        return directory.tree.lookup(ctx, directory, trail.last)
 
     def _walk(self, ctx: Context, start: Dir, path: bytes, trail: Trail, follow: bool) -> Node:
         if not path:
             raise error(errno.ENOENT)
         if len(path) >= PATH_MAX:
             raise error(errno.ENAMETOOLONG)
-        here = start if path[0] != 47 else self._top(start, trail)
+        here = start
+        if path[0] == 47:
+            here = self._top(start, trail) if trail.links else self._begin_at_top(trail)
         todo = path.split(b"/")
         todo.reverse()
         while todo:
@@ -188,11 +197,19 @@ class Walker:
                 return node
         return here
 
-    def _top(self, start: Dir, trail: Trail) -> Dir:
-        """Where an absolute name starts."""
+    def _begin_at_top(self, trail: Trail) -> Dir:
+        """Where an absolute name given by the caller starts."""
         if trail.resolve & RESOLVE_BENEATH:
             raise error(errno.EXDEV)
-        if trail.resolve & RESOLVE_NO_XDEV and start.tree is not trail.root.tree:
+        trail.rooted = True
+        return trail.root
+
+    def _top(self, here: Dir, trail: Trail) -> Dir:
+        """Where an absolute link leads, found while walking in the tree of `here`."""
+        if trail.resolve & RESOLVE_BENEATH:
+            raise error(errno.EXDEV)
+        # Linux knows the root's mount only if the walk began there (or is scoped): else it takes it for another one.
+        if trail.resolve & RESOLVE_NO_XDEV and (here.tree is not trail.root.tree or not trail.rooted):
             raise error(errno.EXDEV)
         return trail.root
 

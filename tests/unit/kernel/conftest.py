@@ -11,11 +11,8 @@ import pytest
 from tests.unit.kernel.fakes import Guest
 
 
-@pytest.fixture
-def lower(tmp_path: Path) -> Path:
-    """The host tree the guest's root shows: every kind of thing a call can be given."""
-    root = tmp_path / "lower"
-    root.mkdir()
+def prepare(root: Path) -> None:
+    """Every kind of thing a call can be given."""
     (root / "file").write_text("twelve bytes")
     (root / "closed").write_text("x")
     (root / "closed").chmod(0)
@@ -26,6 +23,14 @@ def lower(tmp_path: Path) -> Path:
     (root / "dangling").symlink_to("nowhere")
     (root / "loop").symlink_to("loop")
     os.mkfifo(root / "fifo")
+
+
+@pytest.fixture
+def lower(tmp_path: Path) -> Path:
+    """The host tree the guest's root shows."""
+    root = tmp_path / "lower"
+    root.mkdir()
+    prepare(root)
     return root
 
 

@@ -17,6 +17,7 @@ from husk.abi.rules import Walls
 from husk.kernel.events import Events
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Kernel
+from husk.kernel.tasks import Tasks
 from husk.native._core import stat_fd
 from husk.vfs.layer import LayeredTree
 from husk.vfs.node import Credentials, Dir
@@ -106,8 +107,12 @@ class FakeCall:
         self.answers.append(("proceed", 0))
         return 0
 
-    def reply_fd(self, fd: int, cloexec: bool) -> int:
-        copy = self._inject(fd, cloexec)
+    def reply_fd(self, fd: int, cloexec: bool, alone: bool) -> int:
+        """Takes over `fd` in any case, as the C core does."""
+        try:
+            copy = self._inject(fd, cloexec)
+        finally:
+            os.close(fd)
         self.answers.append(("fd", copy))
         return copy
 
@@ -199,10 +204,13 @@ class Guest:
         self.tree.show(self.tree.root, lower)
         self.vfs = Vfs(self.state, self.tree, self.creds)
         self.events = events or Events(None, None)
+        self.faults_expected = False  # else a fault of husk's own fails the test, with its traceback
         self.listener = FakeListener()
         identity = Identity(self.creds.uid, self.creds.gid, self.creds.uid, self.creds.gid)
-        self.kernel = Kernel(cast(Any, self.listener), self.vfs, self.creds, identity,
-                             walls or Walls(), self.events, -1, bytes(64))
+        tasks = Tasks(False)  # the guest's numbers are the host's
+        tasks.vfs, tasks.reaper = self.vfs, os.getpid()
+        self.kernel = Kernel(cast(Any, self.listener), self.vfs, self.creds, identity, walls or Walls(), self.events, -1,
+                             bytes(64), tasks)
         self.cwd = self.vfs.place_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
 
     def close(self) -> None:
@@ -225,6 +233,7 @@ class Guest:
         """What the kernel answers; exactly one answer, or the test fails here."""
         self.kernel.answer(cast(Any, call))
         assert len(call.answers) == 1, f"answered {len(call.answers)} times: {call.answers}"
+        assert self.faults_expected or not self.events.faults, self.events.faults[0]
         return call.answers[0]
 
     def call(self, name: str | int, *args: int) -> int:

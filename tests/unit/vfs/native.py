@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import struct
 from pathlib import Path
 
 from unit.vfs.worlds import FRIENDS, GUEST, Step, World, describe
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-FACCESSAT2 = 439
+FACCESSAT2, OPENAT2 = 439, 437
+CLONE_NEWNS = 0x20000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 
 
 def _checked(result: int) -> int:
@@ -97,7 +101,25 @@ class Native(World):
         os.umask(mask)
 
     def do_open(self, slot: int, path: bytes, flags: int, mode: int = 0o666) -> None:
-        self.slots[slot] = os.open(path, flags, mode)
+        self._fill(slot, os.open(path, flags, mode))
+
+    def _fill(self, slot: int, fd: int) -> None:
+        if slot in self.slots:
+            os.close(self.slots[slot])
+        self.slots[slot] = fd
+
+    def do_open2(self, slot: int, start: bytes, path: bytes, flags: int, resolve: int) -> None:
+        at = os.open(start, os.O_PATH | os.O_DIRECTORY)
+        how = struct.pack("<QQQ", flags, 0o666 if flags & os.O_CREAT else 0, resolve)
+        try:
+            for _ in range(1000):
+                result = LIBC.syscall(OPENAT2, at, path, how, len(how))
+                # A rename anywhere on the machine during the walk makes Linux ask to try again.
+                if result >= 0 or ctypes.get_errno() != errno.EAGAIN:
+                    break
+            self._fill(slot, _checked(result))
+        finally:
+            os.close(at)
 
     def do_close(self, slot: int) -> None:
         os.close(self.slots.pop(slot))
@@ -138,7 +160,16 @@ class Native(World):
         os.removexattr(path, name)
 
 
-def run_native(root: Path, steps: list[Step]) -> list[str]:
+def _make_read_only(root: Path) -> None:
+    """Mount `root` over itself, read-only, for this process alone."""
+    path = os.fsencode(root)
+    _checked(LIBC.unshare(CLONE_NEWNS))
+    _checked(LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    _checked(LIBC.mount(path, path, None, MS_BIND, None))
+    _checked(LIBC.mount(b"none", path, None, MS_BIND | MS_REMOUNT | MS_RDONLY, None))
+
+
+def run_native(root: Path, steps: list[Step], *, read_only: bool = False) -> list[str]:
     """Run steps in a child whose root is `root` and who is an ordinary user."""
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -146,6 +177,8 @@ def run_native(root: Path, steps: list[Step]) -> list[str]:
         code = 1
         try:
             os.close(read_end)
+            if read_only:
+                _make_read_only(root)
             os.chroot(root)
             os.chdir("/")
             os.setgroups([FRIENDS])

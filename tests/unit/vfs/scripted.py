@@ -120,6 +120,12 @@ XATTR_PATHS = TIMED.replace("home/nothing", "home/fifo") + " theirs/secret share
 XATTR_NAMES = "user.one user. user trusted.x security.x system.x nothing.x user.@250 user.@251"
 
 
+RESOLVED = """
+    . .. / ./ inner er/most er/.. er/../.. ../file ../deep/inner /home/file twin3 nothing er/../inner ../../home/file
+    back file_link dir_link/most dir_link outside escape/file escape absolute absolute/file rooted rooted/inner
+"""
+
+
 def argument(text: str) -> Any:
     if text == "''":
         return b""
@@ -139,6 +145,20 @@ def _walking() -> Iterator[Step]:
         yield from [("getcwd",), ("chdir", b"/")]
     for path in (b"./" * 2047 + b"h", b"./" * 2048, b"./" * 2045 + b"home", b"/" * 4095, b"/" * 4096):
         yield "stat", path
+
+
+def _resolves() -> Iterator[Step]:
+    for name, target in (
+        (b"back", b".."), (b"file_link", b"inner"), (b"dir_link", b"er"), (b"outside", b"../file"),
+        (b"escape", b"../.."), (b"absolute", b"/home"), (b"rooted", b"/er"),
+    ):
+        yield "symlink", target, b"home/deep/" + name
+    for path in map(argument, RESOLVED.split()):
+        for resolve in (0, 1, 2, 4, 8, 16, 8 | 4, 16 | 4, 2 | 1, 8 | 16):
+            yield "open2", 1, b"home/deep", path, os.O_RDONLY, resolve
+            if not resolve & 8 or not resolve & 16:
+                yield "open2", 1, b"home/deep", path, os.O_PATH | os.O_NOFOLLOW, resolve
+                yield "open2", 1, b"home/deep", path, os.O_CREAT | os.O_WRONLY, resolve
 
 
 def _accesses() -> Iterator[Step]:
@@ -194,7 +214,8 @@ def _written(path: Path) -> list[Step]:
 
 
 SCRIPTS: dict[str, list[Step]] = {
-    "every walk": list(_walking()), "every access": list(_accesses()), "every open": list(_opens()),
+    "every walk": list(_walking()), "every access": list(_accesses()),
+    "every resolve": list(_resolves()), "every open": list(_opens()),
     "every creation": list(_creates()), "every mode": list(_modes()), "every owner": list(_owners()),
     "every attribute": list(_xattrs()),
     **{path.stem: _written(path) for path in sorted((Path(__file__).parent / "scripts").glob("*.txt"))},

@@ -11,7 +11,7 @@ import pytest
 from unit.vfs import scripted
 from unit.vfs.native import run_native
 from unit.vfs.random_steps import random_steps
-from unit.vfs.trees import TREES, copy_tree, new_state, prepare
+from unit.vfs.trees import TREES, copy_tree, new_state, prepare, read_only_tree
 from unit.vfs.virtual import Virtual
 from unit.vfs.worlds import Step
 
@@ -33,9 +33,9 @@ NORMALISED: dict[str, Callable[[str], str]] = {"host": without_set_id}
 def compare(tmp_path: Path, kind: str, steps: list[Step]) -> None:
     native = prepare(tmp_path / "native", scripted.build)
     source = copy_tree(native, tmp_path / "source")
-    expected = run_native(native, steps)
+    expected = run_native(native, steps, read_only=kind == "read-only")
     state = new_state(tmp_path)
-    world = Virtual(state, TREES[kind](state, source))
+    world = Virtual(state, {**TREES, "read-only": read_only_tree}[kind](state, source))
     normalise = NORMALISED.get(kind, str)
     try:
         for number, (step, want) in enumerate(zip(steps, expected, strict=True)):
@@ -45,9 +45,10 @@ def compare(tmp_path: Path, kind: str, steps: list[Step]) -> None:
             assert normalise(got) == normalise(want), f"step {number}"
     finally:
         world.close()
+        state.close()
 
 
-@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.parametrize("kind", [*TREES, "read-only"])
 @pytest.mark.parametrize("name", scripted.SCRIPTS)
 def test_script(tmp_path: Path, name: str, kind: str) -> None:
     compare(tmp_path, kind, scripted.SCRIPTS[name])

@@ -97,6 +97,7 @@ def test_unnamed_file(world: Virtual) -> None:
     world.do_open(1, b"/dir", os.O_TMPFILE | os.O_RDWR)
     node = world.held(1)
     assert node is world.slots[1].node
+    assert shown(world, 1) == b"/dir/#%d (deleted)" % node.ino
     world.do_linkfd(1, b"/named")
     assert world.held(1) is node
     assert shown(world, 1) == b"/named"
@@ -156,7 +157,7 @@ def test_placeholders_mirror_the_right_to_search(world: Virtual) -> None:
 
 def test_one_placeholder_per_directory(world: Virtual) -> None:
     world.do_open(1, b"/dir", os.O_RDONLY)
-    world.do_open(2, b"/dir/sub/..", os.O_PATH)
+    world.do_open(2, b"/dir/sub/..", os.O_RDONLY)
     assert os.fstat(world.slots[1].host_fd).st_ino == os.fstat(world.slots[2].host_fd).st_ino
     directory = world.held(2)
     assert isinstance(directory, Dir)

@@ -86,4 +86,5 @@ def test_touched(tmp_path: Path, line: str, kind: str) -> None:
         answers = world.run(steps)
     finally:
         world.close()
+        state.close()
     assert answers[-3:] == run_native(native, steps)[-3:]

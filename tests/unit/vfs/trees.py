@@ -79,6 +79,10 @@ def new_state(tmp_path: Path) -> State:
     return State(os.fsencode(path))
 
 
+def read_only_tree(state: State, source: Path) -> HostTree:
+    return HostTree(state.new_device(), os.fsencode(source), read_only=True)
+
+
 TREES: dict[str, Callable[[State, Path], Tree]] = {"memory": memory_tree, "layered": layered_tree, "host": host_tree}
 
 
@@ -105,7 +109,8 @@ def copy_tree(source: Path, target: Path) -> Path:
         os.lchown(other, info.st_uid, info.st_gid)
         if not one.is_symlink():
             os.chmod(other, stat.S_IMODE(info.st_mode))
-        os.utime(other, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
+        for path in (one, other):  # also the first: that we read it was not the script's doing
+            os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
 
     copy(source, target)
     return target

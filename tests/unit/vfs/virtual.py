@@ -56,6 +56,11 @@ class Virtual(World):
         assert node is not None, link
         return node
 
+    def must_be_open(self, slot: int) -> None:
+        """What cannot be done with O_PATH descriptors is the kernel's business, not the vfs's."""
+        if slot in self.only_names:
+            raise OSError(errno.EBADF, "only a name")
+
     def do_mkdir(self, path: bytes, mode: int = 0o777) -> None:
         self.vfs.mkdir(self.ctx, self.here, path, mode)
 
@@ -145,15 +150,28 @@ class Virtual(World):
     def do_open(self, slot: int, path: bytes, flags: int, mode: int = 0o666) -> None:
         opened = self.vfs.open(self.ctx, self.here, path, flags, mode)
         assert isinstance(opened, Opened)
-        self.slots[slot] = opened
+        self._fill(slot, opened)
         self.only_names.discard(slot)
         if flags & os.O_PATH:
             self.only_names.add(slot)
+
+    def _fill(self, slot: int, opened: Opened) -> None:
+        if slot in self.slots:
+            os.close(self.slots[slot].host_fd)
+        self.slots[slot] = opened
+
+    def do_open2(self, slot: int, start: bytes, path: bytes, flags: int, resolve: int) -> None:
+        at = self.node(start)
+        if not isinstance(at, Dir):
+            raise OSError(errno.ENOTDIR, "not a directory")
+        self._fill(slot, self.vfs.open(self.ctx, at, path, flags, 0o666, resolve))
+        self.only_names.discard(slot)
 
     def do_close(self, slot: int) -> None:
         os.close(self.slots.pop(slot).host_fd)
 
     def do_read(self, slot: int) -> str:
+        self.must_be_open(slot)
         data = os.pread(self.slots[slot].host_fd, 1000, 0)
         node = self.held(slot)
         if self.is_stale(slot, node):
@@ -170,6 +188,7 @@ class Virtual(World):
         return isinstance(node, Inode) and node.source is None and not link.startswith(self.vfs.state.path)
 
     def do_write(self, slot: int, data: bytes) -> str:
+        self.must_be_open(slot)
         return str(os.write(self.slots[slot].host_fd, data))
 
     def do_fstat(self, slot: int) -> str:
@@ -180,8 +199,7 @@ class Virtual(World):
         return describe(found.mode, found.nlink, found.uid, found.gid, found.size)
 
     def do_fchmod(self, slot: int, mode: int) -> None:
-        if slot in self.only_names:
-            raise OSError(errno.EBADF, "the kernel's business, not the vfs's")
+        self.must_be_open(slot)
         self.vfs.chmod(self.ctx, self.held(slot), mode)
 
     def do_futime(self, slot: int, atime: int, mtime: int) -> None:
@@ -195,6 +213,11 @@ class Virtual(World):
         self.vfs.link_node(self.ctx, self.held(slot), self.here, new)
 
     def do_setxattr(self, path: bytes, name: bytes, value: bytes, flags: int = 0) -> None:
+        # What the kernel sees before it looks at the name.
+        if flags & ~3:
+            raise OSError(errno.EINVAL, "unknown flags")
+        if len(value) > 65536:
+            raise OSError(errno.E2BIG, "too long a value")
         self.vfs.set_xattr(self.ctx, self.node(path), name, value, flags)
 
     def do_getxattr(self, path: bytes, name: bytes) -> str:

@@ -68,4 +68,6 @@ class World:
             result = getattr(self, "do_" + name)(*arguments)
         except OSError as failure:
             result = errno.errorcode.get(failure.errno or 0, str(failure.errno))
+        except KeyError:
+            result = "nothing in that slot"
         return f"{name}{tuple(arguments)!r} = {'ok' if result is None else result}"

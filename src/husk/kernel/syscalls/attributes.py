@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import struct
 
 from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, i64, path, start_dir, u32, working_directory
@@ -107,19 +106,9 @@ def _node(call: Call, dirfd: int, name: bytes, flags: int) -> Node | None:
 
 
 def _held(call: Call, fd: int) -> Node | None:
-    # What stands for an O_PATH descriptor is open for neither reading nor writing.
-    if _flags_of(call, fd) & os.O_ACCMODE == os.O_ACCMODE:
+    if call.vfs.state.is_path_only(call.raw.fd_link(fd)):
         raise OSError(errno.EBADF, "only a path")
     return held_node(call, fd)
-
-
-def _flags_of(call: Call, fd: int) -> int:
-    call.raw.fd_link(fd)  # EBADF, before proc's ENOENT
-    with open(f"/proc/{call.tid}/fdinfo/{fd}", "rb") as info:
-        for line in info:
-            if line.startswith(b"flags:"):
-                return int(line.split()[1], 8)
-    return 0
 
 
 def _chmod(call: Call, node: Node | None, mode: int) -> Reply:

@@ -55,10 +55,13 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
     room = min(u32(call, 2), MOST_PER_CALL)
     fd = call.raw.get_fd(i32(call, 0))
     try:
-        directory = call.vfs.node_of_link(call.raw.fd_link(i32(call, 0)), 0, 0)
+        link = call.raw.fd_link(i32(call, 0))
+        if call.vfs.state.is_path_only(link):
+            raise OSError(errno.EBADF, "only a path")
+        directory = call.vfs.node_of_link(link, 0, 0)
         if not isinstance(directory, Dir):
             raise OSError(errno.ENOTDIR, "not a directory")
-        position = os.lseek(fd, 0, os.SEEK_CUR)  # EBADF for O_PATH, as Linux
+        position = os.lseek(fd, 0, os.SEEK_CUR)
         if directory.removed:
             raise OSError(errno.ENOENT, "the directory is gone")
         records: list[bytes] = []

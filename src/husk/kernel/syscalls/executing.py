@@ -52,7 +52,8 @@ def husk_call(call: Call) -> Reply:
 
 def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: int, flags: int) -> Reply:
     if not name and flags & AT_EMPTY_PATH:
-        first, execfn, comm = _held_executable(call, dirfd)
+        first, execfn = _held_executable(call, dirfd)
+        comm, in_fd = None, True
     else:
         start = start_dir(call, dirfd, name)
         node = call.vfs.walk(call, start, name, follow=not flags & AT_SYMLINK_NOFOLLOW)
@@ -60,8 +61,8 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
             raise OSError(errno.ELOOP, "a symbolic link, and told not to follow")
         first = open_executable(call, node, guest_path(call, node, name))
         execfn = name if dirfd == AT_FDCWD or name[:1] == b"/" else b"/dev/fd/%d/%s" % (dirfd, name)
-        comm = name.rsplit(b"/", 1)[-1]
-    program = prepare(call, first, execfn, comm)
+        comm, in_fd = name.rsplit(b"/", 1)[-1], execfn is not name
+    program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
     if program.node is not None:
         call.vfs.executed(call, program.node)
         if not program.prefix and program.elf_header is None and name[:1] == b"/":
@@ -74,12 +75,16 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
     return ANSWERED
 
 
-def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes, bytes]:
+def _closes_on_exec(call: Call, fd: int) -> bool:
+    with open(f"/proc/{call.tid}/fdinfo/{fd}", "rb") as info:
+        return any(line.startswith(b"flags:") and int(line[6:], 8) & os.O_CLOEXEC for line in info)
+
+
+def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes]:
     execfn = b"/dev/fd/%d" % fd
     node = held_node(call, fd)
     if node is not None:
-        where = guest_path(call, node, execfn)
-        return open_executable(call, node, where), execfn, where.rsplit(b"/", 1)[-1]
+        return open_executable(call, node, guest_path(call, node, execfn)), execfn
     # A file without a name, such as a memfd: what the guest holds is what is run.
     dup = call.raw.get_fd(fd)
     try:
@@ -88,7 +93,7 @@ def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes, bytes]:
             raise OSError(errno.EACCES, "not an executable file")
         link = call.raw.fd_link(fd)
         reopened = os.open(f"/proc/self/fd/{dup}", os.O_RDONLY | os.O_CLOEXEC)
-        return Executable(reopened, None, link), execfn, link.removesuffix(b" (deleted)").lstrip(b"/")
+        return Executable(reopened, None, link), execfn
     finally:
         os.close(dup)
 

@@ -1,4 +1,4 @@
-"""bind(2), connect(2): calls that name a peer.
+"""bind(2), connect(2), getsockname(2), getpeername(2): calls that name a peer, or are told its name.
 
 The address is copied once, judged, and used by husk on a duplicate of the guest's socket; letting the host read it from
 guest memory would let a second thread change a harmless address into `../../run/docker.sock` in between.
@@ -11,8 +11,9 @@ import os
 import stat as st
 
 from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, start_dir
+from husk.kernel.sockets import unix_address
 from husk.kernel.waiting import later
-from husk.native._core import bind_address, connect_address
+from husk.native._core import bind_address, connect_address, socket_name
 
 AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 0, 1, 2, 10, 16
 LONGEST_ADDRESS = 128
@@ -25,8 +26,8 @@ def bind(call: Call) -> Reply:
         name = _path_in(address)
         if name:
             start = start_dir(call, AT_FDCWD, name)
-            call.vfs.bind(call, start, name, 0o777, lambda directory, entry: bind_address(
-                fd, _unix_address(b"/proc/self/fd/%d/%s" % (directory, entry))))
+            bound = call.kernel.sockets
+            call.vfs.bind(call, start, name, 0o777, lambda directory, entry: bound.bind(fd, name, directory, entry))
         else:
             _must_be_confined(call, address)
             bind_address(fd, address)
@@ -43,7 +44,7 @@ def connect(call: Call) -> Reply:
         name = _path_in(address)
         if name:
             held.append(_socket_file(call, name))
-            address = _unix_address(b"/proc/self/fd/%d" % held[1])
+            address = unix_address(b"/proc/self/fd/%d" % held[1])
         else:
             _must_be_confined(call, address)
         if os.get_blocking(fd) and address[:2] != b"\0\0":
@@ -57,7 +58,30 @@ def connect(call: Call) -> Reply:
     return 0
 
 
+def getsockname(call: Call) -> Reply:
+    return _name(call, peer=False)
+
+
+def getpeername(call: Call) -> Reply:
+    return _name(call, peer=True)
+
+
 # -- what they mean ----------------------------------------------------------------------------------------------------
+
+def _name(call: Call, *, peer: bool) -> Reply:
+    fd = call.raw.get_fd(i32(call, 0))
+    try:
+        address = socket_name(fd, peer)
+    finally:
+        os.close(fd)
+    room = int.from_bytes(call.raw.read(call.args[2], 4), "little", signed=True)
+    if room < 0:
+        raise OSError(errno.EINVAL, "a negative size")
+    shown = address[:2] + call.kernel.sockets.guest_name(address[2:]) if address[:2] == b"\1\0" else address
+    call.raw.write(call.args[1], shown[:room])
+    call.raw.write(call.args[2], len(shown).to_bytes(4, "little"))
+    return 0
+
 
 def _connect_and_close(fd: int, address: bytes, path_fd: int) -> int:
     try:
@@ -78,10 +102,6 @@ def _address(call: Call) -> bytes:
 def _path_in(address: bytes) -> bytes:
     """The path of a Unix address; empty for unnamed and abstract ones, and for other families."""
     return address[2:].split(b"\0", 1)[0] if address[:2] == b"\1\0" else b""
-
-
-def _unix_address(host_path: bytes) -> bytes:
-    return b"\1\0" + host_path + b"\0"
 
 
 def _socket_file(call: Call, name: bytes) -> int:

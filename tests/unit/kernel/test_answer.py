@@ -1,0 +1,357 @@
+"""The dispatcher: exactly one answer whatever happens, and a fault of husk's own is never a permission."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from husk.abi.registry import ROWS, dispatch_names
+from husk.abi.rules import Walls
+from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
+from husk.kernel.events import Events
+from husk.kernel.syscalls import HUSK_CALL, handlers
+from tests.unit.kernel.fakes import FakeCall, Guest, new_descriptors, number, open_descriptors
+
+HANDLERS = {**dispatch_names(), HUSK_CALL: "husk_call"}
+# Answered in C before Python sees it (native/signals.c): its table entry would never be asked.
+IN_C = {"rt_sigaction"}
+GETCWD = number("getcwd")
+
+
+class Boom(Exception):
+    """Nothing husk expects."""
+
+
+def boom(*_: object) -> NoReturn:
+    raise Boom("injected")
+
+
+class Poisoned:
+    """Every use of it is a fault."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Boom(f"injected in {name}")
+
+
+class PoisonedCall(FakeCall):
+    """The guest cannot be looked at: the first question fails. Answers still get through."""
+
+    cstring = read = write = fd_link = fd_stat = get_fd = cwd_link = umask = tgid = boom  # type: ignore[assignment]
+    add_fd = change_directory = exec_loader = boom  # type: ignore[assignment]
+
+
+@pytest.fixture
+def told() -> list[dict[str, object]]:
+    return []
+
+
+@pytest.fixture
+def guest(tmp_path: Path, lower: Path, told: list[dict[str, object]]) -> Iterator[Guest]:
+    (tmp_path / "state").mkdir()
+    box = Guest(os.fsencode(tmp_path / "state"), os.fsencode(lower), Events(told.append, None))
+    box.faults_expected = True
+    yield box
+    box.close()
+
+
+def replace(guest: Guest, nr: int, handler: Callable[[Call], Any]) -> None:
+    guest.kernel._handlers[nr] = handler
+
+
+def faults(told: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [event for event in told if event["event"] == "fault"]
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", sorted(set(dispatch_names().values()) - IN_C))
+def test_every_virtual_call_has_a_handler(name: str) -> None:
+    assert number(name) in handlers()
+
+
+def test_calls_served_in_c_have_no_handler_that_nobody_would_run() -> None:
+    assert not {number(name) for name in IN_C} & handlers().keys()
+
+
+def test_no_handler_without_a_row() -> None:
+    assert handlers().keys() <= HANDLERS.keys()
+
+
+def test_the_fake_is_like_the_real_call() -> None:
+    """Same methods, same number of arguments: else these tests would test something that is not there."""
+    stub = Path(__file__).parents[3] / "src" / "husk" / "native" / "_core.pyi"
+    real = next(node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef) and node.name == "Call")
+    for method in real.body:
+        if isinstance(method, ast.FunctionDef) and not method.decorator_list:
+            least = len(method.args.posonlyargs + method.args.args) - len(method.args.defaults)
+            code = getattr(FakeCall, method.name).__code__
+            assert code.co_argcount == least + len(method.args.defaults), method.name
+            assert len(getattr(FakeCall, method.name).__defaults__ or ()) == len(method.args.defaults), method.name
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("nr", sorted(handlers()), ids=lambda nr: HANDLERS[nr])
+def test_exception_in_every_handler(guest: Guest, told: list[dict[str, object]], nr: int) -> None:
+    replace(guest, nr, boom)
+    assert guest.answer(guest.make(nr)) == ("error", errno.EIO)
+    (fault,) = faults(told)
+    assert fault["call"] == HANDLERS[nr]
+    assert "Boom: injected" in str(fault["traceback"])
+
+
+@pytest.mark.parametrize("nr", sorted(handlers()), ids=lambda nr: HANDLERS[nr])
+def test_exception_while_looking_at_the_guest(guest: Guest, told: list[dict[str, object]], nr: int) -> None:
+    """The real handler runs into a fault when it copies its arguments; some look at numbers only and just end."""
+    before = open_descriptors()
+    call = PoisonedCall(guest, nr, (1, 64, 64, 64, 0, 0))
+    kind, value = guest.answer(call)
+    assert not list(new_descriptors(before))
+    if faults(told):
+        assert (kind, value) == ("error", errno.EIO)
+    else:
+        assert kind == "error", "neither looked at the guest nor failed"
+
+
+@pytest.mark.parametrize("nr", sorted(handlers()), ids=lambda nr: HANDLERS[nr])
+def test_exception_in_the_vfs(guest: Guest, told: list[dict[str, object]], nr: int) -> None:
+    """Arguments are good; what they lead to blows up. No descriptor is left behind, none is granted."""
+    fd = guest.open(b"dir", os.O_RDONLY | os.O_DIRECTORY)
+    name = guest.text(b"dir/inside")
+    area = guest.memory.put(bytes(4096))
+    arguments = {
+        "openat2": (-100, name, area, 24),
+        "bind": (_socket(guest), guest.memory.put(b"\1\0dir/sock\0"), 11),
+        "connect": (_socket(guest), guest.memory.put(b"\1\0dir/sock\0"), 11),
+        "utimensat": (-100, name, 0, 0),
+        "truncate": (name, 0),
+        "mknod": (name, 0o600),
+    }
+    takes_fd = {"fstat", "fstatfs", "fchmod", "fchown", "getdents", "getdents64", "fgetxattr", "fsetxattr", "flistxattr",
+                "fremovexattr"}
+    call_name = HANDLERS[nr]
+    if call_name in arguments:
+        args: tuple[int, ...] = arguments[call_name]
+    elif call_name == "symlinkat":
+        args = (name, fd, name)
+    elif call_name in takes_fd:
+        args = (fd, guest.text(b"user.x"), area, 16, 0)
+    elif call_name.endswith(("at", "at2", "statx")):
+        args = (fd, name, fd, name, 0)
+        if call_name == "statx":
+            args = (fd, name, 0, 0x7FF, area)
+    else:
+        args = (name, name, area, 16, 0)
+    before = open_descriptors()
+    call = guest.make(nr, *args)
+    guest.kernel.vfs = cast(Any, Poisoned())
+    kind, value = guest.answer(call)
+    assert not list(new_descriptors(before))
+    assert not call.added
+    if nr in NO_VFS:
+        assert kind == "error" or not faults(told)
+    else:
+        assert (kind, value) == ("error", errno.EIO)
+        assert len(faults(told)) == 1
+
+
+def _socket(guest: Guest) -> int:
+    import socket
+
+    return guest.hold(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach())
+
+
+# Calls that never ask the vfs anything: they are about processes, or about a program that waits for its loader.
+NO_VFS = {nr for nr, name in HANDLERS.items() if name.startswith(("sched_", "getp", "gets", "setp", "ioprio", "prlimit"))}
+NO_VFS |= {HUSK_CALL}
+
+
+@pytest.mark.parametrize("fault", [Boom, MemoryError, RecursionError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_any_exception_at_all(guest: Guest, told: list[dict[str, object]], fault: type[BaseException]) -> None:
+    def handler(_: Call) -> NoReturn:
+        raise fault
+
+    replace(guest, GETCWD, handler)
+    assert guest.answer(guest.make(GETCWD)) == ("error", errno.EIO)
+    assert fault.__name__ in str(faults(told)[0]["traceback"])
+
+
+def test_an_error_without_a_number_is_ours(guest: Guest) -> None:
+    def handler(_: Call) -> NoReturn:
+        raise OSError("no errno inside")
+
+    replace(guest, GETCWD, handler)
+    assert guest.answer(guest.make(GETCWD)) == ("error", errno.EIO)
+
+
+@pytest.mark.parametrize("reply", [None, "text", 1.5, ANSWERED, True], ids=str)
+def test_a_reply_that_is_none(guest: Guest, told: list[dict[str, object]], reply: object) -> None:
+    """A handler that returns nothing sensible, or says ANSWERED when nobody has: the guest must not wait for ever."""
+    replace(guest, GETCWD, lambda _: reply)
+    assert guest.answer(guest.make(GETCWD))[0] == "error"
+
+
+def test_faults_are_kept_but_not_without_end(guest: Guest) -> None:
+    replace(guest, GETCWD, boom)
+    for _ in range(150):
+        guest.answer(guest.make(GETCWD))
+    assert len(guest.events.faults) == 100
+
+
+# -- events may fail, calls may not ------------------------------------------------------------------------------------
+
+def full(_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+@pytest.mark.parametrize("listener", [full, boom])
+@pytest.mark.parametrize("how", ["tell", "trace"])
+def test_nothing_an_event_does_fails_a_call(
+    tmp_path: Path, lower: Path, how: str, listener: Callable[[object], NoReturn]
+) -> None:
+    """The disk that holds the event log is full, or the log's writer is wrong."""
+    (tmp_path / "state").mkdir()
+    events = Events(listener, None) if how == "tell" else Events(None, listener)
+    guest = Guest(os.fsencode(tmp_path / "state"), os.fsencode(lower), events)
+    guest.faults_expected = True
+    try:
+        before = open_descriptors()
+        for name, args, expected in (
+            ("open", (guest.text(b"file"), 0), "fd"),
+            ("stat", (guest.text(b"file"), guest.memory.put(bytes(144))), "value"),
+            ("stat", (guest.text(b"missing"), guest.memory.put(bytes(144))), "error"),
+            ("reboot", (1,), "error"),
+        ):
+            kind, value = guest.answer(guest.make(name, *args))
+            assert kind == expected, f"{name}: {kind} {value}"
+            assert (kind, value) not in (("error", errno.ENOSPC), ("error", errno.EIO))
+        assert len(list(new_descriptors(before))) == 1, "more than the one descriptor the guest got is open"
+    finally:
+        guest.close()
+
+
+def test_a_fault_after_the_answer_is_not_a_second_answer(guest: Guest, told: list[dict[str, object]]) -> None:
+    guest.events.answered = boom  # type: ignore[method-assign, assignment]
+    kind, _ = guest.answer(guest.make("stat", guest.text(b"file"), guest.memory.put(bytes(144))))
+    assert kind == "value"
+    assert len(faults(told)) == 1
+
+
+# -- descriptors -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.EBADF])
+def test_injection_that_fails(guest: Guest, told: list[dict[str, object]], error: int) -> None:
+    before = open_descriptors()
+    call = guest.make("open", guest.text(b"file"), os.O_RDONLY)
+    call.fails_with = error
+    assert guest.answer(call) == ("error", error)
+    assert not list(new_descriptors(before)), "husk's own descriptor stayed open"
+    assert not faults(told)
+
+
+def test_a_program_whose_injection_fails_is_closed(guest: Guest) -> None:
+    executable = Path(os.fsdecode(guest.tree.lowers[0].path)) / "program"
+    executable.write_bytes(b"#!/program\n")
+    before = open_descriptors()
+    program = _waiting_program(guest)
+    call = guest.make(HUSK_CALL, 1, guest.memory.put(bytes(24576)), 24576)
+    call.fails_with = errno.EMFILE
+    guest.kernel.expect(call.tid, program)
+    assert guest.answer(call) == ("error", errno.EMFILE)
+    assert not list(new_descriptors(before))
+    assert guest.answer(guest.make(HUSK_CALL, 1, 0, 0)) == ("error", errno.ENOSYS), "it is gone"
+
+
+def test_loader_gets_program_and_interpreter(guest: Guest) -> None:
+    program = _waiting_program(guest)
+    wanted = os.fstat(program.program_fd).st_ino
+    area = guest.memory.put(bytes(24576))
+    call = guest.make(HUSK_CALL, 1, area, 24576)
+    guest.kernel.expect(call.tid, program)
+    before = open_descriptors()
+    kind, fd = guest.answer(call)
+    assert kind == "fd" and os.fstat(fd).st_ino == wanted and not os.get_inheritable(fd)
+    assert guest.memory.read(area, 4) == b"husk"
+    assert int.from_bytes(guest.memory.read(area + 12, 4), "little") == call.added[0]
+    assert len(open_descriptors() - before) <= 1 + 1, "husk keeps neither"  # the listing's own, and one number reused
+
+
+def test_loader_with_too_small_a_buffer(guest: Guest) -> None:
+    before = open_descriptors()
+    call = guest.make(HUSK_CALL, 1, guest.memory.put(bytes(64)), 64)
+    guest.kernel.expect(call.tid, _waiting_program(guest))
+    assert guest.answer(call) == ("error", errno.E2BIG)
+    assert len(list(new_descriptors(before))) == len(call.added)
+
+
+def _waiting_program(guest: Guest) -> Any:
+    from husk.kernel.program import Program
+
+    program = Program(b"/bin/x", b"x")
+    program.program_fd = os.open("/bin/sh", os.O_RDONLY)
+    program.interpreter_fd = os.open("/bin/true", os.O_RDONLY)
+    program.exe = b"/bin/x"
+    return program
+
+
+def test_programs_that_never_come_are_dropped(guest: Guest) -> None:
+    before = open_descriptors()
+    for tgid in range(1000, 1200):
+        guest.kernel.expect(tgid, _waiting_program(guest))
+    assert len(guest.kernel.pending) == 64 and 1199 in guest.kernel.pending
+    guest.kernel.expect(1199, _waiting_program(guest))
+    assert len(guest.kernel.pending) == 64, "a second execve of the same process takes the first one's place"
+    assert len(list(new_descriptors(before))) == 2 * 64
+
+
+def test_cloexec_is_the_guests(guest: Guest) -> None:
+    assert os.get_inheritable(guest.open(b"file", os.O_RDONLY))
+    assert not os.get_inheritable(guest.open(b"file", os.O_RDONLY | os.O_CLOEXEC))
+
+
+def test_continue_only_where_a_handler_says_so(guest: Guest) -> None:
+    replace(guest, GETCWD, lambda _: CONTINUE)
+    assert guest.answer(guest.make(GETCWD)) == ("proceed", 0)
+
+
+def test_a_descriptor_given_is_closed_in_husk(guest: Guest) -> None:
+    before = open_descriptors()
+    replace(guest, GETCWD, lambda _: GiveFd(os.open("/dev/null", os.O_RDONLY), cloexec=True))
+    kind, fd = guest.answer(guest.make(GETCWD))
+    assert kind == "fd"
+    assert [int(line.split()[0]) for line in new_descriptors(before)] == [fd]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+REFUSED = sorted(nr for nr, row in ROWS.items() if row.way == "refused")
+
+
+@pytest.mark.parametrize("nr", REFUSED, ids=lambda nr: ROWS[nr].name)
+def test_refused_calls_get_the_registrys_words(guest: Guest, told: list[dict[str, object]], nr: int) -> None:
+    call = guest.make(nr, 0, 0, 0, 0, 0, 0)
+    verdict = ROWS[nr].verdict(call.args, Walls())
+    if verdict.way != "refused":
+        pytest.skip(f"{ROWS[nr].name} is {verdict.way} for these arguments")
+    assert guest.answer(call) == ("error", verdict.errno)
+    (event,) = [event for event in told if event["event"] == "refused"]
+    assert event["call"] == ROWS[nr].name
+    assert event["reason"] == verdict.reason
+    assert event["errno"] == errno.errorcode[verdict.errno]
+    assert not faults(told)
+
+
+@pytest.mark.parametrize("nr", [500, 1023, 0x4854, 0x4856, 2**31 - 1])
+def test_numbers_that_are_no_call(guest: Guest, nr: int) -> None:
+    assert guest.answer(guest.make(nr)) == ("error", errno.ENOSYS)
+
+
+def test_loaders_question_from_somebody_else(guest: Guest) -> None:
+    for op in (0, 1, 2, 1 << 32):
+        assert guest.answer(guest.make(HUSK_CALL, op, 0x10000, 4096)) == ("error", errno.ENOSYS)
