@@ -1,6 +1,7 @@
 /* build: sig_actions -pthread
  *
  * sigaction(2) gives back what was set, and handlers run the way their flags ask: each case in a child of its own.
+ * The old action is always asked for while a new one is set; the mere question stands in sig_query.c.
  */
 #include "step.h"
 #include <pthread.h>
@@ -22,10 +23,11 @@ static void given_back(void) {
     const int flags[] = {0, SA_RESTART, SA_SIGINFO, SA_NODEFER, SA_RESETHAND, SA_ONSTACK, SA_NOCLDSTOP | SA_NOCLDWAIT,
                          SA_SIGINFO | SA_RESTART | SA_ONSTACK | SA_NODEFER | SA_RESETHAND};
     const int signals[] = {SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGSEGV, SIGRTMIN, SIGRTMAX};
+    const struct sigaction none = {.sa_handler = SIG_DFL};
     int wrong = 0;
     for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++)
         for (unsigned j = 0; j < sizeof signals / sizeof *signals; j++) {
-            struct sigaction set = {.sa_flags = flags[i]}, got, old;
+            struct sigaction set = {.sa_flags = flags[i]}, other = {.sa_handler = plain}, old;
             if (flags[i] & SA_SIGINFO)
                 set.sa_sigaction = with_info;
             else
@@ -33,31 +35,35 @@ static void given_back(void) {
             sigaddset(&set.sa_mask, SIGTERM);
             sigaddset(&set.sa_mask, SIGRTMAX);
             MUST(sigaction(signals[j], &set, NULL));
-            MUST(sigaction(signals[j], NULL, &got));
-            MUST(sigaction(signals[j], &set, &old));
-            got.sa_flags &= ~RESTORER;
-            old.sa_flags &= ~RESTORER;
-            if (got.sa_handler != set.sa_handler || got.sa_flags != set.sa_flags || memcmp(&got.sa_mask, &set.sa_mask, 8) ||
-                old.sa_handler != set.sa_handler || old.sa_flags != set.sa_flags) {
-                say("signal %d flags %x: got handler %s flags %x", signals[j], flags[i],
-                    got.sa_handler == set.sa_handler ? "same" : "OTHER", got.sa_flags);
-                wrong++;
+            /* Again the same, then another, then none: what was set comes back each time. */
+            const struct sigaction *next[] = {&set, &other, &none};
+            const struct sigaction *expected[] = {&set, &set, &other};
+            for (int k = 0; k < 3; k++) {
+                MUST(sigaction(signals[j], next[k], &old));
+                old.sa_flags &= ~RESTORER;
+                if (old.sa_handler != expected[k]->sa_handler || old.sa_flags != expected[k]->sa_flags ||
+                    memcmp(&old.sa_mask, &expected[k]->sa_mask, 8)) {
+                    say("signal %d flags %x, round %d: got handler %s flags %x", signals[j], flags[i], k,
+                        old.sa_handler == expected[k]->sa_handler ? "same" : "OTHER", old.sa_flags);
+                    wrong++;
+                }
             }
         }
     say("%d wrong", wrong);
     struct sigaction action, ignore = {.sa_handler = SIG_IGN, .sa_flags = SA_RESTART};
     STEP(sigaction(SIGUSR2, &ignore, NULL));
-    STEP(sigaction(SIGUSR2, NULL, &action));
+    STEP(sigaction(SIGUSR2, &none, &action));
     say("ignored %d flags %x", action.sa_handler == SIG_IGN, action.sa_flags);
     signal(SIGUSR2, plain);
-    MUST(sigaction(SIGUSR2, NULL, &action));
+    MUST(sigaction(SIGUSR2, &none, &action));
     say("signal() sets flags %x", action.sa_flags);
+    signal(SIGUSR2, plain);
     say("signal() returns the old one %d", signal(SIGUSR2, SIG_DFL) == plain);
 }
 
 static void refused(void) {
     struct sigaction action = {.sa_handler = plain};
-    struct kernel_action raw = {plain, 0x04000000, plain, 0};
+    struct kernel_action raw = {plain, RESTORER, plain, 0}, next = raw, odd = raw, last = raw;
     STEP(sigaction(SIGKILL, &action, NULL));
     STEP(sigaction(SIGSTOP, &action, NULL));
     STEP(sigaction(SIGKILL, NULL, &action));
@@ -71,11 +77,11 @@ static void refused(void) {
     /* The new action stands although the old one could not be delivered. */
     STEP(syscall(SYS_rt_sigaction, SIGUSR1, &raw, (void *)8, 8));
     struct kernel_action *edge = (void *)edge_buffer(sizeof *edge);
-    STEP(syscall(SYS_rt_sigaction, SIGUSR1, NULL, edge, 8));
-    say("handler stands %d", edge->handler == (void *)plain);
-    raw.flags |= 0x400; /* an unknown bit: Linux clears it, so that programs can probe */
-    STEP(syscall(SYS_rt_sigaction, SIGUSR1, &raw, NULL, 8));
-    STEP(syscall(SYS_rt_sigaction, SIGUSR1, NULL, edge, 8));
+    STEP(syscall(SYS_rt_sigaction, SIGUSR1, &next, edge, 8));
+    say("handler stands %d flags %lx", edge->handler == (void *)plain, edge->flags);
+    odd.flags |= 0x400; /* an unknown bit: Linux clears it, so that programs can probe */
+    STEP(syscall(SYS_rt_sigaction, SIGUSR1, &odd, NULL, 8));
+    STEP(syscall(SYS_rt_sigaction, SIGUSR1, &last, edge, 8));
     say("flags %lx", edge->flags);
 }
 
@@ -130,10 +136,10 @@ static void deferred_or_not(void) {
 }
 
 static void once(void) {
-    struct sigaction action = {.sa_handler = plain, .sa_flags = SA_RESETHAND}, now;
+    struct sigaction action = {.sa_handler = plain, .sa_flags = SA_RESETHAND}, none = {.sa_handler = SIG_DFL}, now;
     MUST(sigaction(SIGUSR1, &action, NULL));
     raise(SIGUSR1);
-    MUST(sigaction(SIGUSR1, NULL, &now));
+    MUST(sigaction(SIGUSR1, &none, &now));
     say("runs %d, default again %d flags %x", (int)count, now.sa_handler == SIG_DFL, now.sa_flags);
     raise(SIGUSR1);
 }
@@ -237,7 +243,7 @@ static void inherited(void) {
         _exit(0);
     }
     say("child %s", status_text(wait_for(pid)));
-    MUST(sigaction(SIGUSR1, NULL, &now));
+    MUST(sigaction(SIGUSR1, &action, &now));
     say("parent keeps its own %d, runs %d", now.sa_handler == plain, (int)count);
     pid = vfork();
     if (pid == 0) {
@@ -247,7 +253,7 @@ static void inherited(void) {
         _exit(count == 1 ? 7 : 8);
     }
     say("vfork child %s", status_text(wait_for(pid)));
-    MUST(sigaction(SIGUSR1, NULL, &now));
+    MUST(sigaction(SIGUSR1, &action, &now));
     say("parent keeps its own %d", now.sa_handler == plain);
     raise(SIGUSR1);
     say("runs %d", (int)count);

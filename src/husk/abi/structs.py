@@ -38,8 +38,9 @@ OVERLAYFS_MAGIC = 0x794C7630
 
 def pack_stat(s: StatLike) -> bytes:
     atime, mtime, ctime = divmod(s.atime, 10**9), divmod(s.mtime, 10**9), divmod(s.ctime, 10**9)
-    return _STAT.pack(s.dev, s.ino, s.nlink, s.mode, s.uid, s.gid, 0, s.rdev, s.size, s.blksize, s.blocks,
-                      *atime, *mtime, *ctime)
+    return _STAT.pack(
+        s.dev, s.ino, s.nlink, s.mode, s.uid, s.gid, 0, s.rdev, s.size, s.blksize, s.blocks, *atime, *mtime, *ctime
+    )
 
 
 def pack_statx(s: StatLike) -> bytes:
@@ -47,9 +48,29 @@ def pack_statx(s: StatLike) -> bytes:
         return (*divmod(ns, 10**9), 0)
 
     mask = STATX_BASIC_STATS | STATX_MNT_ID | (STATX_BTIME if s.btime else 0)
-    return _STATX.pack(mask, s.blksize, 0, s.nlink, s.uid, s.gid, s.mode, 0, s.ino, s.size, s.blocks, 0,
-                       *stamp(s.atime), *stamp(s.btime), *stamp(s.ctime), *stamp(s.mtime),
-                       *_numbers(s.rdev), *_numbers(s.dev), s.dev & 0xFFFF, 0, 0)
+    return _STATX.pack(
+        mask,
+        s.blksize,
+        0,
+        s.nlink,
+        s.uid,
+        s.gid,
+        s.mode,
+        0,
+        s.ino,
+        s.size,
+        s.blocks,
+        0,
+        *stamp(s.atime),
+        *stamp(s.btime),
+        *stamp(s.ctime),
+        *stamp(s.mtime),
+        *_numbers(s.rdev),
+        *_numbers(s.dev),
+        s.dev & 0xFFFF,
+        0,
+        0,
+    )
 
 
 def _numbers(dev: int) -> tuple[int, int]:
@@ -61,8 +82,20 @@ def pack_statfs(host: os.statvfs_result | None) -> bytes:
     """One type for all of husk's trees; free space is the host's, or none for a synthesised tree."""
     if host is None:
         return _STATFS.pack(OVERLAYFS_MAGIC, 4096, 0, 0, 0, 0, 0, 0, 0, 255, 4096, 0)
-    return _STATFS.pack(OVERLAYFS_MAGIC, host.f_bsize, host.f_blocks, host.f_bfree, host.f_bavail, host.f_files,
-                        host.f_ffree, 0, 0, 255, host.f_frsize, 0)
+    return _STATFS.pack(
+        OVERLAYFS_MAGIC,
+        host.f_bsize,
+        host.f_blocks,
+        host.f_bfree,
+        host.f_bavail,
+        host.f_files,
+        host.f_ffree,
+        0,
+        0,
+        255,
+        host.f_frsize,
+        0,
+    )
 
 
 def pack_dirent64(ino: int, offset: int, kind: int, name: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` itself costs an import of enum
 import os
 import sys
 
@@ -100,10 +100,20 @@ class Options:
         self.events = text
 
 
-FLAGS = {"--json": "json", "--summary": "summary", "-v": "verbose", "--verbose": "verbose", "-h": "help", "--help": "help",
-         "--no-namespaces": "no_namespaces"}
+FLAGS = {
+    "--json": "json",
+    "--summary": "summary",
+    "-v": "verbose",
+    "--verbose": "verbose",
+    "-h": "help",
+    "--help": "help",
+    "--no-namespaces": "no_namespaces",
+}
 SETTERS: dict[str, Callable[[Options, str], None]] = {
-    "--mount": Options._mount, "--workdir": Options._workdir, "--env": Options._env, "--timeout": Options._timeout,
+    "--mount": Options._mount,
+    "--workdir": Options._workdir,
+    "--env": Options._env,
+    "--timeout": Options._timeout,
     "--events": Options._events,
 }
 
@@ -151,6 +161,7 @@ def _run(options: Options) -> int:
 
 def _with_signals(box: Box) -> Result:
     """A key on the terminal reaches the guest by itself; a signal sent to husk alone ends the box."""
+
     def end(number: int, _frame: object) -> None:
         box.end(number)
 
@@ -173,7 +184,10 @@ def _listeners(options: Options) -> tuple[Callable[[dict[str, object]], None] | 
 
         def tell(event: dict[str, object]) -> None:
             log.write(json.dumps(event) + "\n")
+
     if options.verbose:
+
         def trace(line: str) -> None:
             sys.stderr.write(f"husk: {line}\n")
+
     return tell, trace

@@ -25,10 +25,15 @@ OWN_TREES = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/tmp", b"/proc", b"/dev", b"
 
 
 class Events:
-    """`tell` gets each event as a dictionary; `trace` gets one strace-like line per virtual call. Either may be None."""
+    """`tell` gets each event as a dictionary; `trace` gets one strace-like line per virtual call. None: unwanted."""
 
-    def __init__(self, tell: Callable[[dict[str, object]], None] | None, trace: Callable[[str], None] | None, *,
-                 collect: bool = False) -> None:
+    def __init__(
+        self,
+        tell: Callable[[dict[str, object]], None] | None,
+        trace: Callable[[str], None] | None,
+        *,
+        collect: bool = False,
+    ) -> None:
         self._tell, self._trace = tell, trace
         self.refusals: dict[tuple[str, str], dict[str, object]] = {}
         self.refusals_lost = 0
@@ -48,7 +53,7 @@ class Events:
         name = errno.errorcode.get(number, str(number))
         if self._trace:
             self._trace(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
-        if number == errno.ENOENT and call.texts or number == errno.EROFS or isinstance(error, Refused):
+        if (number == errno.ENOENT and call.texts) or number == errno.EROFS or isinstance(error, Refused):
             advice = self._reason(call, number, error)
             if advice is not None:
                 self._refuse(call, name, *advice)
@@ -66,7 +71,11 @@ class Events:
         if not self.watching:
             return
         where = self._absolute(call, name)
-        if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY) and len(self.read) < 100_000:
+        if (
+            flags & os.O_ACCMODE != os.O_WRONLY
+            and not flags & (os.O_PATH | os.O_DIRECTORY)
+            and len(self.read) < 100_000
+        ):
             self.read[where] = None
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
 
@@ -82,7 +91,11 @@ class Events:
             return signature(call), str(error.strerror), ""
         where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
         if number == errno.EROFS:
-            return shown(where), "it is mounted read-only", "mount it with :rw to change the host, or :cow to change a copy"
+            return (
+                shown(where),
+                "it is mounted read-only",
+                "mount it with :rw to change the host, or :cow to change a copy",
+            )
         top = b"/" + where.split(b"/", 2)[1] if where[:1] == b"/" and len(where) > 1 else b""
         if not top or top.startswith(OWN_TREES) or not os.path.lexists(where):
             return None
@@ -93,7 +106,12 @@ class Events:
         if key in self.refusals:
             return
         refusal: dict[str, object] = {
-            "event": "refused", "call": call_name(call.nr), "what": what, "errno": error, "reason": why, "allow": allow,
+            "event": "refused",
+            "call": call_name(call.nr),
+            "what": what,
+            "errno": error,
+            "reason": why,
+            "allow": allow,
         }
         if len(self.refusals) >= MOST_REFUSALS:
             self.refusals_lost += 1
@@ -140,7 +158,17 @@ def signature(call: Call) -> str:
 
 def open_flags(flags: int) -> str:
     words = [("O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE")[flags & 3]]
-    for name in ("O_CREAT", "O_EXCL", "O_TRUNC", "O_APPEND", "O_NONBLOCK", "O_DIRECTORY", "O_NOFOLLOW", "O_PATH", "O_CLOEXEC"):
+    for name in (
+        "O_CREAT",
+        "O_EXCL",
+        "O_TRUNC",
+        "O_APPEND",
+        "O_NONBLOCK",
+        "O_DIRECTORY",
+        "O_NOFOLLOW",
+        "O_PATH",
+        "O_CLOEXEC",
+    ):
         if flags & getattr(os, name):
             words.append(name)
     return "|".join(words)

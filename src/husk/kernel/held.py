@@ -1,4 +1,4 @@
-"""kernel: descriptors that have no name in the vfs — pipes, sockets, memfds, and the host files husk was started with."""
+"""kernel: descriptors without a name in the vfs — pipes, sockets, memfds, and the host files husk was started with."""
 
 from __future__ import annotations
 
@@ -13,4 +13,6 @@ def stat_held(call: Call, fd: int) -> Stat:
     """fstat(2) of a descriptor without a vfs node, with host ids told as the guest's own."""
     dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = call.raw.fd_stat(fd)
     ids = call.kernel.identity
-    return Stat(dev, ino, mode, nlink, ids.guest_uid(uid), ids.guest_gid(gid), rdev, size, blksize, blocks, atime, mtime, ctime)
+    return Stat(
+        dev, ino, mode, nlink, ids.guest_uid(uid), ids.guest_gid(gid), rdev, size, blksize, blocks, atime, mtime, ctime
+    )

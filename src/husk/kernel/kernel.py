@@ -1,6 +1,6 @@
-"""kernel: the dispatcher. A few threads each receive, decide and answer in one go (leader and followers): one waits in the
-host kernel without the GIL while another runs Python, so a call is received at once, and nothing is handed from thread to
-thread, which would cost a wake-up per call.
+"""kernel: the dispatcher. A few threads each receive, decide and answer in one go (leader and followers): one waits in
+the host kernel without the GIL while another runs Python, so a call is received at once, and no call is handed from
+thread to thread, which would cost a wake-up each.
 """
 
 from __future__ import annotations
@@ -35,8 +35,18 @@ MOST_PENDING = 64
 class Kernel:
     """Serves one box. Owns the loader's descriptor and the programs that wait for their loader."""
 
-    def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, identity: Identity, walls: Walls, events: Events,
-                 loader_fd: int, eintr_bitmap: bytes, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        vfs: Vfs,
+        creds: Credentials,
+        identity: Identity,
+        walls: Walls,
+        events: Events,
+        loader_fd: int,
+        eintr_bitmap: bytes,
+        tasks: Tasks,
+    ) -> None:
         self.listener, self.vfs, self.creds, self.identity = listener, vfs, creds, identity
         self.walls, self.events, self.tasks = walls, events, tasks
         self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
@@ -44,7 +54,9 @@ class Kernel:
         self.pending: dict[int, Program] = {}
         self._handlers = handlers()
         self._threads: dict[int, None] = {}
-        self.names = NameCache(listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups), cached=not events.watching)
+        self.names = NameCache(
+            listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups), cached=not events.watching
+        )
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -124,4 +136,3 @@ class Kernel:
         if len(self.pending) >= MOST_PENDING:
             self.pending.pop(next(iter(self.pending))).close()
         self.pending[tgid] = program
-

@@ -30,8 +30,9 @@ NO_FILE = (-1, b"", 0, 0, 0, 0)
 class NameCache:
     """Knows what was taught, so that nothing is taught twice and forgetting costs nothing where nothing was taught."""
 
-    def __init__(self, listener: Listener, vfs: Vfs, uid: int, gid: int, host_uid: int, groups: list[int], *,
-                 cached: bool) -> None:
+    def __init__(
+        self, listener: Listener, vfs: Vfs, uid: int, gid: int, host_uid: int, groups: list[int], *, cached: bool
+    ) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
         self._settled: dict[tuple[int, bytes], None] = {}  # (start, key) of directories that were taught
         self._taught: set[int] = set()
@@ -39,8 +40,8 @@ class NameCache:
         vfs.changed = self.forget
 
     def learn(self, call: Call, start: Dir, name: bytes) -> None:
-        """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the directory is
-        not the host's alone, teach what is known about this one name."""
+        """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the
+        directory is not the host's alone, teach what is known about this one name."""
         if not self.cached:
             return
         cut = name.rfind(b"/") + 1
@@ -102,21 +103,32 @@ class NameCache:
         if view is None:
             self._listener.cache_learn(number, key, id(directory), -1, rel, 0, 0, SAME, SAME, False, True)
         else:
-            self._listener.cache_learn(number, key, id(directory), view.root_fd, rel, view.host_dev, view.dev, view.uids,
-                                       view.gids, view.layered, False)
+            self._listener.cache_learn(
+                number,
+                key,
+                id(directory),
+                view.root_fd,
+                rel,
+                view.host_dev,
+                view.dev,
+                view.uids,
+                view.gids,
+                view.layered,
+                False,
+            )
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
         """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""
         if not self.cached:
             return
         with self._vfs.lock:
-            files = [_exact(program.node, program.program_fd), NO_FILE]
+            file = _exact(program.node, program.program_fd)
+            interpreter: ExactFile | None = NO_FILE
             if program.interpreter is not None:
-                files[1] = _exact(program.interpreter, program.interpreter_fd)
+                interpreter = _exact(program.interpreter, program.interpreter_fd)
             link = _final_link(call, self._vfs, name)
-            if None in files or link is None:
-                return
-            self._listener.program_learn(name, *files, *link, info)
+            if file is not None and interpreter is not None and link is not None:
+                self._listener.program_learn(name, file, interpreter, *link, info)
 
     def forget(self, directory: Dir, structural: bool) -> None:
         """Called by the vfs before a change becomes visible."""
@@ -144,7 +156,7 @@ def _exact(node: Node | None, fd: int) -> ExactFile | None:
 
 
 def _final_link(call: Call, vfs: Vfs, name: bytes) -> tuple[bytes, bytes] | None:
-    """(where, text) of a symbolic link at the end of `name`, empty where there is none. None: too winding to be taught."""
+    """(where, text) of a symbolic link at the end of `name`, empty where there is none; None: too winding to teach."""
     node = vfs.walk(call, vfs.root, name, follow=False)
     if node.kind != st.S_IFLNK:
         return b"", b""

@@ -32,7 +32,18 @@ APE_HEADER_BYTES = 8192
 class Program:
     """A program ready to be loaded. Owns its two descriptors until closed."""
 
-    __slots__ = ("comm", "elf_header", "exe", "execfn", "identity", "interpreter", "interpreter_fd", "node", "prefix", "program_fd")
+    __slots__ = (
+        "comm",
+        "elf_header",
+        "exe",
+        "execfn",
+        "identity",
+        "interpreter",
+        "interpreter_fd",
+        "node",
+        "prefix",
+        "program_fd",
+    )
 
     def __init__(self, execfn: bytes, comm: bytes) -> None:
         self.execfn, self.comm = execfn, comm[:15]
@@ -79,7 +90,7 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
 
 
 def _open_for_writing(fd: int) -> bool:
-    """The host grants a read lease only while nobody has the file open for writing: a question, asked and taken back."""
+    """The host grants a read lease only while nobody has the file open for writing: asked, and taken back."""
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
@@ -226,7 +237,9 @@ def check_interpreter(fd: int) -> None:
 def _program_headers(fd: int, header: bytes) -> list[tuple[int, ...]] | None:
     if len(header) < 64:
         return None
-    ident, kind, machine, _version, _entry, phoff, _shoff, _flags, _ehsize, phentsize, phnum, *_ = ELF_HEADER.unpack(header)
+    ident, kind, machine, _version, _entry, phoff, _shoff, _flags, _ehsize, phentsize, phnum, *_ = ELF_HEADER.unpack(
+        header
+    )
     if ident[:4] != b"\x7fELF" or kind not in (ET_EXEC, ET_DYN) or machine != EM_X86_64 or phentsize != 56:
         return None
     if not 1 <= phnum <= 65536 // 56:

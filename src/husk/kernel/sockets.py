@@ -1,7 +1,7 @@
-"""kernel: Unix sockets with a name. The host binds them under a name only husk knows; this remembers what the guest said.
+"""kernel: Unix sockets with a name. The host binds them under a name only husk knows; this remembers the guest's.
 
-The host keeps, for getsockname and getpeername, the very text a socket was bound with. So every socket is bound under a
-number in a directory of husk's, and its file then takes its place in the tree: the number leads back to the guest's name.
+The host keeps, for getsockname and getpeername, the very text a socket was bound with. So every socket is bound under
+a number in a directory of husk's, and its file then takes its place in the tree: the number leads back to the name.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Tasks:
             with open(f"/proc/{pid}/status", "rb") as status:
                 for line in status:
                     if line.startswith(label):
-                        return line[len(label):].strip()
+                        return line[len(label) :].strip()
         except OSError:
             pass
         return b""

@@ -115,8 +115,10 @@ int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif)
 
     if (signal < 1 || signal > 64 || notif->data.args[3] != 8 || FAULTS & 1ULL << (signal - 1))
         return answer_continue(listener->fd, notif->id); /* EINVAL is the host kernel's to say */
-    uint64_t thunked = thunked_signals(tid);
     bool handled = act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler);
+    if (!handled && !old_address) /* back to the default, sixty times in every child of glibc's posix_spawn */
+        return answer_continue(listener->fd, notif->id);
+    uint64_t thunked = thunked_signals(tid);
     if (handled && act.flags & SA_RESTART && !is_thunk(act.handler) && thunked & 1ULL << (signal - 1)) {
         /* Only a new handler ends it: what a vfork child resets to the default is still a thunk in its parent. */
         uint64_t without_this = thunked & ~(1ULL << (signal - 1));

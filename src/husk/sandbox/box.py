@@ -42,8 +42,10 @@ class Box:
             except NoNamespaces as missing:
                 walls = walls_here(namespaces=False)
                 if walls.landlock < 6:
-                    raise HuskError(f"neither namespaces ({missing}) nor Landlock that scopes signals (Linux 6.12) can be had "
-                                    "here, and one of them must stand; see `husk doctor`.") from None
+                    raise HuskError(
+                        f"neither namespaces ({missing}) nor Landlock that scopes signals (Linux 6.12) can be had "
+                        "here, and one of them must stand; see `husk doctor`."
+                    ) from None
                 return self._run_behind(walls, state)
         finally:
             state.remove()
@@ -66,11 +68,15 @@ class Box:
         argv = [os.fsencode(word) for word in self.policy.argv]
         env = [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
         try:
-            self._launch = launch = Launch(walls, ids, cookie, argv, env, program, loader_fd, workdir_fd, INIT, self.stdio)
+            self._launch = launch = Launch(
+                walls, ids, cookie, argv, env, program, loader_fd, workdir_fd, INIT, self.stdio
+            )
             listener = Listener(launch.listener(), cookie, loader_fd, cached=not self.events.watching)
             tasks.reaper = launch.reaper
             identity = Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid)
-            kernel = Kernel(listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap(), tasks)
+            kernel = Kernel(
+                listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap(), tasks
+            )
             files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
             kernel.start()
             try:
@@ -119,4 +125,3 @@ class Box:
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 return result
-

@@ -49,8 +49,10 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks) -> Files:
     vfs = Vfs(state, image, creds)
     tasks.vfs = vfs
     allow_tty = os.isatty(0) or os.isatty(1) or os.isatty(2)
-    vfs.mount(ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_path=vfs.path_of_link, allow_tty=allow_tty),
-              b"/proc")
+    vfs.mount(
+        ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_path=vfs.path_of_link, allow_tty=allow_tty),
+        b"/proc",
+    )
     vfs.mount(DevTree(dev=state.new_device(), allow_tty=allow_tty), b"/dev")
     vfs.mount(LayeredTree(state, mode=0o1777), b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
@@ -74,7 +76,9 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             files.vfs.mount(layer, target)
             files.layers.append((target, layer))
         else:
-            files.vfs.mount(HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids), target)
+            files.vfs.mount(
+                HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids), target
+            )
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
 
@@ -117,7 +121,9 @@ def not_started(files: Files, program: bytes, error: int) -> HuskError:
     if error == errno.ENOENT:
         return NotFound(f"{name}: its interpreter {_interpreter(files, program)} is not in the box; mount that too.")
     if error == errno.ENOEXEC:
-        return NotExecutable(f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter.")
+        return NotExecutable(
+            f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter."
+        )
     return NotExecutable(f"{name}: cannot be executed ({os.strerror(error)}).")
 
 
@@ -150,7 +156,8 @@ def _missing(name: str) -> str:
     if on_host is None:
         return f"{name}: not found in the box."
     folder = os.path.dirname(on_host)
-    return f"{name}: not found in the box, but the host has {on_host}; add --mount {folder}:{folder}:ro and call it {on_host}."
+    advice = f"add --mount {folder}:{folder}:ro and call it {on_host}"
+    return f"{name}: not found in the box, but the host has {on_host}; {advice}."
 
 
 def _on_host(name: str) -> str | None:

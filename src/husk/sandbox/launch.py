@@ -16,15 +16,31 @@ from husk.walls.filter import compile_filter
 PLAN_MAGIC, SWITCH_USER = 0x314E4C50, 1
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-ALL_NAMESPACES = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET
+ALL_NAMESPACES = (
+    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET
+)
 
 PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
 LIMITS_BYTES = 16 * 24
 REPORT = struct.Struct("<IiiIqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED = 1, 2, 3, 4, 5
-STEPS = ("", "reading its plan", "making namespaces", "emptying the root", "raising loopback", "changing user", "setting the host name",
-         "starting the reaper", "dropping capabilities", "setting no_new_privs", "Landlock", "the seccomp filter", "handing over the listener",
-         "setting limits", "entering the working directory")
+STEPS = (
+    "",
+    "reading its plan",
+    "making namespaces",
+    "emptying the root",
+    "raising loopback",
+    "changing user",
+    "setting the host name",
+    "starting the reaper",
+    "dropping capabilities",
+    "setting no_new_privs",
+    "Landlock",
+    "the seccomp filter",
+    "handing over the listener",
+    "setting limits",
+    "entering the working directory",
+)
 NAMESPACES_STEP, FILTER_STEP = 2, 11
 
 # A box started by root runs as this host id, which no distribution hands out, and as 1000 inside.
@@ -53,8 +69,19 @@ class NoNamespaces(HuskError):
 class Launch:
     """One husk-init: its control socket, and what it told. Call in order: map_ids …, then poll `control`."""
 
-    def __init__(self, walls: Walls, ids: Ids, cookie: int, argv: list[bytes], env: list[bytes], program: bytes,
-                 loader_fd: int, workdir_fd: int, init: str, stdio: tuple[int, int, int]) -> None:
+    def __init__(
+        self,
+        walls: Walls,
+        ids: Ids,
+        cookie: int,
+        argv: list[bytes],
+        env: list[bytes],
+        program: bytes,
+        loader_fd: int,
+        workdir_fd: int,
+        init: str,
+        stdio: tuple[int, int, int],
+    ) -> None:
         self.walls, self.ids = walls, ids
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
         ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
@@ -62,10 +89,16 @@ class Launch:
         plan = os.memfd_create("husk-plan", os.MFD_CLOEXEC)
         os.write(plan, _pack(walls, ids, cookie, argv, env, program))
         # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
-        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in (*stdio, theirs.fileno(), plan, loader_fd, workdir_fd)]
+        moved = [
+            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in (*stdio, theirs.fileno(), plan, loader_fd, workdir_fd)
+        ]
         try:
-            self.builder = os.posix_spawn(init, ["husk-init"], {}, file_actions=[
-                (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(moved)])
+            self.builder = os.posix_spawn(
+                init,
+                ["husk-init"],
+                {},
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(moved)],
+            )
         finally:
             for fd in moved:
                 os.close(fd)
@@ -121,30 +154,57 @@ class Launch:
 
 def _pack(walls: Walls, ids: Ids, cookie: int, argv: list[bytes], env: list[bytes], program: bytes) -> bytes:
     program_filter = compile_filter(walls, cookie)
-    namespaces = sum(bit for stands, bit in (
-        (walls.user, CLONE_NEWUSER), (walls.mount, CLONE_NEWNS), (walls.pid, CLONE_NEWPID), (walls.net, CLONE_NEWNET),
-        (walls.ipc, CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)) if stands)
+    namespaces = sum(
+        bit
+        for stands, bit in (
+            (walls.user, CLONE_NEWUSER),
+            (walls.mount, CLONE_NEWNS),
+            (walls.pid, CLONE_NEWPID),
+            (walls.net, CLONE_NEWNET),
+            (walls.ipc, CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP),
+        )
+        if stands
+    )
     at = PLAN.size + LIMITS_BYTES
     filter_at = at
     program_at = filter_at + len(program_filter)
     argv_at = program_at + len(program) + 1
     strings = b"".join(word + b"\0" for word in argv)
     env_at = argv_at + len(strings)
-    head = PLAN.pack(PLAN_MAGIC, SWITCH_USER if ids.switch else 0, namespaces, ids.uid, ids.gid,
-                     *_landlock(walls.landlock), walls.landlock,
-                     len(program_filter) // 8, filter_at, program_at, len(argv), argv_at, len(env), env_at, 0, 0)
-    return head + bytes(LIMITS_BYTES) + program_filter + program + b"\0" + strings + b"".join(word + b"\0" for word in env)
+    head = PLAN.pack(
+        PLAN_MAGIC,
+        SWITCH_USER if ids.switch else 0,
+        namespaces,
+        ids.uid,
+        ids.gid,
+        *_landlock(walls.landlock),
+        walls.landlock,
+        len(program_filter) // 8,
+        filter_at,
+        program_at,
+        len(argv),
+        argv_at,
+        len(env),
+        env_at,
+        0,
+        0,
+    )
+    return (
+        head + bytes(LIMITS_BYTES) + program_filter + program + b"\0" + strings + b"".join(word + b"\0" for word in env)
+    )
 
 
 def _landlock(abi: int) -> tuple[int, int, int, int]:
-    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may: be executed."""
+    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may."""
     fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
     return fs, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0, 1 | 4
 
 
 def walls_here(*, namespaces: bool) -> Walls:
     """The walls to try: all namespaces or none, and Landlock as this kernel has it."""
-    return Walls(pid=namespaces, net=namespaces, mount=namespaces, ipc=namespaces, user=namespaces, landlock=landlock_abi())
+    return Walls(
+        pid=namespaces, net=namespaces, mount=namespaces, ipc=namespaces, user=namespaces, landlock=landlock_abi()
+    )
 
 
 def _explain(step: int, error: int) -> HuskError:
@@ -152,11 +212,15 @@ def _explain(step: int, error: int) -> HuskError:
     if step == NAMESPACES_STEP:
         return NoNamespaces(text)
     if step == FILTER_STEP and error == errno.EBUSY:
-        return HuskError("this process tree already has a seccomp listener (another husk, a container runtime or an agent's "
-                         "sandbox), and Linux allows only one; run husk outside of it.")
+        return HuskError(
+            "this process tree already has a seccomp listener (another husk, a container runtime or an agent's "
+            "sandbox), and Linux allows only one; run husk outside of it."
+        )
     if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
-        return HuskError("this kernel cannot notify husk of system calls (seccomp user notification with WAIT_KILLABLE_RECV, "
-                         "Linux 5.19 or later); use a newer kernel.")
+        return HuskError(
+            "this kernel cannot notify husk of system calls (seccomp user notification with WAIT_KILLABLE_RECV, "
+            "Linux 5.19 or later); use a newer kernel."
+        )
     return HuskError(f"the box could not be built: {text}.")
 
 

@@ -32,7 +32,9 @@ class Mount:
         if not target.startswith("/"):
             raise UsageError(f"--mount {text}: the place inside the box must be absolute; write {parts[0]}:/{target}.")
         if os.path.normpath(target) == "/":
-            raise UsageError(f"--mount {text}: the root of the box cannot be mounted over; choose a directory below it.")
+            raise UsageError(
+                f"--mount {text}: the root of the box cannot be mounted over; choose a directory below it."
+            )
         mount = cls(source, os.path.normpath(target), mode)
         mount.check()
         return mount

@@ -6,8 +6,21 @@ from __future__ import annotations
 class Result:
     """`exit_code` is the guest's, or 124 after a time-out, or 128+n when signal n ended it."""
 
-    __slots__ = ("changes", "exit_code", "faults", "read", "refusals", "seconds", "signal", "stderr", "stdout", "system_seconds",
-                 "timed_out", "user_seconds", "walls")
+    __slots__ = (
+        "changes",
+        "exit_code",
+        "faults",
+        "read",
+        "refusals",
+        "seconds",
+        "signal",
+        "stderr",
+        "stdout",
+        "system_seconds",
+        "timed_out",
+        "user_seconds",
+        "walls",
+    )
 
     def __init__(self) -> None:
         self.exit_code = 0
@@ -23,7 +36,9 @@ class Result:
         self.stderr: bytes | None = None
 
     def as_dict(self) -> dict[str, object]:
-        shown: dict[str, object] = {name: getattr(self, name) for name in self.__slots__ if name not in ("stdout", "stderr")}
+        shown: dict[str, object] = {
+            name: getattr(self, name) for name in self.__slots__ if name not in ("stdout", "stderr")
+        }
         shown["changes"] = [{"change": change, "path": path} for change, path in self.changes]
         for name in ("stdout", "stderr"):
             data = getattr(self, name)

@@ -12,7 +12,7 @@ import os
 import stat as st
 from bisect import bisect_right
 
-from husk.native._core import open_beneath, stat_beneath
+from husk.native._core import open_beneath, stat_beneath, stat_fd
 from husk.vfs.layer_changes import accept, changes, seal
 from husk.vfs.layer_copy import HOST_FLAGS, now, read_link
 from husk.vfs.layer_meta import LayerMeta
@@ -22,7 +22,7 @@ from husk.vfs.node import Dir, Entry, Stat, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from husk.native._core import HostStat
     from husk.vfs.node import Context, Node
@@ -110,24 +110,37 @@ class LayeredTree(LayerNames, LayerMeta):
             return inode
         return LowerNode(self, directory, name, lower, rel, info)
 
-    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterator[Entry]:
         assert isinstance(directory, LayerDir)
         # A read from the start takes a new snapshot; the following ones go on in it. POSIX leaves open whether names
         # that come or go meanwhile are seen, and a snapshot keeps the reading of a large directory linear.
-        if after <= 2 or not directory.listing:
-            directory.listing = self._snapshot(directory)
-        start = bisect_right(directory.listing, after, key=_cookie)
-        return directory.listing[start:]
+        listing = directory.listing
+        if after <= 2 or not listing:
+            listing = directory.listing = self._snapshot(directory)
+        start = bisect_right(listing, after, key=_cookie)
+        if start == len(listing):
+            # Read to its end. Positions in an unchanged lower directory follow from the host's order: no need to keep
+            # them for every directory that some `find` once walked through.
+            directory.listing = []
+            if not directory.own:
+                directory.cookies = {}
+                directory.next_cookie = 3
+            return
+        cookies = directory.cookies
+        for place in range(start, len(listing)):
+            entry = listing[place]
+            if cookies.get(entry.name) == entry.cookie:
+                yield entry
 
     def _snapshot(self, directory: LayerDir) -> list[Entry]:
-        found: dict[bytes, tuple[int, int]] = {}
+        found: dict[bytes, tuple[int, int] | None] = {}
         for name, ino, kind in self._lower_names(directory):
             found[name] = ino, kind
         for name, node in directory.names.items():
-            if node is WHITEOUT:
-                found.pop(name, None)
-            elif isinstance(node, LayerDir | Inode):
+            if isinstance(node, LayerDir | Inode):
                 found[name] = node.ino, node.kind
+            elif name in found:
+                found[name] = None  # a whiteout; it keeps its position, so that those behind it keep theirs
         cookies = directory.cookies
         for name in [name for name in cookies if name not in found]:
             del cookies[name]
@@ -135,9 +148,9 @@ class LayeredTree(LayerNames, LayerMeta):
             if name not in cookies:
                 cookies[name] = directory.next_cookie
                 directory.next_cookie += 1
-        return [Entry(name, *found[name], cookie) for name, cookie in cookies.items()]
+        return [Entry(name, *shown, cookie) for name, cookie in cookies.items() if (shown := found[name]) is not None]
 
-    def _lower_names(self, directory: LayerDir) -> Iterable[tuple[bytes, int, int]]:
+    def _lower_names(self, directory: LayerDir) -> Iterator[tuple[bytes, int, int]]:
         lower = directory.lower
         if lower is None:
             return
@@ -217,7 +230,8 @@ class LayeredTree(LayerNames, LayerMeta):
     def readlink(self, ctx: Context, node: Node) -> bytes:
         if isinstance(node, Inode):
             return node.target
-        assert isinstance(node, LowerNode)
+        if not isinstance(node, LowerNode):
+            raise error(errno.ENOENT)
         return read_link(node.lower.fd, node.rel)
 
     def statfs_path(self) -> bytes:
@@ -263,7 +277,7 @@ class LayeredTree(LayerNames, LayerMeta):
         try:
             info = stat_beneath(lower.fd, rel)
             if (info[0], info[1]) == key:
-                orphan.source, orphan.last = (lower, rel), info
+                orphan.source, orphan.last, orphan.kind = (lower, rel), info, info[2] & 0o170000
         except OSError:
             pass  # the host removed it, too
         return orphan
@@ -336,9 +350,15 @@ def open_lower(root: int, rel: bytes, flags: int, kind: int) -> int:
         return open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW))
     if kind not in (st.S_IFREG, st.S_IFIFO):
         raise error(errno.ENXIO if kind == st.S_IFSOCK else errno.EACCES)
-    fd = open_beneath(root, rel, flags | os.O_NONBLOCK)
     try:
-        if stat_kind(fd) != kind:
+        fd = open_beneath(root, rel, flags | os.O_NONBLOCK)
+    except PermissionError:
+        # O_NOATIME takes the host's owner; where husk is not, the guest's wish to leave no trace is not granted.
+        if not flags & os.O_NOATIME:
+            raise
+        fd = open_beneath(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK)
+    try:
+        if stat_fd(fd)[2] & 0o170000 != kind:
             raise error(errno.ESTALE)
         if not flags & os.O_NONBLOCK:
             os.set_blocking(fd, True)
@@ -346,10 +366,6 @@ def open_lower(root: int, rel: bytes, flags: int, kind: int) -> int:
         os.close(fd)
         raise
     return fd
-
-
-def stat_kind(fd: int) -> int:
-    return st.S_IFMT(os.fstat(fd).st_mode)
 
 
 def orphan_stat(node: Orphan, dev: int) -> Stat:

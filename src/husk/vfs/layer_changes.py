@@ -20,67 +20,69 @@ _ANYONE = Context(Credentials(0, 0))
 
 
 def seal(tree: LayeredTree) -> None:
-    _seal(tree, tree.root)
-
-
-def _seal(tree: LayeredTree, directory: LayerDir) -> None:
-    for name in directory.names:
-        accept(tree, directory, name)
+    for name in tree.root.names:
+        accept(tree, tree.root, name)
 
 
 def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
+    """Take a name, and all below it, as it is now for the starting point."""
     assert isinstance(directory, LayerDir)
-    node = directory.names[name]
-    if node is not WHITEOUT:
+    waiting = [(directory, name)]
+    while waiting:
+        directory, name = waiting.pop()
+        node = directory.names[name]
+        if node is WHITEOUT:
+            continue
         info = tree.stat(_ANYONE, node)
         if directory.base is None:
             directory.base = {}
         directory.base[name] = node, info.mode, info.mtime
-    if isinstance(node, LayerDir):
-        _seal(tree, node)
+        if isinstance(node, LayerDir):
+            waiting += [(node, inner) for inner in node.names]
 
 
 def changes(tree: LayeredTree) -> list[tuple[str, bytes]]:
-    return sorted(_in(tree, tree.root, b"/"), key=lambda change: change[1])
+    """No recursion here: a guest can make directories deeper than Python's stack."""
+    found: list[tuple[str, bytes]] = []
+    # Directories still to look through, with their paths; `new` ones are new at their place, and so is all in them.
+    waiting: list[tuple[LayerDir, bytes, bool]] = [(tree.root, b"/", False)]
+    while waiting:
+        directory, prefix, new = waiting.pop()
+        listed = _everything(tree, directory) if new else _differing(tree, directory)
+        for change, name, node, node_is_new in listed:
+            if change:
+                found.append((change, prefix + name))
+            if isinstance(node, LayerDir):
+                waiting.append((node, prefix + name + b"/", node_is_new))
+    return sorted(found, key=lambda change: change[1])
 
 
-def _in(tree: LayeredTree, directory: LayerDir, prefix: bytes) -> Iterator[tuple[str, bytes]]:
+def _everything(tree: LayeredTree, directory: LayerDir) -> Iterator[tuple[str, bytes, Node | None, bool]]:
+    for entry in list(tree.entries(_ANYONE, directory, 0)):
+        yield "added", entry.name, tree.lookup(None, directory, entry.name) if entry.kind == st.S_IFDIR else None, True
+
+
+def _differing(tree: LayeredTree, directory: LayerDir) -> Iterator[tuple[str, bytes, Node | None, bool]]:
+    """(what changed, name, node, is it new at its place) for names that may differ from the starting point."""
     base = directory.base or {}
     for name in base.keys() - directory.names.keys():
-        yield "deleted", prefix + name
+        yield "deleted", name, None, False
     for name, node in list(directory.names.items()):
-        path = prefix + name
         was = base.get(name)
         lower = None if was is not None else _lower_info(directory, name)
         if node is WHITEOUT:
-            if was is not None or lower is not None:
-                yield "deleted", path
+            yield "deleted" if was is not None or lower is not None else "", name, None, False
         elif was is not None and was[0] is node:
             info = tree.stat(_ANYONE, node)
-            if info.mode != was[1] or (node.kind != st.S_IFDIR and info.mtime != was[2]):
-                yield "changed", path
-            if isinstance(node, LayerDir):
-                yield from _in(tree, node, path + b"/")
+            differs = info.mode != was[1] or (node.kind != st.S_IFDIR and info.mtime != was[2])
+            yield "changed" if differs else "", name, node, False
         elif isinstance(node, LayerDir) and node.lower is not None and _in_place(directory, name, node):
-            if node.own and lower is not None and (node.mode, node.uid, node.gid) != _owner(node, lower):
-                yield "changed", path
-            yield from _in(tree, node, path + b"/")
+            differs = node.own and lower is not None and (node.mode, node.uid, node.gid) != _owner(node, lower)
+            yield "changed" if differs else "", name, node, False
         elif isinstance(node, Inode) and lower is not None and _untouched(directory, name, node, lower):
             continue
         else:
-            yield "added" if was is None and lower is None else "changed", path
-            if isinstance(node, LayerDir):
-                yield from _all(tree, node, path + b"/")
-
-
-def _all(tree: LayeredTree, directory: LayerDir, prefix: bytes) -> Iterator[tuple[str, bytes]]:
-    """Everything below a directory that is new at its place."""
-    for entry in list(tree.entries(_ANYONE, directory, 0)):
-        yield "added", prefix + entry.name
-        if entry.kind == st.S_IFDIR:
-            child: Node = tree.lookup(None, directory, entry.name)
-            if isinstance(child, LayerDir):
-                yield from _all(tree, child, prefix + entry.name + b"/")
+            yield "added" if was is None and lower is None else "changed", name, node, True
 
 
 def _in_place(directory: LayerDir, name: bytes, node: LayerDir) -> bool:

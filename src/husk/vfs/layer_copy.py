@@ -25,10 +25,10 @@ FICLONE = 0x40049409
 # after them.
 CLOCK_REALTIME_COARSE = 5
 CHUNK = 1 << 30
-# Status flags that mean something to a host file; the rest is the vfs's own business, or only a wish (O_NOATIME).
+# Status flags that mean something to a host file; the rest is the vfs's own business.
 HOST_FLAGS = (
-    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NONBLOCK | os.O_PATH | os.O_SYNC
-    | os.O_TRUNC
+    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NOATIME | os.O_NONBLOCK | os.O_PATH
+    | os.O_SYNC | os.O_TRUNC
 )
 
 

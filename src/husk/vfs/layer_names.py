@@ -147,7 +147,7 @@ class LayerNames(CopyUp):
     def is_empty(self, ctx: Context, directory: LayerDir) -> bool:
         if any(node is not WHITEOUT for node in directory.names.values()):
             return False
-        return directory.lower is None or not any(True for _ in self.entries(ctx, directory, 0))
+        return directory.lower is None or next(iter(self.entries(ctx, directory, 0)), None) is None
 
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
         assert isinstance(old, LayerDir)

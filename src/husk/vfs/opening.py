@@ -68,7 +68,13 @@ class Opening(Walker):
             try:
                 node = self._last(ctx, directory, trail)
             except FileNotFoundError:
-                return self._make(ctx, directory, trail.last, flags, mode)
+                try:
+                    return self._make(ctx, directory, trail.last, flags, mode)
+                except FileExistsError:
+                    # A host process was faster, in a directory it shares with us.
+                    if flags & os.O_EXCL:
+                        raise
+                    continue
             if flags & os.O_EXCL:
                 raise error(errno.EEXIST)
             if node.kind != st.S_IFLNK or flags & os.O_NOFOLLOW:

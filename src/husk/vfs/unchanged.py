@@ -22,7 +22,9 @@ class HostView:
 
     __slots__ = ("dev", "gids", "host_dev", "layered", "rel", "root_fd", "uids")
 
-    def __init__(self, root_fd: int, rel: bytes, dev: int, uids: dict[int, int], gids: dict[int, int], *, layered: bool) -> None:
+    def __init__(
+        self, root_fd: int, rel: bytes, dev: int, uids: dict[int, int], gids: dict[int, int], *, layered: bool
+    ) -> None:
         self.root_fd, self.rel, self.dev, self.layered = root_fd, rel, dev, layered
         self.host_dev = stat_beneath(root_fd, rel)[0]
         self.uids = next(iter(uids.items()), SAME)
@@ -43,7 +45,12 @@ def host_view(directory: Dir) -> HostView | None:
         if len(lower.uids) > 1 or len(lower.gids) > 1:
             return None
         for name, node in directory.names.items():
-            if not isinstance(node, LayerDir) or node.lower is not lower or node.rel != directory.below(name) or node.mounted:
+            if (
+                not isinstance(node, LayerDir)
+                or node.lower is not lower
+                or node.rel != directory.below(name)
+                or node.mounted
+            ):
                 return None
         return _layered(tree, lower, directory.rel)
     return None

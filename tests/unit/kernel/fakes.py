@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from typing import Any, cast
 
 from husk.abi.registry import by_name
@@ -209,8 +208,8 @@ class Guest:
         identity = Identity(self.creds.uid, self.creds.gid, self.creds.uid, self.creds.gid)
         tasks = Tasks(False)  # the guest's numbers are the host's
         tasks.vfs, tasks.reaper = self.vfs, os.getpid()
-        self.kernel = Kernel(cast(Any, self.listener), self.vfs, self.creds, identity, walls or Walls(), self.events, -1,
-                             bytes(64), tasks)
+        self.kernel = Kernel(cast(Any, self.listener), self.vfs, self.creds, identity, walls or Walls(), self.events,
+                             -1, bytes(64), tasks)
         self.cwd = self.vfs.place_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
 
     def close(self) -> None:
@@ -254,6 +253,12 @@ class Guest:
     def open(self, name: bytes, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
         return self.call("open", self.text(name), flags, mode)
 
+    def write_file(self, name: bytes, content: bytes, mode: int) -> None:
+        fd = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        os.write(fd, content)
+        self.fds.remove(fd)
+        os.close(fd)
+
     def hold(self, host_fd: int) -> int:
         """Give the guest a descriptor of this process; it is closed with the guest."""
         self.fds.add(host_fd)
@@ -272,13 +277,9 @@ def number(name: str) -> int:
 
 
 def open_descriptors() -> set[int]:
-    """Descriptors of this process, to count leaks with."""
-    return set(map(int, os.listdir("/proc/self/fd")))
+    """Descriptors of this process, to count leaks with; without the one that lists them."""
+    return {int(fd) for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")}
 
 
-def new_descriptors(before: set[int]) -> Iterator[str]:
-    for fd in sorted(open_descriptors() - before):
-        try:
-            yield f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}"
-        except OSError:
-            pass  # the one that listed the folder
+def new_descriptors(before: set[int]) -> list[str]:
+    return [f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}" for fd in sorted(open_descriptors() - before)]

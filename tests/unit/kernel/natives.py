@@ -26,7 +26,8 @@ int main(int argc, char **argv)
 def compile_c(source: str, to: Path, *flags: str) -> Path:
     text = to.with_suffix(".c")
     text.write_text(source)
-    subprocess.run(["gcc", "-O1", "-Wall", "-Werror", "-o", to, text, *flags], check=True)
+    done = subprocess.run(["gcc", "-O1", "-Wall", "-Werror", "-o", to, text, *flags], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return to
 
 

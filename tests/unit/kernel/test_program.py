@@ -146,7 +146,7 @@ def test_same_verdict(stage: Stage, name: str) -> None:
     stage.write(broken(bytes(stage.place))[name])
     before = open_descriptors()
     husk, linux = verdict(execute_in_husk(stage.guest, stage.program)), verdict(execute(stage.program))
-    assert not list(new_descriptors(before))
+    assert not new_descriptors(before)
     if name in KNOWN:
         assert husk != linux, "is right now, remove it from KNOWN"
     else:
@@ -164,7 +164,7 @@ def test_depth_of_scripts(stage: Stage, depth: int) -> None:
     top = stage.place / f"chain{depth}"
     before = open_descriptors()
     assert verdict(execute_in_husk(stage.guest, top)) == verdict(execute(top))
-    assert not list(new_descriptors(before))
+    assert not new_descriptors(before)
 
 
 def test_script_that_runs_itself(stage: Stage) -> None:

@@ -236,3 +236,26 @@ def test_a_failed_copy_leaves_nothing_behind(world: Virtual, lower: Path, monkey
     monkeypatch.undo()
     assert world.answer(("open", 1, b"/file", os.O_RDWR)).endswith("ok")
     assert world.do_read(1) == repr(b"lower\n")
+
+
+def test_deep_trees(world: Virtual) -> None:
+    world.do_mkdir(b"/deep")
+    world.do_chdir(b"/deep")
+    for _ in range(3000):
+        world.do_mkdir(b"d")
+        world.do_chdir(b"d")
+    assert len(world.do_getcwd()) > 6000
+    assert len(layer(world).changes()) == 3001
+    assert world.answer(("rename", b"/deep", b"d")).endswith("EINVAL")
+
+
+def test_unlisted_positions_hold_when_names_in_front_are_deleted(world: Virtual, lower: Path) -> None:
+    for number in range(30):
+        (lower / "dir" / f"n{number}").touch()
+    directory = world.node(b"/dir")
+    first = list(world.vfs.entries(world.ctx, directory, 0))
+    assert list(world.vfs.entries(world.ctx, directory, first[-1].cookie)) == []
+    world.do_unlink(b"/dir/" + next(e.name for e in first if e.name.startswith(b"n")))
+    again = {entry.name: entry.cookie for entry in world.vfs.entries(world.ctx, directory, 0)}
+    assert all(again[entry.name] == entry.cookie for entry in first if entry.name in again)
+    assert len(again) == len(first) - 1

@@ -9,9 +9,14 @@ from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, i64, path, s
 from husk.vfs.node import Node
 from husk.vfs.vfs import NOW
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    When = int | Literal["now"] | None
+
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
 UTIME_NOW, UTIME_OMIT = 0x3FFFFFFF, 0x3FFFFFFE
-When = int | object | None
 
 
 def chmod(call: Call) -> Reply:
@@ -91,6 +96,7 @@ def truncate(call: Call) -> Reply:
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
+
 
 def _at_flags(call: Call, n: int) -> int:
     flags = u32(call, n)

@@ -50,6 +50,7 @@ def husk_call(call: Call) -> Reply:
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
+
 def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: int, flags: int) -> Reply:
     if not name and flags & AT_EMPTY_PATH:
         first, execfn = _held_executable(call, dirfd)
@@ -102,8 +103,24 @@ def describe(program: Program, interpreter_fd: int, eintr_bitmap: bytes) -> byte
     """struct husk_exec_info and its strings."""
     prefix = b"".join(text + b"\0" for text in program.prefix)
     execfn, exe = program.execfn + b"\0", program.exe + b"\0"
-    return EXEC_INFO.pack(
-        EXEC_MAGIC, EXEC_VERSION, -1, interpreter_fd, HEADER_GIVEN if program.elf_header else 0,
-        len(program.prefix), len(prefix), len(execfn), len(exe), 0, program.comm, program.elf_header or b"",
-        *program.identity, eintr_bitmap,
-    ) + prefix + execfn + exe
+    return (
+        EXEC_INFO.pack(
+            EXEC_MAGIC,
+            EXEC_VERSION,
+            -1,
+            interpreter_fd,
+            HEADER_GIVEN if program.elf_header else 0,
+            len(program.prefix),
+            len(prefix),
+            len(execfn),
+            len(exe),
+            0,
+            program.comm,
+            program.elf_header or b"",
+            *program.identity,
+            eintr_bitmap,
+        )
+        + prefix
+        + execfn
+        + exe
+    )

@@ -82,6 +82,7 @@ def mknodat(call: Call) -> Reply:
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
+
 def _mkdir(call: Call, dirfd: int, name: bytes, mode: int) -> Reply:
     call.vfs.mkdir(call, start_dir(call, dirfd, name), name, mode & 0o1777)
     return 0

@@ -14,8 +14,24 @@ from husk.native._core import open_interruptible
 O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 # What open(2) knows; unknown bits are ignored by open and openat, and EINVAL for openat2.
 KNOWN_FLAGS = (
-    os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_SYNC
-    | 0o20000 | os.O_DIRECT | 0o100000 | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NOATIME | os.O_CLOEXEC | os.O_PATH | O_TMPFILE
+    os.O_ACCMODE
+    | os.O_CREAT
+    | os.O_EXCL
+    | os.O_NOCTTY
+    | os.O_TRUNC
+    | os.O_APPEND
+    | os.O_NONBLOCK
+    | os.O_DSYNC
+    | os.O_SYNC
+    | 0o20000
+    | os.O_DIRECT
+    | 0o100000
+    | os.O_DIRECTORY
+    | os.O_NOFOLLOW
+    | os.O_NOATIME
+    | os.O_CLOEXEC
+    | os.O_PATH
+    | O_TMPFILE
 )
 RESOLVE_ALL = 0x3F
 RESOLVE_CACHED = 0x20

@@ -68,6 +68,7 @@ def getpeername(call: Call) -> Reply:
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
+
 def _name(call: Call, *, peer: bool) -> Reply:
     fd = call.raw.get_fd(i32(call, 0))
     try:

@@ -81,6 +81,7 @@ def readlinkat(call: Call) -> Reply:
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
+
 def _path_or_empty(call: Call, n: int, flags: int) -> bytes:
     """With AT_EMPTY_PATH a null pointer stands for the empty name (Linux 6.11 and later)."""
     return b"" if flags & AT_EMPTY_PATH and not call.args[n] else path(call, n)

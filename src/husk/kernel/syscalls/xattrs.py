@@ -60,6 +60,7 @@ def fremovexattr(call: Call) -> Reply:
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
+
 def _named(call: Call, *, follow: bool) -> Node:
     name = path(call, 0)
     return call.vfs.walk(call, start_dir(call, AT_FDCWD, name), name, follow=follow)

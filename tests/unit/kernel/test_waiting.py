@@ -1,0 +1,169 @@
+"""Calls that wait in the host: answered once, by a thread of their own, and nothing of husk's is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from husk.kernel import waiting
+from husk.kernel.call import LATER, Call, GiveFd, Reply
+from husk.kernel.waiting import later
+from husk.native._core import Listener, open_interruptible
+from tests.unit.kernel.fakes import FakeCall, Guest, new_descriptors, open_descriptors
+
+
+def until(condition: Callable[[], object], seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def wait_for(guest: Guest, operate: Callable[[], Reply], held: int) -> tuple[FakeCall, Reply]:
+    raw = guest.make("open")
+    return raw, later(Call(cast(Any, raw), guest.kernel), operate, held)
+
+
+@pytest.fixture
+def held() -> int:
+    return os.open("/dev/null", os.O_RDONLY)
+
+
+@pytest.fixture(autouse=True)
+def no_threads_left() -> Iterator[None]:
+    # Only for its side effect: husk's wake-up signal gets its handler, without which it would end this process.
+    Listener(os.open("/dev/null", os.O_RDONLY), 0, -1, False)
+    before = len(os.listdir("/proc/self/task"))
+    yield
+    assert until(lambda: len(os.listdir("/proc/self/task")) <= before), "a thread waits for ever"
+
+
+def closed(fd: int) -> bool:
+    return not os.path.lexists(f"/proc/self/fd/{fd}")
+
+
+def test_value(guest: Guest, held: int) -> None:
+    raw, reply = wait_for(guest, lambda: 0, held)
+    assert reply is LATER
+    assert until(lambda: raw.answers == [("value", 0)])
+    assert until(lambda: closed(held))
+
+
+def test_descriptor(guest: Guest, held: int) -> None:
+    mine = os.open("/dev/zero", os.O_RDONLY)
+    raw, _ = wait_for(guest, lambda: GiveFd(mine, cloexec=True), held)
+    assert until(lambda: raw.answered)
+    assert raw.answers[0][0] == "fd"
+    assert until(lambda: closed(held) and closed(mine))
+
+
+def test_error(guest: Guest, held: int) -> None:
+    def refuse() -> Reply:
+        raise OSError(errno.ECONNREFUSED, "no")
+
+    raw, _ = wait_for(guest, refuse, held)
+    assert until(lambda: raw.answers == [("error", errno.ECONNREFUSED)])
+    assert until(lambda: closed(held))
+
+
+def test_descriptor_that_cannot_be_given(guest: Guest, held: int) -> None:
+    mine = os.open("/dev/zero", os.O_RDONLY)
+    raw = guest.make("open")
+    raw.fails_with = errno.EMFILE
+    later(Call(cast(Any, raw), guest.kernel), lambda: GiveFd(mine, cloexec=True), held)
+    assert until(lambda: raw.answers == [("error", errno.EMFILE)])
+    assert until(lambda: closed(held) and closed(mine))
+
+
+def test_fault(guest: Guest, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in the waiting thread is husk's, too: EIO and an event, not a guest that waits for ever."""
+    waits: list[waiting._Wait] = []
+
+    class Known(waiting._Wait):
+        def __init__(self, *what: Any) -> None:
+            super().__init__(*what)
+            waits.append(self)
+
+    def fault() -> Reply:
+        raise ZeroDivisionError("injected")
+
+    monkeypatch.setattr(waiting, "_Wait", Known)
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    raw, _ = wait_for(guest, fault, held)
+    try:
+        assert until(lambda: raw.answers == [("error", errno.EIO)], 1)
+        assert any("ZeroDivisionError" in text for text in guest.events.faults)
+        assert until(lambda: closed(held))
+    finally:
+        waits[0].done = True  # else the watching thread stays
+
+
+def test_a_guest_that_died_frees_the_thread(guest: Guest, lower: Path) -> None:
+    """Nobody will ever open the other end; the call is no longer valid, and husk stops waiting."""
+    held = os.open(lower / "fifo", os.O_PATH)
+    name = b"/proc/self/fd/%d" % held
+    raw, _ = wait_for(guest, lambda: GiveFd(open_interruptible(name, os.O_RDONLY), cloexec=True), held)
+    assert not until(lambda: closed(held), 0.1), "it did not wait at all"
+    raw.answers.append(("died", 0))  # valid() says no from now on
+    assert until(lambda: closed(held))
+    assert raw.answers == [("died", 0)]
+
+
+def test_fifo(guest: Guest) -> None:
+    """Both ends are opened by guests; neither holds up the dispatcher, each gets its own descriptor."""
+    before = open_descriptors()
+    name = guest.text(b"fifo")
+    reading, writing = guest.make("open", name, os.O_RDONLY), guest.make("open", name, os.O_WRONLY)
+    guest.kernel.answer(cast(Any, reading))
+    time.sleep(0.05)
+    assert not reading.answered
+    guest.kernel.answer(cast(Any, writing))
+    assert until(lambda: reading.answered and writing.answered)
+    read_end, write_end = reading.answers[0][1], writing.answers[0][1]
+    os.write(write_end, b"through")
+    assert os.read(read_end, 100) == b"through"
+    guest.fds.remove(write_end)
+    os.close(write_end)
+    assert os.read(read_end, 100) == b"", "husk still holds the writing end"
+    assert until(lambda: len(new_descriptors(before)) == 1), new_descriptors(before)
+
+
+def test_connect_waits_without_holding_up_others(guest: Guest) -> None:
+    """A listener whose queue is full: connecting waits until there is room."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    address = guest.memory.put(b"\1\0sock\0")
+    guest.call("bind", guest.hold(os.dup(listening.fileno())), address, 7)
+    listening.listen(0)
+    calls = []
+    for _ in range(3):
+        client = guest.hold(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach())
+        calls.append(guest.make("connect", client, address, 7))
+        guest.kernel.answer(cast(Any, calls[-1]))
+    assert until(lambda: any(call.answered for call in calls))
+    time.sleep(0.05)
+    assert not all(call.answered for call in calls), "the queue was never full"
+    accepted = [listening.accept()[0] for _ in range(3)]
+    assert until(lambda: all(call.answers == [("value", 0)] for call in calls))
+    for each in (*accepted, listening):
+        each.close()
+
+
+def test_threads_are_counted() -> None:
+    """The check for threads left behind sees threads."""
+    go = threading.Event()
+    before = len(os.listdir("/proc/self/task"))
+    thread = threading.Thread(target=go.wait)
+    thread.start()
+    assert len(os.listdir("/proc/self/task")) == before + 1
+    go.set()
+    thread.join()
