@@ -5,6 +5,7 @@ Both sides run as the same unprivileged user, in a copy of the same tree, with t
 other paths on the two sides. Outputs are compared with those paths replaced.
 
 Environment: HUSK_CMD is the command to test (default: the one installed next to this Python).
+HUSK_GUEST_OPTIONS are options added to every `husk run`; with --no-namespaces the setting is called bare, else walled.
 HUSK_GUEST_NATIVE=1 runs the native side only, to check the guest programs themselves.
 """
 
@@ -22,9 +23,9 @@ from pathlib import Path
 import pytest
 
 from tests.guest import trees
-from tests.guest.accepted import ACCEPTED
+from tests.guest.accepted import ACCEPTED, Accepted
 from tests.guest.build import guest_programs
-from tests.guest.running import MARK, PIPE, Result, finish, husk, husk_command, scratch, start
+from tests.guest.running import MARK, PIPE, SETTING, Result, finish, husk, husk_command, scratch, start
 
 NATIVE_ONLY = os.environ.get("HUSK_GUEST_NATIVE") == "1"
 WORK = "/workspace"
@@ -116,8 +117,7 @@ def differential(
     problems = []
     if first.status != second.status:
         problems.append(f"exit code: natively {first.status}, in husk {second.status}")
-    problems += compare_lines(case, first, second)
-    problems += trees.difference(first.tree, second.tree)
+    problems += compare(case, first, second)
     if problems:
         mount = ["--mount", f"{guest_programs()}:{GUESTS}:ro"]
         again = shlex.join([*husk_command(), "run", *mount, "--", *_place(arguments, WORK, GUESTS)])
@@ -181,19 +181,30 @@ def clean(text: str, work: str, guests: str, normalise: Iterable[str]) -> str:
     return text
 
 
-def compare_lines(case: str, first: Result, second: Result) -> list[str]:
-    """Differences line by line, without those accepted.py lists for this case; an unused entry is one, too."""
-    entries = [entry for entry in ACCEPTED if entry.case == case]
-    used = set()
+def compare(case: str, first: Result, second: Result) -> list[str]:
+    """All differences, without those accepted.py lists for this case; an unused entry is one, too."""
+    entries = [entry for entry in ACCEPTED if entry.case == case and entry.setting in ("", SETTING)]
+    used: set[Accepted] = set()
     problems: list[str] = []
     for name, left, right in (("stdout", first.out, second.out), ("stderr", first.err, second.err)):
         before, after = left.split("\n"), right.split("\n")
         if len(before) == len(after):
             for index, (mine, other) in enumerate(zip(before, after, strict=True)):
-                for entry in entries:
-                    if mine != other and re.fullmatch(entry.native, mine) and re.fullmatch(entry.husk, other):
-                        used.add(entry)
-                        after[index] = mine
+                if mine != other and (found := _accepted(entries, "", mine, other)):
+                    used.add(found)
+                    after[index] = mine
         problems += difflib.unified_diff(before, after, f"{name} natively", f"{name} in husk", "", "", 2, lineterm="")
+    for name, mine, other in trees.difference(first.tree, second.tree):
+        if found := _accepted(entries, name, mine, other):
+            used.add(found)
+        else:
+            problems.append(f"{name}: natively {mine}, in husk {other}")
     problems += [f"accepted difference has vanished, remove it: {entry}" for entry in entries if entry not in used]
     return problems
+
+
+def _accepted(entries: Iterable[Accepted], name: str, mine: str, other: str) -> Accepted | None:
+    for entry in entries:
+        if entry.name == name and re.fullmatch(entry.native, mine) and re.fullmatch(entry.husk, other):
+            return entry
+    return None

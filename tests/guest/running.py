@@ -25,6 +25,8 @@ import pytest
 
 MARK = "HUSK_TEST_MARK"
 PIPE = subprocess.PIPE
+OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
+SETTING = "bare" if "--no-namespaces" in OPTIONS else "walled"
 
 
 @dataclass
@@ -162,7 +164,7 @@ def husk_process(
 def _with_mark(arguments: Sequence[str], mark: str) -> list[str]:
     """`run` also puts the mark into the guest's environment, so that a stray guest can be found by it."""
     if arguments and arguments[0] == "run":
-        return ["run", "--env", f"{MARK}={mark}", *arguments[1:]]
+        return ["run", *OPTIONS, "--env", f"{MARK}={mark}", *arguments[1:]]
     return list(arguments)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,12 @@ from tests.guest.running import Result
 ENTRY = Accepted("case", r"time \d+", r"time none", "for this test")
 
 
-def compare(left: str, right: str, case: str = "case") -> list[str]:
-    return harness.compare_lines(case, Result(0, left, ""), Result(0, right, ""))
+TREE_ENTRY = Accepted("case", "file 4755", "file 0755", "for this test", name="f")
+
+
+def compare(left: str, right: str, case: str = "case", tree: tuple[str, str] = ("", "")) -> list[str]:
+    sides = [Result(0, text, "", {"f": seen}) for text, seen in zip((left, right), tree, strict=True)]
+    return harness.compare(case, *sides)
 
 
 def test_lines_must_be_equal() -> None:
@@ -36,9 +41,24 @@ def test_accepted_difference_that_vanished(monkeypatch: pytest.MonkeyPatch) -> N
     assert "vanished" in compare("a\n", "a\n")[0]
 
 
+def test_accepted_difference_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "ACCEPTED", (TREE_ENTRY,))
+    assert compare("", "", tree=("file 4755", "file 0755")) == []
+    assert compare("", "", tree=("file 4755", "file 0750")) != []
+    assert compare("file 4755", "file 0755") != []
+    assert "vanished" in compare("", "", tree=("file 4755", "file 4755"))[0]
+
+
+def test_accepted_difference_of_another_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "ACCEPTED", (replace(ENTRY, setting="elsewhere"),))
+    assert compare("a\n", "a\n") == []
+    assert compare("time 5\n", "time none\n") != []
+
+
 def test_accepted_entries_are_complete() -> None:
     for entry in ACCEPTED:
         assert entry.case and entry.reason and entry.native != entry.husk
+        assert entry.setting in ("", "bare", "walled")
 
 
 def test_paths_and_named_normalisers() -> None:
@@ -63,7 +83,7 @@ def test_trees_differ_in_everything_that_counts(tmp_path: Path) -> None:
     (changed / "d").rmdir()
     (changed / "l").unlink()
     (changed / "l").symlink_to("x")
-    assert [line.split(":")[0] for line in trees.difference(plain, seen(changed))] == ["d", "f", "l", "x"]
+    assert [name for name, _, _ in trees.difference(plain, seen(changed))] == ["d", "f", "l", "x"]
     linked = tree("linked")
     (linked / "x").unlink()
     (linked / "x").hardlink_to(linked / "f")

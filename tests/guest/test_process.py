@@ -9,7 +9,7 @@ import pytest
 from tests.guest.harness import differential
 
 
-@pytest.mark.parametrize("name", ["proc_basics", "proc_threads", "sig_actions", "sig_eintr"])
+@pytest.mark.parametrize("name", ["proc_basics", "proc_threads", "sig_actions", "sig_query", "sig_eintr"])
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 

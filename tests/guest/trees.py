@@ -69,9 +69,10 @@ def _describe(path: str, short: str, here: bytes, first_name: dict[tuple[int, in
     return text
 
 
-def difference(native: Mapping[str, str], husk: Mapping[str, str]) -> list[str]:
-    lines = []
-    for name in sorted(native.keys() | husk.keys()):
-        if native.get(name) != husk.get(name):
-            lines.append(f"{name}: natively {native.get(name, 'absent')}, in husk {husk.get(name, 'absent')}")
-    return lines
+def difference(native: Mapping[str, str], husk: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, what it is natively, what it is in husk) for every name that differs."""
+    return [
+        (name, native.get(name, "absent"), husk.get(name, "absent"))
+        for name in sorted(native.keys() | husk.keys())
+        if native.get(name) != husk.get(name)
+    ]

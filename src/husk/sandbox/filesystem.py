@@ -11,8 +11,9 @@ from husk.sandbox.policy import HOME, USER
 from husk.vfs.dev import DevTree
 from husk.vfs.etcfiles import etc_files
 from husk.vfs.hosttree_write import HostTree
-from husk.vfs.image import default_image
+from husk.vfs.image import default_image, make_directory_in
 from husk.vfs.layer import LayeredTree
+from husk.vfs.layer_nodes import LayerDir
 from husk.vfs.node import Context, Credentials, Dir
 from husk.vfs.proc import ProcTree
 from husk.vfs.state import State
@@ -67,9 +68,10 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
     # Started by root, the guest is somebody else on the host; what the caller owns is the guest's inside all the same.
     uids = {os.geteuid(): ids.uid} if ids.switch else {}
     gids = {os.getegid(): ids.gid} if ids.switch else {}
-    if not os.path.isdir(source):
-        raise UsageError(f"--mount {mount.source}: only directories can be mounted; mount the one that holds it.")
     try:
+        if not os.path.isdir(source):
+            _mount_file(files, mount, uids, gids)
+            return
         if mount.mode == "cow":
             layer = LayeredTree(state)
             layer.show(layer.root, source, uids=uids, gids=gids)
@@ -81,6 +83,28 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             )
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+
+
+def _mount_file(files: Files, mount: Mount, uids: dict[int, int], gids: dict[int, int]) -> None:
+    """One host file, in the image's own tree: the host's is never written to."""
+    if mount.mode == "rw":
+        raise UsageError(
+            f"--mount {mount.source}: a single file can be ro or cow; for rw mount the directory that holds it."
+        )
+    image = files.layers[0][1]
+    *folders, name = os.fsencode(mount.target).strip(b"/").split(b"/")
+    here = image.root
+    for folder in folders:
+        try:
+            child = image.lookup(None, here, folder)
+        except FileNotFoundError:
+            child = make_directory_in(image, here, folder)
+        if not isinstance(child, LayerDir) or child.mounted is not None:
+            raise UsageError(
+                f"--mount {mount.source}: {mount.target} does not lie in the box's own tree; mount a directory."
+            )
+        here = child
+    image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
 
 
 def working_directory(files: Files, policy: Policy) -> int:

@@ -59,7 +59,6 @@ def default_image(
     _etc(tree, etc_files)
     make_directory(tree, b"home/" + user, 0o700, creds.uid, creds.gid)
     make_directory(tree, b"workspace", 0o755, creds.uid, creds.gid)
-    tree.seal()
     return tree
 
 
@@ -106,6 +105,10 @@ def make_directory(tree: LayeredTree, path: bytes, mode: int, uid: int = 0, gid:
     parent, name = _parent(tree, path)
     directory = tree.mkdir(Context(Credentials(uid, gid)), parent, name, mode)
     return directory
+
+
+def make_directory_in(tree: LayeredTree, parent: LayerDir, name: bytes) -> LayerDir:
+    return tree.mkdir(_ROOT, parent, name, 0o755)
 
 
 def make_symlink(tree: LayeredTree, path: bytes, target: bytes) -> None:

@@ -67,6 +67,29 @@ class LayeredTree(LayerNames, LayerMeta):
         self.lowers.append(lower)
         return lower
 
+    def show_file(
+        self,
+        directory: LayerDir,
+        name: bytes,
+        host_path: bytes,
+        *,
+        writable: bool,
+        uids: dict[int, int] | None = None,
+        gids: dict[int, int] | None = None,
+    ) -> None:
+        """Let one host file show as `name`. Writing to it copies it; without `writable` nobody may to begin with."""
+        host_path = os.path.realpath(host_path)
+        folder, _, host_name = host_path.rpartition(b"/")
+        fd = os.open(folder or b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        content = Lower(fd, host_path, uids, gids)  # by its path an open descriptor is traced back to it
+        inode = self._inherit(content, host_name, stat_beneath(fd, host_name))
+        if not writable:
+            inode.mode &= ~0o222
+        inode.nlink = 1
+        directory.names[name] = inode
+        inode.add_name(directory, name)
+        self.lowers.append(content)
+
     def seal(self) -> None:
         """What is here now is the starting point that `changes` compares with."""
         seal(self)

@@ -113,8 +113,29 @@ def _socket_file(call: Call, name: bytes) -> int:
     return node.tree.open(call, node, os.O_PATH)
 
 
+def _far_address(family: int, address: bytes) -> str:
+    """The address as text where it is neither loopback nor "any"."""
+    port = int.from_bytes(address[2:4], "big")
+    if family == AF_INET and len(address) >= 8 and address[4] not in (0, 127):
+        return ".".join(str(byte) for byte in address[4:8]) + f":{port}"
+    if family == AF_INET6 and len(address) >= 24:
+        ip = address[8:24]
+        mapped = ip[:12] == bytes(10) + b"\xff\xff"
+        if mapped:
+            return _far_address(AF_INET, address[:4] + ip[12:])
+        if any(ip[:15]) or ip[15] > 1:
+            return f"[{ip.hex(':', 2)}]:{port}"
+    return ""
+
+
 def _must_be_confined(call: Call, address: bytes) -> None:
-    """Without a network namespace the box's loopback, and its abstract names, would be the host's."""
+    """Without a network namespace the box's loopback, and its abstract names, would be the host's; with one, loopback
+    is all there is, and whoever wants more is told so instead of being left with the host's bare ENETUNREACH."""
     family = int.from_bytes(address[:2], "little")
+    far = _far_address(family, address)
+    if far:
+        raise Refused(
+            errno.ENETUNREACH, f"{far} is outside the box, whose network is its own loopback and nothing else"
+        )
     if not call.kernel.walls.net and family != AF_UNSPEC and len(address) > 2:
         raise Refused(errno.EACCES, "no network namespace confines this box, so husk lets no network address through")
