@@ -22,7 +22,9 @@ class Accepted:
 
 _SET_ID = "on an rw mount husk drops set-id bits: a guest must not leave a set-user-id file of the caller's on the host"
 _NO_UID_0 = "uid and gid 0 are not mapped in the box's user namespace: the host says EINVAL before it says EPERM"
-_STAND_IN = "the host cannot inject an O_PATH descriptor; the guest gets a stand-in opened for neither reading nor writing"
+_STAND_IN = (
+    "the host cannot inject an O_PATH descriptor; the guest gets a stand-in opened for neither reading nor writing"
+)
 _THUNK = "a mere question goes to the host and shows the thunk husk set, see docs/design/002-signals.md"
 
 ACCEPTED: tuple[Accepted, ...] = (
@@ -33,21 +35,56 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted("files_open", "file 7755 ''", "file 1755 ''", _SET_ID, name="sticky_bits"),
     Accepted("files_stat", "mode 107755", "mode 101755", _SET_ID),
     *(
-        Accepted(case, f"path{what}: fd {fd} status 2.0000 descriptor {flag}", f"path{what}: fd {fd} status 3 descriptor {flag}", _STAND_IN)
+        Accepted(
+            case,
+            f"path{what}: fd {fd} status 2.0000 descriptor {flag}",
+            f"path{what}: fd {fd} status 3 descriptor {flag}",
+            _STAND_IN,
+        )
         for case in ("files_open", "files_open in tmp")
         for what, fd, flag in ((" of a link", 3, 0), ("", 7, 1))
     ),
     *(
-        Accepted(case, "noatime: fd 8 status 40000 (.*)", "noatime: fd 8 status 0 (.*)", "husk opens for the guest, without O_NOATIME")
+        Accepted(
+            case,
+            "noatime: fd 8 status 40000 (.*)",
+            "noatime: fd 8 status 0 (.*)",
+            "husk opens for the guest, without O_NOATIME",
+        )
         for case in ("files_open", "files_open in tmp")
     ),
     *(
         Accepted("proc_basics", rf"{call} = -1 EPERM", rf"{call} = -1 EINVAL", _NO_UID_0, setting="walled")
         for call in (r"setuid\(0\)", r"setgid\(0\)", r"setreuid\(0, 0\)", r"seteuid\(0\)")
     ),
-    Accepted("sig_query", "(handler without SA_RESTART): handler same flags 4000000", ".*: handler OTHER flags 14000000", _THUNK),
-    Accepted("sig_query", "(a raw caller's structure is as before) 1", ".* 0", "husk changes the structure in place, see docs/design/002-signals.md"),
-    Accepted("sig_actions", "(runs 1, default again 1) flags 84000000", ".* flags 94000000", "after SA_RESETHAND no thunk tells that husk set SA_RESTART; with SIG_DFL the flag means nothing"),
-    Accepted("exec_text", r"exe=\{work\}/moved \(deleted\)", r"exe=\{work\}/program", "husk does not follow renames on an rw mount"),
-    Accepted("sock_peercred", "accepted: pid is mine 1, uid is mine 1", "accepted: pid is mine 0, uid is mine 0", "husk connects on the guest's behalf"),
+    Accepted(
+        "sig_query",
+        "(handler without SA_RESTART): handler same flags 4000000",
+        ".*: handler OTHER flags 14000000",
+        _THUNK,
+    ),
+    Accepted(
+        "sig_query",
+        "(a raw caller's structure is as before) 1",
+        ".* 0",
+        "husk changes the structure in place, see docs/design/002-signals.md",
+    ),
+    Accepted(
+        "sig_actions",
+        "(runs 1, default again 1) flags 84000000",
+        ".* flags 94000000",
+        "after SA_RESETHAND no thunk tells that husk set SA_RESTART; with SIG_DFL the flag means nothing",
+    ),
+    Accepted(
+        "exec_text",
+        r"exe=\{work\}/moved \(deleted\)",
+        r"exe=\{work\}/program",
+        "husk does not follow renames on an rw mount",
+    ),
+    Accepted(
+        "sock_peercred",
+        "accepted: pid is mine 1, uid is mine 1",
+        "accepted: pid is mine 0, uid is mine 0",
+        "husk connects on the guest's behalf",
+    ),
 )

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.guest.build import SOURCES, guest_programs
-from tests.guest.harness import differential
+from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
+from tests.guest.running import husk
 from tests.programs.cases import HERE, folder, load
 
 OTHERS = load("others")
@@ -22,6 +23,15 @@ OTHERS = load("others")
 def test_node(name: str, status: int) -> None:
     result = differential(["node", "{guests}/node_" + name + ".js"], case=f"node {name}", status=status, timeout=90)
     assert result.out
+
+
+@pytest.mark.needs("node")
+def test_watching_files_is_refused() -> None:
+    """There is no inotify yet, and libraries fall back to polling when they are told so."""
+    if NATIVE_ONLY:
+        return
+    result = husk(["run", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--", "node", f"{GUESTS}/node_watch.js"])
+    assert (result.status, result.out, result.err) == (0, "refused ENOSYS\n", "")
 
 
 @pytest.mark.needs("java", "javac")

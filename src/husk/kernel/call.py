@@ -33,7 +33,8 @@ class GiveFd:
 
 
 class Refused(OSError):
-    """An errno that husk's own policy gave, not Linux's rules: its reason is told outside."""
+    """An errno that husk's own policy gave, not Linux's rules: its reason is told outside. A third argument says what
+    was asked for, where the bare call would not tell."""
 
 
 class Special:

@@ -88,7 +88,7 @@ class Events:
     def _reason(self, call: Call, number: int, error: OSError) -> tuple[str, str, str] | None:
         """(what, why, what would allow it), or None where Linux itself would have said no."""
         if isinstance(error, Refused):
-            return signature(call), str(error.strerror), ""
+            return error.filename or signature(call, most=3), str(error.strerror), ""
         where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
         if number == errno.EROFS:
             return (
@@ -141,10 +141,10 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def signature(call: Call) -> str:
+def signature(call: Call, most: int = 6) -> str:
     """name(arguments), with the string arguments spelled out and the rest as numbers."""
     words = []
-    for n, value in enumerate(call.args):
+    for n, value in enumerate(call.args[:most]):
         if n in call.texts:
             words.append('"' + shown(call.texts[n]) + '"')
         elif value & 0xFFFFFFFF == 0xFFFFFF9C:

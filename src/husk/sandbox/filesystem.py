@@ -60,6 +60,7 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks) -> Files:
     files = Files(vfs, creds, [(b"/", image)])
     for mount in policy.mounts:
         _mount(files, state, mount, ids)
+    image.seal()  # what the caller mounted is no change of the guest's
     return files
 
 

@@ -135,7 +135,7 @@ def _must_be_confined(call: Call, address: bytes) -> None:
     far = _far_address(family, address)
     if far:
         raise Refused(
-            errno.ENETUNREACH, f"{far} is outside the box, whose network is its own loopback and nothing else"
+            errno.ENETUNREACH, "the box's network is its own loopback and nothing else", f"connection to {far}"
         )
     if not call.kernel.walls.net and family != AF_UNSPEC and len(address) > 2:
         raise Refused(errno.EACCES, "no network namespace confines this box, so husk lets no network address through")
