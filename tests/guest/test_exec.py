@@ -13,10 +13,12 @@ from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
 from tests.guest.running import husk, scratch
 
 # These make executable copies of programs, whose bytes depend on the compiler: the transcript says enough.
-COPIES = ("show", "*/inner", "*/show", "program", "self", "moved")
+COPIES = ("show", "*/inner", "*/show", "program", "self", "*moved")
 
 
-@pytest.mark.parametrize("name", ["exec_errors", "exec_script", "exec_state", "exec_fd", "exec_path", "exec_text"])
+@pytest.mark.parametrize(
+    "name", ["exec_errors", "exec_script", "exec_state", "exec_fd", "exec_path", "exec_text", "exec_moved"]
+)
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name, "{guests}"], case=name, ignore=COPIES)
 

@@ -18,7 +18,8 @@ def test_transcript(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fifo", "exec_text"]
+    "name",
+    ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fifo", "exec_text", "exec_moved"],
 )
 def test_transcript_in_tmp(name: str) -> None:
     """The same in the private /tmp, where names and modes are husk's own: set-id bits stay, renames are followed."""
@@ -32,7 +33,9 @@ def test_set_id_bits_stay_in_a_layer() -> None:
     """In the box's own layer they can hurt nobody: chmod keeps them and stat shows them, as natively."""
     script = """
         d=$(mktemp -d); cd "$d"
-        for mode in 4755 2755 6711 1644 7777; do echo x >f; chmod $mode f; stat -c '%a %A' f; cp -p f g; stat -c %a g; rm f g; done
+        for mode in 4755 2755 6711 1644 7777; do
+            echo x >f; chmod $mode f; stat -c '%a %A' f; cp -p f g; stat -c %a g; rm f g
+        done
         mkdir s; chmod 2775 s; mkdir s/sub; stat -c '%a %n' s s/sub
         cd /; rm -r "$d"
     """

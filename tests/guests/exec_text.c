@@ -74,10 +74,6 @@ static void running(const char *show) {
     STEP(close(open("program", O_WRONLY | O_CLOEXEC)));
     STEP(rename("program", "moved"));
     STEP(unlink("second_name"));
-    char link[64], target[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/%d/exe", pid);
-    ssize_t n = readlink(link, target, sizeof target);
-    say("exe=%.*s", (int)(n < 0 ? 0 : n), target);
     close(gate[1]);
     say("running program: %s", status_text(wait_for(pid)));
     STEP(close(open("moved", O_WRONLY | O_CLOEXEC)));

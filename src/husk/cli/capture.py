@@ -9,7 +9,7 @@ from husk.sandbox.box import Box
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.events import Events
+    from husk.sandbox.box import Events
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
 

@@ -6,8 +6,7 @@ import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` 
 import os
 import sys
 
-from husk.kernel.events import Events
-from husk.sandbox.box import Box
+from husk.sandbox.box import Box, Events
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount, Policy
 

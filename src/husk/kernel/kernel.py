@@ -110,9 +110,10 @@ class Kernel:
 
     def _fail(self, call: Call, error: OSError) -> None:
         try:
+            # Told before the answer: afterwards the caller's working directory can no longer be asked for.
+            self.events.failed(call, error)
             if not call.raw.answered:
                 call.raw.fail(error.errno or errno.EIO)
-            self.events.failed(call, error)
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
         except BaseException as fault:

@@ -103,6 +103,7 @@ PyObject *hostfs_stat_fd(PyObject *self, PyObject *args);
 /* task.c: what the host's proc says of a guest thread. */
 PyObject *call_fd_link(Call *call, PyObject *args);
 PyObject *call_fd_stat(Call *call, PyObject *args);
+PyObject *call_position(Call *call, PyObject *args);
 PyObject *call_get_fd(Call *call, PyObject *args);
 PyObject *call_cwd_link(Call *call, PyObject *noargs);
 PyObject *call_umask(Call *call, PyObject *noargs);
@@ -113,6 +114,7 @@ pid_t thread_group(pid_t tid);
 int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
                    uint64_t envp); /* answers the call in any case */
 PyObject *call_exec_loader(Call *call, PyObject *args);
+PyObject *call_seek(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);
 
 /* sockets.c */

@@ -63,6 +63,35 @@ PyObject *call_exec_loader(Call *call, PyObject *args)
     return PyLong_FromLong(error);
 }
 
+PyObject *call_seek(Call *call, PyObject *args)
+{
+    int fd, error;
+    long long position, value;
+    if (!PyArg_ParseTuple(args, "iLL:seek", &fd, &position, &value))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    long moved;
+    error = remote_attach(call->notif.pid);
+    if (error)
+        answer_error(call->listener->fd, call->notif.id, EPERM);
+    else
+        answer_value(call->listener->fd, call->notif.id, 0);
+    if (!error)
+        error = remote_wait_stop(&remote, call->notif.pid);
+    if (!error)
+        error = remote_block_signals(&remote);
+    if (!error) {
+        uint64_t that[6] = {fd, position, 0 /* SEEK_SET */};
+        error = remote_call(&remote, SYS_lseek, that, &moved);
+        if (!error)
+            error = remote_finish(&remote, moved < 0 ? moved : value);
+    }
+    Py_END_ALLOW_THREADS
+    call->answered = true;
+    return PyLong_FromLong(error);
+}
+
 PyObject *call_change_directory(Call *call, PyObject *args)
 {
     int directory, error, fd;

@@ -218,6 +218,8 @@ static PyMethodDef Call_methods[] = {
     {"valid", (PyCFunction)Call_valid, METH_NOARGS, "valid(): does the caller still wait?"},
     {"fd_link", (PyCFunction)call_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},
     {"fd_stat", (PyCFunction)call_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
+    {"position", (PyCFunction)call_position, METH_VARARGS, "position(fd): of an open file of the guest's"},
+    {"seek", (PyCFunction)call_seek, METH_VARARGS, "seek(fd, position, value): the guest seeks, and the call returns value"},
     {"get_fd", (PyCFunction)call_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
     {"cwd_link", (PyCFunction)call_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
     {"umask", (PyCFunction)call_umask, METH_NOARGS, "umask(): of the calling thread"},

@@ -105,6 +105,23 @@ PyObject *call_tgid(Call *call, PyObject *Py_UNUSED(noargs))
     return tgid < 0 ? raise_errno(ESRCH) : PyLong_FromLong(tgid);
 }
 
+PyObject *call_position(Call *call, PyObject *args)
+{
+    int fd;
+    char path[64], text[512];
+    if (!PyArg_ParseTuple(args, "i:position", &fd))
+        return NULL;
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", call->notif.pid, fd);
+    int info = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = info < 0 ? -1 : read(info, text, sizeof text - 1);
+    if (info >= 0)
+        close(info);
+    if (n < 5 || memcmp(text, "pos:", 4) != 0)
+        return raise_errno(EBADF);
+    text[n] = 0;
+    return PyLong_FromLongLong(strtoll(text + 4, NULL, 10));
+}
+
 PyObject *call_get_fd(Call *call, PyObject *args)
 {
     int fd;

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from husk.sandbox.policy import Policy
 
 TIMED_OUT = 124
+SCOPES_SIGNALS = 6  # Landlock's version that does
+
+__all__ = ["Box", "Events"]
 
 
 class Box:
@@ -35,20 +38,21 @@ class Box:
         self.ended_by: int | None = None  # a signal husk itself got, after which the box must end
 
     def run(self) -> Result:
-        state = StateDir()
+        walls = walls_here(namespaces=self.policy.namespaces)
+        if not walls.landlock:
+            raise HuskError(
+                "this kernel offers no Landlock, the wall that lets a guest execute nothing but husk's loader; use a kernel "
+                "that has it (Linux 5.13 or later, with `landlock` among its active security modules)."
+            )
         try:
-            try:
-                return self._run_behind(walls_here(namespaces=self.policy.namespaces), state)
-            except NoNamespaces as missing:
-                walls = walls_here(namespaces=False)
-                if walls.landlock < 6:
-                    raise HuskError(
-                        f"neither namespaces ({missing}) nor Landlock that scopes signals (Linux 6.12) can be had "
-                        "here, and one of them must stand; see `husk doctor`."
-                    ) from None
-                return self._run_behind(walls, state)
-        finally:
-            state.remove()
+            return self._run_behind(walls)
+        except NoNamespaces as missing:
+            if walls.landlock < SCOPES_SIGNALS:
+                raise HuskError(
+                    f"this host gives no namespaces ({missing}), and its Landlock cannot confine signals (that takes Linux "
+                    "6.12); one of the two must stand: allow user namespaces, or use a newer kernel."
+                ) from None
+        return self._run_behind(walls_here(namespaces=False))
 
     def end(self, signal: int) -> None:
         """Called from a signal handler: the box ends now."""
@@ -56,7 +60,14 @@ class Box:
         if self._launch is not None:
             self._launch.end()
 
-    def _run_behind(self, walls: Walls, state: StateDir) -> Result:
+    def _run_behind(self, walls: Walls) -> Result:
+        state = StateDir()
+        try:
+            return self._run_in(state, walls)
+        finally:
+            state.remove()
+
+    def _run_in(self, state: StateDir, walls: Walls) -> Result:
         ids = Ids(user_namespace=walls.user)
         tasks = Tasks(walls.pid)
         files = build(self.policy, os.fsencode(state.path), ids, tasks)

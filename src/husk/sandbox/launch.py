@@ -41,7 +41,7 @@ STEPS = (
     "setting limits",
     "entering the working directory",
 )
-NAMESPACES_STEP, FILTER_STEP = 2, 11
+NAMESPACE_STEPS, FILTER_STEP = (2, 3, 4, 6), 11
 
 # A box started by root runs as this host id, which no distribution hands out, and as 1000 inside.
 ROOTS_GUEST_ID, GUEST_ID = 1_900_000_000, 1000
@@ -124,7 +124,9 @@ class Launch:
         room = _socket.CMSG_SPACE(4) + _socket.CMSG_SPACE(12)
         data, ancillary, _flags, _address = self.control.recvmsg(REPORT.size, room, _socket.MSG_CMSG_CLOEXEC)
         if len(data) < REPORT.size:
-            raise HuskError("husk-init ended before the guest started; run `husk doctor` to see what this host allows.")
+            raise HuskError(
+                "husk-init ended before the guest started; if nothing killed it, the host's log may tell why."
+            )
         fds: list[int] = []
         pid = 0
         for level, kind, payload in ancillary:
@@ -209,7 +211,8 @@ def walls_here(*, namespaces: bool) -> Walls:
 
 def _explain(step: int, error: int) -> HuskError:
     text = f"{STEPS[step] if step < len(STEPS) else 'husk-init'}: {os.strerror(error)}"
-    if step == NAMESPACES_STEP:
+    # Some hosts let anybody make a user namespace but give no capability in it, which shows only when it is used.
+    if step in NAMESPACE_STEPS and error in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSPC, errno.ENOSYS):
         return NoNamespaces(text)
     if step == FILTER_STEP and error == errno.EBUSY:
         return HuskError(

@@ -13,8 +13,7 @@ import os
 import stat as st
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.layer import beneath, entry_kind, open_lower, orphan_stat
-from husk.vfs.layer_copy import HOST_FLAGS, read_link
+from husk.vfs.hostfile import HOST_FLAGS, beneath, entry_kind, open_lower, orphan_stat, read_link
 from husk.vfs.layer_nodes import Orphan
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
 

@@ -12,8 +12,8 @@ import os
 import stat as st
 
 from husk.native._core import open_beneath
+from husk.vfs.hostfile import HOST_FLAGS
 from husk.vfs.hosttree import HostDir, HostNode, HostRead, Reached
-from husk.vfs.layer_copy import HOST_FLAGS
 from husk.vfs.layer_nodes import Orphan
 from husk.vfs.node import error
 

@@ -38,7 +38,7 @@ ETC_PARTS = {
 
 # path, mode; all owned by root
 SKELETON = (
-    (b"dev", 0o755), (b"proc", 0o555), (b"sys", 0o555), (b"tmp", 0o1777), (b"home", 0o755), (b"root", 0o700),
+    (b"dev", 0o755), (b"proc", 0o555), (b"sys", 0o555), (b"tmp", 0o1777), (b"home", 0o755), (b"root", 0o755),
     (b"run", 0o755), (b"run/lock", 0o1777), (b"opt", 0o755), (b"srv", 0o755), (b"mnt", 0o755), (b"media", 0o755),
     (b"var", 0o755), (b"var/tmp", 0o1777), (b"var/lib", 0o755), (b"var/cache", 0o755), (b"var/log", 0o755),
     (b"var/spool", 0o755),

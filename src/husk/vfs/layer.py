@@ -12,12 +12,14 @@ import os
 import stat as st
 from bisect import bisect_right
 
-from husk.native._core import open_beneath, stat_beneath, stat_fd
+from husk.native._core import open_beneath, stat_beneath
+from husk.vfs.hostfile import HOST_FLAGS, entry_kind, open_lower, orphan_stat, read_link
 from husk.vfs.layer_changes import accept, changes, seal
-from husk.vfs.layer_copy import HOST_FLAGS, now, read_link
+from husk.vfs.layer_copy import now
 from husk.vfs.layer_meta import LayerMeta
 from husk.vfs.layer_names import LayerNames
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, Lower, LowerNode, Orphan
+from husk.vfs.layer_trace import LayerTrace
 from husk.vfs.node import Dir, Entry, Stat, error
 
 TYPE_CHECKING = False
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from husk.vfs.state import State
 
 
-class LayeredTree(LayerNames, LayerMeta):
+class LayeredTree(LayerNames, LayerMeta, LayerTrace):
     """`fstype` overlay: programs that know it do not trust it to keep inode numbers across mounts, which suits us."""
 
     fstype = b"overlay"
@@ -260,149 +262,7 @@ class LayeredTree(LayerNames, LayerMeta):
     def statfs_path(self) -> bytes:
         return self.state.path
 
-    # -- from the host back to a node --------------------------------------------------------------------------
-    def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
-        for lower in self.lowers:
-            rel = beneath(lower.path, path)
-            if rel is None:
-                continue
-            # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
-            return self._found(lower, rel, (dev, ino), via)
-        return None
-
-    def current(self, node: Node) -> Node:
-        return self._found(node.lower, node.rel, node.key, b"") if isinstance(node, LowerNode) else node
-
-    def _found(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Node:
-        return self.inodes.get(key) or self._lower_node(lower, rel, key) or self._orphan(lower, rel, key, via)
-
-    def _lower_node(self, lower: Lower, rel: bytes, key: tuple[int, int]) -> LowerNode | None:
-        """The file `rel`, if it still shows and is the one meant."""
-        head, _, name = rel.rpartition(b"/")
-        directory = self._where(lower, head)
-        if directory is None or name in directory.names or not directory.shows_lower(name):
-            return None
-        try:
-            info = stat_beneath(lower.fd, rel)
-        except OSError:
-            return None
-        if (info[0], info[1]) != key or info[2] & 0o170000 == st.S_IFDIR:
-            return None
-        return LowerNode(self, directory, name, lower, rel, info)
-
-    def _orphan(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Orphan:
-        rel = rel.removesuffix(b" (deleted)")
-        head, _, name = rel.rpartition(b"/")
-        directory = self._where(lower, head)
-        was = (directory, name) if directory is not None else (lower.top or self.root, rel)
-        orphan = Orphan(self, via, was, lower.uids, lower.gids)
-        orphan.hidden = 1
-        try:
-            info = stat_beneath(lower.fd, rel)
-            if (info[0], info[1]) == key:
-                orphan.source, orphan.last, orphan.kind = (lower, rel), info, info[2] & 0o170000
-        except OSError:
-            pass  # the host removed it, too
-        return orphan
-
-    def _where(self, lower: Lower, rel: bytes) -> LayerDir | None:
-        """The directory that shows lower directory `rel` now; None when none does any more."""
-        names: list[bytes] = []
-        here = lower.moved.get(rel) if rel else lower.top
-        while rel and here is None:
-            rel, _, name = rel.rpartition(b"/")
-            names.append(name)
-            here = lower.moved.get(rel) if rel else lower.top
-        while names and here is not None:
-            name = names.pop()
-            child = here.names.get(name)
-            if child is None:
-                try:
-                    child = self.lookup(None, here, name)
-                except OSError:
-                    return None
-            if not isinstance(child, LayerDir) or child.lower is not lower or child.rel != here.below(name):
-                return None
-            here = child
-        return here
-
-    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
-        if isinstance(node, LowerNode):
-            return node.parent, node.name
-        if isinstance(node, Inode) and node.parent is not None and not node.nameless:
-            return node.parent, node.name
-        return None
-
-    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
-        if isinstance(node, Orphan):
-            return node.was
-        return (node.parent, node.name) if isinstance(node, Inode) and node.parent is not None else None
 
 
 def _cookie(entry: Entry) -> int:
     return entry.cookie
-
-
-def beneath(root: bytes, path: bytes) -> bytes | None:
-    """`path` relative to `root`, None if it is not below it."""
-    if root == b"/":
-        return path[1:]
-    if path.startswith(root) and path[len(root):len(root) + 1] == b"/":
-        return path[len(root) + 1:]
-    return None
-
-
-def entry_kind(entry: os.DirEntry[str]) -> int:
-    """S_IF* of a scandir entry, from its d_type where the host tells it."""
-    if entry.is_symlink():
-        return st.S_IFLNK
-    if entry.is_dir(follow_symlinks=False):
-        return st.S_IFDIR
-    if entry.is_file(follow_symlinks=False):
-        return st.S_IFREG
-    try:
-        return st.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
-    except OSError:
-        return 0
-
-
-def open_lower(root: int, rel: bytes, flags: int, kind: int) -> int:
-    """Open a host file that a look-up found to be of `kind`. Between look-up and open a host process may have put
-    something else there: a FIFO must not block us, a device must not be touched."""
-    if flags & os.O_PATH:
-        return open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW))
-    if kind not in (st.S_IFREG, st.S_IFIFO):
-        raise error(errno.ENXIO if kind == st.S_IFSOCK else errno.EACCES)
-    try:
-        fd = open_beneath(root, rel, flags | os.O_NONBLOCK)
-    except PermissionError:
-        # O_NOATIME takes the host's owner; where husk is not, the guest's wish to leave no trace is not granted.
-        if not flags & os.O_NOATIME:
-            raise
-        fd = open_beneath(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK)
-    try:
-        if stat_fd(fd)[2] & 0o170000 != kind:
-            raise error(errno.ESTALE)
-        if not flags & os.O_NONBLOCK:
-            os.set_blocking(fd, True)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def orphan_stat(node: Orphan, dev: int) -> Stat:
-    info = node.last
-    try:
-        found = os.stat(node.via)
-    except (OSError, ValueError):
-        if info is None:
-            # Nothing is known; the caller, who holds the file, may know better.
-            info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
-    else:
-        info = (found.st_dev, found.st_ino, found.st_mode, found.st_nlink, found.st_uid, found.st_gid, found.st_rdev,
-                found.st_size, found.st_blksize, found.st_blocks,
-                found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
-    _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
-    uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
-    return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)

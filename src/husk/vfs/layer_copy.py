@@ -9,8 +9,9 @@ import time
 from fcntl import ioctl
 
 from husk.native._core import open_beneath, stat_beneath, stat_fd
+from husk.vfs.hostfile import read_link
 from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode, Orphan
-from husk.vfs.node import Tree, error
+from husk.vfs.node import Context, Credentials, Tree, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +26,7 @@ FICLONE = 0x40049409
 # after them.
 CLOCK_REALTIME_COARSE = 5
 CHUNK = 1 << 30
-# Status flags that mean something to a host file; the rest is the vfs's own business.
-HOST_FLAGS = (
-    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NOATIME | os.O_NONBLOCK | os.O_PATH
-    | os.O_SYNC | os.O_TRUNC
-)
+NOBODY = Context(Credentials(-1, -1))  # looking up takes no rights in these trees
 
 
 def now() -> int:
@@ -158,11 +155,3 @@ class CopyUp(Tree):
             inode.nlink = 0
             return inode
         raise error(errno.EROFS)  # the host took the file away: there is nothing left to copy from
-
-
-def read_link(root: int, rel: bytes) -> bytes:
-    fd = open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW)
-    try:
-        return os.readlink(b"", dir_fd=fd)
-    finally:
-        os.close(fd)

@@ -8,21 +8,20 @@ import os
 import stat as st
 
 from husk.native._core import stat_beneath, stat_fd
-from husk.vfs.layer_copy import HOST_FLAGS, CopyUp, now
+from husk.vfs.hostfile import HOST_FLAGS
+from husk.vfs.layer_copy import NOBODY, CopyUp, now
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
-from husk.vfs.node import Context, Credentials, Node, error
+from husk.vfs.node import Node, error
 from husk.vfs.permissions import inherit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.vfs.node import Dir
+    from husk.vfs.node import Context, Dir
 
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
-
-_NOBODY = Context(Credentials(-1, -1))  # looking up takes no rights here
 
 
 class LayerNames(CopyUp):
@@ -176,7 +175,7 @@ class LayerNames(CopyUp):
         self._stamp(moving)
 
     def _movable(self, directory: LayerDir, name: bytes) -> Node:
-        node = self.lookup(_NOBODY, directory, name)
+        node = self.lookup(NOBODY, directory, name)
         return self.own_node(node) if isinstance(node, LowerNode) else node
 
     def _stamp(self, node: Node) -> None:

@@ -10,6 +10,7 @@ from unit.vfs.conftest import GIDS, UIDS
 from unit.vfs.virtual import Virtual
 
 from husk.vfs.hosttree_write import HostTree
+from husk.vfs.layer import LayeredTree
 from husk.vfs.node import Dir
 
 CREATE = os.O_CREAT | os.O_RDWR
@@ -142,6 +143,20 @@ def test_host_tree(world: Virtual, tmp_path: Path) -> None:
     assert "links=0" in world.do_fstat(3)
     assert shown(world, 3) == b"/mnt/point/d (deleted)"
     tree.close()
+
+
+def test_a_single_file(world: Virtual, tmp_path: Path) -> None:
+    (tmp_path / "alone").write_bytes(b"alone")
+    tree = world.vfs.root.tree
+    assert isinstance(tree, LayeredTree)
+    tree.show_file(tree.root, b"shown", os.fsencode(tmp_path / "alone"), writable=True, uids=UIDS, gids=GIDS)
+    world.do_open(1, b"/shown", os.O_RDONLY)
+    assert shown(world, 1) == b"/shown"
+    world.do_rename(b"/shown", b"/dir/other")
+    assert shown(world, 1) == b"/dir/other"
+    world.do_open(2, b"/dir/other", os.O_RDWR)
+    world.do_write(2, b"A")
+    assert (tmp_path / "alone").read_bytes() == b"alone"
 
 
 def test_placeholders_mirror_the_right_to_search(world: Virtual) -> None:

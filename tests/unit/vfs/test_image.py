@@ -75,6 +75,7 @@ def test_the_guest_owns_little(image: Virtual) -> None:
 def test_nothing_counts_as_changed_at_first(image: Virtual) -> None:
     tree = image.vfs.root.tree
     assert isinstance(tree, LayeredTree)
+    tree.seal()
     assert tree.changes() == []
     image.vfs.mount(LayeredTree(image.vfs.state), b"/skill/deep")
     image.do_list(b"/usr/lib")

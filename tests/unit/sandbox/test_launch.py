@@ -1,0 +1,180 @@
+"""The plan husk writes is the plan husk-init reads: a C program with plan.h says where every field is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from husk.abi.rules import Walls
+from husk.sandbox import launch
+from husk.sandbox.errors import HuskError
+from husk.sandbox.launch import (
+    ALL_NAMESPACES, ENDED, EXEC_FAILED, FAILED, FILTER_STEP, LIMITS_BYTES, LISTENER, MAP_IDS, NAMESPACES_STEP, PLAN, PLAN_MAGIC,
+    REPORT, STEPS, SWITCH_USER, Ids, NoNamespaces, walls_here,
+)
+from tests.unit.kernel.natives import compile_c
+
+SOURCE = Path(launch.__file__).parents[1] / "native" / "init"
+
+READER = r"""
+#define _GNU_SOURCE
+#include <linux/landlock.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "plan.h"
+
+static char data[1 << 20];
+#define U(field) printf(#field " %llu\n", (unsigned long long)p->field)
+#define O(field) printf("offset." #field " %zu\n", offsetof(struct report, field))
+#define C(name) printf(#name " %llu\n", (unsigned long long)(name))
+
+int main(void)
+{
+    size_t n = read(0, data, sizeof data);
+    const struct plan *p = (void *)data;
+    printf("sizeof.plan %zu\nsizeof.report %zu\nsize %zu\n", sizeof *p, sizeof(struct report), n);
+    U(magic); U(flags); U(namespaces); U(uid); U(gid); U(landlock_fs); U(landlock_net); U(landlock_scoped); U(landlock_loader);
+    U(landlock_abi); U(filter_count); U(filter_offset); U(program_offset); U(argv_count); U(argv_offset); U(envp_count);
+    U(envp_offset); U(limit_count); U(reserved);
+    printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
+    O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
+    C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED);
+    C(STEP_PLAN); C(STEP_NAMESPACES); C(STEP_FILTER); C(STEP_WORKDIR);
+    C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
+    printf("program=%s\n", data + p->program_offset);
+    const char *text = data + p->argv_offset;
+    for (unsigned i = 0; i < p->argv_count; i++, text += strlen(text) + 1)
+        printf("argv=%s\n", text);
+    text = data + p->envp_offset;
+    for (unsigned i = 0; i < p->envp_count; i++, text += strlen(text) + 1)
+        printf("envp=%s\n", text);
+    printf("end %zu\n", text - data);
+    return 0;
+}
+"""
+
+
+class Plan:
+    """What the C side makes of a plan."""
+
+    def __init__(self, reader: Path, data: bytes) -> None:
+        done = subprocess.run([reader], input=data, capture_output=True, check=True)
+        lines = done.stdout.decode().splitlines()
+        self.texts = [line for line in lines if "=" in line]
+        self.numbers = {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in lines if "=" not in line}
+
+    def __getitem__(self, name: str) -> int:
+        return self.numbers[name]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(READER, tmp_path_factory.mktemp("c") / "reader", f"-I{SOURCE}")
+
+
+ARGV, ENV, PROGRAM = [b"prog", b"", b"two words"], [b"A=1", b"EMPTY="], b"/bin/prog"
+
+
+def packed(walls: Walls) -> bytes:
+    return launch._pack(walls, Ids(user_namespace=walls.user), 0x1122334455667788, ARGV, ENV, PROGRAM)
+
+
+@pytest.mark.parametrize("walls", [Walls(), Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)], ids=["none", "all"])
+def test_every_field_arrives(reader: Path, walls: Walls) -> None:
+    data, ids = packed(walls), Ids(user_namespace=walls.user)
+    plan = Plan(reader, data)
+    assert plan["sizeof.plan"] == PLAN.size + LIMITS_BYTES
+    assert (plan["limits.offset"], plan["limits.bytes"]) == (PLAN.size, LIMITS_BYTES)
+    assert plan["magic"] == PLAN_MAGIC == plan["PLAN_MAGIC"]
+    assert plan["flags"] == (plan["PLAN_SWITCH_USER"] if os.geteuid() == 0 else 0)
+    assert plan["PLAN_SWITCH_USER"] == SWITCH_USER
+    assert (plan["uid"], plan["gid"]) == (ids.uid, ids.gid)
+    assert plan["namespaces"] == (ALL_NAMESPACES if walls.user else 0)
+    assert plan["landlock_abi"] == walls.landlock
+    assert plan["landlock_scoped"] == (3 if walls.landlock >= 6 else 0)
+    assert plan["limit_count"] == plan["reserved"] == 0
+    assert plan.texts == ["program=/bin/prog", "argv=prog", "argv=", "argv=two words", "envp=A=1", "envp=EMPTY="]
+    assert plan["end"] == plan["size"] == len(data), "nothing behind the last string"
+
+
+def test_the_filter_is_whole(reader: Path) -> None:
+    """Its last instruction lies where the count says, and it is a return."""
+    data = packed(Walls())
+    plan = Plan(reader, data)
+    last = plan["filter_offset"] + 8 * (plan["filter_count"] - 1)
+    assert plan["filter_offset"] % 8 == 0
+    assert last + 8 == plan["program_offset"]
+    assert struct.unpack_from("<HBBI", data, last)[0] == 0x06
+    assert 0 < plan["filter_count"] <= 4096, "the kernel takes no more"
+
+
+def test_constants(reader: Path) -> None:
+    plan = Plan(reader, packed(Walls()))
+    assert [plan[f"REPORT_{name}"] for name in ("FAILED", "MAP_IDS", "LISTENER", "EXEC_FAILED", "ENDED")] == [
+        FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED
+    ]
+    assert (plan["STEP_NAMESPACES"], plan["STEP_FILTER"]) == (NAMESPACES_STEP, FILTER_STEP)
+    assert plan["STEP_WORKDIR"] == len(STEPS) - 1, "a step without words, or words without a step"
+    (namespaces,) = [value for name, value in plan.numbers.items() if "CLONE_NEWNS" in name]
+    assert namespaces == ALL_NAMESPACES
+
+
+def test_report(reader: Path) -> None:
+    plan = Plan(reader, packed(Walls()))
+    assert plan["sizeof.report"] == REPORT.size
+    offsets = [plan[f"offset.{name}"] for name in ("kind", "a", "b", "reserved", "user_us", "system_us", "max_rss_kb")]
+    assert offsets == [0, 4, 8, 12, 16, 24, 32]
+    values = (ENDED, -1, -2, 3, 1 << 40, 1 << 41, -5)
+    assert REPORT.unpack(struct.pack("<IiiIqqq", *values)) == values
+
+
+@pytest.mark.parametrize(("abi", "highest"), [(1, 12), (2, 13), (3, 14), (4, 14), (5, 15), (6, 15), (7, 15)])
+def test_landlock_handles_all_rights_of_its_version(abi: int, highest: int) -> None:
+    """What is not handled is allowed: a missing bit is a hole. A bit too many is EINVAL, and no box."""
+    fs, net, scoped, loader = launch._landlock(abi)
+    assert fs == (1 << (highest + 1)) - 1
+    assert net == (3 if abi >= 4 else 0)
+    assert scoped == (3 if abi >= 6 else 0)
+    assert loader == 0b101, "execute and read the loader, nothing else"
+
+
+def test_walls_to_try() -> None:
+    every, none = walls_here(namespaces=True), walls_here(namespaces=False)
+    for name in ("pid", "net", "mount", "ipc", "user"):
+        assert getattr(every, name) and not getattr(none, name)
+    assert every.landlock == none.landlock
+
+
+# -- words for what can go wrong ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("step", range(1, len(STEPS) + 3))
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EBUSY, errno.EINVAL, errno.ENOSYS, errno.ENOSPC])
+def test_every_failure_has_a_sentence(step: int, error: int) -> None:
+    told = launch._explain(step, error)
+    sentence = str(told)
+    assert isinstance(told, HuskError) and told.exit_code == 125
+    assert isinstance(told, NoNamespaces) == (step == NAMESPACES_STEP)
+    assert "Errno" not in sentence and "\n" not in sentence and len(sentence) > 10
+
+
+def test_a_listener_that_exists_already_is_named() -> None:
+    assert "listener" in str(launch._explain(FILTER_STEP, errno.EBUSY))
+    assert "5.19" in str(launch._explain(FILTER_STEP, errno.EINVAL))
+
+
+def test_ids() -> None:
+    inside, outside = Ids(user_namespace=True), Ids(user_namespace=False)
+    if os.geteuid() == 0:
+        assert inside.switch and inside.uid == 1000 and inside.host_uid not in (0, os.getuid())
+        assert outside.uid == outside.host_uid == inside.host_uid, "without a user namespace both numbers are one"
+    else:
+        assert not inside.switch
+        assert inside.uid == inside.host_uid == outside.uid == os.geteuid()
