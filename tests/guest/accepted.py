@@ -69,8 +69,12 @@ ACCEPTED: tuple[Accepted, ...] = (
         "after SA_RESETHAND no thunk tells that husk set SA_RESTART; with SIG_DFL the flag means nothing",
     ),
     *(
-        Accepted("exec_moved", rf"{label}: exe=\{{work\}}/(.*)", rf"{label}: exe=\{{work\}}/(.*)", _RW_NAMES)
-        for label in ("renamed", "moved with its directory", "replaced", "first name unlinked", "both unlinked")
+        Accepted("exec_moved", rf"{label}: exe=\{{work\}}/.*", rf"{label}: exe=\{{work\}}/{started}", _RW_NAMES)
+        for started, labels in (
+            ("dir/program", ("renamed", "moved with its directory", "replaced")),
+            ("linked", ("first name unlinked", "both unlinked")),
+        )
+        for label in labels
     ),
     *(
         Accepted("exec_moved in tmp", rf"{label}: exe=DIR/linked \(deleted\)", rf"{label}: exe=DIR/second(.*)", _LINKS)

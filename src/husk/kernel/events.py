@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
+from husk.abi.arity import argument_count
 from husk.abi.registry import row
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
 
@@ -88,7 +89,7 @@ class Events:
     def _reason(self, call: Call, number: int, error: OSError) -> tuple[str, str, str] | None:
         """(what, why, what would allow it), or None where Linux itself would have said no."""
         if isinstance(error, Refused):
-            return error.filename or signature(call, most=3), str(error.strerror), ""
+            return error.filename or signature(call), str(error.strerror), ""
         where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
         if number == errno.EROFS:
             return (
@@ -141,18 +142,16 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def signature(call: Call, most: int = 6) -> str:
+def signature(call: Call) -> str:
     """name(arguments), with the string arguments spelled out and the rest as numbers."""
     words = []
-    for n, value in enumerate(call.args[:most]):
+    for n, value in enumerate(call.args[: argument_count(call_name(call.nr))]):
         if n in call.texts:
             words.append('"' + shown(call.texts[n]) + '"')
         elif value & 0xFFFFFFFF == 0xFFFFFF9C:
             words.append("AT_FDCWD")
         else:
             words.append(str(value) if value < 65536 else hex(value))
-    while len(words) > 1 and words[-1] == "0":
-        words.pop()
     return f"{call_name(call.nr)}({', '.join(words)})"
 
 

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 
+MOST_REMEMBERED = 4096
+
+
 class Tasks:
     """`vfs` is set once the box is built: the proc tree, which asks here, is part of it."""
 
-    __slots__ = ("_own_namespace", "reaper", "vfs")
+    __slots__ = ("_hosts", "_namespace", "_own_namespace", "reaper", "vfs")
 
     def __init__(self, own_namespace: bool) -> None:
-        self._own_namespace = own_namespace
+        self._own_namespace, self._namespace = own_namespace, ""
+        self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen
         self.reaper = 0
         self.vfs: Vfs
 
@@ -50,34 +54,49 @@ class Tasks:
         return sorted(pid for pid in map(self.guest_of, self.host_pids()) if pid)
 
     def guest_of(self, host_pid: int) -> int:
-        status = self._status(host_pid, b"NSpid:")
-        if not status:
+        """Guest number of a host process or thread; 0 if it is none of this box."""
+        if not self._own_namespace:
+            return host_pid if self._descends(host_pid) else 0
+        if not self._in_namespace(host_pid):
             return 0
-        numbers = status.split()
-        if self._own_namespace:
-            return int(numbers[-1]) if len(numbers) > self._depth() and self._descends(host_pid) else 0
-        return host_pid if self._descends(host_pid) else 0
+        numbers = self._status(host_pid, b"NSpid:").split()
+        return int(numbers[-1]) if numbers else 0
 
     def host_of(self, guest_pid: int) -> int | None:
         if not self._own_namespace:
             return guest_pid if self._descends(guest_pid) else None
+        known = self._hosts.get(guest_pid)
+        if known is not None and self.guest_of(known) == guest_pid:
+            return known
         for pid in self.host_pids():
             if self.guest_of(pid) == guest_pid:
-                return pid
+                return self._remember(guest_pid, pid)
+        for pid in self.host_pids():  # not a process, so perhaps a thread of one
             try:
-                for thread in os.listdir(f"/proc/{pid}/task"):
-                    numbers = self._status(int(thread), b"NSpid:").split()
-                    if numbers and int(numbers[-1]) == guest_pid:
-                        return int(thread)
+                for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+                    if self.guest_of(thread) == guest_pid:
+                        return self._remember(guest_pid, thread)
             except OSError:
                 continue
         return None
 
+    def _remember(self, guest: int, host: int) -> int:
+        """A hint that saves the next search; it is checked before it is believed."""
+        if len(self._hosts) >= MOST_REMEMBERED:
+            self._hosts.clear()
+        self._hosts[guest] = host
+        return host
+
+    def _in_namespace(self, host_pid: int) -> bool:
+        try:
+            if not self._namespace:
+                self._namespace = os.readlink(f"/proc/{self.reaper}/ns/pid")
+            return os.readlink(f"/proc/{host_pid}/ns/pid") == self._namespace and host_pid != self.reaper
+        except OSError:
+            return False
+
     def tgid_of(self, host_tid: int) -> int:
         return int(self._status(host_tid, b"Tgid:") or b"0")
-
-    def _depth(self) -> int:
-        return len(self._status(os.getpid(), b"NSpid:").split())
 
     def _descends(self, host_pid: int) -> bool:
         pid = self.tgid_of(host_pid)

@@ -41,7 +41,7 @@ class Box:
         walls = walls_here(namespaces=self.policy.namespaces)
         if not walls.landlock:
             raise HuskError(
-                "this kernel offers no Landlock, the wall that lets a guest execute nothing but husk's loader; use a kernel "
+                "this kernel offers no Landlock, the wall that lets a guest execute nothing but husk's loader; use one "
                 "that has it (Linux 5.13 or later, with `landlock` among its active security modules)."
             )
         try:
@@ -49,8 +49,8 @@ class Box:
         except NoNamespaces as missing:
             if walls.landlock < SCOPES_SIGNALS:
                 raise HuskError(
-                    f"this host gives no namespaces ({missing}), and its Landlock cannot confine signals (that takes Linux "
-                    "6.12); one of the two must stand: allow user namespaces, or use a newer kernel."
+                    f"this host gives no namespaces ({missing}), and its Landlock cannot confine signals (that takes "
+                    "Linux 6.12); one of the two must stand: allow user namespaces, or use a newer kernel."
                 ) from None
         return self._run_behind(walls_here(namespaces=False))
 

@@ -14,8 +14,23 @@ from husk.abi.rules import Walls
 from husk.sandbox import launch
 from husk.sandbox.errors import HuskError
 from husk.sandbox.launch import (
-    ALL_NAMESPACES, ENDED, EXEC_FAILED, FAILED, FILTER_STEP, LIMITS_BYTES, LISTENER, MAP_IDS, NAMESPACES_STEP, PLAN, PLAN_MAGIC,
-    REPORT, STEPS, SWITCH_USER, Ids, NoNamespaces, walls_here,
+    ALL_NAMESPACES,
+    ENDED,
+    EXEC_FAILED,
+    FAILED,
+    FILTER_STEP,
+    LIMITS_BYTES,
+    LISTENER,
+    MAP_IDS,
+    NAMESPACE_STEPS,
+    PLAN,
+    PLAN_MAGIC,
+    REPORT,
+    STEPS,
+    SWITCH_USER,
+    Ids,
+    NoNamespaces,
+    walls_here,
 )
 from tests.unit.kernel.natives import compile_c
 
@@ -47,7 +62,7 @@ int main(void)
     printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED);
-    C(STEP_PLAN); C(STEP_NAMESPACES); C(STEP_FILTER); C(STEP_WORKDIR);
+    C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_WORKDIR);
     C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
     printf("program=%s\n", data + p->program_offset);
     const char *text = data + p->argv_offset;
@@ -87,7 +102,10 @@ def packed(walls: Walls) -> bytes:
     return launch._pack(walls, Ids(user_namespace=walls.user), 0x1122334455667788, ARGV, ENV, PROGRAM)
 
 
-@pytest.mark.parametrize("walls", [Walls(), Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)], ids=["none", "all"])
+ALL = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)
+
+
+@pytest.mark.parametrize("walls", [Walls(), ALL], ids=["none", "all"])
 def test_every_field_arrives(reader: Path, walls: Walls) -> None:
     data, ids = packed(walls), Ids(user_namespace=walls.user)
     plan = Plan(reader, data)
@@ -121,7 +139,9 @@ def test_constants(reader: Path) -> None:
     assert [plan[f"REPORT_{name}"] for name in ("FAILED", "MAP_IDS", "LISTENER", "EXEC_FAILED", "ENDED")] == [
         FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED
     ]
-    assert (plan["STEP_NAMESPACES"], plan["STEP_FILTER"]) == (NAMESPACES_STEP, FILTER_STEP)
+    assert plan["STEP_FILTER"] == FILTER_STEP
+    needing_namespaces = [plan[f"STEP_{name}"] for name in ("NAMESPACES", "MOUNT", "LOOPBACK", "HOSTNAME")]
+    assert sorted(NAMESPACE_STEPS) == sorted(needing_namespaces)
     assert plan["STEP_WORKDIR"] == len(STEPS) - 1, "a step without words, or words without a step"
     (namespaces,) = [value for name, value in plan.numbers.items() if "CLONE_NEWNS" in name]
     assert namespaces == ALL_NAMESPACES
@@ -161,8 +181,16 @@ def test_every_failure_has_a_sentence(step: int, error: int) -> None:
     told = launch._explain(step, error)
     sentence = str(told)
     assert isinstance(told, HuskError) and told.exit_code == 125
-    assert isinstance(told, NoNamespaces) == (step == NAMESPACES_STEP)
+    if step not in NAMESPACE_STEPS:
+        assert not isinstance(told, NoNamespaces), "a second try without namespaces would fail the same way"
     assert "Errno" not in sentence and "\n" not in sentence and len(sentence) > 10
+
+
+@pytest.mark.parametrize("step", NAMESPACE_STEPS)
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES, errno.ENOSPC, errno.ENOSYS])
+def test_denied_namespaces_are_told_apart(step: int, error: int) -> None:
+    """Then a box without them is tried."""
+    assert isinstance(launch._explain(step, error), NoNamespaces)
 
 
 def test_a_listener_that_exists_already_is_named() -> None:

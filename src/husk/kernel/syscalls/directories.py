@@ -57,7 +57,7 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
     try:
         shared = call.raw.get_fd(fd)
     except PermissionError:
-        # Docker's default profile keeps pidfd_getfd from us; the guest itself can be made to seek, at the price of a stop.
+        # Docker's default profile keeps pidfd_getfd from us; the guest can be made to seek, at the price of a stop.
         records, position = _records(call, directory, call.raw.position(fd), room, pack)
         call.raw.write(call.args[1], records)
         call.raw.seek(fd, position, len(records))

@@ -1,4 +1,4 @@
-"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2): calls on a process by number.
+"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2): on a process by number.
 
 Native inside a pid namespace. Without one any process of the same user could be named, so the number is checked here;
 only registers are judged, and the host may then run the call by itself.

@@ -1,0 +1,56 @@
+/* build: exec_moment
+ *
+ * The moment of an execve, seen by the parent: once close-on-exec descriptors are closed, /proc shows the new program.
+ */
+#include "step.h"
+
+static int differs(pid_t pid, const char *name, const char *expected, char *seen, size_t room) {
+    char path[64], text[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    ssize_t n;
+    if (!strcmp(name, "exe")) {
+        n = readlink(path, text, sizeof text);
+    } else {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        n = fd < 0 ? -1 : read(fd, text, sizeof text);
+        close(fd);
+    }
+    if (n < 0)
+        snprintf(seen, room, "%s", errname(errno));
+    else if (strncmp(text, expected, n) || (size_t)n < strlen(expected))
+        snprintf(seen, room, "%.*s", (int)n, text);
+    else
+        return 0;
+    return 1;
+}
+
+int main(void) {
+    static const struct { const char *name, *expected; } files[] = {
+        {"exe", "/usr/bin/cat"}, {"comm", "cat\n"}, {"cmdline", "zero"},
+    };
+    for (unsigned f = 0; f < sizeof files / sizeof *files; f++) {
+        int wrong = 0;
+        char last[100] = "-";
+        for (int i = 0; i < 100; i++) {
+            int ready[2], gate[2];
+            MUST(pipe2(ready, O_CLOEXEC));
+            MUST(pipe2(gate, O_CLOEXEC));
+            pid_t pid = MUST(fork());
+            if (pid == 0) {
+                dup2(gate[0], 0);
+                execl("/bin/cat", "zero", NULL);
+                _exit(1);
+            }
+            close(ready[1]);
+            close(gate[0]);
+            char byte;
+            MUST(read(ready[0], &byte, 1));
+            wrong += differs(pid, files[f].name, files[f].expected, last, sizeof last);
+            close(ready[0]);
+            close(gate[1]);
+            wait_for(pid);
+        }
+        say("%s: wrong %d, last %s", files[f].name, wrong, last);
+    }
+    return 0;
+}
