@@ -23,6 +23,11 @@ def test_transcript(name: str) -> None:
     differential(["{guests}/" + name, "{guests}"], case=name, ignore=COPIES)
 
 
+@pytest.mark.xfail(not NATIVE_ONLY, reason="while the loader runs, /proc/PID/exe is ENOENT and comm is the loader's")
+def test_moment_of_execution() -> None:
+    differential(["{guests}/exec_moment"], case="exec_moment")
+
+
 @pytest.mark.parametrize("kind", ["", "_nopie", "_static", "_static_pie"])
 def test_kinds_of_programs(kind: str) -> None:
     result = differential(["{guests}/exec_show" + kind, "one", ""], case="exec_show" + kind, env={"SHOW": "nxdspw"})

@@ -63,6 +63,8 @@ def _describe(path: str, short: str, here: bytes, first_name: dict[tuple[int, in
         identity = (status.st_dev, status.st_ino)
         if status.st_nlink > 1 and first_name.setdefault(identity, short) != short:
             return text + f" same file as {first_name[identity]}"
+        if not os.access(path, os.R_OK):  # ours all the same; the mode is noted already
+            os.chmod(path, 0o600)
         content = Path(path).read_bytes().replace(here, b"{work}")
         short_text = content.decode("utf-8", "backslashreplace")
         text += f" {short_text!r}" if len(content) < 200 else f" sha256 {hashlib.sha256(content).hexdigest()[:16]}"

@@ -11,9 +11,9 @@ import stat as st
 
 from husk.vfs.hosttree import HostNode, HostRead
 from husk.vfs.layer_copy import CopyUp
-from husk.vfs.layer_nodes import LayerDir, LowerNode
+from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode
 from husk.vfs.node import Dir
-from husk.vfs.unchanged import SAME, HostView, host_view, lower_view
+from husk.vfs.unchanged import MISSING, HostView, given_view, host_view, lower_view, upper_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,29 +36,36 @@ class NameCache:
         self._listener, self._vfs, self.cached = listener, vfs, cached
         self._settled: dict[tuple[int, bytes], None] = {}  # (start, key) of directories that were taught
         self._taught: set[int] = set()
+        self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         listener.cache_identity(uid, gid, host_uid, groups, vfs.state.path + b"/places/")
         vfs.changed = self.forget
 
     def learn(self, call: Call, start: Dir, name: bytes) -> None:
         """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the
         directory is not the host's alone, teach what is known about this one name."""
-        if not self.cached:
-            return
         cut = name.rfind(b"/") + 1
-        if name[cut:] in (b"", b".", b".."):
+        if not self.cached or name[cut:] in (b"", b".", b".."):
             return
         with self._vfs.lock:
-            directory = self._directory(call, start, name[:cut])
-            if directory is None or self._teach(start, name[:cut], directory):
-                if directory is not None:
-                    self._teach(start, name + b"/", self._directory(call, start, name + b"/"))
-            elif isinstance(directory, LayerDir) and directory.lower is not None:
-                self._teach_file(call, start, name, directory, name[cut:])
+            number = 0 if name[:1] == b"/" else start.place
+            if number is None:
+                return
+            if (number, name[:cut]) not in self._settled:
+                directory = self._directory(call, start, name[:cut])
+                if directory is None:
+                    return
+                if not self._teach_directory(number, name[:cut], directory):
+                    if isinstance(directory, LayerDir):
+                        self._teach_name(call, number, name, directory, name[cut:])
+                    return
+            # The directory is taught; what was missing can only be that the name is a directory itself.
+            if (number, name + b"/") not in self._settled:
+                below = self._directory(call, start, name + b"/")
+                if below is not None:
+                    self._teach_directory(number, name + b"/", below)
 
     def _directory(self, call: Call, start: Dir, key: bytes) -> Dir | None:
-        number = 0 if key[:1] == b"/" else start.place
-        if number is None or (number, key) in self._settled:
-            return None
+        """The directory `key` leads to, if the guest may search it."""
         try:
             directory = self._vfs.walk(call, start, key) if key else start
             if not isinstance(directory, Dir):
@@ -68,54 +75,49 @@ class NameCache:
         except OSError:
             return None
 
-    def _teach(self, start: Dir, key: bytes, directory: Dir | None) -> bool:
-        """True if there is nothing more to learn about this directory."""
-        if directory is None:
-            return True
+    def _teach_directory(self, number: int, key: bytes, directory: Dir) -> bool:
+        """False: it is not the host's alone."""
         view = host_view(directory)
         if view is None:
             return False
-        number = 0 if key[:1] == b"/" else start.place or 0
         if len(self._settled) >= MOST_REMEMBERED:
             self._settled.clear()
         self._settled[number, key] = None
         self._tell(number, key, directory, view, view.rel + b"/" if view.rel else b"")
         return True
 
-    def _teach_file(self, call: Call, start: Dir, name: bytes, directory: LayerDir, last: bytes) -> None:
-        number = 0 if name[:1] == b"/" else start.place
-        if number is None:
-            return
+    def _teach_name(self, call: Call, number: int, name: bytes, directory: LayerDir, last: bytes) -> None:
+        """One name in a directory of which the box has changed something, or all."""
         try:
             node = directory.tree.lookup(call, directory, last)
         except OSError as error:
             if error.errno == errno.ENOENT:
-                self._tell(number, name, directory, None, b"")
+                self._tell(number, name, directory, MISSING, b"")
             return
+        view = None
         if isinstance(node, LowerNode) and node.kind == st.S_IFREG:
             view = lower_view(node)
-            if view is not None:
-                self._tell(number, name, directory, view, view.rel)
+        elif isinstance(node, Inode):
+            view = upper_view(node)
+        elif isinstance(node, LayerDir) and node.mounted is None and node.lower is None:
+            # A directory's own metadata changes with its names, so this is the directory's own to take back.
+            view, directory = given_view(node.tree.stat(call, node)), node
+        if view is not None:
+            self._tell(number, name, directory, view, view.rel)
 
-    def _tell(self, number: int, key: bytes, directory: Dir, view: HostView | None, rel: bytes) -> None:
-        """`view` None: there is no such name."""
-        self._taught.add(id(directory))
-        if view is None:
-            self._listener.cache_learn(number, key, id(directory), -1, rel, 0, 0, SAME, SAME, False, True)
-        else:
-            self._listener.cache_learn(
-                number,
-                key,
-                id(directory),
-                view.root_fd,
-                rel,
-                view.host_dev,
-                view.dev,
-                view.uids,
-                view.gids,
-                view.layered,
-                False,
-            )
+    def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes) -> None:
+        self._taught.add(id(owner))
+        self._listener.cache_learn(
+            number, key, id(owner), view.root_fd, rel, view.host_dev, view.showing, view.layered, view is MISSING
+        )
+
+    def opened(self, node: Node, fd: int) -> None:
+        """The guest is about to get `fd`, a descriptor of `node`: fstat on it will be asked next."""
+        if self.cached and isinstance(node, Inode):
+            view = upper_view(node)
+            if view is not None:
+                host = os.fstat(fd)
+                self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
         """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""
@@ -128,6 +130,9 @@ class NameCache:
                 interpreter = _exact(program.interpreter, program.interpreter_fd)
             link = _final_link(call, self._vfs, name)
             if file is not None and interpreter is not None and link is not None:
+                for node in (program.node, program.interpreter):
+                    if isinstance(node, LowerNode | HostNode):
+                        self._program_homes.add(id(node.parent))
                 self._listener.program_learn(name, file, interpreter, *link, info)
 
     def forget(self, directory: Dir, structural: bool) -> None:
@@ -135,14 +140,16 @@ class NameCache:
         if structural:
             self._settled.clear()
             self._taught.clear()
+            self._program_homes.clear()
             # One hard-linked file with a changed twin, and no hard link can be told from the host alone any more.
-            self._listener.cache_forget(0, True, isinstance(directory.tree, CopyUp) and directory.tree.links_touched)
+            links_changed = isinstance(directory.tree, CopyUp) and directory.tree.links_touched
+            self._listener.cache_forget(0, True, links_changed, True)
             return
         taught = id(directory) in self._taught
         if taught:
             self._taught.discard(id(directory))
             self._settled.clear()
-        self._listener.cache_forget(id(directory), taught, False)
+        self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
 
 
 def _exact(node: Node | None, fd: int) -> ExactFile | None:

@@ -1,5 +1,9 @@
 """Types of the C core. Every function raises OSError with the host's errno."""
 
+# How a host file is shown: ("host", dev, (uid, shown), (gid, shown)), ("upper", struct stat, set_up_ns), ("given", struct stat)
+Showing = (
+    tuple[str, int, tuple[int, int], tuple[int, int]] | tuple[str, bytes, int] | tuple[str, bytes]
+)
 ExactFile = tuple[int, bytes, int, int, int, int]
 HostStat = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
@@ -50,10 +54,20 @@ class Listener:
     def stop(self) -> None: ...
     def cache_identity(self, uid: int, gid: int, host_uid: int, groups: list[int], places: bytes, /) -> None: ...
     def cache_learn(
-        self, start: int, key: bytes, owner: int, root_fd: int, rel: bytes, host_dev: int, dev: int,
-        uids: tuple[int, int], gids: tuple[int, int], layered: bool, missing: bool, /,
+        self,
+        start: int,
+        key: bytes,
+        owner: int,
+        root_fd: int,
+        rel: bytes,
+        host_dev: int,
+        showing: Showing,
+        layered: bool,
+        missing: bool,
+        /,
     ) -> None: ...
+    def cache_handle(self, host_dev: int, host_ino: int, showing: Showing, /) -> None: ...
     def program_learn(
         self, key: bytes, program: ExactFile, interpreter: ExactFile, link: bytes, link_text: bytes, info: bytes, /,
     ) -> None: ...
-    def cache_forget(self, owner: int, taught: bool, links_changed: bool, /) -> None: ...
+    def cache_forget(self, owner: int, taught: bool, links_changed: bool, programs: bool, /) -> None: ...

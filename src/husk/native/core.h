@@ -85,6 +85,7 @@ name_cache *cache_new(void);
 void cache_free(name_cache *cache);
 PyObject *listener_cache_identity(Listener *self, PyObject *args);
 PyObject *listener_cache_learn(Listener *self, PyObject *args);
+PyObject *listener_cache_handle(Listener *self, PyObject *args);
 PyObject *listener_cache_forget(Listener *self, PyObject *args);
 
 /* fastpath.c */

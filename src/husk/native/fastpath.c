@@ -90,12 +90,18 @@ static enum look look(struct target *t, uint64_t flags, int *fd, struct stat *ho
 {
     if (t->dir->missing)
         return MISSING;
+    if (t->dir->showing.manner == AS_GIVEN) {
+        *fd = -1;
+        *host = t->dir->showing.given;
+        return flags & O_PATH ? FOUND : PYTHON;
+    }
     *fd = open_beneath(t->dir->root_fd, t->host, flags, 0);
     if (*fd == -ENOENT)
         return MISSING;
     if (*fd < 0)
         return PYTHON;
-    if (fstat(*fd, host) == 0 && host->st_dev == t->dir->host_dev && host->st_ino < 1ULL << 32)
+    if (fstat(*fd, host) == 0 &&
+        (t->dir->showing.manner == AS_UPPER || (host->st_dev == t->dir->host_dev && host->st_ino < 1ULL << 32)))
         return FOUND;
     close(*fd);
     return PYTHON;
@@ -104,6 +110,8 @@ static enum look look(struct target *t, uint64_t flags, int *fd, struct stat *ho
 /* May the answer be told as it is? */
 static bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow)
 {
+    if (t->dir->showing.manner != AS_HOST)
+        return true;
     if (S_ISLNK(host->st_mode))
         return !follow;
     if (S_ISREG(host->st_mode))
@@ -117,18 +125,34 @@ static bool plain(name_cache *cache, struct target *t, const struct stat *host, 
     return taught;
 }
 
-static void show_as(struct stat *s, uint32_t dev, uint32_t uid_from, uint32_t uid_to, uint32_t gid_from, uint32_t gid_to)
+static int64_t nanoseconds(struct timespec t)
 {
-    s->st_dev = dev;
-    if (s->st_uid == uid_from)
-        s->st_uid = uid_to;
-    if (s->st_gid == gid_from)
-        s->st_gid = gid_to;
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-static void show(struct target *t, struct stat *s)
+static void show(const struct showing *as, struct stat *s)
 {
-    show_as(s, t->dir->dev, t->dir->uid_from, t->dir->uid_to, t->dir->gid_from, t->dir->gid_to);
+    switch (as->manner) {
+    case AS_HOST:
+        s->st_dev = as->dev;
+        if (s->st_uid == as->uid_from)
+            s->st_uid = as->uid_to;
+        if (s->st_gid == as->gid_from)
+            s->st_gid = as->gid_to;
+        return;
+    case AS_UPPER: {
+        struct stat host = *s;
+        *s = as->given;
+        s->st_size = host.st_size, s->st_blksize = host.st_blksize, s->st_blocks = host.st_blocks;
+        s->st_atim = host.st_atim, s->st_mtim = host.st_mtim;
+        /* The host's change time speaks only of writes (and of our own set-up, which does not count). */
+        if (nanoseconds(host.st_ctim) != as->set_up_ns && nanoseconds(host.st_ctim) > nanoseconds(s->st_ctim))
+            s->st_ctim = host.st_ctim;
+        return;
+    }
+    case AS_GIVEN:
+        *s = as->given;
+    }
 }
 
 static bool permitted(name_cache *cache, const struct stat *shown, unsigned want)
@@ -190,10 +214,11 @@ static bool by_name(name_cache *cache, int listener, const struct seccomp_notif 
         return false;
     if (seen == MISSING)
         return answer_error(listener, notif->id, ENOENT), true;
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     if (!plain(cache, &t, &s, follow))
         return false;
-    show(&t, &s);
+    show(&t.dir->showing, &s);
     return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
@@ -207,10 +232,12 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
     if (stat(link, &s) < 0)
         return false;
     const struct handle *known = S_ISREG(s.st_mode) ? cache_handle(cache, &s) : NULL;
+    const struct showing pipe = {.manner = AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
+                                 .uid_to = cache->uid, .gid_from = cache->host_uid, .gid_to = cache->gid};
     if (known)
-        show_as(&s, known->shown_dev, known->uid_from, known->uid_to, known->gid_from, known->gid_to);
+        show(&known->showing, &s);
     else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
-        show_as(&s, s.st_dev, cache->host_uid, cache->uid, cache->host_uid, cache->gid);
+        show(&pipe, &s);
     else
         return false;
     return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
@@ -224,6 +251,14 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
     if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | 0100000) || !locate(cache, notif, dirfd, name, &t))
         return false;
+    /* On a host directory any guest can make a FIFO, and merely opening one is felt at its other end: look first. */
+    if (!t.dir->layered && t.dir->showing.manner == AS_HOST) {
+        enum look kind = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
+        if (kind == FOUND)
+            close(fd);
+        if (kind != FOUND || !S_ISREG(s.st_mode))
+            return kind == MISSING && (answer_error(listener, notif->id, ENOENT), true);
+    }
     /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. */
     enum look seen = look(&t, O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW), &fd, &s);
     if (seen == PYTHON)
@@ -233,14 +268,14 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     bool done = false;
     if (S_ISREG(s.st_mode) && plain(cache, &t, &s, true)) {
         struct stat shown = s;
-        show(&t, &shown);
+        show(&t.dir->showing, &shown);
         if (!permitted(cache, &shown, 4)) {
             answer_error(listener, notif->id, EACCES);
             done = true;
         } else if (still_valid(listener, notif->id)) {
             if (!(flags & O_NONBLOCK))
                 fcntl(fd, F_SETFL, 0);
-            cache_remember_handle(cache, t.dir, &s);
+            cache_remember_handle(cache, &t.dir->showing, &s);
             int got = answer_descriptor(listener, notif->id, fd, flags & O_CLOEXEC);
             if (got < 0 && got != -ENOENT)
                 answer_error(listener, notif->id, -got);
@@ -262,10 +297,11 @@ static bool may_access(name_cache *cache, int listener, const struct seccomp_not
     if (seen == PYTHON)
         return false;
     if (seen == FOUND) {
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         if (!plain(cache, &t, &s, true))
             return false;
-        show(&t, &s);
+        show(&t.dir->showing, &s);
     }
     if (seen == MISSING)
         answer_error(listener, notif->id, ENOENT);
@@ -290,7 +326,8 @@ static bool read_link(name_cache *cache, int listener, const struct seccomp_noti
     if (seen == MISSING)
         return answer_error(listener, notif->id, ENOENT), true;
     ssize_t n = S_ISLNK(s.st_mode) ? readlinkat(fd, "", text, sizeof text) : -1;
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     if (!S_ISLNK(s.st_mode))
         return answer_error(listener, notif->id, EINVAL), true;
     if (n < 0 || (t.dir->layered && s.st_nlink != 1 && cache->links_changed))

@@ -29,28 +29,49 @@ name_cache *cache_new(void)
     return cache;
 }
 
-static void forget_where(name_cache *cache, uint64_t owner)
+static void unlink_entry(struct known_dir **link, struct known_dir *dir, size_t next)
 {
-    for (size_t i = 0; i < BUCKETS; i++) {
-        struct known_dir **link = &cache->buckets[i];
-        while (*link) {
-            struct known_dir *dir = *link;
-            if (owner && dir->owner != owner) {
-                link = &dir->next;
-                continue;
-            }
-            *link = dir->next;
-            free(dir);
-            cache->known--;
-        }
+    while (*link != dir)
+        link = (struct known_dir **)((char *)*link + next);
+    *link = *(struct known_dir **)((char *)dir + next);
+}
+
+static size_t owner_bucket(uint64_t owner)
+{
+    return (owner >> 4) * 2654435761u % OWNER_BUCKETS; /* owners are addresses of objects */
+}
+
+static void drop(name_cache *cache, struct known_dir *dir)
+{
+    unlink_entry(&cache->buckets[dir->hash % BUCKETS], dir, offsetof(struct known_dir, next));
+    unlink_entry(&cache->owners[owner_bucket(dir->owner)], dir, offsetof(struct known_dir, next_of_owner));
+    free(dir);
+    cache->known--;
+}
+
+static void forget_owner(name_cache *cache, uint64_t owner)
+{
+    struct known_dir *dir = cache->owners[owner_bucket(owner)];
+    while (dir) {
+        struct known_dir *next = dir->next_of_owner;
+        if (dir->owner == owner)
+            drop(cache, dir);
+        dir = next;
     }
+}
+
+static void forget_all(name_cache *cache)
+{
+    for (size_t i = 0; cache->known && i < BUCKETS; i++)
+        while (cache->buckets[i])
+            drop(cache, cache->buckets[i]);
 }
 
 void cache_free(name_cache *cache)
 {
     if (!cache)
         return;
-    forget_where(cache, 0);
+    forget_all(cache);
     programs_free(cache->programs);
     pthread_rwlock_destroy(&cache->lock);
     free(cache);
@@ -78,7 +99,7 @@ static struct handle *handle_slot(name_cache *cache, const struct stat *host)
     return &cache->handles[(host->st_ino * 2654435761u ^ host->st_dev) % HANDLES];
 }
 
-void cache_remember_handle(name_cache *cache, const struct known_dir *dir, const struct stat *host)
+void cache_remember_handle(name_cache *cache, const struct showing *showing, const struct stat *host)
 {
     /* Answering threads hold the lock for reading only, so two may write one slot; a torn slot is caught by taking the
      * identity apart: generation is cleared first and set last. */
@@ -86,9 +107,7 @@ void cache_remember_handle(name_cache *cache, const struct known_dir *dir, const
     __atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
     slot->dev = host->st_dev;
     slot->ino = host->st_ino;
-    slot->shown_dev = dir->dev;
-    slot->uid_from = dir->uid_from, slot->uid_to = dir->uid_to;
-    slot->gid_from = dir->gid_from, slot->gid_to = dir->gid_to;
+    slot->showing = *showing;
     __atomic_store_n(&slot->generation, cache->generation, __ATOMIC_SEQ_CST);
 }
 
@@ -133,15 +152,43 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* ("host", dev, (uid, shown), (gid, shown)) | ("upper", stat, set_up_ns) | ("given", stat) */
+static bool parse_showing(PyObject *tuple, struct showing *showing)
+{
+    const char *manner = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0)) : NULL;
+    if (!manner)
+        return PyErr_Occurred() || (PyErr_SetString(PyExc_TypeError, "a showing is a tuple"), false);
+    *showing = (struct showing){.manner = AS_HOST};
+    if (manner[0] == 'h')
+        return PyArg_ParseTuple(tuple, "sI(II)(II)", &manner, &showing->dev, &showing->uid_from, &showing->uid_to,
+                                &showing->gid_from, &showing->gid_to);
+    const char *bytes;
+    Py_ssize_t size;
+    long long set_up = 0;
+    if (!PyArg_ParseTuple(tuple, "sy#|L", &manner, &bytes, &size, &set_up))
+        return false;
+    if (size != sizeof showing->given) {
+        PyErr_SetString(PyExc_ValueError, "not a struct stat");
+        return false;
+    }
+    memcpy(&showing->given, bytes, size);
+    showing->manner = manner[0] == 'u' ? AS_UPPER : AS_GIVEN;
+    showing->set_up_ns = set_up;
+    return true;
+}
+
 PyObject *listener_cache_learn(Listener *self, PyObject *args)
 {
-    unsigned start, dev, uid_from, uid_to, gid_from, gid_to;
+    unsigned start;
     unsigned long long owner, host_dev;
     int root_fd, layered, missing;
     const char *key, *rel;
     Py_ssize_t key_size, rel_size;
-    if (!PyArg_ParseTuple(args, "Iy#Kiy#KI(II)(II)pp:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel,
-                          &rel_size, &host_dev, &dev, &uid_from, &uid_to, &gid_from, &gid_to, &layered, &missing))
+    PyObject *shown;
+    struct showing showing;
+    if (!PyArg_ParseTuple(args, "Iy#Kiy#KOpp:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
+                          &host_dev, &shown, &layered, &missing) ||
+        !parse_showing(shown, &showing))
         return NULL;
     name_cache *cache = self->cache;
     if (!cache || key_size > 4096 || rel_size > 4096)
@@ -149,33 +196,51 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     struct known_dir *dir = malloc(sizeof *dir + key_size + rel_size + 1);
     if (!dir)
         return PyErr_NoMemory();
-    *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .root_fd = root_fd, .start = start, .dev = dev,
-                              .uid_from = uid_from, .uid_to = uid_to, .gid_from = gid_from, .gid_to = gid_to,
-                              .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size, .layered = layered, .missing = missing};
+    *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .root_fd = root_fd, .start = start,
+                              .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
+                              .layered = layered, .missing = missing};
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->known >= MOST_KNOWN)
-        forget_where(cache, 0);
+        forget_all(cache);
     struct known_dir *there = cache_find(cache, start, key, key_size);
-    if (there) {
-        free(dir);
-    } else {
-        dir->next = cache->buckets[dir->hash % BUCKETS];
-        cache->buckets[dir->hash % BUCKETS] = dir;
-        cache->known++;
-    }
+    if (there)
+        drop(cache, there); /* what was learnt last is what is true */
+    dir->next = cache->buckets[dir->hash % BUCKETS];
+    cache->buckets[dir->hash % BUCKETS] = dir;
+    dir->next_of_owner = cache->owners[owner_bucket(owner)];
+    cache->owners[owner_bucket(owner)] = dir;
+    cache->known++;
+    pthread_rwlock_unlock(&cache->lock);
+    Py_RETURN_NONE;
+}
+
+PyObject *listener_cache_handle(Listener *self, PyObject *args)
+{
+    unsigned long long dev, ino;
+    PyObject *shown;
+    struct showing showing;
+    if (!PyArg_ParseTuple(args, "KKO:cache_handle", &dev, &ino, &shown) || !parse_showing(shown, &showing))
+        return NULL;
+    name_cache *cache = self->cache;
+    if (!cache)
+        Py_RETURN_NONE;
+    struct stat host = {.st_dev = dev, .st_ino = ino};
+    pthread_rwlock_wrlock(&cache->lock);
+    cache_remember_handle(cache, &showing, &host);
     pthread_rwlock_unlock(&cache->lock);
     Py_RETURN_NONE;
 }
 
 PyObject *listener_cache_forget(Listener *self, PyObject *args)
 {
-    /* owner 0: everything, because names now lead elsewhere; else one directory, if it was taught at all. */
+    /* owner 0: everything, because names now lead elsewhere; else one directory, if it was taught at all. `programs`:
+     * something changed where programs or their interpreters live. */
     unsigned long long owner;
-    int taught, links_changed;
-    if (!PyArg_ParseTuple(args, "Kpp:cache_forget", &owner, &taught, &links_changed))
+    int taught, links_changed, programs;
+    if (!PyArg_ParseTuple(args, "Kppp:cache_forget", &owner, &taught, &links_changed, &programs))
         return NULL;
     name_cache *cache = self->cache;
     if (!cache)
@@ -183,10 +248,12 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
     pthread_rwlock_wrlock(&cache->lock);
     cache->generation++;
     cache->links_changed |= links_changed;
-    if (!owner || taught) {
-        forget_where(cache, owner);
-        programs_forget(cache->programs); /* cheap to teach again, and seldom: few write where programs live */
-    }
+    if (!owner)
+        forget_all(cache);
+    else if (taught)
+        forget_owner(cache, owner);
+    if (programs)
+        programs_forget(cache->programs);
     pthread_rwlock_unlock(&cache->lock);
     Py_RETURN_NONE;
 }

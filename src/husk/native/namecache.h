@@ -11,18 +11,27 @@
 
 #include <pthread.h>
 
+/* How a host file is shown. AS_HOST: what the host says, with a device number and at most one owner of ours. AS_UPPER: a
+ * file of the box's own, whose size and content times are the host's and the rest ours. AS_GIVEN: all ours. */
+enum manner { AS_HOST, AS_UPPER, AS_GIVEN };
+struct showing {
+    enum manner manner;
+    uint32_t dev, uid_from, uid_to, gid_from, gid_to; /* AS_HOST */
+    struct stat given;       /* AS_UPPER, AS_GIVEN */
+    int64_t set_up_ns;       /* AS_UPPER: the host's change time when husk last touched the file itself */
+};
+
 /* One taught directory: `text` is the key (as in the guest's path, with its last slash) and behind it `rel`, with a slash.
  * Or one taught file in a directory that is not the host's alone: a key without a slash at its end, and its whole `rel`;
  * `missing` says that there is none of that name. */
 struct known_dir {
-    struct known_dir *next;
+    struct known_dir *next, *next_of_owner;
     uint64_t owner;          /* the vfs's directory, so that its teachings can be taken back */
     uint64_t host_dev;       /* inode numbers of this device are shown as they are; others are Python's affair */
     int root_fd;             /* borrowed from the tree, which outlives the cache */
     uint32_t start;          /* 0: key is absolute; else the placeholder the walk began in */
     uint32_t hash;
-    uint32_t dev;            /* st_dev as the guest sees it */
-    uint32_t uid_from, uid_to, gid_from, gid_to;
+    struct showing showing;
     uint16_t key_size, rel_size;
     bool missing;
     bool layered;            /* hard links and changed files may live elsewhere in the layer */
@@ -33,10 +42,11 @@ struct known_dir {
 #define HANDLES 4096
 struct handle {
     uint64_t dev, ino, generation;
-    uint32_t shown_dev, uid_from, uid_to, gid_from, gid_to;
+    struct showing showing;
 };
 
 #define BUCKETS 4096
+#define OWNER_BUCKETS 1024
 #define MOST_KNOWN 16384
 #define MOST_GROUPS 64
 
@@ -45,6 +55,7 @@ struct programs;
 struct name_cache {
     pthread_rwlock_t lock; /* read while answering, write while learning or forgetting */
     struct known_dir *buckets[BUCKETS];
+    struct known_dir *owners[OWNER_BUCKETS]; /* the same entries, by owner */
     unsigned known;
     struct programs *programs; /* owned */
     uint64_t generation;   /* of handles; layered trees change it with every change */
@@ -58,7 +69,7 @@ struct name_cache {
 };
 
 struct known_dir *cache_find(name_cache *cache, uint32_t start, const char *key, size_t size);
-void cache_remember_handle(name_cache *cache, const struct known_dir *dir, const struct stat *host);
+void cache_remember_handle(name_cache *cache, const struct showing *showing, const struct stat *host);
 struct programs *programs_new(void);
 void programs_forget(struct programs *programs);
 void programs_free(struct programs *programs);

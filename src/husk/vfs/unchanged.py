@@ -1,34 +1,41 @@
-"""vfs: which directories show a host directory just as it is, so that somebody else may answer for them.
+"""vfs: what may be looked up on the host without looking at the layer, and how what is found there is shown.
 
-The question behind the name cache: may names in this directory be looked up on the host, without looking at the layer?
+The questions behind the name cache. A *view* says where the host has a directory's names, or one file, and how to show
+them; it holds as long as `changed` is not called for the directory it was made for.
 """
 
 from __future__ import annotations
 
+import stat as st
+
+from husk.abi.structs import pack_stat
 from husk.native._core import stat_beneath
 from husk.vfs.hosttree import HostDir, HostRead
 from husk.vfs.layer_copy import CopyUp
-from husk.vfs.layer_nodes import LayerDir, Lower, LowerNode
+from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode
+from husk.vfs.node import Context, Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.vfs.node import Dir, Tree
+    from husk.native._core import Showing
+    from husk.vfs.node import Dir, Stat, Tree
+
+_NOBODY = Context(Credentials(0, 0))  # stat asks nobody
 
 SAME = (0xFFFFFFFF, 0xFFFFFFFF)  # no host id is shown as another
+PRIVILEGE = st.S_ISUID | st.S_ISGID
 
 
 class HostView:
-    """Where a directory's names are on the host, and how what is there is shown."""
+    """`rel` beneath `root_fd` on the host. `layered`: hard links and changed files may live elsewhere in the layer."""
 
-    __slots__ = ("dev", "gids", "host_dev", "layered", "rel", "root_fd", "uids")
+    __slots__ = ("host_dev", "layered", "rel", "root_fd", "showing")
 
-    def __init__(
-        self, root_fd: int, rel: bytes, dev: int, uids: dict[int, int], gids: dict[int, int], *, layered: bool
-    ) -> None:
-        self.root_fd, self.rel, self.dev, self.layered = root_fd, rel, dev, layered
-        self.host_dev = stat_beneath(root_fd, rel)[0]
-        self.uids = next(iter(uids.items()), SAME)
-        self.gids = next(iter(gids.items()), SAME)
+    def __init__(self, root_fd: int, rel: bytes, host_dev: int, showing: Showing, *, layered: bool) -> None:
+        self.root_fd, self.rel, self.host_dev, self.showing, self.layered = root_fd, rel, host_dev, showing, layered
+
+
+MISSING = HostView(-1, b"", 0, ("host", 0, SAME, SAME), layered=False)
 
 
 def host_view(directory: Dir) -> HostView | None:
@@ -37,33 +44,53 @@ def host_view(directory: Dir) -> HostView | None:
         return None
     tree = directory.tree
     if isinstance(directory, HostDir) and isinstance(tree, HostRead):
-        if len(tree.uids) > 1 or len(tree.gids) > 1 or any(child.mounted for child in directory.children.values()):
+        if any(child.mounted for child in directory.children.values()):
             return None
-        return HostView(tree.fd, directory.rel(), tree.dev, tree.uids, tree.gids, layered=False)
+        return _as_host(tree, tree.fd, directory.rel(), tree.uids, tree.gids, layered=False)
     if isinstance(directory, LayerDir) and directory.lower is not None and directory.only is None and not directory.own:
-        lower = directory.lower
-        if len(lower.uids) > 1 or len(lower.gids) > 1:
-            return None
         for name, node in directory.names.items():
-            if (
-                not isinstance(node, LayerDir)
-                or node.lower is not lower
-                or node.rel != directory.below(name)
-                or node.mounted
-            ):
+            if not isinstance(node, LayerDir) or node.mounted or node.lower is not directory.lower:
                 return None
-        return _layered(tree, lower, directory.rel)
+            if node.rel != directory.below(name):
+                return None
+        return _layered(tree, directory.lower, directory.rel)
     return None
 
 
 def lower_view(node: LowerNode) -> HostView | None:
     """The same for one unchanged file, in a directory where others may have changed."""
-    if len(node.lower.uids) > 1 or len(node.lower.gids) > 1:
-        return None
     return _layered(node.tree, node.lower, node.rel)
 
 
+def upper_view(node: Inode) -> HostView | None:
+    """A file of the box's own: size and content times are its real file's, the rest ours. Only with a single name,
+    since a change through one name is told to that name's directory alone."""
+    if node.kind != st.S_IFREG or not node.number or node.source is not None or node.others or node.nlink != 1:
+        return None
+    if node.mode & PRIVILEGE or not isinstance(node.tree, CopyUp):
+        return None
+    info = node.tree.stat(_NOBODY, node)
+    info.ctime = node.ctime
+    return HostView(
+        node.tree.state.files_fd, b"%d" % node.number, 0, ("upper", pack_stat(info), node.host_ctime), layered=False
+    )
+
+
+def given_view(info: Stat) -> HostView:
+    """Nothing of the host: the answer itself."""
+    return HostView(-1, b"", 0, ("given", pack_stat(info)), layered=False)
+
+
 def _layered(tree: Tree, lower: Lower, rel: bytes) -> HostView | None:
-    view = HostView(lower.fd, rel, tree.dev, lower.uids, lower.gids, layered=True)
+    view = _as_host(tree, lower.fd, rel, lower.uids, lower.gids, layered=True)
     # Only numbers of the tree's first host device are shown as they are.
-    return view if isinstance(tree, CopyUp) and tree.first_device(view.host_dev) else None
+    return view if view is not None and isinstance(tree, CopyUp) and tree.first_device(view.host_dev) else None
+
+
+def _as_host(
+    tree: Tree, root_fd: int, rel: bytes, uids: dict[int, int], gids: dict[int, int], *, layered: bool
+) -> HostView | None:
+    if len(uids) > 1 or len(gids) > 1:
+        return None
+    owners = next(iter(uids.items()), SAME), next(iter(gids.items()), SAME)
+    return HostView(root_fd, rel, stat_beneath(root_fd, rel)[0], ("host", tree.dev, *owners), layered=layered)

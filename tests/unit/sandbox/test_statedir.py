@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,18 +114,54 @@ def test_closed_directories_in_a_leftover(base: Path) -> None:
     assert not place.exists()
 
 
-def test_a_leftover_that_cannot_be_removed_is_no_reason_to_fail(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two husks sweep at the same time: what one removes, the other finds gone."""
+# -- several at once: every pause between two steps of one husk is long enough for all steps of another ----------------
+
+def test_a_leftover_somebody_else_swept(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found, opened, and gone before the lock is had: the lock of what was removed is to be had, and means nothing."""
     base.mkdir(mode=0o700)
-    leave(base)
-    real = os.rmdir
+    place = leave(base)
+    real = fcntl.flock
 
-    def gone(path: str) -> None:
-        real(path)
-        raise OSError(errno.ENOENT, "gone already")
+    def slow(fd: int, how: int) -> None:
+        shutil.rmtree(place)
+        real(fd, how)
 
-    monkeypatch.setattr(os, "rmdir", gone)
+    monkeypatch.setattr(fcntl, "flock", slow)
     sweep(str(base))
+
+
+def test_a_new_directory_is_not_taken_for_a_leftover(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made, but not locked yet, when another husk sweeps: it may not be removed, and starting may not fail."""
+    real = os.mkdir
+
+    def slow(path: str, mode: int = 0o777) -> None:
+        real(path, mode)
+        if os.path.basename(path).startswith("box-"):
+            monkeypatch.setattr(os, "mkdir", real)
+            sweep(str(base))
+
+    base.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "mkdir", slow)
+    state = StateDir()
+    assert Path(state.path).is_dir()
+    state.remove()
+
+
+def test_a_new_directory_somebody_looks_at(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another husk holds the lock for a moment, to see whether the directory is a leftover: no reason to give up."""
+    base.mkdir(mode=0o700)
+    real = os.mkdir
+    theirs: list[int] = []
+
+    def slow(path: str, mode: int = 0o777) -> None:
+        real(path, mode)
+        if os.path.basename(path).startswith("box-") and not theirs:
+            theirs.append(os.open(path, os.O_RDONLY))
+            fcntl.flock(theirs[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            threading.Timer(0.05, os.close, theirs).start()
+
+    monkeypatch.setattr(os, "mkdir", slow)
+    StateDir().remove()
 
 
 def test_a_killed_husk_is_swept(base: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.vfs.trees import new_state
-from unit.vfs.virtual import Virtual
-from unit.vfs.worlds import GUEST
+from tests.unit.vfs.trees import new_state
+from tests.unit.vfs.virtual import Virtual
+from tests.unit.vfs.worlds import GUEST
 
 from husk.vfs.layer import LayeredTree
 

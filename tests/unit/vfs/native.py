@@ -8,7 +8,7 @@ import os
 import struct
 from pathlib import Path
 
-from unit.vfs.worlds import FRIENDS, GUEST, Step, World, describe
+from tests.unit.vfs.worlds import FRIENDS, GUEST, Step, World, describe
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 FACCESSAT2, OPENAT2 = 439, 437

@@ -7,7 +7,7 @@ import random
 import stat
 from collections.abc import Callable
 
-from unit.vfs.worlds import FRIENDS, GUEST, Step
+from tests.unit.vfs.worlds import FRIENDS, GUEST, Step
 
 NAMES = b"a b file deep er inner twin1 twin2 twin3 to_file to_dir empty most".split()
 STARTS = b"home home home home/deep home/deep/er home/empty shared team theirs home/a .".split()

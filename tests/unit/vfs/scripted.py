@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unit.vfs.worlds import FRIENDS, GUEST, Step
+from tests.unit.vfs.worlds import FRIENDS, GUEST, Step
 
 OTHER = 1  # somebody else
 MODES = [0o000, 0o400, 0o444, 0o644, 0o755, 0o1777, 0o2755, 0o4755, 0o6777, 0o7777, 0o2640]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.vfs.conftest import GIDS, UIDS
-from unit.vfs.trees import new_state
-from unit.vfs.virtual import Virtual
+from tests.unit.vfs.conftest import GIDS, UIDS
+from tests.unit.vfs.trees import new_state
+from tests.unit.vfs.virtual import Virtual
 
 from husk.vfs.hosttree_write import HostTree
 from husk.vfs.layer import LayeredTree

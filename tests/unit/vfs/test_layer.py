@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from unit.vfs.virtual import Virtual
+from tests.unit.vfs.virtual import Virtual
 
 from husk.vfs.layer import LayeredTree
 from husk.vfs.node import Dir

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from unit.vfs import scripted
-from unit.vfs.native import run_native
-from unit.vfs.trees import TREES, copy_tree, new_state, prepare
-from unit.vfs.virtual import Virtual
-from unit.vfs.worlds import Step
+from tests.unit.vfs import scripted
+from tests.unit.vfs.native import run_native
+from tests.unit.vfs.trees import TREES, copy_tree, new_state, prepare
+from tests.unit.vfs.virtual import Virtual
+from tests.unit.vfs.worlds import Step
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be an ordinary user in a root of its own")
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from unit.vfs.worlds import GUEST
+from tests.unit.vfs.worlds import GUEST
 
 from husk.vfs.hosttree_write import HostTree
 from husk.vfs.layer import LayeredTree

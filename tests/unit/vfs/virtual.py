@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Any
 
-from unit.vfs.worlds import FRIENDS, GUEST, World, describe
+from tests.unit.vfs.worlds import FRIENDS, GUEST, World, describe
 
 from husk.vfs.layer_nodes import Inode
 from husk.vfs.node import Context, Credentials, Dir, Tree

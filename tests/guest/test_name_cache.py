@@ -1,0 +1,229 @@
+"""husk gives the same answers with the name cache off.
+
+One guest program asks for names again and again with every kind of change in between (tests/guests/name_cache.c). It
+runs with the cache, and without it: husk does not use the cache when it writes events, since each call must be seen.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from husk.kernel.events import Events
+from husk.kernel.kernel import Kernel
+from husk.sandbox.box import Box
+from husk.sandbox.policy import Mount, Policy
+from tests.guest import trees
+from tests.guest.build import guest_programs
+from tests.guest.harness import GUESTS, NATIVE_ONLY
+from tests.guest.running import husk, husk_process, scratch
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+OLD = 1_000_000_000  # what name_cache.c calls old
+OFF = ["--events", "/dev/null"]
+
+TREE: dict[str, str | bytes] = {
+    **{f"{folder}/{name}": f"{folder} {name}\n" for folder in (
+        "one", "two", "three", "four", "six", "seven", "eight", "nine", "eleven") for name in ("a", "b")},
+    "plain": "a plain file\n", "three/d/x": "x\n", "tree/sub/a": "tree sub a\n", "four/deep/a": "deep\n",
+    "five/deep/a": "deep\n", "eight/deep/": "", "ten/a": "ten a\n", "ten/deep/a": "deep\n", "eleven/deep/a": "deep\n",
+    "twins/first": "twins\n", "twins/far/": "", "twins/single": "single\n", "pair/first": "pair\n",
+    "way@": "six", "chain@": "way", "short@": "six/a", "dangling@": "nowhere", "loop@": "loop",
+    "bin/script*": "#!/bin/sh\nexit 42\n", "bin/link@": "prog", "foreign": "somebody else's\n", "foreign.d/a": "a\n",
+}
+
+
+def prepare(root: Path) -> None:
+    trees.prepare(root, {"./": "", **TREE})
+    for old, new in (("twins/first", "twins/second"), ("twins/first", "twins/far/third"), ("pair/first", "pair/second")):
+        os.link(root / old, root / new)
+    for host, name in (("/bin/true", "prog"), ("/bin/false", "other")):
+        shutil.copy(host, root / "bin" / name)
+        (root / "bin" / name).chmod(0o755)
+    if os.getuid() == 0:
+        for name, mode in (("foreign", 0o640), ("foreign.d", 0o700)):
+            os.chown(root / name, 4242, 4242)
+            (root / name).chmod(mode)
+    for where, folders, files in os.walk(root, topdown=False):
+        for name in files + folders:
+            os.utime(os.path.join(where, name), (OLD, OLD), follow_symlinks=False)
+    os.utime(root, (OLD, OLD))
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with scratch() as root:
+        yield root
+
+
+class Side:
+    """One run's trees. While it lives no prepared inode is freed: its number would be given to something new."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.held: list[int] = []
+        for name in ("cow", "rw", "ro"):
+            (root / name).mkdir(parents=True)
+            prepare(root / name)
+            for where, folders, files in os.walk(root / name):
+                for entry in files + folders:
+                    self.held.append(os.open(os.path.join(where, entry), os.O_PATH | os.O_NOFOLLOW))
+
+    def mounts(self) -> list[str]:
+        options = ["--mount", f"{guest_programs()}:{GUESTS}:ro"]
+        for name in ("cow", "rw", "ro"):
+            options += ["--mount", f"{self.root / name}:/{name}:{name}"]
+        return options
+
+    def close(self) -> None:
+        for fd in self.held:
+            os.close(fd)
+
+
+def transcript(root: Path, command: list[str], options: list[str]) -> list[str]:
+    side = Side(root)
+    try:
+        result = husk(["run", *options, *side.mounts(), "--", *command])
+        assert result.status == 0 and result.err == "", result
+        return [*result.out.splitlines(), *map(repr, sorted(trees.snapshot(root / "rw", "/rw").items()))]
+    finally:
+        side.close()
+
+
+def assert_same(on: list[str], off: list[str]) -> None:
+    if on == off:
+        return
+    # The scene in which the first difference is tells more than its line number.
+    first = next((at for at, (one, other) in enumerate(zip(on, off, strict=False)) if one != other), min(len(on), len(off)))
+    context = [line for line in off[:first] if not line.startswith("  ")][-3:]
+    count = sum(line[:1] in "+-" for line in difflib.ndiff(off, on))
+    changed = list(difflib.unified_diff(off, on, "cache off", "cache on", n=0, lineterm=""))[:40]
+    pytest.fail("\n".join([f"{count} lines differ; the first after", *context, *changed]))
+
+
+SCENES = {
+    "cow": [f"{GUESTS}/name_cache", "/cow"],
+    "rw": [f"{GUESTS}/name_cache", "/rw"],
+    "tmp": ["/bin/sh", "-c", f"cp -a /ro/. /tmp/up && exec {GUESTS}/name_cache /tmp/up"],
+}
+
+
+@pytest.mark.parametrize("where", SCENES)
+def test_same_answers(place: Path, where: str) -> None:
+    on = transcript(place / "on", SCENES[where], [])
+    off = transcript(place / "off", SCENES[where], OFF)
+    assert len(off) > 3000, "the program did not get far"
+    assert_same(on, off)
+
+
+@pytest.mark.parametrize("where", ["cow", "rw"])
+def test_the_scenes_mean_something(place: Path, where: str) -> None:
+    """The prepared tree is there and each change happens: two runs that fail alike would prove nothing."""
+    lines = transcript(place / "off", SCENES[where], OFF)
+    failed = [line for line in lines if not line.startswith("  ") and " = -1" in line]
+    # Those that are meant to: wrong arguments, folders that are not empty, names that are taken, read-only mounts.
+    meant = ("SYS_", '"/ro/', 'rmdir("four")')
+    assert not [line for line in failed if not any(word in line for word in meant)]
+    assert sum(" = ENOENT" in line for line in lines) > 300
+    assert sum("dev=" in line for line in lines) > 1000
+
+
+def test_changes_from_outside_are_seen(place: Path) -> None:
+    """Host processes change a mounted directory while the guest, whose names were taught long ago, looks again."""
+    on, off = (from_outside(place / name, options) for name, options in (("on", []), ("off", OFF)))
+    assert sum("ready" in line for line in off) == 4
+    assert_same(on, off)
+
+
+def from_outside(root: Path, options: list[str]) -> list[str]:
+    side = Side(root)
+    for name in ("ro", "rw"):
+        (root / name / "a").write_text("a at the top\n")
+        os.utime(root / name / "a", (OLD, OLD))
+        side.held.append(os.open(root / name / "a", os.O_PATH))
+    command = ["run", *options, *side.mounts(), "--", f"{GUESTS}/name_cache", "wait"]
+    lines: list[str] = []
+
+    def round_of_looks(running: subprocess.Popen[bytes]) -> None:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line.decode().rstrip())
+            if line == b"ready\n":
+                return
+        pytest.fail(f"it ended after {len(lines)} lines")
+
+    with husk_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        stdin = running.process.stdin
+        assert stdin is not None
+        round_of_looks(running.process)
+        for change in (_replace_files, _replace_folders, _take_rights):
+            for name in ("ro", "rw"):
+                change(root / name)
+            stdin.write(b"x")
+            stdin.flush()
+            round_of_looks(running.process)
+        stdin.close()
+        assert running.process.wait(timeout=20) == 0
+    side.close()
+    return lines
+
+
+def _old(path: Path) -> None:
+    os.utime(path, (OLD, OLD), follow_symlinks=False)
+
+
+def _replace_files(root: Path) -> None:
+    (root / "a").unlink()
+    (root / "new").write_text("came from outside\n")
+    (root / "b").symlink_to("one/b")
+    (root / "one" / "a").write_text("rewritten\n")
+    for name in ("new", "b", "one/a", "."):
+        _old(root / name)
+
+
+def _replace_folders(root: Path) -> None:
+    (root / "one").rename(root / "gone")
+    (root / "one").symlink_to("two")
+    (root / "way").unlink()
+    (root / "way").mkdir()
+    (root / "way" / "a").write_text("a folder now\n")
+    for name in ("one", "way/a", "way", "."):
+        _old(root / name)
+
+
+def _take_rights(root: Path) -> None:
+    (root / "new").chmod(0)
+    (root / "way").chmod(0)
+    (root / "two").chmod(0o111)
+
+
+# -- that there is a cache at all --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("cached", [True, False], ids=["on", "off"])
+def test_the_cache_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool) -> None:
+    """With it hardly a call of a loop reaches Python, without it all do. Else the tests above compare nothing."""
+    asked: list[int] = []
+    answer = Kernel.answer
+
+    def counted(kernel: Kernel, raw: object) -> None:
+        asked.append(1)
+        answer(kernel, raw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Kernel, "answer", counted)
+    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
+    loop = "i=0; while [ $i -lt 300 ]; do [ -e /usr/bin/env ]; [ -e /usr/none ]; [ -r /ro/plain ]; i=$((i+1)); done"
+    (tmp_path / "ro").mkdir()
+    prepare(tmp_path / "ro")
+    policy = Policy(["/bin/sh", "-c", loop])
+    policy.mounts.append(Mount(str(tmp_path / "ro"), "/ro", "ro"))
+    with open(os.devnull, "r+b") as null:
+        result = Box(policy, Events(None, None, collect=not cached), (null.fileno(),) * 3).run()
+    assert result.exit_code == 0 and not result.faults
+    assert (len(asked) < 200) if cached else (len(asked) >= 900), len(asked)

@@ -1,0 +1,460 @@
+/* Looks names up again and again, with every kind of change in between, and prints each answer.
+ *
+ * usage: name_cache DIR   runs all scenes in DIR, a copy of the tree that test_name_cache.py prepares
+ *        name_cache wait  looks, waits for a byte on stdin, looks again: somebody else changes things meanwhile
+ *
+ * Every name is asked for twice before a change (the first answer may teach a cache, the second may come from it) and
+ * twice after it. Nothing printed depends on the clock. Prepared inodes, which are those that have the old time when they
+ * are first seen, are numbered in that order; the numbers of others may be used again by the host, and are not shown.
+ * build: name_cache -O1
+ */
+#include "step.h"
+
+#include <linux/fs.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/xattr.h>
+
+#define OLD 1000000000 /* the time all prepared files have */
+
+static struct { dev_t dev; ino_t ino; } seen[4096];
+static int seen_count;
+static dev_t devices[16];
+static time_t started;
+
+static int number_of(const struct stat *s)
+{
+    int i;
+    for (i = 0; i < seen_count; i++)
+        if (seen[i].dev == s->st_dev && seen[i].ino == s->st_ino)
+            return i;
+    if (s->st_mtime != OLD)
+        return -1;
+    seen[seen_count].dev = s->st_dev;
+    seen[seen_count].ino = s->st_ino;
+    return seen_count++;
+}
+
+static int device_of(dev_t dev)
+{
+    int i;
+    for (i = 0; i < 15 && devices[i] && devices[i] != dev; i++)
+        ;
+    devices[i] = dev;
+    return i;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISREG(mode) ? "reg" : S_ISDIR(mode) ? "dir" : S_ISLNK(mode) ? "lnk" : S_ISFIFO(mode) ? "fifo"
+         : S_ISSOCK(mode) ? "sock" : S_ISCHR(mode) ? "chr" : "?";
+}
+
+static void show(const char *call, const char *name, long result, const struct stat *s)
+{
+    if (result < 0)
+        say("  %s %s = %s", call, name, errname(errno));
+    else
+        /* When the host gives blocks to new content is its own affair. */
+        say("  %s %s = %s %04o links=%ld %u:%u size=%lld blocks=%lld/%ld dev=%d ino=%d mtime=%s", call, name,
+            kind_of(s->st_mode), s->st_mode & 07777, (long)s->st_nlink, s->st_uid, s->st_gid, (long long)s->st_size,
+            s->st_mtime == OLD ? (long long)s->st_blocks : -1, (long)s->st_blksize, device_of(s->st_dev), number_of(s),
+            s->st_mtime == OLD ? "old" : s->st_mtime >= started - 2 ? "new" : "other");
+}
+
+static void show_number(const char *call, const char *name, long result)
+{
+    if (result < 0)
+        say("  %s %s = %s", call, name, errname(errno));
+    else
+        say("  %s %s = %ld", call, name, result);
+}
+
+static void show_statx(const char *call, const char *name, int dirfd, int flags)
+{
+    struct statx x;
+    struct stat s = {0};
+    memset(&x, 0xee, sizeof x);
+    long result = syscall(SYS_statx, dirfd, name, flags, STATX_BASIC_STATS, &x);
+    if (result == 0) {
+        s.st_mode = x.stx_mode, s.st_nlink = x.stx_nlink, s.st_uid = x.stx_uid, s.st_gid = x.stx_gid, s.st_size = x.stx_size;
+        s.st_blocks = x.stx_blocks, s.st_blksize = x.stx_blksize, s.st_ino = x.stx_ino;
+        s.st_mtime = x.stx_mtime.tv_sec;
+        s.st_dev = (dev_t)x.stx_dev_major << 8 | x.stx_dev_minor;
+    }
+    show(call, name, result, &s);
+    if (result == 0)
+        say("  %s %s: mask has the basics %d, attributes %llx, rdev %u:%u, nsec %u", call, name,
+            (x.stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS, (unsigned long long)x.stx_attributes, x.stx_rdev_major,
+            x.stx_rdev_minor, x.stx_mtime.tv_sec == OLD ? x.stx_mtime.tv_nsec : 0);
+}
+
+static void show_open(const char *call, const char *name, int dirfd, int flags)
+{
+    char text[32] = "";
+    struct stat s;
+    int fd = openat(dirfd, name, flags | O_CLOEXEC);
+    if (fd < 0) {
+        show_number(call, name, fd);
+        return;
+    }
+    say("  %s %s = descriptor, flags %x, fd flags %x", call, name, fcntl(fd, F_GETFL), fcntl(fd, F_GETFD));
+    show("fstat", name, fstat(fd, &s), &s);
+    show("fstatat(empty)", name, syscall(SYS_newfstatat, fd, "", &s, AT_EMPTY_PATH), &s);
+    if (S_ISREG(s.st_mode)) {
+        long n = read(fd, text, sizeof text - 1);
+        say("  read %s = %ld \"%.*s\"", name, n, (int)(n > 0 && text[0] > 8 ? n : 0), text);
+    }
+    close(fd);
+}
+
+/* Everything that can be asked about a name. */
+static void look(int dirfd, const char *name)
+{
+    struct stat s = {0};
+    char text[80];
+    int here = dirfd == AT_FDCWD;
+    long n;
+    show("stat", name, here ? stat(name, &s) : fstatat(dirfd, name, &s, 0), &s);
+    int blocks = S_ISFIFO(s.st_mode);
+    show("lstat", name, here ? syscall(SYS_lstat, name, &s) : fstatat(dirfd, name, &s, AT_SYMLINK_NOFOLLOW), &s);
+    show_statx("statx", name, dirfd, 0);
+    show_statx("statx(nofollow)", name, dirfd, AT_SYMLINK_NOFOLLOW);
+    int bits = 0, error = 0;
+    for (int mode = 0; mode < 8; mode++) {
+        if (here ? syscall(SYS_access, name, mode) == 0 : syscall(SYS_faccessat, dirfd, name, mode) == 0)
+            bits |= 1 << mode;
+        else
+            error = errno;
+    }
+    say("  access %s = %02x %s", name, bits, error ? errname(error) : "");
+    show_number("faccessat2", name, syscall(SYS_faccessat2, dirfd, name, R_OK, AT_EACCESS));
+    show_open("open", name, dirfd, O_RDONLY | (blocks ? O_NONBLOCK : 0));
+    show_open("open(nofollow)", name, dirfd, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    memset(text, 0, sizeof text);
+    n = here ? readlink(name, text, 60) : readlinkat(dirfd, name, text, 60);
+    show_number("readlink", n > 0 ? text : name, n);
+    memset(text, 0, sizeof text);
+    n = here ? readlink(name, text, 2) : readlinkat(dirfd, name, text, 2);
+    show_number("readlink(2)", n > 0 ? text : name, n);
+}
+
+/* ---- scenes ------------------------------------------------------------------------------------------------------- */
+
+static const char *watched[24];
+static int watched_at = AT_FDCWD;
+
+static void watch(int dirfd, const char *const *names)
+{
+    int i;
+    for (i = 0; names[i]; i++)
+        watched[i] = names[i];
+    watched[i] = NULL;
+    watched_at = dirfd;
+}
+
+#define WATCH(...) watch(AT_FDCWD, (const char *const[]){__VA_ARGS__, NULL})
+#define WATCH_AT(fd, ...) watch(fd, (const char *const[]){__VA_ARGS__, NULL})
+
+static void look_twice(void)
+{
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; watched[i]; i++)
+            look(watched_at, watched[i]);
+}
+
+static void scene(const char *title)
+{
+    say("== %s", title);
+}
+
+/* Ask twice, change, ask twice. */
+#define CHANGE(expression) (look_twice(), STEP(expression), look_twice())
+
+static int write_to(const char *name, int flags, const char *text)
+{
+    int fd = open(name, flags | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -1;
+    int n = write(fd, text, strlen(text));
+    close(fd);
+    return n;
+}
+
+static int bind_at(const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    strcpy(address.sun_path, name);
+    int result = bind(fd, (struct sockaddr *)&address, sizeof address);
+    close(fd);
+    return result;
+}
+
+static int give_name(const char *folder, const char *name)
+{
+    char path[64];
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0640);
+    if (fd < 0 || write(fd, "unnamed", 7) != 7)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int result = linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+    close(fd);
+    return result;
+}
+
+static int set_times(const char *name, int flags)
+{
+    struct timespec times[2] = {{OLD - 500, 5}, {OLD - 500, 6}};
+    return utimensat(AT_FDCWD, name, times, flags);
+}
+
+static int run(const char *name)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(name, name, "ran", (char *)NULL);
+        _exit(100 + errno % 100);
+    }
+    int status = wait_for(pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void files(void)
+{
+    scene("missing names");
+    WATCH("none", "none/x", "plain/x", "plain/", "one/none", "", ".", "..", "one/.", "one/..", "one//a", "./one/a", "one/../plain",
+          "foreign", "foreign.d/a");
+    look_twice();
+    scene("a file comes and goes");
+    WATCH("one/new", "one/a", "one");
+    CHANGE(write_to("one/new", O_WRONLY | O_CREAT | O_EXCL, "fresh"));
+    CHANGE(write_to("one/new", O_WRONLY | O_APPEND, " more"));
+    CHANGE(unlink("one/new"));
+    CHANGE(mkdir("one/new", 0750));
+    CHANGE(rmdir("one/new"));
+    CHANGE(symlink("a", "one/new"));
+    CHANGE(unlink("one/new"));
+    CHANGE(mkfifo("one/new", 0640));
+    CHANGE(unlink("one/new"));
+    CHANGE(bind_at("one/new"));
+    CHANGE(unlink("one/new"));
+    CHANGE(give_name("one", "one/new"));
+    CHANGE(rename("one/new", "one/b"));
+    scene("a prepared file changes");
+    WATCH("two/a", "two/b", "two");
+    CHANGE(write_to("two/a", O_WRONLY, "X"));
+    CHANGE(truncate("two/a", 3));
+    CHANGE(truncate("two/b", 100));
+    CHANGE(chmod("two/b", 0400));
+    CHANGE(chmod("two/b", 0));
+    CHANGE(chmod("two/b", 0755));
+    CHANGE(set_times("two/b", 0));
+    CHANGE(setxattr("two/b", "user.x", "y", 1, 0));
+    CHANGE(chown("two/b", -1, -1));
+    CHANGE(write_to("two/b", O_WRONLY | O_TRUNC, "all new"));
+    scene("a prepared file goes and something else comes");
+    WATCH("three/a", "three/b", "three/c", "three/d/x");
+    CHANGE(unlink("three/a"));
+    CHANGE(write_to("three/a", O_WRONLY | O_CREAT, "again"));
+    CHANGE(unlink("three/a"));
+    CHANGE(mkdir("three/a", 0755));
+    CHANGE(rename("three/b", "three/c"));
+    CHANGE(symlink("c", "three/b"));
+    CHANGE(rename("three/c", "three/e"));
+    CHANGE(rename("three/e", "three/c"));
+    CHANGE(syscall(SYS_renameat2, AT_FDCWD, "three/c", AT_FDCWD, "three/d", RENAME_EXCHANGE));
+    CHANGE(syscall(SYS_renameat2, AT_FDCWD, "three/c", AT_FDCWD, "three/d", RENAME_EXCHANGE));
+    CHANGE(syscall(SYS_renameat2, AT_FDCWD, "three/c", AT_FDCWD, "three/d", RENAME_NOREPLACE));
+}
+
+static void folders(void)
+{
+    scene("a prepared folder is renamed");
+    WATCH("tree/sub/a", "moved/sub/a", "tree/sub", "tree", "moved", "tree/none", "moved/none");
+    CHANGE(rename("tree", "moved"));
+    CHANGE(write_to("moved/sub/new", O_WRONLY | O_CREAT, "x"));
+    CHANGE(mkdir("tree", 0755));
+    CHANGE(mkdir("tree/sub", 0700));
+    CHANGE(write_to("tree/sub/a", O_WRONLY | O_CREAT, "other"));
+    CHANGE(syscall(SYS_renameat2, AT_FDCWD, "tree", AT_FDCWD, "moved", RENAME_EXCHANGE));
+    CHANGE(rename("tree/sub", "moved/sub2"));
+    CHANGE(rename("moved/sub2", "tree/sub"));
+    scene("a folder is emptied, removed and made again");
+    WATCH("four/a", "four/b", "four/deep/a", "four");
+    CHANGE(unlink("four/a"));
+    CHANGE(unlink("four/b"));
+    CHANGE(rmdir("four"));
+    CHANGE(unlink("four/deep/a"));
+    CHANGE(rmdir("four/deep"));
+    CHANGE(rmdir("four"));
+    CHANGE(mkdir("four", 0755));
+    CHANGE(mkdir("four/deep", 0755));
+    CHANGE(write_to("four/deep/a", O_WRONLY | O_CREAT, "new"));
+    scene("permissions of folders");
+    WATCH("five/deep/a", "five/deep", "five", "five/deep/none");
+    CHANGE(chmod("five/deep", 0));
+    CHANGE(chmod("five/deep", 0111));
+    CHANGE(chmod("five/deep", 0444));
+    CHANGE(chmod("five", 0));
+    CHANGE(chmod("five", 0755));
+    CHANGE(chmod("five/deep", 0755));
+    CHANGE(set_times("five/deep", 0));
+    CHANGE(setxattr("five", "user.x", "y", 1, 0));
+}
+
+static void links(void)
+{
+    scene("a link to a folder leads elsewhere");
+    WATCH("way/a", "way", "way/none", "chain/a", "chain");
+    CHANGE(unlink("way"));
+    CHANGE(symlink("seven", "way"));
+    CHANGE(symlink("six", "way2"));
+    CHANGE(rename("way2", "way"));
+    CHANGE(rename("six", "six2"));
+    CHANGE(rename("seven", "six"));
+    CHANGE(unlink("six/a"));
+    scene("a link to a file leads elsewhere");
+    WATCH("short", "short/", "dangling", "loop");
+    CHANGE(unlink("short"));
+    CHANGE(symlink("six2/b", "short"));
+    CHANGE(write_to("dangling", O_WRONLY | O_CREAT, "made through a link"));
+    CHANGE(unlink("nowhere"));
+    CHANGE(set_times("short", AT_SYMLINK_NOFOLLOW));
+    scene("hard links that were prepared");
+    WATCH("twins/first", "twins/second", "twins/far/third", "twins/single");
+    look_twice();
+    CHANGE(write_to("twins/first", O_WRONLY, "W"));
+    CHANGE(chmod("twins/second", 0600));
+    CHANGE(unlink("twins/first"));
+    CHANGE(rename("twins/far/third", "twins/fourth"));
+    CHANGE(truncate("twins/second", 1));
+    scene("removing one of two prepared links");
+    WATCH("pair/first", "pair/second");
+    CHANGE(unlink("pair/first"));
+    CHANGE(write_to("pair/second", O_WRONLY, "W"));
+    scene("hard links made here");
+    WATCH("eight/a", "eight/b", "eight/c", "eight/deep/d");
+    CHANGE(link("eight/a", "eight/c"));
+    CHANGE(link("eight/c", "eight/deep/d"));
+    CHANGE(write_to("eight/deep/d", O_WRONLY, "through d"));
+    CHANGE(chmod("eight/c", 0640));
+    CHANGE(unlink("eight/a"));
+    CHANGE(rename("eight/b", "eight/c"));
+    CHANGE(link("eight/deep/d", "eight/a"));
+    scene("a descriptor from before a change");
+    WATCH("nine/a", "nine/b");
+    look_twice();
+    struct stat s;
+    int fd = MUST(open("nine/a", O_RDONLY)), other = MUST(open("nine/b", O_RDONLY));
+    show("fstat before", "nine/a", fstat(fd, &s), &s);
+    CHANGE(chmod("nine/a", 0600));
+    show("fstat after chmod", "nine/a", fstat(fd, &s), &s);
+    CHANGE(rename("nine/a", "nine/c"));
+    show("fstat after rename", "nine/a", fstat(fd, &s), &s);
+    CHANGE(unlink("nine/c"));
+    show("fstat after unlink", "nine/a", fstat(fd, &s), &s);
+    CHANGE(unlink("nine/b"));
+    show("fstat after unlink", "nine/b", fstat(other, &s), &s);
+    close(fd), close(other);
+}
+
+static void places(void)
+{
+    scene("relative to the working directory");
+    WATCH("a", "../ten/a", "deep/a", "none", "../plain");
+    MUST(chdir("ten"));
+    CHANGE(unlink("a"));
+    CHANGE(rename("../ten", "../ten2"));
+    CHANGE(chdir("deep"));
+    CHANGE(chdir(".."));
+    CHANGE(write_to("a", O_WRONLY | O_CREAT, "back"));
+    CHANGE(mkdir("../ten", 0755));
+    CHANGE(chdir("../ten"));
+    CHANGE(chdir(".."));
+    scene("relative to a descriptor");
+    int fd = MUST(open("eleven", O_RDONLY | O_DIRECTORY)), path = MUST(open("eleven", O_PATH));
+    WATCH_AT(fd, "a", "deep/a", "none", "../plain", "deep");
+    CHANGE(unlink("eleven/a"));
+    CHANGE(rename("eleven", "twelve"));
+    CHANGE(mkdir("eleven", 0755));
+    CHANGE(write_to("eleven/a", O_WRONLY | O_CREAT, "not yours"));
+    WATCH_AT(path, "a", "deep/a", "none");
+    CHANGE(unlink("twelve/deep/a"));
+    CHANGE(rmdir("twelve/deep"));
+    CHANGE(unlink("twelve/b"));
+    CHANGE(rmdir("twelve"));
+    close(fd), close(path);
+    scene("where other trees are mounted");
+    WATCH("/proc/version", "/proc/none", "/dev/null", "/dev", "/usr", "/usr/bin/env", "/usr/none", "/usr/bin/none", "/etc/passwd", "/sys",
+          "/cow", "/rw", "/ro/a", "/ro/none");
+    CHANGE(write_to("/ro/a", O_WRONLY, "no"));
+    CHANGE(unlink("/ro/a"));
+    CHANGE(write_to("/ro/none", O_WRONLY | O_CREAT, "no"));
+}
+
+static void programs(void)
+{
+    scene("programs");
+    WATCH("bin/prog", "bin/link");
+    for (int i = 0; i < 3; i++)
+        STEP(run("bin/prog")), STEP(run("bin/link")), STEP(run("./bin/script")), STEP(run("bin/none"));
+    CHANGE(rename("bin/other", "bin/prog"));
+    STEP(run("bin/prog")), STEP(run("bin/link"));
+    CHANGE(chmod("bin/prog", 0644));
+    STEP(run("bin/prog")), STEP(run("bin/link"));
+    CHANGE(chmod("bin/prog", 0755));
+    STEP(run("bin/prog"));
+    CHANGE(unlink("bin/link"));
+    CHANGE(symlink("script", "bin/link"));
+    STEP(run("bin/link"));
+    CHANGE(unlink("bin/prog"));
+    STEP(run("bin/prog"));
+    CHANGE(symlink("/bin/true", "bin/prog"));
+    STEP(run("bin/prog")), STEP(run("bin/prog"));
+    CHANGE(chmod("bin", 0));
+    STEP(run("bin/prog"));
+    STEP(chmod("bin", 0755));
+    STEP(run("bin/prog"));
+}
+
+static void bad_addresses(void)
+{
+    scene("addresses that are none");
+    for (int round = 0; round < 2; round++) {
+        STEP(syscall(SYS_stat, "plain", (void *)8));
+        STEP(syscall(SYS_stat, (void *)8, (void *)8));
+        STEP(syscall(SYS_statx, AT_FDCWD, "plain", 0, 0x7ff, (void *)8));
+        STEP(syscall(SYS_readlink, "short", (void *)8, 8));
+        STEP(syscall(SYS_readlink, "short", edge_buffer(4), 0));
+        STEP(syscall(SYS_access, "plain", 8));
+        STEP(syscall(SYS_statx, AT_FDCWD, "plain", 0x8000, 0x7ff, edge_buffer(256)));
+        STEP(syscall(SYS_newfstatat, -1, "plain", edge_buffer(144), 0));
+        STEP(syscall(SYS_newfstatat, AT_FDCWD, edge_string("plain"), edge_buffer(144), 0));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    started = time(NULL);
+    if (argc == 2 && strcmp(argv[1], "wait") == 0) {
+        char byte;
+        WATCH("/ro/a", "/ro/b", "/ro/new", "/ro/one/a", "/ro/one", "/ro/way/a", "/rw/a", "/rw/new", "/rw/one/a", "/rw/one");
+        do {
+            look_twice();
+            say("ready");
+        } while (read(0, &byte, 1) == 1);
+        return 0;
+    }
+    if (argc != 2 || chdir(argv[1]) < 0)
+        return 2;
+    umask(022);
+    bad_addresses();
+    files();
+    folders();
+    links();
+    places();
+    programs();
+    say("%d inodes", seen_count);
+    return 0;
+}
