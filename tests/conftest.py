@@ -2,6 +2,7 @@
 
 A test that needs a guest program says so with `@pytest.mark.needs("java")`. Where the program is missing the test is
 skipped with a reason that names the package, and the end of the run counts all skips by reason.
+A test marked `both_settings` runs twice: behind all walls the host gives, and as where namespaces are denied.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.guest import running
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,6 +38,24 @@ def _is_there(program: str) -> bool:
     if program not in _found:
         _found[program] = guest_programs.find(program) is not None
     return _found[program]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "both_settings: run with namespaces and without")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("both_settings") and not running.OPTIONS:
+        metafunc.fixturenames.append("setting")
+        metafunc.parametrize("setting", ["walled", "bare"], indirect=True)
+
+
+@pytest.fixture
+def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Every `husk run` of the test gets --no-namespaces when the setting is bare."""
+    if request.param == "bare":
+        monkeypatch.setattr(running, "OPTIONS", [running.BARE])
+    yield request.param
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -17,7 +17,7 @@ class Accepted:
     husk: str  # and in husk
     reason: str
     name: str = ""  # a name in the tree; empty: the entry is about a line of output
-    setting: str = ""  # only with this value of HUSK_GUEST_OPTIONS' kind: "bare", "walled"; empty: always
+    setting: str = ""  # only where husk is "bare" (without namespaces), or "walled"; empty: everywhere
 
 
 _SET_ID = "on an rw mount husk drops set-id bits: a guest must not leave a set-user-id file of the caller's on the host"

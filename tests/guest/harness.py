@@ -5,7 +5,7 @@ Both sides run as the same unprivileged user, in a copy of the same tree, with t
 other paths on the two sides. Outputs are compared with those paths replaced.
 
 Environment: HUSK_CMD is the command to test (default: the one installed next to this Python).
-HUSK_GUEST_OPTIONS are options added to every `husk run`; with --no-namespaces the setting is called bare, else walled.
+HUSK_GUEST_OPTIONS are options added to every `husk run`; tests marked `both_settings` then run in that setting only.
 HUSK_GUEST_NATIVE=1 runs the native side only, to check the guest programs themselves.
 """
 
@@ -25,7 +25,7 @@ import pytest
 from tests.guest import trees
 from tests.guest.accepted import ACCEPTED, Accepted
 from tests.guest.build import guest_programs
-from tests.guest.running import MARK, PIPE, SETTING, Result, finish, husk, husk_command, scratch, start
+from tests.guest.running import MARK, PIPE, Result, finish, husk, husk_command, scratch, setting, start
 
 NATIVE_ONLY = os.environ.get("HUSK_GUEST_NATIVE") == "1"
 WORK = "/workspace"
@@ -183,7 +183,7 @@ def clean(text: str, work: str, guests: str, normalise: Iterable[str]) -> str:
 
 def compare(case: str, first: Result, second: Result) -> list[str]:
     """All differences, without those accepted.py lists for this case; an unused entry is one, too."""
-    entries = [entry for entry in ACCEPTED if entry.case == case and entry.setting in ("", SETTING)]
+    entries = [entry for entry in ACCEPTED if entry.case == case and entry.setting in ("", setting())]
     used: set[Accepted] = set()
     problems: list[str] = []
     for name, left, right in (("stdout", first.out, second.out), ("stderr", first.err, second.err)):

@@ -25,8 +25,9 @@ import pytest
 
 MARK = "HUSK_TEST_MARK"
 PIPE = subprocess.PIPE
+# Options that every `husk run` gets. The fixture `setting` (tests/conftest.py) changes it while a test runs.
 OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
-SETTING = "bare" if "--no-namespaces" in OPTIONS else "walled"
+BARE = "--no-namespaces"
 
 
 @dataclass
@@ -37,6 +38,11 @@ class Result:
     out: str
     err: str
     tree: dict[str, str] = field(default_factory=dict)
+
+
+def setting() -> str:
+    """Where husk is tested: with all the walls the host gives, or bare, as where namespaces are denied."""
+    return "bare" if BARE in OPTIONS else "walled"
 
 
 def husk_command() -> list[str]:

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import Result, husk, scratch
+from tests.guest.running import Result, husk, scratch, setting
 
-pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+pytestmark = [
+    pytest.mark.both_settings,
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+]
 
 # Reads one file, writes one, tries to write to the read-only mount, and asks for a host file nobody mounted.
 SCRIPT = "cat /in/a; echo err >&2; echo new >made; echo no >/in/b; cat {outside}; exit 3"
@@ -202,3 +205,10 @@ def test_events_file_not_to_be_had(place: Path) -> None:
     result = run(place, "true", "--events", "/nowhere/at/all/events")
     assert result.status == 2
     assert result.err.count("\n") == 1 and "/nowhere/at/all/events" in result.err
+
+
+def test_walls_of_the_setting(place: Path) -> None:
+    """The bare setting of these tests is what it says."""
+    walls = json.loads(run(place, "true", "--json").out)["walls"]
+    if setting() == "bare":
+        assert not any(walls[name] for name in ("user", "mount", "pid", "net", "ipc")), walls

@@ -12,6 +12,8 @@ from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
 from tests.guest.running import husk, scratch
 
+pytestmark = pytest.mark.both_settings
+
 # These make executable copies of programs, whose bytes depend on the compiler: the transcript says enough.
 COPIES = ("show", "*/inner", "*/show", "program", "self", "*moved")
 

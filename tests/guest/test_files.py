@@ -9,6 +9,9 @@ from tests.guest.harness import GUESTS, NATIVE_ONLY, differential, native
 from tests.guest.running import husk, scratch
 
 
+pytestmark = pytest.mark.both_settings
+
+
 @pytest.mark.parametrize(
     "name",
     ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fault", "files_fifo"],

@@ -16,7 +16,10 @@ from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY, WORK
 from tests.guest.running import Running, husk, husk_process, leftovers, scratch, shell_status
 
-pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+pytestmark = [
+    pytest.mark.both_settings,
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+]
 
 # A daemon that double-forks, closes everything and ignores polite signals; its beat shows whether it lives.
 DAEMON = f"{GUESTS}/daemon {WORK}/beat"

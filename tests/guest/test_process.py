@@ -9,9 +9,15 @@ import pytest
 from tests.guest.harness import differential
 
 
-@pytest.mark.parametrize("name", ["proc_basics", "proc_threads", "sig_actions", "sig_query", "sig_eintr"])
+@pytest.mark.both_settings
+@pytest.mark.parametrize("name", ["proc_basics", "proc_threads", "sig_actions", "sig_query"])
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
+
+
+def test_interrupted_calls() -> None:
+    """In one setting only: it is made of waiting, and no wall has a part in it."""
+    differential(["{guests}/sig_eintr"], case="sig_eintr")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 123, 128, 255])
@@ -19,6 +25,7 @@ def test_exit_code(code: int) -> None:
     differential(["/bin/sh", "-c", f"exit {code}"], status=code)
 
 
+@pytest.mark.both_settings
 @pytest.mark.parametrize("name", ["HUP", "INT", "KILL", "SEGV", "TERM", "ABRT", "PIPE", "USR1"])
 def test_death_by_signal(name: str) -> None:
     differential(["/bin/sh", "-c", f"kill -{name} $$"], status=128 + signal.Signals[f"SIG{name}"])

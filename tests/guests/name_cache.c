@@ -121,7 +121,7 @@ static void look(int dirfd, const char *name)
     show_statx("statx", name, dirfd, 0);
     show_statx("statx(nofollow)", name, dirfd, AT_SYMLINK_NOFOLLOW);
     int bits = 0, error = 0;
-    for (int mode = 0; mode < 8; mode++) {
+    for (int mode = 0; mode < 8; mode = mode ? 2 * mode : 1) {
         if (here ? syscall(SYS_access, name, mode) == 0 : syscall(SYS_faccessat, dirfd, name, mode) == 0)
             bits |= 1 << mode;
         else
@@ -144,18 +144,6 @@ static void look(int dirfd, const char *name)
 static const char *watched[24];
 static int watched_at = AT_FDCWD;
 
-static void watch(int dirfd, const char *const *names)
-{
-    int i;
-    for (i = 0; names[i]; i++)
-        watched[i] = names[i];
-    watched[i] = NULL;
-    watched_at = dirfd;
-}
-
-#define WATCH(...) watch(AT_FDCWD, (const char *const[]){__VA_ARGS__, NULL})
-#define WATCH_AT(fd, ...) watch(fd, (const char *const[]){__VA_ARGS__, NULL})
-
 static void look_twice(void)
 {
     for (int round = 0; round < 2; round++)
@@ -163,13 +151,27 @@ static void look_twice(void)
             look(watched_at, watched[i]);
 }
 
+static void watch(int dirfd, const char *const *names)
+{
+    int i;
+    for (i = 0; names[i]; i++)
+        watched[i] = names[i];
+    watched[i] = NULL;
+    watched_at = dirfd;
+    look_twice();
+}
+
+/* The names to ask for from now on, asked for twice before anything changes. */
+#define WATCH(...) watch(AT_FDCWD, (const char *const[]){__VA_ARGS__, NULL})
+#define WATCH_AT(fd, ...) watch(fd, (const char *const[]){__VA_ARGS__, NULL})
+
 static void scene(const char *title)
 {
     say("== %s", title);
 }
 
-/* Ask twice, change, ask twice. */
-#define CHANGE(expression) (look_twice(), STEP(expression), look_twice())
+/* Change something, and ask twice again. */
+#define CHANGE(expression) (STEP(expression), look_twice())
 
 static int write_to(const char *name, int flags, const char *text)
 {
@@ -225,7 +227,6 @@ static void files(void)
     scene("missing names");
     WATCH("none", "none/x", "plain/x", "plain/", "one/none", "", ".", "..", "one/.", "one/..", "one//a", "./one/a", "one/../plain",
           "foreign", "foreign.d/a");
-    look_twice();
     scene("a file comes and goes");
     WATCH("one/new", "one/a", "one");
     CHANGE(write_to("one/new", O_WRONLY | O_CREAT | O_EXCL, "fresh"));
@@ -323,7 +324,6 @@ static void links(void)
     CHANGE(set_times("short", AT_SYMLINK_NOFOLLOW));
     scene("hard links that were prepared");
     WATCH("twins/first", "twins/second", "twins/far/third", "twins/single");
-    look_twice();
     CHANGE(write_to("twins/first", O_WRONLY, "W"));
     CHANGE(chmod("twins/second", 0600));
     CHANGE(unlink("twins/first"));
@@ -342,9 +342,13 @@ static void links(void)
     CHANGE(unlink("eight/a"));
     CHANGE(rename("eight/b", "eight/c"));
     CHANGE(link("eight/deep/d", "eight/a"));
+    CHANGE(unlink("eight/deep/d"));
+    CHANGE(link("eight/a", "one/from-eight"));
+    CHANGE(unlink("one/from-eight"));
+    CHANGE(rename("eight/a", "one/from-eight"));
+    CHANGE(rename("one/from-eight", "eight/deep/d"));
     scene("a descriptor from before a change");
     WATCH("nine/a", "nine/b");
-    look_twice();
     struct stat s;
     int fd = MUST(open("nine/a", O_RDONLY)), other = MUST(open("nine/b", O_RDONLY));
     show("fstat before", "nine/a", fstat(fd, &s), &s);
@@ -359,11 +363,46 @@ static void links(void)
     close(fd), close(other);
 }
 
+static void descriptors(void)
+{
+    scene("changes through a descriptor");
+    int mine = MUST(open("thirteen/new", O_RDWR | O_CREAT, 0644)), prepared = MUST(open("thirteen/a", O_RDWR));
+    int folder = MUST(open("thirteen", O_RDONLY | O_DIRECTORY));
+    struct timespec times[2] = {{OLD - 500, 5}, {OLD - 500, 6}};
+    for (int i = 0; i < 2; i++) {
+        int fd = i ? prepared : mine;
+        WATCH("thirteen/new", "thirteen/a", "thirteen");
+        CHANGE(write(fd, "through the descriptor", 22));
+        CHANGE(ftruncate(fd, 5));
+        CHANGE(fchmod(fd, 0640));
+        CHANGE(fchmod(fd, 04755));
+        CHANGE(write(fd, "set-uid goes", 12));
+        CHANGE(fchmod(fd, 06775));
+        CHANGE(truncate(i ? "thirteen/a" : "thirteen/new", 1));
+        CHANGE(futimens(fd, times));
+        CHANGE(fsetxattr(fd, "user.x", "y", 1, 0));
+        CHANGE(fchown(fd, -1, -1));
+        CHANGE(posix_fallocate(fd, 0, 100));
+    }
+    CHANGE(fchmod(folder, 0700));
+    CHANGE(fchmod(folder, 0));
+    CHANGE(fchmod(folder, 0755));
+    CHANGE(futimens(folder, times));
+    CHANGE(unlinkat(folder, "new", 0));
+    CHANGE(write(mine, "no name any more", 16));
+    CHANGE(mkdirat(folder, "new", 0755));
+    CHANGE(unlinkat(folder, "new", AT_REMOVEDIR));
+    CHANGE(symlinkat("a", folder, "new"));
+    CHANGE(renameat(folder, "a", folder, "new"));
+    CHANGE(linkat(folder, "new", folder, "a", 0));
+    close(mine), close(prepared), close(folder);
+}
+
 static void places(void)
 {
     scene("relative to the working directory");
-    WATCH("a", "../ten/a", "deep/a", "none", "../plain");
     MUST(chdir("ten"));
+    WATCH("a", "../ten/a", "deep/a", "none", "../plain");
     CHANGE(unlink("a"));
     CHANGE(rename("../ten", "../ten2"));
     CHANGE(chdir("deep"));
@@ -387,9 +426,9 @@ static void places(void)
     close(fd), close(path);
     scene("where other trees are mounted");
     WATCH("/proc/version", "/proc/none", "/dev/null", "/dev", "/usr", "/usr/bin/env", "/usr/none", "/usr/bin/none", "/etc/passwd", "/sys",
-          "/cow", "/rw", "/ro/a", "/ro/none");
-    CHANGE(write_to("/ro/a", O_WRONLY, "no"));
-    CHANGE(unlink("/ro/a"));
+          "/cow", "/rw", "/ro/plain", "/ro/none");
+    CHANGE(write_to("/ro/plain", O_WRONLY, "no"));
+    CHANGE(unlink("/ro/plain"));
     CHANGE(write_to("/ro/none", O_WRONLY | O_CREAT, "no"));
 }
 
@@ -440,10 +479,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "wait") == 0) {
         char byte;
         WATCH("/ro/a", "/ro/b", "/ro/new", "/ro/one/a", "/ro/one", "/ro/way/a", "/rw/a", "/rw/new", "/rw/one/a", "/rw/one");
-        do {
+        for (say("ready"); read(0, &byte, 1) == 1; say("ready"))
             look_twice();
-            say("ready");
-        } while (read(0, &byte, 1) == 1);
         return 0;
     }
     if (argc != 2 || chdir(argv[1]) < 0)
@@ -453,6 +490,7 @@ int main(int argc, char **argv)
     files();
     folders();
     links();
+    descriptors();
     places();
     programs();
     say("%d inodes", seen_count);

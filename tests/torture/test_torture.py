@@ -9,6 +9,15 @@ from tests.guest.harness import differential
 SOAK = pytest.mark.soak
 
 
+@pytest.mark.both_settings
+def test_smoke() -> None:
+    """A little of everything below."""
+    differential(["{guests}/pipelines.sh", "40"], case="pipelines")
+    for mode in ("posix", "vfork", "fork"):
+        differential(["{guests}/spawn", mode, "100", "/bin/true"], case="spawn")
+    differential(["{guests}/storm", "1"], case="storm", ignore=["w*", "v*"])
+
+
 @pytest.mark.parametrize("count", [pytest.param(400), pytest.param(5000, marks=[SOAK, pytest.mark.timeout(1800)])])
 @pytest.mark.needs("dash")
 @pytest.mark.timeout(300)

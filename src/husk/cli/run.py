@@ -12,7 +12,7 @@ from husk.sandbox.policy import Mount, Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from husk.sandbox.result import Result
 
@@ -50,10 +50,12 @@ class Options:
                 self.policy.argv = [word, *words]
             else:
                 self._option(word, words)
-        if not self.policy.argv and not self.help:
+        if not self.help and not (self.policy.argv and self.policy.argv[0]):
             raise UsageError("say what to run: husk run -- PROGRAM ARGS…")
+        if any("\0" in word for word in self.policy.argv):
+            raise UsageError("an argument cannot hold a NUL byte.")
 
-    def _option(self, word: str, words: object) -> None:
+    def _option(self, word: str, words: Iterator[str]) -> None:
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         flag = FLAGS.get(name)
         if flag is not None and not equals:
@@ -63,23 +65,25 @@ class Options:
         if setter is None:
             raise UsageError(f"there is no option {name}{_close(name)}; `husk run --help` lists them.")
         if not equals:
-            value = next(words, "")  # type: ignore[call-overload]
-            if value == "":
-                raise UsageError(f"{name} needs a value; `husk run --help` shows which.")
+            value = next(words, "")
+        if value == "":
+            raise UsageError(f"{name} needs a value; `husk run --help` shows which.")
         setter(self, value)
 
     def _mount(self, text: str) -> None:
         self.policy.mounts.append(Mount.parse(text))
 
     def _workdir(self, text: str) -> None:
-        if not text.startswith("/"):
-            raise UsageError(f"--workdir {text}: give an absolute path inside the box.")
+        if not text.startswith("/") or "\0" in text:
+            raise UsageError(f"--workdir {text!r}: give an absolute path inside the box.")
         self.policy.workdir = text
 
     def _env(self, text: str) -> None:
         name, equals, value = text.partition("=")
         if not name:
             raise UsageError(f"--env {text}: write NAME=VALUE.")
+        if "\0" in text:
+            raise UsageError("--env: a variable cannot hold a NUL byte.")
         if not equals:
             if name not in os.environ:
                 raise UsageError(f"--env {name}: not set in your environment; write --env {name}=VALUE.")

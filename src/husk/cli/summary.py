@@ -25,10 +25,15 @@ def _allow(item: dict[str, object]) -> str:
     return f"; to allow it, {item['allow']}" if item.get("allow") else ""
 
 
+def _plain(text: str) -> str:
+    """Names are the guest's: nothing in them may end a line or speak to the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def _list(title: str, lines: list[str], rest: str) -> None:
     print(f"  {title}:" + ("" if lines else " nothing"), file=sys.stderr)
     for line in lines[:MOST]:
-        print(f"    {line}", file=sys.stderr)
+        print(f"    {_plain(line)}", file=sys.stderr)
     if len(lines) > MOST:
         print(f"    … and {len(lines) - MOST} more", file=sys.stderr)
     if rest:

@@ -54,11 +54,12 @@ Reply = int | GiveFd | Special
 class Call(Context):
     """A call, and as such the context of what the vfs does for it."""
 
-    __slots__ = ("args", "kernel", "looked_up", "nr", "raw", "texts")
+    __slots__ = ("args", "kernel", "looked_up", "nr", "raw", "start", "texts")
 
     def __init__(self, raw: RawCall, kernel: Kernel) -> None:
         self.raw, self.kernel = raw, kernel
         self.texts: dict[int, bytes] = {}  # string arguments by position, for events
+        self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
         self.creds, self.tid = kernel.creds, raw.tid
         self.nr, self.args = raw.nr, raw.args
@@ -103,10 +104,12 @@ def start_dir(call: Call, dirfd: int, name: bytes) -> Dir:
     if name[:1] == b"/" or not name:  # the walker says ENOENT for an empty name, whatever dirfd is
         return call.vfs.root
     if dirfd == AT_FDCWD:
-        return working_directory(call)
+        call.start = working_directory(call)
+        return call.start
     node = call.vfs.node_of_link(call.raw.fd_link(dirfd), 0, 0)
     if not isinstance(node, Dir):
         raise OSError(errno.ENOTDIR, "not a directory")
+    call.start = node
     return node
 
 

@@ -22,7 +22,23 @@ if TYPE_CHECKING:
 
 MOST_REFUSALS = 1000  # a guest that is refused in a loop must not fill our memory
 # Where the box has names of its own: that the host has something there too is no refusal.
-OWN_TREES = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/tmp", b"/proc", b"/dev", b"/sys", b"/workspace", b"/run/husk")
+OWN_TREES = frozenset(
+    b"/" + name
+    for name in (
+        b"usr",
+        b"bin",
+        b"sbin",
+        b"lib",
+        b"lib32",
+        b"lib64",
+        b"libx32",
+        b"tmp",
+        b"proc",
+        b"dev",
+        b"sys",
+        b"workspace",
+    )
+)
 
 
 class Events:
@@ -38,6 +54,7 @@ class Events:
         self._tell, self._trace = tell, trace
         self.refusals: dict[tuple[str, str], dict[str, object]] = {}
         self.refusals_lost = 0
+        self.lost = 0  # events and lines nobody could write down
         self.faults: list[str] = []
         self.read: dict[bytes, None] = {}
         self.ran: dict[bytes, None] = {}
@@ -47,13 +64,13 @@ class Events:
     def answered(self, call: Call, reply: Reply) -> None:
         if self._trace:
             result = "fd" if isinstance(reply, GiveFd) else str(reply) if isinstance(reply, int) else "…"
-            self._trace(f"[{call.tid}] {signature(call)} = {result}")
+            self._line(f"[{call.tid}] {signature(call)} = {result}")
 
     def failed(self, call: Call, error: OSError) -> None:
         number = error.errno or errno.EIO
         name = errno.errorcode.get(number, str(number))
         if self._trace:
-            self._trace(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
+            self._line(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
         if (number == errno.ENOENT and call.texts) or number == errno.EROFS or isinstance(error, Refused):
             advice = self._reason(call, number, error)
             if advice is not None:
@@ -98,7 +115,7 @@ class Events:
                 "mount it with :rw to change the host, or :cow to change a copy",
             )
         top = b"/" + where.split(b"/", 2)[1] if where[:1] == b"/" and len(where) > 1 else b""
-        if not top or top.startswith(OWN_TREES) or not os.path.lexists(where):
+        if not top or top in OWN_TREES or not os.path.lexists(where):
             return None
         return shown(where), "nothing is mounted there", f"--mount {shown(where)}:{shown(where)}:ro"
 
@@ -124,13 +141,24 @@ class Events:
         if name[:1] == b"/":
             return os.path.normpath(name)
         try:
-            return os.path.normpath(os.path.join(call.vfs.path_of(working_directory(call)), name))
+            start = call.start or working_directory(call)
+            return os.path.normpath(os.path.join(call.vfs.path_of(start), name))
         except OSError:
             return name
 
     def _say(self, event: dict[str, object]) -> None:
         if self._tell:
-            self._tell(event)
+            try:
+                self._tell(event)
+            except Exception:  # a full disk is no reason to fail a guest's call
+                self.lost += 1
+
+    def _line(self, line: str) -> None:
+        if self._trace:
+            try:
+                self._trace(line)
+            except Exception:
+                self.lost += 1
 
 
 def call_name(nr: int) -> str:
@@ -138,8 +166,10 @@ def call_name(nr: int) -> str:
     return entry.name if entry else "husk_call" if nr == 0x4855 else f"syscall_{nr}"
 
 
-def shown(path: bytes) -> str:
-    return path.decode("utf-8", "backslashreplace")
+def shown(text: bytes) -> str:
+    """A guest's text for a person's eyes: nothing in it can end a line or speak to a terminal."""
+    decoded = text.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
 
 
 def signature(call: Call) -> str:
@@ -147,7 +177,7 @@ def signature(call: Call) -> str:
     words = []
     for n, value in enumerate(call.args[: argument_count(call_name(call.nr))]):
         if n in call.texts:
-            words.append('"' + shown(call.texts[n]) + '"')
+            words.append('"' + shown(call.texts[n]).replace('"', '\\"') + '"')
         elif value & 0xFFFFFFFF == 0xFFFFFF9C:
             words.append("AT_FDCWD")
         else:

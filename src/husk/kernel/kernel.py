@@ -10,7 +10,7 @@ import errno
 import time
 
 from husk.abi.registry import refusal
-from husk.kernel.call import CONTINUE, Call, GiveFd, Refused
+from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused
 from husk.kernel.namecache import NameCache
 from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
@@ -100,13 +100,15 @@ class Kernel:
                 raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
             elif reply is CONTINUE:
                 raw.proceed()
+            elif not (reply is LATER or (reply is ANSWERED and raw.answered)):
+                raise TypeError(f"a handler returned {reply!r}, which answers nobody")
             self.events.answered(call, reply)
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
         except OSError as error:
             self._fail(call, error)
         except BaseException as fault:  # a stray exception is our bug
-            self._fault(raw, fault)
+            self.fault(raw, fault)
 
     def _fail(self, call: Call, error: OSError) -> None:
         try:
@@ -117,9 +119,9 @@ class Kernel:
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
         except BaseException as fault:
-            self._fault(call.raw, fault)
+            self.fault(call.raw, fault)
 
-    def _fault(self, raw: RawCall, fault: BaseException) -> None:
+    def fault(self, raw: RawCall, fault: BaseException) -> None:
         try:
             if not raw.answered:
                 raw.fail(errno.EIO)

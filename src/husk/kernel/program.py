@@ -118,7 +118,7 @@ def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes | None, *,
             if hidden:
                 raise OSError(errno.ENOENT, "the interpreter could not open the script")
             # What stands for argv[0] becomes: interpreter, its argument, the script's own name.
-            program.prefix = [interpreter, *([argument] if argument else []), name, *program.prefix[1:]]
+            program.prefix = [interpreter, *([argument] if argument is not None else []), name, *program.prefix[1:]]
             node = _walk(call, interpreter)
             current = open_executable(call, node, guest_path(call, node, interpreter))
             os.close(program.program_fd)
@@ -157,25 +157,36 @@ def guest_path(call: Call, node: Node, name: bytes) -> bytes:
     return call.vfs.path_of_node(node) or name
 
 
-def script_line(head: bytes) -> tuple[bytes, bytes]:
-    """Interpreter and the one argument, as load_script reads them from a buffer of 256 bytes, zeroed before."""
-    end = head.find(b"\n")
-    if end >= 0:
-        line = head[2:end].strip(b" \t")
-    else:
-        # No end of line in sight: the argument may be cut off, the interpreter's name may not.
-        line = head.ljust(BINPRM_BUF_SIZE, b"\0")[2:].lstrip(b" \t")
-        if not line or not any(mark in line for mark in (b" ", b"\t", b"\0")):
+def script_line(head: bytes) -> tuple[bytes, bytes | None]:
+    """Interpreter and the one argument (None: none), step by step as load_script reads them: a buffer of 256 bytes,
+    zeroed before; a NUL ends the search for a newline; the byte behind the last may end a name."""
+    buffer = head[:BINPRM_BUF_SIZE].ljust(BINPRM_BUF_SIZE, b"\0")
+    last = BINPRM_BUF_SIZE - 1
+    end = buffer.find(b"\n", 0, buffer.find(b"\0") if b"\0" in buffer else BINPRM_BUF_SIZE)
+    if end < 0:
+        start = _skip_blanks(buffer, 2, last)
+        if start < 0 or _terminator(buffer, start, last) < 0:
             raise OSError(errno.ENOEXEC, "the interpreter's name does not end")
-        line = line[:-1].rstrip(b" \t")  # the last byte may end a name but is never part of one
-        if line[:1] == b"\0":
-            raise OSError(errno.EACCES, "an empty name, which Linux takes for the working directory")
-    cut = min((at for at in map(line.find, (b" ", b"\t", b"\0")) if at >= 0), default=len(line))
-    interpreter = line[:cut]
-    if not interpreter:
+        end = last
+    while buffer[end - 1] in b" \t":
+        end -= 1
+    buffer = buffer[:end] + b"\0"
+    name = _skip_blanks(buffer, 2, end)
+    if name < 0 or name == end:
         raise OSError(errno.ENOEXEC, "no interpreter is named")
-    argument = line[cut:].lstrip(b" \t") if line[cut : cut + 1] != b"\0" else b""
-    return interpreter, argument.split(b"\0", 1)[0]
+    stop = _terminator(buffer, name, end)
+    argument = _skip_blanks(buffer, stop, end) if buffer[stop] else -1
+    if stop == name:
+        raise OSError(errno.EACCES, "an empty name, which Linux takes for the working directory")
+    return buffer[name:stop], buffer[argument:].split(b"\0", 1)[0] if argument >= 0 else None
+
+
+def _skip_blanks(buffer: bytes, at: int, last: int) -> int:
+    return next((i for i in range(at, last + 1) if buffer[i] not in b" \t"), -1)
+
+
+def _terminator(buffer: bytes, at: int, last: int) -> int:
+    return next((i for i in range(at, last + 1) if buffer[i] in b" \t\0"), -1)
 
 
 def ape_elf_header(head: bytes) -> bytes:
@@ -217,12 +228,15 @@ def elf_interpreter(fd: int, header: bytes) -> bytes | None:
             continue
         if not 2 <= size <= 4096:
             raise OSError(errno.ENOEXEC, "the interpreter's name has no sensible length")
-        name = os.pread(fd, size, offset)
+        name = _pread(fd, size, offset)
         if len(name) < size:
             raise OSError(errno.EIO, "the interpreter's name is cut off")
         if name[-1:] != b"\0":
             raise OSError(errno.ENOEXEC, "the interpreter's name does not end")
-        return name.split(b"\0", 1)[0]
+        name = name.split(b"\0", 1)[0]
+        if not name:
+            raise OSError(errno.EACCES, "an empty name, which Linux takes for the working directory")
+        return name
     return None
 
 
@@ -244,7 +258,17 @@ def _program_headers(fd: int, header: bytes) -> list[tuple[int, ...]] | None:
         return None
     if not 1 <= phnum <= 65536 // 56:
         return None
-    table = os.pread(fd, phnum * 56, phoff)
+    try:
+        table = _pread(fd, phnum * 56, phoff)
+    except OSError:
+        return None
     if len(table) < phnum * 56:
         return None
     return list(ELF_PHDR.iter_unpack(table))
+
+
+def _pread(fd: int, size: int, offset: int) -> bytes:
+    """Offsets come from a file: what is none is EINVAL, as the host says."""
+    if offset + size >= 1 << 63:
+        raise OSError(errno.EINVAL, "an offset beyond every file")
+    return os.pread(fd, size, offset)

@@ -56,6 +56,9 @@ def _work(wait: _Wait) -> None:
         wait.done = True
         if not raw.answered:
             raw.fail(_interruption(wait.call.tid) if error.errno == errno.EINTR else error.errno or errno.EIO)
+    except BaseException as fault:  # a stray exception is our bug
+        wait.done = True
+        wait.call.kernel.fault(raw, fault)
     finally:
         os.close(wait.held)
 

@@ -1,9 +1,8 @@
 """Types of the C core. Every function raises OSError with the host's errno."""
 
-# How a host file is shown: ("host", dev, (uid, shown), (gid, shown)), ("upper", struct stat, set_up_ns), ("given", struct stat)
-Showing = (
-    tuple[str, int, tuple[int, int], tuple[int, int]] | tuple[str, bytes, int] | tuple[str, bytes]
-)
+# How a host file is shown: ("host", dev, (uid, shown), (gid, shown)), ("upper", struct stat, set_up_ns), or
+# ("given", struct stat)
+Showing = tuple[str, int, tuple[int, int], tuple[int, int]] | tuple[str, bytes, int] | tuple[str, bytes]
 ExactFile = tuple[int, bytes, int, int, int, int]
 HostStat = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 

@@ -44,15 +44,19 @@ class Box:
                 "this kernel offers no Landlock, the wall that lets a guest execute nothing but husk's loader; use one "
                 "that has it (Linux 5.13 or later, with `landlock` among its active security modules)."
             )
-        try:
-            return self._run_behind(walls)
-        except NoNamespaces as missing:
-            if walls.landlock < SCOPES_SIGNALS:
-                raise HuskError(
-                    f"this host gives no namespaces ({missing}), and its Landlock cannot confine signals (that takes "
-                    "Linux 6.12); one of the two must stand: allow user namespaces, or use a newer kernel."
-                ) from None
-        return self._run_behind(walls_here(namespaces=False))
+        missing = "they were not wanted"
+        if walls.pid:
+            try:
+                return self._run_behind(walls)
+            except NoNamespaces as denied:
+                missing = str(denied)
+                walls = walls_here(namespaces=False)
+        if walls.landlock < SCOPES_SIGNALS:
+            raise HuskError(
+                f"there are no namespaces ({missing}), and this kernel's Landlock cannot confine signals (that takes "
+                "Linux 6.12); one of the two must stand: allow user namespaces, or use a newer kernel."
+            )
+        return self._run_behind(walls)
 
     def end(self, signal: int) -> None:
         """Called from a signal handler: the box ends now."""

@@ -28,14 +28,17 @@ class Mount:
             raise UsageError(f"--mount {text}: the mode is one of ro, rw, cow; write SRC:DST:ro.")
         if len(parts) != 2 or not all(parts):
             raise UsageError(f"--mount {text}: write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow.")
+        if "\0" in text:
+            raise UsageError("--mount: a path cannot hold a NUL byte.")
         source, target = os.path.abspath(os.path.expanduser(parts[0])), parts[1]
         if not target.startswith("/"):
             raise UsageError(f"--mount {text}: the place inside the box must be absolute; write {parts[0]}:/{target}.")
-        if os.path.normpath(target) == "/":
+        target = "/" + os.path.normpath(target).lstrip("/")
+        if target == "/":
             raise UsageError(
                 f"--mount {text}: the root of the box cannot be mounted over; choose a directory below it."
             )
-        mount = cls(source, os.path.normpath(target), mode)
+        mount = cls(source, target, mode)
         mount.check()
         return mount
 

@@ -13,6 +13,7 @@ import stat as st
 from husk.sandbox.errors import HuskError
 
 ST_NOEXEC = 8
+TRIES = 100
 
 
 class StateDir:
@@ -23,12 +24,15 @@ class StateDir:
     def __init__(self) -> None:
         base = _base()
         sweep(base)
-        name = f"box-{os.getpid()}-{int.from_bytes(os.urandom(4), 'big'):08x}"
-        self.path = os.path.join(base, name)
-        os.mkdir(self.path, 0o700)
-        self._lock = _lock(self.path)
-        if self._lock < 0:
-            raise HuskError(f"{self.path}: another process locked our new directory; try again.")
+        for _ in range(TRIES):
+            name = f"box-{os.getpid()}-{int.from_bytes(os.urandom(4), 'big'):08x}"
+            self.path = os.path.join(base, name)
+            os.mkdir(self.path, 0o700)
+            # Another husk may take it for a leftover before we hold the lock; then it is gone, and we make a new one.
+            self._lock = _lock(self.path, wait=True)
+            if self._lock >= 0:
+                return
+        raise HuskError(f"{base}: every new directory vanished at once; is somebody cleaning up there?")
 
     def remove(self) -> None:
         _remove(self.path)
@@ -58,27 +62,30 @@ def _base() -> str:
     raise HuskError(f"no place for the box's files ({'; '.join(refused)}); set HUSK_STATE to a directory of yours.")
 
 
-def _lock(path: str) -> int:
-    """A descriptor that holds the lock; -1 if somebody else does."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _lock(path: str, *, wait: bool) -> int:
+    """A descriptor that holds the lock of the directory at `path`; -1 if it is locked, no directory, or gone."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        os.close(fd)
         return -1
-    return fd
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        # The lock of a directory that was removed meanwhile can be had, and means nothing.
+        if os.path.samestat(os.fstat(fd), os.lstat(path)):
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return -1
 
 
 def sweep(base: str) -> None:
     """Remove what a killed husk left behind."""
     for entry in os.listdir(base):
-        path = os.path.join(base, entry)
         if not entry.startswith("box-"):
             continue
-        try:
-            fd = _lock(path)
-        except OSError:
-            continue
+        path = os.path.join(base, entry)
+        fd = _lock(path, wait=False)
         if fd >= 0:
             _remove(path)
             os.close(fd)

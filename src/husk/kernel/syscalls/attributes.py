@@ -32,7 +32,8 @@ def fchmodat(call: Call) -> Reply:
 
 
 def fchmodat2(call: Call) -> Reply:
-    return _chmod(call, _node(call, i32(call, 0), path(call, 1), _at_flags(call, 3)), u32(call, 2))
+    flags = _at_flags(call, 3)
+    return _chmod(call, _node(call, i32(call, 0), path(call, 1), flags), u32(call, 2))
 
 
 def chown(call: Call) -> Reply:
@@ -48,7 +49,8 @@ def fchown(call: Call) -> Reply:
 
 
 def fchownat(call: Call) -> Reply:
-    return _chown(call, _node(call, i32(call, 0), path(call, 1), _at_flags(call, 4)), i32(call, 2), i32(call, 3))
+    flags = _at_flags(call, 4)
+    return _chown(call, _node(call, i32(call, 0), path(call, 1), flags), i32(call, 2), i32(call, 3))
 
 
 def utime(call: Call) -> Reply:
@@ -69,21 +71,28 @@ def utimes(call: Call) -> Reply:
 def futimesat(call: Call) -> Reply:
     when = _timevals(call, 2)
     if not call.args[1]:
+        if i32(call, 0) == AT_FDCWD:
+            raise OSError(errno.EFAULT, "no name")
         return _utimes(call, _held(call, i32(call, 0)), *when)
     return _utimes(call, _node(call, i32(call, 0), path(call, 1), 0), *when)
 
 
 def utimensat(call: Call) -> Reply:
-    when = _timespecs(call, 2)
-    if when == (None, None):
+    raw = struct.unpack("<qqqq", call.raw.read(call.args[2], 32)) if call.args[2] else None
+    if raw is not None and raw[1] == raw[3] == UTIME_OMIT:
         return 0  # Linux does not even look the file up
-    if not call.args[1]:
+    if call.args[1]:
+        name = path(call, 1)
+        node = _node(call, i32(call, 0), name, _at_flags(call, 3))
+    else:
         if i32(call, 0) == AT_FDCWD:
             raise OSError(errno.EFAULT, "no name")
         if u32(call, 3):
             raise OSError(errno.EINVAL, "flags need a name")
-        return _utimes(call, _held(call, i32(call, 0)), *when)
-    return _utimes(call, _node(call, i32(call, 0), path(call, 1), _at_flags(call, 3)), *when)
+        node = _held(call, i32(call, 0))
+    # Only now are the numbers looked at.
+    when = (NOW, NOW) if raw is None else (_timespec(raw[0], raw[1]), _timespec(raw[2], raw[3]))
+    return _utimes(call, node, *when)
 
 
 def truncate(call: Call) -> Reply:
@@ -142,13 +151,6 @@ def _timevals(call: Call, n: int) -> tuple[When, When]:
     if not (0 <= a_us < 10**6 and 0 <= m_us < 10**6):
         raise OSError(errno.EINVAL, "microseconds out of range")
     return a * 10**9 + a_us * 1000, m * 10**9 + m_us * 1000
-
-
-def _timespecs(call: Call, n: int) -> tuple[When, When]:
-    if not call.args[n]:
-        return NOW, NOW
-    a, a_ns, m, m_ns = struct.unpack("<qqqq", call.raw.read(call.args[n], 32))
-    return _timespec(a, a_ns), _timespec(m, m_ns)
 
 
 def _timespec(seconds: int, ns: int) -> When:

@@ -25,10 +25,10 @@ def execve(call: Call) -> Reply:
 
 
 def execveat(call: Call) -> Reply:
-    flags = u32(call, 4)
+    flags, name = u32(call, 4), path(call, 1)
     if flags & ~(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH):
         raise OSError(errno.EINVAL, "unknown flag")
-    return _exec(call, i32(call, 0), path(call, 1), call.args[1], call.args[2], call.args[3], flags)
+    return _exec(call, i32(call, 0), name, call.args[1], call.args[2], call.args[3], flags)
 
 
 def husk_call(call: Call) -> Reply:

@@ -20,9 +20,9 @@ LONGEST_ADDRESS = 128
 
 
 def bind(call: Call) -> Reply:
-    address = _address(call)
-    fd = call.raw.get_fd(i32(call, 0))
+    fd = _socket(call)
     try:
+        address = _address(call)
         name = _path_in(address)
         if name:
             start = start_dir(call, AT_FDCWD, name)
@@ -37,10 +37,10 @@ def bind(call: Call) -> Reply:
 
 
 def connect(call: Call) -> Reply:
-    address = _address(call)
-    fd = call.raw.get_fd(i32(call, 0))
+    fd = _socket(call)
     held = [fd]
     try:
+        address = _address(call)
         name = _path_in(address)
         if name:
             held.append(_socket_file(call, name))
@@ -69,8 +69,19 @@ def getpeername(call: Call) -> Reply:
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
 
-def _name(call: Call, *, peer: bool) -> Reply:
+def _socket(call: Call) -> int:
+    """A duplicate of the guest's socket: EBADF and ENOTSOCK come before anything about the address."""
+    if call.vfs.state.is_path_only(call.raw.fd_link(i32(call, 0))):
+        raise OSError(errno.EBADF, "only a path")
     fd = call.raw.get_fd(i32(call, 0))
+    if not st.S_ISSOCK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ENOTSOCK, "not a socket")
+    return fd
+
+
+def _name(call: Call, *, peer: bool) -> Reply:
+    fd = _socket(call)
     try:
         address = socket_name(fd, peer)
     finally:

@@ -57,26 +57,30 @@ def fstatfs(call: Call) -> Reply:
 
 
 def access(call: Call) -> Reply:
-    return _access(call, AT_FDCWD, path(call, 0), i32(call, 1), 0)
+    mode = _access_mode(call, 1)
+    return _access(call, AT_FDCWD, path(call, 0), mode, 0)
 
 
 def faccessat(call: Call) -> Reply:
-    return _access(call, i32(call, 0), path(call, 1), i32(call, 2), 0)
+    mode = _access_mode(call, 2)
+    return _access(call, i32(call, 0), path(call, 1), mode, 0)
 
 
 def faccessat2(call: Call) -> Reply:
-    flags = u32(call, 3)
+    mode, flags = _access_mode(call, 2), u32(call, 3)
     if flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH):
         raise OSError(errno.EINVAL, "unknown flag")
-    return _access(call, i32(call, 0), path(call, 1), i32(call, 2), flags)
+    return _access(call, i32(call, 0), path(call, 1), mode, flags)
 
 
 def readlink(call: Call) -> Reply:
-    return _readlink(call, AT_FDCWD, path(call, 0), call.args[1], i32(call, 2))
+    room = _room(call, 2)
+    return _readlink(call, AT_FDCWD, path(call, 0), call.args[1], room)
 
 
 def readlinkat(call: Call) -> Reply:
-    return _readlink(call, i32(call, 0), path(call, 1), call.args[2], i32(call, 3))
+    room = _room(call, 3)
+    return _readlink(call, i32(call, 0), path(call, 1), call.args[2], room)
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
@@ -118,9 +122,14 @@ def _statfs(call: Call, node: Node | None) -> Reply:
     return 0
 
 
-def _access(call: Call, dirfd: int, name: bytes, mode: int, flags: int) -> Reply:
+def _access_mode(call: Call, n: int) -> int:
+    mode = i32(call, n)
     if mode & ~(os.R_OK | os.W_OK | os.X_OK):
         raise OSError(errno.EINVAL, "unknown mode")
+    return mode
+
+
+def _access(call: Call, dirfd: int, name: bytes, mode: int, flags: int) -> Reply:
     if not name and flags & AT_EMPTY_PATH and dirfd != AT_FDCWD:
         node = held_node(call, dirfd)
         if node is not None:
@@ -132,9 +141,14 @@ def _access(call: Call, dirfd: int, name: bytes, mode: int, flags: int) -> Reply
     return 0
 
 
-def _readlink(call: Call, dirfd: int, name: bytes, to: int, size: int) -> Reply:
+def _room(call: Call, n: int) -> int:
+    size = i32(call, n)
     if size <= 0:
         raise OSError(errno.EINVAL, "no room")
+    return size
+
+
+def _readlink(call: Call, dirfd: int, name: bytes, to: int, size: int) -> Reply:
     if not name and dirfd != AT_FDCWD:  # an O_PATH descriptor of the link itself
         node = held_node(call, dirfd)
         if node is None or node.kind != st.S_IFLNK:

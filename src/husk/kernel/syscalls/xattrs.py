@@ -66,11 +66,10 @@ def _named(call: Call, *, follow: bool) -> Node:
     return call.vfs.walk(call, start_dir(call, AT_FDCWD, name), name, follow=follow)
 
 
-def _held(call: Call) -> Node:
-    node = held_node(call, i32(call, 0))
-    if node is None:
-        raise OSError(errno.EOPNOTSUPP, "nothing that has attributes")
-    return node
+def _held(call: Call) -> Node | None:
+    if call.vfs.state.is_path_only(call.raw.fd_link(i32(call, 0))):
+        raise OSError(errno.EBADF, "only a path")
+    return held_node(call, i32(call, 0))
 
 
 def _attribute(call: Call) -> bytes:
@@ -94,26 +93,35 @@ def _give(call: Call, data: bytes, to: int, room: int) -> Reply:
     return len(data)
 
 
-def _get(call: Call, node: Node) -> Reply:
-    return _give(call, call.vfs.get_xattr(call, node, _attribute(call)), call.args[2], call.args[3])
+def _get(call: Call, node: Node | None) -> Reply:
+    name = _attribute(call)
+    if node is None:  # a pipe, a socket: none there, and none can be set
+        raise OSError(errno.ENODATA, "no such attribute")
+    return _give(call, call.vfs.get_xattr(call, node, name), call.args[2], call.args[3])
 
 
-def _list(call: Call, node: Node) -> Reply:
-    names = b"".join(name + b"\0" for name in call.vfs.list_xattr(call, node))
-    return _give(call, names, call.args[1], call.args[2])
+def _list(call: Call, node: Node | None) -> Reply:
+    names = call.vfs.list_xattr(call, node) if node is not None else []
+    return _give(call, b"".join(name + b"\0" for name in names), call.args[1], call.args[2])
 
 
-def _set(call: Call, node: Node) -> Reply:
+def _set(call: Call, node: Node | None) -> Reply:
     flags = u32(call, 4)
     if flags & ~3:
         raise OSError(errno.EINVAL, "unknown flag")
     name = _attribute(call)
     if call.args[3] > SIZE_MAX:
         raise OSError(errno.E2BIG, "an attribute holds at most 64 KiB")
-    call.vfs.set_xattr(call, node, name, call.raw.read(call.args[2], call.args[3]), flags)
+    value = call.raw.read(call.args[2], call.args[3])
+    if node is None:
+        raise OSError(errno.EPERM, "not a file")
+    call.vfs.set_xattr(call, node, name, value, flags)
     return 0
 
 
-def _remove(call: Call, node: Node) -> Reply:
-    call.vfs.remove_xattr(call, node, _attribute(call))
+def _remove(call: Call, node: Node | None) -> Reply:
+    name = _attribute(call)
+    if node is None:
+        raise OSError(errno.EPERM, "not a file")
+    call.vfs.remove_xattr(call, node, name)
     return 0

@@ -1,0 +1,204 @@
+"""The same smoke in four settings: with namespaces and without, started by root and by an ordinary user.
+
+A process of the guest's own host user sleeps outside: Linux alone would let the guest signal it, so what keeps them apart
+is husk's walls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guest.harness import NATIVE_ONLY
+from tests.guest.running import husk, husk_command, scratch
+
+pytestmark = [
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+    pytest.mark.needs("python3"),
+]
+
+NOBODY = 65534
+ROOTS_GUEST = 1_900_000_000  # husk.sandbox.launch: the host id of a guest that root started
+
+# What the guest sees and may do, as one JSON object. The argument is the pid of the process outside.
+SMOKE = r"""
+import errno, json, os, resource, socket, subprocess, sys, threading
+
+def outcome(do):
+    try:
+        return "ok " + repr(do())
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+foreign = int(sys.argv[1])
+told = {"ids": os.getresuid() + os.getresgid(), "groups": os.getgroups(), "pid": os.getpid(), "ppid": os.getppid()}
+told["listed"] = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+child = subprocess.Popen(["sleep", "60"])
+told["child"] = child.pid
+told["listed with child"] = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+told["kill child"] = outcome(lambda: os.kill(child.pid, 9))
+told["child ended"] = child.wait()
+told["outside"] = {
+    "kill 9": outcome(lambda: os.kill(foreign, 9)),
+    "kill 0": outcome(lambda: os.kill(foreign, 0)),
+    "killpg": outcome(lambda: os.killpg(foreign, 9)),
+    "getpgid": outcome(lambda: os.getpgid(foreign)),
+    "getsid": outcome(lambda: os.getsid(foreign)),
+    "affinity": outcome(lambda: os.sched_getaffinity(foreign)),
+    "scheduler": outcome(lambda: os.sched_getscheduler(foreign)),
+    "priority": outcome(lambda: os.getpriority(os.PRIO_PROCESS, foreign)),
+    "renice": outcome(lambda: os.setpriority(os.PRIO_PROCESS, foreign, 19)),
+    "prlimit": outcome(lambda: resource.prlimit(foreign, resource.RLIMIT_NOFILE)),
+    "pidfd": outcome(lambda: os.pidfd_open(foreign)),
+    "proc": outcome(lambda: os.listdir("/proc/%d" % foreign)),
+    "environ": outcome(lambda: open("/proc/%d/environ" % foreign).read()),
+}
+told["init"] = [outcome(lambda: os.kill(1, 0)), outcome(lambda: os.kill(1, 9))]
+told["own"] = {
+    "kill 0": outcome(lambda: os.kill(os.getpid(), 0)),
+    "getpgid": os.getpgid(0) == os.getpgid(os.getpid()),
+    "affinity": os.sched_getaffinity(0) == os.sched_getaffinity(os.getpid()),
+    "priority": outcome(lambda: os.getpriority(os.PRIO_PROCESS, os.getpid())),
+}
+os.umask(0o027)
+with open("made", "w") as file:
+    file.write("content")
+found = os.stat("made")
+told["file"] = [found.st_uid, found.st_gid, oct(found.st_mode), found.st_size, open("made").read()]
+os.mkdir("/tmp/folder")
+os.rename("made", "/tmp/folder/made")
+told["moved"] = os.listdir("/tmp/folder")
+told["system"] = outcome(lambda: open("/usr/new", "w"))
+told["python"] = subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True).stdout
+told["shell"] = subprocess.run("echo $((1 + 2)) | cat", shell=True, capture_output=True, text=True).stdout
+seen = []
+threads = [threading.Thread(target=lambda: seen.append(os.stat("/usr").st_mode)) for _ in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+told["threads"] = len(seen)
+told["network"] = outcome(lambda: socket.create_connection(("127.0.0.1", 9), timeout=2))
+told["unix"] = [one.close() for one in socket.socketpair()]
+told["cwd"] = os.getcwd()
+print(json.dumps(told))
+"""
+
+
+@dataclass
+class Setting:
+    root: bool
+    namespaces: bool
+
+    def wrapper(self) -> list[str]:
+        return [] if self.root else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+
+    @property
+    def host_id(self) -> int:
+        return ROOTS_GUEST if self.root else NOBODY if os.getuid() == 0 else os.getuid()
+
+    @property
+    def guest_id(self) -> int:
+        return 1000 if self.root and self.namespaces else self.host_id
+
+
+SETTINGS = {
+    "root with namespaces": Setting(root=True, namespaces=True),
+    "root without namespaces": Setting(root=True, namespaces=False),
+    "nobody with namespaces": Setting(root=False, namespaces=True),
+    "nobody without namespaces": Setting(root=False, namespaces=False),
+}
+
+
+@pytest.fixture(params=SETTINGS)
+def setting(request: pytest.FixtureRequest) -> Setting:
+    chosen = SETTINGS[request.param]
+    if os.getuid() != 0:
+        pytest.skip(f"only root can try the setting: {request.param}")
+    if not chosen.root:
+        probe = subprocess.run([*chosen.wrapper(), *husk_command(), "--version"], capture_output=True, text=True)
+        if probe.returncode:
+            pytest.skip(f"an ordinary user cannot execute {shlex.join(husk_command())} here")
+    return chosen
+
+
+@pytest.fixture
+def outside(setting: Setting) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the guest's own host user, outside the box."""
+    ids = [f"--reuid={setting.host_id}", f"--regid={setting.host_id}", "--clear-groups"]
+    process = subprocess.Popen(["setpriv", *ids, "--", "sleep", "300"], start_new_session=True)
+    yield process
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def state(setting: Setting) -> Iterator[Path]:
+    """A directory that belongs to who starts husk; empty again at the end."""
+    with scratch() as place:
+        folder = place / "state"
+        folder.mkdir(mode=0o700)
+        if not setting.root:
+            os.chown(folder, NOBODY, NOBODY)
+        yield folder
+        assert list(folder.iterdir()) == [], "state left behind"
+
+
+def run(setting: Setting, state: Path, *command: str) -> dict[str, Any]:
+    options = [] if setting.namespaces else ["--no-namespaces"]
+    result = husk(["run", *options, "--", *command], wrapper=setting.wrapper(), env={"HUSK_STATE": str(state)})
+    assert (result.status, result.err) == (0, ""), result
+    told = json.loads(result.out)
+    assert isinstance(told, dict)
+    return told
+
+
+def test_smoke(setting: Setting, state: Path, outside: subprocess.Popen[bytes]) -> None:
+    told = run(setting, state, "python3", "-c", SMOKE, str(outside.pid))
+    assert told["ids"] == [setting.guest_id] * 6
+    assert told["groups"] in ([], [setting.guest_id])
+    assert told["listed"] == [told["pid"]]
+    assert told["listed with child"] == sorted([told["pid"], told["child"]])
+    assert (told["kill child"], told["child ended"]) == ("ok None", -9)
+    assert told["own"] == {"kill 0": "ok None", "getpgid": True, "affinity": True, "priority": "ok 0"}
+    assert told["file"] == [setting.guest_id, setting.guest_id, "0o100640", 7, "content"]
+    assert told["moved"] == ["made"]
+    assert told["system"] == "EACCES"
+    assert (told["python"], told["shell"], told["threads"]) == ("42\n", "3\n", 8)
+    assert told["network"] in ("ECONNREFUSED", "EACCES", "EPERM", "EAFNOSUPPORT"), "an answer or a hang"
+    assert told["cwd"] == "/workspace"
+
+
+def test_the_outside_is_out_of_reach(setting: Setting, state: Path, outside: subprocess.Popen[bytes]) -> None:
+    told = run(setting, state, "python3", "-c", SMOKE, str(outside.pid))
+    answers = {what: answer for what, answer in told["outside"].items() if answer not in ("ESRCH", "EPERM", "ENOENT")}
+    assert not answers, f"pid {outside.pid} of the host answers"
+    assert told["outside"]["proc"] == told["outside"]["environ"] == "ENOENT"
+    assert told["init"] in (["EPERM", "EPERM"], ["ESRCH", "ESRCH"], ["ok None", "ok None"])
+    assert outside.poll() is None, "the guest ended a process of the host"
+    assert os.getpriority(os.PRIO_PROCESS, outside.pid) == 0
+
+
+def test_the_walls_are_those_that_were_asked_for(setting: Setting, state: Path) -> None:
+    options = [] if setting.namespaces else ["--no-namespaces"]
+    result = husk(["run", "--json", *options, "--", "/bin/sh", "-c", "echo $$"], wrapper=setting.wrapper(),
+                  env={"HUSK_STATE": str(state)})
+    told = json.loads(result.out)
+    assert [told["walls"][name] for name in ("user", "mount", "pid", "net", "ipc")] == [setting.namespaces] * 5
+    assert told["walls"]["landlock"] >= 1
+    assert (int(told["stdout"]) < 100) == setting.namespaces, "small numbers only in a namespace of its own"
+
+
+def test_the_hosts_name_stays_outside(setting: Setting, state: Path) -> None:
+    """uname, hostname and /etc/hostname say the same, and it is not the host's."""
+    script = (
+        "import json, os, socket; print(json.dumps({'names': [os.uname().nodename, socket.gethostname(),"
+        " open('/etc/hostname').read().strip(), open('/proc/sys/kernel/hostname').read().strip()]}))"
+    )
+    assert run(setting, state, "python3", "-c", script)["names"] == ["husk"] * 4
