@@ -271,10 +271,17 @@ def test_husk_keeps_reading_guest_memory() -> None:
 def test_only_husk_calls_carry_the_cookie() -> None:
     cookie = 0x1122334455667788
     for name, at in (("rt_sigaction", 4), ("execveat", 5)):
-        args = [0] * 6
+        args = [1] * 6  # not null: asking rt_sigaction for the present action is the host's to answer
         assert named(name).verdict(args, ALL_WALLS, cookie).way == "virtual"
         args[at] = cookie
         assert named(name).verdict(args, ALL_WALLS, cookie).way == "native"
         assert named(name).verdict(args, ALL_WALLS, None).way == "virtual"
         args[at] = cookie & 0xFFFFFFFF
         assert named(name).verdict(args, ALL_WALLS, cookie).way == "virtual"
+
+
+def test_a_question_about_a_signal_is_the_hosts() -> None:
+    row = named("rt_sigaction")
+    assert row.verdict([17, 0, 0x7FFF0000, 8, 0, 0], ALL_WALLS, 5).way == "native"
+    assert row.verdict([17, 0x7FFF0000, 0, 8, 0, 0], ALL_WALLS, 5).way == "virtual"
+    assert row.verdict([17, 1 << 32, 0, 8, 0, 0], ALL_WALLS, 5).way == "virtual"  # null is null in all 64 bits

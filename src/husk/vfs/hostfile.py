@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # Status flags that mean something to a host file; the rest is the vfs's own business.
 HOST_FLAGS = (
-    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NOATIME | os.O_NONBLOCK | os.O_PATH
-    | os.O_SYNC | os.O_TRUNC
+    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NOATIME | os.O_NOFOLLOW | os.O_NONBLOCK
+    | os.O_PATH | os.O_SYNC | os.O_TRUNC
 )
 
 

@@ -113,6 +113,8 @@ class LayerNames(CopyUp):
             if inode.doomed or not inode.number:
                 raise error(errno.ENOENT)
             self._revive(inode)
+        if inode.parent is not None:
+            self.on_change(inode.parent, False)  # its link count shows under the old name, too
         inode.nlink += 1
         inode.ctime = now()
         self._put(directory, name, inode)

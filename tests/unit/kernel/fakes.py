@@ -76,6 +76,7 @@ class FakeCall:
         self.moved_to = b""
         self.executed: tuple[int, int, int, int] | None = None
         self.fails_with = 0  # errno that injecting a descriptor fails with
+        self.duplicates = True  # False: the host keeps pidfd_getfd from husk, as in many containers
 
     @property
     def answered(self) -> bool:
@@ -144,7 +145,12 @@ class FakeCall:
     def fd_stat(self, fd: int) -> tuple[int, ...]:
         return stat_fd(self._held(fd))
 
+    def position(self, fd: int) -> int:
+        return os.lseek(self._held(fd), 0, os.SEEK_CUR)
+
     def get_fd(self, fd: int) -> int:
+        if not self.duplicates:
+            raise OSError(errno.EPERM, "not permitted")
         return os.dup(self._held(fd))
 
     def cwd_link(self) -> bytes:
@@ -157,6 +163,11 @@ class FakeCall:
         return self.tid
 
     # -- remote calls
+    def seek(self, fd: int, position: int, value: int) -> int:
+        os.lseek(self._held(fd), position, os.SEEK_SET)
+        self.answers.append(("value", value))
+        return 0
+
     def change_directory(self, fd: int) -> int:
         self.moved_to = os.readlink(b"/proc/self/fd/%d" % fd)
         self.answers.append(("value", 0))
@@ -183,6 +194,9 @@ class FakeListener:
 
     def cache_forget(self, *what: Any) -> None:
         self.forgotten.append(what)
+
+    def cache_handle(self, *_: object) -> None:
+        pass
 
     def program_learn(self, *_: object) -> None:
         pass

@@ -17,7 +17,7 @@ from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
 from husk.kernel.program import Program
 from husk.kernel.syscalls import HUSK_CALL, handlers
-from tests.unit.kernel.fakes import FakeCall, Guest, new_descriptors, number, open_descriptors
+from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, number, open_descriptors
 from tests.unit.kernel.good_calls import GOOD
 
 HANDLERS = {**dispatch_names(), HUSK_CALL: "husk_call"}
@@ -44,8 +44,8 @@ class Poisoned:
 class PoisonedCall(FakeCall):
     """The guest cannot be looked at: the first question fails. Answers still get through."""
 
-    cstring = read = write = fd_link = fd_stat = get_fd = cwd_link = umask = tgid = boom  # type: ignore[assignment]
-    add_fd = change_directory = exec_loader = boom  # type: ignore[assignment]
+    cstring = read = write = fd_link = fd_stat = get_fd = position = cwd_link = umask = tgid = boom  # type: ignore[assignment]
+    add_fd = change_directory = exec_loader = seek = boom  # type: ignore[assignment]
 
 
 @pytest.fixture
@@ -85,16 +85,19 @@ def test_no_handler_without_a_row() -> None:
     assert handlers().keys() <= HANDLERS.keys()
 
 
-def test_the_fake_is_like_the_real_call() -> None:
+def test_the_fakes_are_like_the_real_ones() -> None:
     """Same methods, same number of arguments: else these tests would test something that is not there."""
     stub = Path(__file__).parents[3] / "src" / "husk" / "native" / "_core.pyi"
-    real = next(node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef) and node.name == "Call")
-    for method in real.body:
+    real = {node.name: node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef)}
+    for method in real["Call"].body:
         if isinstance(method, ast.FunctionDef) and not method.decorator_list:
-            least = len(method.args.posonlyargs + method.args.args) - len(method.args.defaults)
             code = getattr(FakeCall, method.name).__code__
-            assert code.co_argcount == least + len(method.args.defaults), method.name
-            assert len(getattr(FakeCall, method.name).__defaults__ or ()) == len(method.args.defaults), method.name
+            assert code.co_argcount == len(method.args.posonlyargs + method.args.args), method.name
+            defaults = getattr(FakeCall, method.name).__defaults__ or ()
+            assert len(defaults) == len(method.args.defaults), method.name
+    kernels_own = {"receive", "__init__"}  # the fake's kernel never starts its threads
+    taught = {method.name for method in real["Listener"].body if isinstance(method, ast.FunctionDef)} - kernels_own
+    assert all(hasattr(FakeListener, name) for name in taught)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

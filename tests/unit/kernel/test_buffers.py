@@ -153,6 +153,27 @@ def test_listing_of_a_removed_directory(guest: Guest) -> None:
     assert guest.errno("getdents64", fd, marked(guest, 256), 256) == "ENOENT"
 
 
+def test_listing_where_descriptors_cannot_be_duplicated(guest: Guest) -> None:
+    """Then the guest itself is made to seek: the same names, and the position is kept all the same."""
+    fd = guest.open(b".", os.O_DIRECTORY)
+    pieces: list[bytes] = []
+    while True:
+        area = marked(guest, 64)
+        call = guest.make("getdents64", fd, area, 64)
+        call.duplicates = False
+        kind, size = guest.answer(call)
+        assert kind == "value"
+        if not size:
+            break
+        pieces.append(guest.memory.read(area, size))
+    data, names = b"".join(pieces), []
+    while data:
+        length = struct.unpack_from("<QqH", data)[2]
+        names.append(data[19:length].split(b"\0")[0])
+        data = data[length:]
+    assert sorted(names) == sorted(NAMES)
+
+
 def test_listing_leaves_nothing_open(guest: Guest) -> None:
     fd, file = guest.open(b".", os.O_DIRECTORY), guest.open(b"file")
     before = open_descriptors()

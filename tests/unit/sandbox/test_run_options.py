@@ -172,10 +172,10 @@ def test_no_namespaces_and_too_few_walls(capfd: pytest.CaptureFixture[str], monk
     def denied(*_: object) -> None:
         raise launch.NoNamespaces("making namespaces: Operation not permitted")
 
-    monkeypatch.setattr(launch, "landlock_abi", lambda: 0)
+    monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
     monkeypatch.setattr(box, "Launch", denied)
     assert main(["--", "true"]) == 125
-    assert "husk doctor" in capfd.readouterr().err
+    assert "Landlock" in capfd.readouterr().err
 
 
 # -- the command above it ----------------------------------------------------------------------------------------------
