@@ -10,7 +10,7 @@ import difflib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -130,14 +130,8 @@ def test_same_answers(place: Path, where: str) -> None:
     assert_same(transcript(place / "on", SCENES[where], []), off)
 
 
-def test_changes_from_outside_are_seen(place: Path) -> None:
-    """Host processes change a mounted directory while the guest, whose names were taught long ago, looks again."""
-    on, off = (from_outside(place / name, options) for name, options in (("on", []), ("off", OFF)))
-    assert sum("ready" in line for line in off) == 4
-    assert_same(on, off)
-
-
-def from_outside(root: Path, options: list[str]) -> list[str]:
+def from_outside(root: Path, change: Callable[[Path], None], options: list[str]) -> list[str]:
+    """The guest looks, a host process changes both mounts, the guest looks again."""
     side = Side(root)
     for name in ("ro", "rw"):
         (root / name / "a").write_text("a at the top")
@@ -145,58 +139,76 @@ def from_outside(root: Path, options: list[str]) -> list[str]:
         side.held.append(os.open(root / name / "a", os.O_PATH))
     command = ["run", *options, *side.mounts(), "--", f"{GUESTS}/name_cache", "wait"]
     lines: list[str] = []
-
-    def round_of_looks(running: subprocess.Popen[bytes]) -> None:
-        assert running.stdout is not None
-        for line in running.stdout:
-            lines.append(line.decode().rstrip())
-            if line == b"ready\n":
-                return
-        pytest.fail(f"it ended after {len(lines)} lines")
-
     with husk_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
-        stdin = running.process.stdin
-        assert stdin is not None
-        round_of_looks(running.process)
-        for change in (_replace_files, _replace_folders, _take_rights):
-            for name in ("ro", "rw"):
-                change(root / name)
-            stdin.write(b"x")
-            stdin.flush()
-            round_of_looks(running.process)
+        stdin, stdout = running.process.stdin, running.process.stdout
+        assert stdin is not None and stdout is not None
+        for number in range(2):
+            for line in iter(stdout.readline, b"ready\n"):
+                assert line, f"it ended after {len(lines)} lines"
+                lines.append(line.decode().rstrip())
+            if number == 0:
+                lines.append("== changed from outside")
+                for name in ("ro", "rw"):
+                    change(root / name)
+                stdin.write(b"x")
+                stdin.flush()
         stdin.close()
         assert running.process.wait(timeout=20) == 0
     side.close()
     return lines
 
 
-def _old(path: Path) -> None:
-    os.utime(path, (OLD, OLD), follow_symlinks=False)
+def _old(root: Path, *names: str) -> None:
+    for name in (*names, "."):
+        os.utime(root / name, (OLD, OLD), follow_symlinks=False)
 
 
-def _replace_files(root: Path) -> None:
+def files_change(root: Path) -> None:
     (root / "a").unlink()
     (root / "new").write_text("came from outside")
     (root / "b").symlink_to("one/b")
     (root / "one" / "a").write_text("rewritten")
-    for name in ("new", "b", "one/a", "."):
-        _old(root / name)
+    _old(root, "new", "b", "one/a")
 
 
-def _replace_folders(root: Path) -> None:
+def folders_change(root: Path) -> None:
+    (root / "one").rename(root / "gone")
+    (root / "one").mkdir()
+    (root / "one" / "a").write_text("another folder's")
+    _old(root, "one/a", "one")
+
+
+def a_folder_becomes_a_link(root: Path) -> None:
     (root / "one").rename(root / "gone")
     (root / "one").symlink_to("two")
+    _old(root, "one")
+
+
+def a_link_leads_elsewhere(root: Path) -> None:
     (root / "way").unlink()
-    (root / "way").mkdir()
-    (root / "way" / "a").write_text("a folder now")
-    for name in ("one", "way/a", "way", "."):
-        _old(root / name)
+    (root / "way").symlink_to("two")
+    _old(root, "way")
 
 
-def _take_rights(root: Path) -> None:
-    (root / "new").chmod(0)
-    (root / "way").chmod(0)
-    (root / "two").chmod(0o111)
+def rights_of_files_change(root: Path) -> None:
+    (root / "a").chmod(0)
+    (root / "one" / "a").chmod(0o444)
+
+
+def rights_of_folders_change(root: Path) -> None:
+    (root / "one").chmod(0)
+
+
+@pytest.mark.parametrize("change", [
+    files_change, folders_change, a_folder_becomes_a_link, a_link_leads_elsewhere, rights_of_files_change,
+    rights_of_folders_change,
+])
+def test_changes_from_outside_are_seen(place: Path, change: Callable[[Path], None]) -> None:
+    """Host processes change a mounted directory while the guest, whose names were taught long ago, looks again."""
+    off = from_outside(place / "off", change, OFF)
+    middle = off.index("== changed from outside")
+    assert off[:middle] != off[middle + 1 :], "nothing changed"
+    assert_same(from_outside(place / "on", change, []), off)
 
 
 # -- that there is a cache at all --------------------------------------------------------------------------------------

@@ -71,9 +71,23 @@ class NameCache:
             if not isinstance(directory, Dir):
                 return None
             self._vfs.access_node(call, directory, os.X_OK)
-            return directory
+            return directory if self._straight(start, key, directory) else None
         except OSError:
             return None
+
+    def _straight(self, start: Dir, key: bytes, directory: Dir) -> bool:
+        """Does `key` lead there without a symbolic link that the host could change behind our back? Links at the top of
+        the image (/lib, /bin) are our own."""
+        if key[:1] == b"/":
+            top = key.split(b"/", 2)[1]
+            link = self._vfs.root.names.get(top) if isinstance(self._vfs.root, LayerDir) else None
+            text = b"/" + link.target + key[1 + len(top) :] if isinstance(link, Inode) else key
+        else:
+            text = self._vfs.path_of(start) + b"/" + key
+        if b".." in text:
+            return False
+        words = [word for word in text.split(b"/") if word not in (b"", b".")]
+        return b"/" + b"/".join(words) == self._vfs.path_of(directory)
 
     def _teach_directory(self, number: int, key: bytes, directory: Dir) -> bool:
         """False: it is not the host's alone."""
