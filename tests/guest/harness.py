@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -46,7 +47,7 @@ NORMALISERS: Mapping[str, tuple[str, str]] = {
 
 @functools.cache
 def guest_ids() -> tuple[int, int]:
-    """The user the guest runs as: ours, or, when we are root, the one husk chooses. Native runs use the same."""
+    """The user of native runs: the one the guest runs as, which is ours, or, when we are root, one that husk chooses."""
     if os.getuid() != 0:
         return os.getuid(), os.getgid()
     if NATIVE_ONLY:
@@ -55,6 +56,10 @@ def guest_ids() -> tuple[int, int]:
     assert found.status == 0, f"husk cannot run `id`: {found.err}"
     uid, gid = map(int, found.out.split())
     assert uid != 0, "started by root, husk runs the guest as root"
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:  # a name husk made up with the id; `whoami` has to know one natively, too
+        return 65534, 65534
     return uid, gid
 
 

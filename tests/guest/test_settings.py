@@ -1,7 +1,7 @@
 """The same smoke in four settings: with namespaces and without, started by root and by an ordinary user.
 
-A process of the guest's own host user sleeps outside: Linux alone would let the guest signal it, so what keeps them apart
-is husk's walls.
+A process of the guest's own host user sleeps outside: Linux alone would let the guest signal it, so what keeps them
+apart is husk's walls.
 """
 
 from __future__ import annotations

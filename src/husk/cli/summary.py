@@ -18,6 +18,8 @@ def show(result: Result) -> None:
     own = [path for path in result.read if not path.startswith(SYSTEM)]
     _list("read", own, f"and {len(result.read) - len(own)} files of the system")
     _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
+    if result.written:
+        _list("written on the host", result.written, "")
     _list("refused", [f"{item['what']}: {item['reason']}{_allow(item)}" for item in result.refusals], "")
 
 

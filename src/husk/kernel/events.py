@@ -12,6 +12,7 @@ import os
 from husk.abi.arity import argument_count
 from husk.abi.registry import row
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
+from husk.vfs.hosttree import HostRead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Events:
         self.lost = 0  # events and lines nobody could write down
         self.faults: list[str] = []
         self.read: dict[bytes, None] = {}
+        self.written: dict[bytes, None] = {}  # on the host, through a mount that allows it
         self.ran: dict[bytes, None] = {}
         self.watching = collect or tell is not None or trace is not None
 
@@ -95,6 +97,8 @@ class Events:
             and len(self.read) < 100_000
         ):
             self.read[where] = None
+        if flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead):
+            self.written[where] = None
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
 
     def executed(self, call: Call, name: bytes, program: Program) -> None:

@@ -107,6 +107,7 @@ class Box:
         result.refusals = list(self.events.refusals.values())
         result.faults = self.events.faults
         result.changes = files.changes()
+        result.written = [os.fsdecode(path) for path in self.events.written]
         result.read = [os.fsdecode(path) for path in self.events.read]
         result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
         return result

@@ -20,6 +20,7 @@ class Result:
         "timed_out",
         "user_seconds",
         "walls",
+        "written",
     )
 
     def __init__(self) -> None:
@@ -29,7 +30,8 @@ class Result:
         self.seconds = self.user_seconds = self.system_seconds = 0.0
         self.refusals: list[dict[str, object]] = []
         self.changes: list[tuple[str, str]] = []
-        self.read: list[str] = []
+        self.read: list[str] = []  # files opened for reading, when events were watched
+        self.written: list[str] = []  # files of the host opened for writing, likewise
         self.faults: list[str] = []
         self.walls: dict[str, object] = {}
         self.stdout: bytes | None = None

@@ -65,8 +65,7 @@ class DevTree(SynthTree):
             self.add_dir(self._top, name, mode)
 
     def _add_device(self, name: bytes, numbers: tuple[int, int], *, allowed: bool) -> None:
-        self._top.children[name] = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers),
-                                           allowed=allowed)
+        self._top.children[name] = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers), allowed=allowed)
 
     def ino_of(self, node: Node) -> int:
         return node.ino if isinstance(node, Device) else super().ino_of(node)

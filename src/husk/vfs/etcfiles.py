@@ -12,11 +12,44 @@ if TYPE_CHECKING:
 # The fixed numbers of Debian, most of them the same elsewhere: files below /usr belong to them, and `ls -l` should
 # say so. No host file is read for it.
 _GROUPS = {
-    b"root": 0, b"daemon": 1, b"bin": 2, b"sys": 3, b"adm": 4, b"tty": 5, b"disk": 6, b"lp": 7, b"mail": 8, b"news": 9,
-    b"uucp": 10, b"man": 12, b"proxy": 13, b"kmem": 15, b"dialout": 20, b"fax": 21, b"voice": 22, b"cdrom": 24,
-    b"floppy": 25, b"tape": 26, b"sudo": 27, b"audio": 29, b"dip": 30, b"www-data": 33, b"backup": 34, b"operator": 37,
-    b"list": 38, b"irc": 39, b"src": 40, b"shadow": 42, b"utmp": 43, b"video": 44, b"sasl": 45, b"plugdev": 46,
-    b"staff": 50, b"games": 60, b"users": 100, b"nogroup": 65534,
+    b"root": 0,
+    b"daemon": 1,
+    b"bin": 2,
+    b"sys": 3,
+    b"adm": 4,
+    b"tty": 5,
+    b"disk": 6,
+    b"lp": 7,
+    b"mail": 8,
+    b"news": 9,
+    b"uucp": 10,
+    b"man": 12,
+    b"proxy": 13,
+    b"kmem": 15,
+    b"dialout": 20,
+    b"fax": 21,
+    b"voice": 22,
+    b"cdrom": 24,
+    b"floppy": 25,
+    b"tape": 26,
+    b"sudo": 27,
+    b"audio": 29,
+    b"dip": 30,
+    b"www-data": 33,
+    b"backup": 34,
+    b"operator": 37,
+    b"list": 38,
+    b"irc": 39,
+    b"src": 40,
+    b"shadow": 42,
+    b"utmp": 43,
+    b"video": 44,
+    b"sasl": 45,
+    b"plugdev": 46,
+    b"staff": 50,
+    b"games": 60,
+    b"users": 100,
+    b"nogroup": 65534,
 }
 _USERS = (
     (b"root", 0, 0, b"/root", b"/bin/bash"),
@@ -82,8 +115,11 @@ def _group(creds: Credentials, user: bytes) -> bytes:
         member = _field(user) if gid in creds.groups and gid != creds.gid else b""
         lines.append(b"%s:x:%d:%s\n" % (name, gid, member))
     # Numbers without a name make `id` and `groups` complain.
-    lines += [b"group%d:x:%d:%s\n" % (gid, gid, _field(user))
-              for gid in sorted(creds.groups) if gid not in numbers and gid != creds.gid]
+    lines += [
+        b"group%d:x:%d:%s\n" % (gid, gid, _field(user))
+        for gid in sorted(creds.groups)
+        if gid not in numbers and gid != creds.gid
+    ]
     return b"".join(lines)
 
 

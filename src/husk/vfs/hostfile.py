@@ -18,8 +18,17 @@ if TYPE_CHECKING:
 
 # Status flags that mean something to a host file; the rest is the vfs's own business.
 HOST_FLAGS = (
-    os.O_ACCMODE | os.O_APPEND | os.O_ASYNC | os.O_DIRECT | os.O_DSYNC | os.O_NOATIME | os.O_NOFOLLOW | os.O_NONBLOCK
-    | os.O_PATH | os.O_SYNC | os.O_TRUNC
+    os.O_ACCMODE
+    | os.O_APPEND
+    | os.O_ASYNC
+    | os.O_DIRECT
+    | os.O_DSYNC
+    | os.O_NOATIME
+    | os.O_NOFOLLOW
+    | os.O_NONBLOCK
+    | os.O_PATH
+    | os.O_SYNC
+    | os.O_TRUNC
 )
 
 
@@ -35,8 +44,8 @@ def beneath(root: bytes, path: bytes) -> bytes | None:
     """`path` relative to `root`, None if it is not below it."""
     if root == b"/":
         return path[1:]
-    if path.startswith(root) and path[len(root):len(root) + 1] == b"/":
-        return path[len(root) + 1:]
+    if path.startswith(root) and path[len(root) : len(root) + 1] == b"/":
+        return path[len(root) + 1 :]
     return None
 
 
@@ -88,9 +97,21 @@ def orphan_stat(node: Orphan, dev: int) -> Stat:
             # Nothing is known; the caller, who holds the file, may know better.
             info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
     else:
-        info = (found.st_dev, found.st_ino, found.st_mode, found.st_nlink, found.st_uid, found.st_gid, found.st_rdev,
-                found.st_size, found.st_blksize, found.st_blocks,
-                found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+        info = (
+            found.st_dev,
+            found.st_ino,
+            found.st_mode,
+            found.st_nlink,
+            found.st_uid,
+            found.st_gid,
+            found.st_rdev,
+            found.st_size,
+            found.st_blksize,
+            found.st_blocks,
+            found.st_atime_ns,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+        )
     _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
     uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
     return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)

@@ -88,9 +88,7 @@ class HostTree(HostRead):
             os.mknod(name, st.S_IFMT(mode) | 0o600, dir_fd=at)
             return self._own_special(ctx, directory, at, name, mode)
 
-    def bind(
-        self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]
-    ) -> Node:
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
         with _At(self, directory) as at:
             make(at, name)
             return self._own_special(ctx, directory, at, name, mode)

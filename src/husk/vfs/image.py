@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 PROGRAMS = (b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 
 # Names of the host's /etc that programs need to run and that say nothing about the host's users, network or secrets.
-ETC = frozenset(b"""
+ETC = frozenset(
+    b"""
     alpine-release alternatives arch-release bash.bashrc bash_completion ca-certificates ca-certificates.conf
     crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd gnutls
     gprofng.rc gtk-2.0 gtk-3.0 gtk-4.0 host.conf ImageMagick-6 ImageMagick-7 inputrc issue ld-musl-x86_64.path
@@ -28,7 +29,8 @@ ETC = frozenset(b"""
     os-release papersize perl pki profile profile.d protocols pulse R redhat-release rpc sensors3.conf services sgml
     shells skel ssl system-release terminfo texmf timezone vdpau_wrapper.cfg vim vulkan wgetrc X11 xattr.conf xdg
     xml
-""".split())
+""".split()
+)
 ETC_FAMILIES = (b"java", b"python", b"php", b"ruby", b"lua", b"ld-musl-")
 # Directories of which only a part shows.
 ETC_PARTS = {
@@ -38,9 +40,23 @@ ETC_PARTS = {
 
 # path, mode; all owned by root
 SKELETON = (
-    (b"dev", 0o755), (b"proc", 0o555), (b"sys", 0o555), (b"tmp", 0o1777), (b"home", 0o755), (b"root", 0o755),
-    (b"run", 0o755), (b"run/lock", 0o1777), (b"opt", 0o755), (b"srv", 0o755), (b"mnt", 0o755), (b"media", 0o755),
-    (b"var", 0o755), (b"var/tmp", 0o1777), (b"var/lib", 0o755), (b"var/cache", 0o755), (b"var/log", 0o755),
+    (b"dev", 0o755),
+    (b"proc", 0o555),
+    (b"sys", 0o555),
+    (b"tmp", 0o1777),
+    (b"home", 0o755),
+    (b"root", 0o755),
+    (b"run", 0o755),
+    (b"run/lock", 0o1777),
+    (b"opt", 0o755),
+    (b"srv", 0o755),
+    (b"mnt", 0o755),
+    (b"media", 0o755),
+    (b"var", 0o755),
+    (b"var/tmp", 0o1777),
+    (b"var/lib", 0o755),
+    (b"var/cache", 0o755),
+    (b"var/log", 0o755),
     (b"var/spool", 0o755),
 )
 

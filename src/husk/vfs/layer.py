@@ -226,8 +226,22 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         nlink = nlink + node.subdirs if nlink > 1 else 1
         if node.removed:
             nlink = 0
-        return Stat(self.dev, node.ino, node.mode, nlink, node.uid, node.gid, 0, size, 4096, blocks,
-                    node.atime, node.mtime, node.ctime, node.btime)
+        return Stat(
+            self.dev,
+            node.ino,
+            node.mode,
+            nlink,
+            node.uid,
+            node.gid,
+            0,
+            size,
+            4096,
+            blocks,
+            node.atime,
+            node.mtime,
+            node.ctime,
+            node.btime,
+        )
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         host_flags = flags & HOST_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
@@ -261,7 +275,6 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
 
     def statfs_path(self) -> bytes:
         return self.state.path
-
 
 
 def _cookie(entry: Entry) -> int:

@@ -51,7 +51,7 @@ def copy_content(source: int, target: int) -> None:
     while chunk := os.read(source, 1 << 20):
         view = memoryview(chunk)
         while view:
-            view = view[os.write(target, view):]
+            view = view[os.write(target, view) :]
 
 
 class CopyUp(Tree):

@@ -37,8 +37,22 @@ class LayerMeta(CopyUp):
                     ctime = max(ctime, info[12])
                 if node.mode & PRIVILEGE and node.plain_mtime != mtime:
                     node.mode = without_privilege(node.mode, in_group=True)
-        return Stat(self.dev, node.ino, node.mode, node.nlink, node.uid, node.gid, 0, size, blksize, blocks,
-                    atime, mtime, ctime, node.btime)
+        return Stat(
+            self.dev,
+            node.ino,
+            node.mode,
+            node.nlink,
+            node.uid,
+            node.gid,
+            0,
+            size,
+            blksize,
+            blocks,
+            atime,
+            mtime,
+            ctime,
+            node.btime,
+        )
 
     def _host_info(self, node: Inode) -> HostStat:
         if node.source is not None:
@@ -51,8 +65,21 @@ class LayerMeta(CopyUp):
                 found = os.stat(node.via)
             except (OSError, ValueError):
                 return (0, 0, 0, 0, 0, 0, 0, 0, 4096, 0, node.atime, node.mtime, node.ctime)
-            return (0, 0, 0, 0, 0, 0, 0, found.st_size, found.st_blksize, found.st_blocks,
-                    found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+            return (
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                found.st_size,
+                found.st_blksize,
+                found.st_blocks,
+                found.st_atime_ns,
+                found.st_mtime_ns,
+                found.st_ctime_ns,
+            )
 
     def host_number(self, node: Inode) -> int:
         """The number of the real file; a symlink gets one when it is first opened (O_PATH), so that a descriptor

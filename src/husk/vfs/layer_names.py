@@ -47,9 +47,7 @@ class LayerNames(CopyUp):
         os.mknod(b"%d" % inode.ino, st.S_IFMT(mode) | 0o600, dir_fd=self.state.files_fd)
         return self._bind(directory, name, inode, inode.ino)
 
-    def bind(
-        self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]
-    ) -> Inode:
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Inode:
         inode = self._new(ctx, directory, st.S_IFSOCK | mode & 0o7777)
         make(self.state.files_fd, b"%d" % inode.ino)
         return self._bind(directory, name, inode, inode.ino)

@@ -43,8 +43,25 @@ class LayerDir(Dir):
     """
 
     __slots__ = (
-        "atime", "base", "btime", "cookies", "ctime", "gid", "ino", "listing", "lower", "mode", "mtime", "names",
-        "next_cookie", "only", "own", "rel", "subdirs", "uid", "xattrs",
+        "atime",
+        "base",
+        "btime",
+        "cookies",
+        "ctime",
+        "gid",
+        "ino",
+        "listing",
+        "lower",
+        "mode",
+        "mtime",
+        "names",
+        "next_cookie",
+        "only",
+        "own",
+        "rel",
+        "subdirs",
+        "uid",
+        "xattrs",
     )
 
     def __init__(self, tree: Tree, parent: LayerDir | None, name: bytes, ino: int) -> None:
@@ -96,8 +113,28 @@ class Inode(Node):
     """
 
     __slots__ = (
-        "atime", "btime", "ctime", "doomed", "gid", "host_ctime", "ino", "key", "mode", "mtime", "name", "nameless",
-        "nlink", "number", "others", "parent", "plain_mtime", "source", "target", "uid", "via", "xattrs",
+        "atime",
+        "btime",
+        "ctime",
+        "doomed",
+        "gid",
+        "host_ctime",
+        "ino",
+        "key",
+        "mode",
+        "mtime",
+        "name",
+        "nameless",
+        "nlink",
+        "number",
+        "others",
+        "parent",
+        "plain_mtime",
+        "source",
+        "target",
+        "uid",
+        "via",
+        "xattrs",
     )
 
     def __init__(self, tree: Tree, ino: int, mode: int, uid: int, gid: int, now: int) -> None:

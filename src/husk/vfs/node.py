@@ -49,12 +49,39 @@ class Stat:
     """What stat(2) tells; times in nanoseconds."""
 
     __slots__ = (
-        "atime", "blksize", "blocks", "btime", "ctime", "dev", "gid", "ino", "mode", "mtime", "nlink", "rdev", "size",
+        "atime",
+        "blksize",
+        "blocks",
+        "btime",
+        "ctime",
+        "dev",
+        "gid",
+        "ino",
+        "mode",
+        "mtime",
+        "nlink",
+        "rdev",
+        "size",
         "uid",
     )
 
-    def __init__(self, dev: int, ino: int, mode: int, nlink: int, uid: int, gid: int, rdev: int, size: int,
-                 blksize: int, blocks: int, atime: int, mtime: int, ctime: int, btime: int = 0) -> None:
+    def __init__(
+        self,
+        dev: int,
+        ino: int,
+        mode: int,
+        nlink: int,
+        uid: int,
+        gid: int,
+        rdev: int,
+        size: int,
+        blksize: int,
+        blocks: int,
+        atime: int,
+        mtime: int,
+        ctime: int,
+        btime: int = 0,
+    ) -> None:
         self.dev, self.ino, self.mode, self.nlink = dev, ino, mode, nlink
         self.uid, self.gid, self.rdev, self.size = uid, gid, rdev, size
         self.blksize, self.blocks = blksize, blocks
@@ -140,9 +167,7 @@ class Tree:
         """FIFO or socket (mode carries S_IFIFO / S_IFSOCK)."""
         raise OSError(errno.EROFS, "read-only")
 
-    def bind(
-        self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]
-    ) -> Node:
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
         """A socket whose host file `make(directory_fd, host_name)` creates by binding to it."""
         raise OSError(errno.EROFS, "read-only")
 

@@ -38,8 +38,17 @@ class ProcTree(ProcNames):
     fstype = b"proc"
     read_only = False  # a few files of a task can be written; all the rest says no by its mode
 
-    def __init__(self, tasks: Tasks, mounts: Callable[[], list[tuple[bytes, Tree]]], creds: Credentials, *, dev: int,
-                 guest_path: GuestPath = _no_path, hostname: bytes = b"husk", allow_tty: bool = False) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        mounts: Callable[[], list[tuple[bytes, Tree]]],
+        creds: Credentials,
+        *,
+        dev: int,
+        guest_path: GuestPath = _no_path,
+        hostname: bytes = b"husk",
+        allow_tty: bool = False,
+    ) -> None:
         super().__init__(View(tasks, mounts, creds, guest_path, allow_tty=allow_tty), dev=dev, hostname=hostname)
 
     def statfs_path(self) -> bytes:
@@ -67,14 +76,28 @@ class ProcTree(ProcNames):
             if node.fd >= 0:
                 mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=look.fd).st_mode & 0o777, 64
         creds = self.view.creds
-        return self.made_stat(self.ino_of(node), node.kind | mode, nlink=nlink, uid=creds.uid, gid=creds.gid, size=size,
-                              when=when)
+        return self.made_stat(
+            self.ino_of(node), node.kind | mode, nlink=nlink, uid=creds.uid, gid=creds.gid, size=size, when=when
+        )
 
     def _held_stat(self, node: HeldFile) -> Stat:
         host = os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd)
         creds = self.view.creds
-        return Stat(host.st_dev, host.st_ino, host.st_mode, host.st_nlink, creds.uid, creds.gid, host.st_rdev,
-                    host.st_size, host.st_blksize, host.st_blocks, host.st_atime_ns, host.st_mtime_ns, host.st_ctime_ns)
+        return Stat(
+            host.st_dev,
+            host.st_ino,
+            host.st_mode,
+            host.st_nlink,
+            creds.uid,
+            creds.gid,
+            host.st_rdev,
+            host.st_size,
+            host.st_blksize,
+            host.st_blocks,
+            host.st_atime_ns,
+            host.st_mtime_ns,
+            host.st_ctime_ns,
+        )
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         if isinstance(node, TaskFile) and not flags & os.O_PATH:

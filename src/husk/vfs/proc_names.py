@@ -23,18 +23,58 @@ if TYPE_CHECKING:
 
 # name -> mode; what they say is proc_task.TASK_TEXT. Memory that only the owner may read is 0400, as on Linux.
 TASK_FILES = {
-    b"auxv": 0o400, b"cgroup": 0o444, b"children": 0o444, b"cmdline": 0o444, b"comm": 0o644,
-    b"coredump_filter": 0o644, b"cpuset": 0o444, b"environ": 0o400, b"gid_map": 0o644, b"io": 0o400,
-    b"limits": 0o444, b"loginuid": 0o644, b"maps": 0o444, b"mountinfo": 0o444, b"mounts": 0o444, b"oom_adj": 0o444,
-    b"oom_score": 0o444, b"oom_score_adj": 0o644, b"personality": 0o400, b"sched": 0o444, b"schedstat": 0o444,
-    b"sessionid": 0o444, b"setgroups": 0o644, b"smaps": 0o444, b"smaps_rollup": 0o444, b"stat": 0o444,
-    b"statm": 0o444, b"status": 0o444, b"uid_map": 0o644,
+    b"auxv": 0o400,
+    b"cgroup": 0o444,
+    b"children": 0o444,
+    b"cmdline": 0o444,
+    b"comm": 0o644,
+    b"coredump_filter": 0o644,
+    b"cpuset": 0o444,
+    b"environ": 0o400,
+    b"gid_map": 0o644,
+    b"io": 0o400,
+    b"limits": 0o444,
+    b"loginuid": 0o644,
+    b"maps": 0o444,
+    b"mountinfo": 0o444,
+    b"mounts": 0o444,
+    b"oom_adj": 0o444,
+    b"oom_score": 0o444,
+    b"oom_score_adj": 0o644,
+    b"personality": 0o400,
+    b"sched": 0o444,
+    b"schedstat": 0o444,
+    b"sessionid": 0o444,
+    b"setgroups": 0o644,
+    b"smaps": 0o444,
+    b"smaps_rollup": 0o444,
+    b"stat": 0o444,
+    b"statm": 0o444,
+    b"status": 0o444,
+    b"uid_map": 0o644,
 }
 _ONLY_PROCESS = frozenset({b"coredump_filter"})  # not under task/TID
 _ONLY_THREAD = frozenset({b"children"})
 _NET_FILES = (
-    b"arp", b"dev", b"icmp", b"if_inet6", b"ipv6_route", b"netlink", b"packet", b"raw", b"raw6", b"route",
-    b"sockstat", b"sockstat6", b"tcp", b"tcp6", b"udp", b"udp6", b"udplite", b"udplite6", b"unix",
+    b"arp",
+    b"dev",
+    b"icmp",
+    b"if_inet6",
+    b"ipv6_route",
+    b"netlink",
+    b"packet",
+    b"raw",
+    b"raw6",
+    b"route",
+    b"sockstat",
+    b"sockstat6",
+    b"tcp",
+    b"tcp6",
+    b"udp",
+    b"udp6",
+    b"udplite",
+    b"udplite6",
+    b"unix",
 )  # what they say is proc_net.NET_TEXT
 _FIRST_PID_COOKIE = 0x1000
 _MOST_SEEN = 64  # each holds a descriptor
@@ -45,6 +85,7 @@ _INO_OWN, _INO_FD, _INO_FDINFO, _INO_NET = range(4)
 _INO_THREAD = 8  # added for the same directory below task/TID
 _OWN_NAMES = {name: index for index, name in enumerate([*TASK_FILES, *_TASK_LINKS, *TASK_DIRS], 1)}
 _NET_NAMES = {name: index for index, name in enumerate(_NET_FILES, 1)}
+
 
 class ProcNames(SynthTree):
     """Look-ups, listings and inode numbers."""
@@ -148,8 +189,10 @@ class ProcNames(SynthTree):
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         if directory is self._top:
-            pids = (Entry(b"%d" % pid, _number_ino(pid, _INO_OWN, 0), st.S_IFDIR, _FIRST_PID_COOKIE + pid)
-                    for pid in sorted(self.view.tasks.guest_pids()))
+            pids = (
+                Entry(b"%d" % pid, _number_ino(pid, _INO_OWN, 0), st.S_IFDIR, _FIRST_PID_COOKIE + pid)
+                for pid in sorted(self.view.tasks.guest_pids())
+            )
             return [*super().entries(ctx, directory, after), *(entry for entry in pids if entry.cookie > after)]
         if isinstance(directory, TaskDir):
             self.alive(directory)
@@ -168,8 +211,10 @@ class ProcNames(SynthTree):
     def _part_entries(self, part: PartDir) -> list[Entry]:
         task, name = part.task, part.name
         if name == b"net":
-            return [Entry(each, _ino(task, _INO_NET, place), st.S_IFREG, FIRST_COOKIE + place)
-                    for each, place in _NET_NAMES.items()]
+            return [
+                Entry(each, _ino(task, _INO_NET, place), st.S_IFREG, FIRST_COOKIE + place)
+                for each, place in _NET_NAMES.items()
+            ]
         # Re-opened by name below the task's own directory descriptor, so it is the same task that is listed.
         listed = b"task" if name == b"task" else b"fd"
         opened = os.open(listed, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.look(task).fd)
@@ -180,8 +225,11 @@ class ProcNames(SynthTree):
         if name == b"task":
             guests = (self.view.tasks.guest_of(number) for number in numbers)
             group = _INO_OWN | _INO_THREAD
-            return [Entry(b"%d" % guest, _number_ino(guest, group, 0), st.S_IFDIR, FIRST_COOKIE + guest)
-                    for guest in guests if guest]
+            return [
+                Entry(b"%d" % guest, _number_ino(guest, group, 0), st.S_IFDIR, FIRST_COOKIE + guest)
+                for guest in guests
+                if guest
+            ]
         group, kind = (_INO_FD, st.S_IFLNK) if name == b"fd" else (_INO_FDINFO, st.S_IFREG)
         return [Entry(b"%d" % fd, _ino(task, group, fd), kind, FIRST_COOKIE + fd) for fd in numbers]
 

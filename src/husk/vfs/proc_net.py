@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from husk.vfs.proc_view import Look
 
 _SOCKETS4 = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
-_SOCKETS6 = (b"  sl  local_address                         remote_address                        st"
-             b" tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode")
+_SOCKETS6 = (
+    b"  sl  local_address                         remote_address                        st"
+    b" tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+)
 _DATAGRAM = b" ref pointer drops"
-_DEV = (b"Inter-|   Receive                                                |  Transmit\n"
-        b" face |bytes    packets errs drop fifo frame compressed multicast"
-        b"|bytes    packets errs drop fifo colls carrier compressed\n"
-        b"    lo:       0       0    0    0    0     0          0         0"
-        b"        0       0    0    0    0     0       0          0\n")
+_DEV = (
+    b"Inter-|   Receive                                                |  Transmit\n"
+    b" face |bytes    packets errs drop fifo frame compressed multicast"
+    b"|bytes    packets errs drop fifo colls carrier compressed\n"
+    b"    lo:       0       0    0    0    0     0          0         0"
+    b"        0       0    0    0    0     0       0          0\n"
+)
 _SOCKSTAT = b"sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\n"
 
 # What a box without a network of its own sees.

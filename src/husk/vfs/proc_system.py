@@ -33,8 +33,9 @@ def _options(tree: Tree) -> bytes:
 
 
 def mounts_text(mounts: list[tuple[bytes, Tree]]) -> bytes:
-    return b"".join(b"%s %s %s %s 0 0\n" % (tree.fstype, _escaped(path), tree.fstype, _options(tree))
-                    for path, tree in mounts)
+    return b"".join(
+        b"%s %s %s %s 0 0\n" % (tree.fstype, _escaped(path), tree.fstype, _options(tree)) for path, tree in mounts
+    )
 
 
 def mount_id(mounts: list[tuple[bytes, Tree]], tree: Tree) -> int:
@@ -54,9 +55,20 @@ def mountinfo_text(mounts: list[tuple[bytes, Tree]]) -> bytes:
             if above in numbers:
                 parent = numbers[above]
                 break
-        made.append(b"%d %d %d:%d / %s %s - %s %s %s\n" % (
-            _FIRST_MOUNT_ID + index, parent, os.major(tree.dev), os.minor(tree.dev), _escaped(path), _options(tree),
-            tree.fstype, tree.fstype, b"ro" if tree.read_only else b"rw"))
+        made.append(
+            b"%d %d %d:%d / %s %s - %s %s %s\n"
+            % (
+                _FIRST_MOUNT_ID + index,
+                parent,
+                os.major(tree.dev),
+                os.minor(tree.dev),
+                _escaped(path),
+                _options(tree),
+                tree.fstype,
+                tree.fstype,
+                b"ro" if tree.read_only else b"rw",
+            )
+        )
     return b"".join(made)
 
 
@@ -83,11 +95,15 @@ def _version() -> bytes:
     return f"{host.sysname} version {host.release} (husk@husk) (gcc) {host.version}\n".encode()
 
 
-_FILESYSTEMS = b"".join(b"nodev\t%s\n" % name for name in (
-    b"sysfs", b"tmpfs", b"proc", b"devtmpfs", b"devpts", b"mqueue", b"pipefs", b"sockfs", b"overlay"))
+_FILESYSTEMS = b"".join(
+    b"nodev\t%s\n" % name
+    for name in (b"sysfs", b"tmpfs", b"proc", b"devtmpfs", b"devpts", b"mqueue", b"pipefs", b"sockfs", b"overlay")
+)
 _DEVICES = b"Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/ptmx\n136 pts\n\nBlock devices:\n"
-_TTY_DRIVERS = (b"/dev/tty             /dev/tty        5       0 system:/dev/tty\n"
-                b"pty_slave            /dev/pts      136 0-1048575 pty:slave\n")
+_TTY_DRIVERS = (
+    b"/dev/tty             /dev/tty        5       0 system:/dev/tty\n"
+    b"pty_slave            /dev/pts      136 0-1048575 pty:slave\n"
+)
 _FIXED = {
     b"cgroups": b"#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
     b"cmdline": b"quiet\n",
@@ -130,26 +146,88 @@ def _fixed(text: bytes) -> Callable[[], bytes]:
 # Read-only for everybody inside. These are the host's values, where the host has the file: native calls obey them.
 _SYS_HOST = {
     b"crypto": (b"fips_enabled",),
-    b"fs": (b"aio-max-nr", b"file-max", b"lease-break-time", b"leases-enable", b"mount-max", b"nr_open",
-            b"pipe-max-size", b"pipe-user-pages-hard", b"pipe-user-pages-soft", b"protected_fifos",
-            b"protected_hardlinks", b"protected_regular", b"protected_symlinks", b"suid_dumpable"),
+    b"fs": (
+        b"aio-max-nr",
+        b"file-max",
+        b"lease-break-time",
+        b"leases-enable",
+        b"mount-max",
+        b"nr_open",
+        b"pipe-max-size",
+        b"pipe-user-pages-hard",
+        b"pipe-user-pages-soft",
+        b"protected_fifos",
+        b"protected_hardlinks",
+        b"protected_regular",
+        b"protected_symlinks",
+        b"suid_dumpable",
+    ),
     b"fs/epoll": (b"max_user_watches",),
     b"fs/inotify": (b"max_queued_events", b"max_user_instances", b"max_user_watches"),
     b"fs/mqueue": (b"msg_default", b"msg_max", b"msgsize_default", b"msgsize_max", b"queues_max"),
-    b"kernel": (b"arch", b"auto_msgmni", b"cap_last_cap", b"msgmax", b"msgmnb", b"msgmni", b"ngroups_max", b"osrelease",
-                b"ostype", b"pid_max", b"randomize_va_space", b"sched_rr_timeslice_ms", b"sem", b"shmall", b"shmmax",
-                b"shmmni", b"threads-max", b"version"),
+    b"kernel": (
+        b"arch",
+        b"auto_msgmni",
+        b"cap_last_cap",
+        b"msgmax",
+        b"msgmnb",
+        b"msgmni",
+        b"ngroups_max",
+        b"osrelease",
+        b"ostype",
+        b"pid_max",
+        b"randomize_va_space",
+        b"sched_rr_timeslice_ms",
+        b"sem",
+        b"shmall",
+        b"shmmax",
+        b"shmmni",
+        b"threads-max",
+        b"version",
+    ),
     b"kernel/pty": (b"max",),
-    b"net/core": (b"somaxconn", b"rmem_default", b"rmem_max", b"wmem_default", b"wmem_max", b"netdev_max_backlog",
-                  b"optmem_max"),
-    b"net/ipv4": (b"ip_local_port_range", b"ip_unprivileged_port_start", b"tcp_fin_timeout", b"tcp_keepalive_intvl",
-                  b"tcp_keepalive_probes", b"tcp_keepalive_time", b"tcp_max_syn_backlog", b"tcp_rmem", b"tcp_sack",
-                  b"tcp_syncookies", b"tcp_timestamps", b"tcp_window_scaling", b"tcp_wmem", b"tcp_fastopen", b"tcp_mem",
-                  b"udp_mem", b"tcp_congestion_control", b"tcp_available_congestion_control"),
+    b"net/core": (
+        b"somaxconn",
+        b"rmem_default",
+        b"rmem_max",
+        b"wmem_default",
+        b"wmem_max",
+        b"netdev_max_backlog",
+        b"optmem_max",
+    ),
+    b"net/ipv4": (
+        b"ip_local_port_range",
+        b"ip_unprivileged_port_start",
+        b"tcp_fin_timeout",
+        b"tcp_keepalive_intvl",
+        b"tcp_keepalive_probes",
+        b"tcp_keepalive_time",
+        b"tcp_max_syn_backlog",
+        b"tcp_rmem",
+        b"tcp_sack",
+        b"tcp_syncookies",
+        b"tcp_timestamps",
+        b"tcp_window_scaling",
+        b"tcp_wmem",
+        b"tcp_fastopen",
+        b"tcp_mem",
+        b"udp_mem",
+        b"tcp_congestion_control",
+        b"tcp_available_congestion_control",
+    ),
     b"net/ipv6/conf/all": (b"disable_ipv6",),
     b"net/unix": (b"max_dgram_qlen",),
-    b"vm": (b"max_map_count", b"mmap_min_addr", b"nr_hugepages", b"overcommit_kbytes", b"overcommit_memory",
-            b"overcommit_ratio", b"page-cluster", b"swappiness", b"legacy_va_layout"),
+    b"vm": (
+        b"max_map_count",
+        b"mmap_min_addr",
+        b"nr_hugepages",
+        b"overcommit_kbytes",
+        b"overcommit_memory",
+        b"overcommit_ratio",
+        b"page-cluster",
+        b"swappiness",
+        b"legacy_va_layout",
+    ),
 }
 
 

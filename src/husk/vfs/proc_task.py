@@ -57,13 +57,18 @@ def _status(look: Look) -> bytes:
     pid = b"%d" % look.guest
     filters = max(0, int(fields.get(b"Seccomp_filters", b"0")) - view.outer()[1] - 1)  # one of them is husk's own
     new = {
-        b"Tgid": tgid, b"NStgid": tgid, b"Pid": pid, b"NSpid": pid, b"Ngid": b"0",
+        b"Tgid": tgid,
+        b"NStgid": tgid,
+        b"Pid": pid,
+        b"NSpid": pid,
+        b"Ngid": b"0",
         b"PPid": b"%d" % _parent(look, int(fields[b"PPid"])),
         b"TracerPid": b"%d" % tasks.guest_of(int(fields[b"TracerPid"])) if fields[b"TracerPid"] != b"0" else b"0",
         b"Uid": b"\t".join([b"%d" % view.creds.uid] * 4),
         b"Gid": b"\t".join([b"%d" % view.creds.gid] * 4),
         b"Groups": b" ".join(b"%d" % group for group in sorted(view.creds.groups)) + b" ",
-        b"Seccomp": b"2" if filters else b"0", b"Seccomp_filters": b"%d" % filters,
+        b"Seccomp": b"2" if filters else b"0",
+        b"Seccomp_filters": b"%d" % filters,
     }
     for key in (b"NSpgid", b"NSsid"):
         if columns := fields.get(key, b""):
@@ -75,7 +80,7 @@ def _stat(look: Look) -> bytes:
     text = look.read(b"stat")
     # The name may hold spaces and parentheses: the last ")" ends it.
     start, end = text.index(b"("), text.rindex(b")")
-    fields = text[end + 2:].split(b" ")  # fields[0] is the state, field 3 of proc(5)
+    fields = text[end + 2 :].split(b" ")  # fields[0] is the state, field 3 of proc(5)
     tasks = look.view.tasks
     fields[1] = b"%d" % _parent(look, int(fields[1]))
     ns = None
@@ -91,14 +96,14 @@ def _stat(look: Look) -> bytes:
         fields[5] = b"%d" % (tasks.guest_of(foreground) if foreground > 0 else foreground)
     else:
         fields[4], fields[5] = b"0", b"-1"
-    return b"%d " % look.guest + text[start:end + 2] + b" ".join(fields)
+    return b"%d " % look.guest + text[start : end + 2] + b" ".join(fields)
 
 
 def running(name: bytes, text: bytes) -> bytes:
     """A task that reads about itself runs, as far as it can tell; to the host it waits for husk's answer."""
     if name == b"stat":
         end = text.rindex(b")") + 2
-        return text[:end] + b"R" + text[end + 1:]
+        return text[:end] + b"R" + text[end + 1 :]
     if name == b"status":
         head, key, rest = text.partition(b"\nState:\t")
         return head + key + b"R (running)\n" + rest.partition(b"\n")[2]

@@ -38,8 +38,15 @@ class View:
 
     __slots__ = ("_outer", "allow_tty", "creds", "guest_path", "mounts", "tasks")
 
-    def __init__(self, tasks: Tasks, mounts: Callable[[], list[tuple[bytes, Tree]]], creds: Credentials,
-                 guest_path: GuestPath, *, allow_tty: bool) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        mounts: Callable[[], list[tuple[bytes, Tree]]],
+        creds: Credentials,
+        guest_path: GuestPath,
+        *,
+        allow_tty: bool,
+    ) -> None:
         self.tasks, self.mounts, self.creds = tasks, mounts, creds
         self.guest_path, self.allow_tty = guest_path, allow_tty
         self._outer: tuple[int, int] | None = None

@@ -23,8 +23,19 @@ class State:
     """One per box, shared by all its trees."""
 
     __slots__ = (
-        "_devices", "_inodes", "_orphans", "_places", "dirs", "files_fd", "nodes", "path", "path_only", "places_fd",
-        "real_ones", "stand_ins", "unnamed",
+        "_devices",
+        "_inodes",
+        "_orphans",
+        "_places",
+        "dirs",
+        "files_fd",
+        "nodes",
+        "path",
+        "path_only",
+        "places_fd",
+        "real_ones",
+        "stand_ins",
+        "unnamed",
     )
 
     def __init__(self, path: bytes) -> None:
@@ -184,5 +195,5 @@ class State:
         prefix = self.path + folder
         if not link.startswith(prefix):
             return None
-        text = link[len(prefix):].removesuffix(b" (deleted)")
+        text = link[len(prefix) :].removesuffix(b" (deleted)")
         return int(text) if text.isdigit() else None

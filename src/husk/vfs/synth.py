@@ -43,8 +43,9 @@ class SynthFile(Node):
 
     __slots__ = ("ino", "make", "mode", "name", "parent")
 
-    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, make: Callable[[], bytes] | bytes,
-                 mode: int) -> None:
+    def __init__(
+        self, tree: Tree, parent: Dir, name: bytes, ino: int, make: Callable[[], bytes] | bytes, mode: int
+    ) -> None:
         super().__init__(tree, st.S_IFREG)
         self.parent, self.name, self.ino, self.make, self.mode = parent, name, ino, make, mode
 
@@ -126,8 +127,18 @@ class SynthTree(Tree):
             return self.made_stat(node.ino, st.S_IFLNK | 0o777, size=len(node.target))
         raise OSError(errno.EIO, "not a node of this tree")
 
-    def made_stat(self, ino: int, mode: int, *, nlink: int = 1, uid: int = 0, gid: int = 0, rdev: int = 0,
-                  size: int = 0, when: int = 0) -> Stat:
+    def made_stat(
+        self,
+        ino: int,
+        mode: int,
+        *,
+        nlink: int = 1,
+        uid: int = 0,
+        gid: int = 0,
+        rdev: int = 0,
+        size: int = 0,
+        when: int = 0,
+    ) -> Stat:
         when = when or self.born
         return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, 1024, 0, when, when, when)
 
@@ -161,8 +172,8 @@ class SynthTree(Tree):
         if not path.startswith(_SNAPSHOT_LINK):
             return None
         top = path_of(self.root).rstrip(b"/") + b"/"
-        name = path[len(_SNAPSHOT_LINK):].removesuffix(b" (deleted)")
-        return self.node_at(name[len(top):]) if name.startswith(top) else None
+        name = path[len(_SNAPSHOT_LINK) :].removesuffix(b" (deleted)")
+        return self.node_at(name[len(top) :]) if name.startswith(top) else None
 
     def node_at(self, path: bytes) -> Node | None:
         """The node at a path below the root, no link followed; None where there is none."""

@@ -18,14 +18,46 @@ if TYPE_CHECKING:
 
 _CPU_ALL = (b"isolated", b"kernel_max", b"offline", b"online", b"possible", b"present")
 _CPU_PARTS = {
-    b"topology": (b"cluster_cpus_list", b"cluster_id", b"core_cpus", b"core_cpus_list", b"core_id", b"core_siblings",
-                  b"core_siblings_list", b"die_cpus", b"die_cpus_list", b"die_id", b"package_cpus",
-                  b"package_cpus_list", b"physical_package_id", b"thread_siblings", b"thread_siblings_list"),
-    b"cpufreq": (b"base_frequency", b"cpuinfo_cur_freq", b"cpuinfo_max_freq", b"cpuinfo_min_freq", b"scaling_cur_freq",
-                 b"scaling_governor", b"scaling_max_freq", b"scaling_min_freq"),
+    b"topology": (
+        b"cluster_cpus_list",
+        b"cluster_id",
+        b"core_cpus",
+        b"core_cpus_list",
+        b"core_id",
+        b"core_siblings",
+        b"core_siblings_list",
+        b"die_cpus",
+        b"die_cpus_list",
+        b"die_id",
+        b"package_cpus",
+        b"package_cpus_list",
+        b"physical_package_id",
+        b"thread_siblings",
+        b"thread_siblings_list",
+    ),
+    b"cpufreq": (
+        b"base_frequency",
+        b"cpuinfo_cur_freq",
+        b"cpuinfo_max_freq",
+        b"cpuinfo_min_freq",
+        b"scaling_cur_freq",
+        b"scaling_governor",
+        b"scaling_max_freq",
+        b"scaling_min_freq",
+    ),
 }
-_CACHE = (b"coherency_line_size", b"id", b"level", b"number_of_sets", b"physical_line_partition", b"shared_cpu_list",
-          b"shared_cpu_map", b"size", b"type", b"ways_of_associativity")
+_CACHE = (
+    b"coherency_line_size",
+    b"id",
+    b"level",
+    b"number_of_sets",
+    b"physical_line_partition",
+    b"shared_cpu_list",
+    b"shared_cpu_map",
+    b"size",
+    b"type",
+    b"ways_of_associativity",
+)
 _NODE_ALL = (b"has_cpu", b"has_memory", b"has_normal_memory", b"online", b"possible")
 _NODE = (b"cpulist", b"cpumap", b"distance", b"meminfo", b"numastat", b"vmstat")
 _LEAVES: dict[bytes, tuple[bytes, ...]] = {
@@ -33,8 +65,16 @@ _LEAVES: dict[bytes, tuple[bytes, ...]] = {
     b"kernel/mm/transparent_hugepage": (b"defrag", b"enabled", b"hpage_pmd_size", b"shmem_enabled", b"use_zero_page"),
 }
 _LOOPBACK = {
-    b"address": b"00:00:00:00:00:00\n", b"addr_len": b"6\n", b"carrier": b"1\n", b"dormant": b"0\n", b"flags": b"0x9\n",
-    b"ifindex": b"1\n", b"iflink": b"1\n", b"mtu": b"65536\n", b"operstate": b"unknown\n", b"tx_queue_len": b"1000\n",
+    b"address": b"00:00:00:00:00:00\n",
+    b"addr_len": b"6\n",
+    b"carrier": b"1\n",
+    b"dormant": b"0\n",
+    b"flags": b"0x9\n",
+    b"ifindex": b"1\n",
+    b"iflink": b"1\n",
+    b"mtu": b"65536\n",
+    b"operstate": b"unknown\n",
+    b"tx_queue_len": b"1000\n",
     b"type": b"772\n",
 }
 # Looked into by tools that take a missing directory for an error; inside there is nothing to find.
@@ -112,8 +152,8 @@ def _numbered(path: bytes, stem: bytes) -> list[bytes]:
         names = os.listdir(b"/sys/" + path)
     except OSError:
         return []
-    found = [name for name in names if name.startswith(stem) and name[len(stem):].isdigit()]
-    return sorted(found, key=lambda name: int(name[len(stem):]))
+    found = [name for name in names if name.startswith(stem) and name[len(stem) :].isdigit()]
+    return sorted(found, key=lambda name: int(name[len(stem) :]))
 
 
 def _host(path: bytes) -> Callable[[], bytes]:

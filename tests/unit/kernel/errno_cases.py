@@ -29,7 +29,9 @@ def times(a_ns: int, m_ns: int) -> Data:
 
 
 # Every way one name can be wrong, for calls that take one name and mean what is there.
-BAD_NAMES: list[int | bytes] = [BAD, 0, b"", b"missing", b"file/x", b"file/", b"dangling", b"loop", LONG, LONGER, b"dir/../missing/.."]
+BAD_NAMES: list[int | bytes] = [
+    BAD, 0, b"", b"missing", b"file/x", b"file/", b"dangling", b"loop", LONG, LONGER, b"dir/../missing/..",
+]
 NAMED: list[Case] = [
     case
     for name in BAD_NAMES

@@ -52,7 +52,7 @@ def test_a_host_file_that_is_not_mounted(box: Box, tmp_path: Path) -> None:
     assert refusal["allow"] == f"--mount {os.fsdecode(secret)}:{os.fsdecode(secret)}:ro"
 
 
-@pytest.mark.parametrize("name", [b"/nowhere/at/all", b"missing", b"/usr/bin/env", b"/tmp", b"/proc/self/maps", b"/bin/sh"])
+@pytest.mark.parametrize("name", [b"/nowhere/at/all", b"missing", b"/usr/bin/env", b"/tmp", b"/proc/version", b"/bin/sh"])
 def test_what_is_missing_anyway_is_no_refusal(box: Box, name: bytes) -> None:
     """Not on the host either, or in a tree the box has of its own."""
     assert box.guest.errno("open", box.guest.text(name), 0) == "ENOENT"
@@ -68,7 +68,12 @@ def test_own_trees_are_whole_components(box: Box, monkeypatch: pytest.MonkeyPatc
 
 def test_relative_names_are_told_absolute(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
-    monkeypatch.setattr("os.path.lexists", lambda path: asked.append(path) or True)
+
+    def lexists(path: bytes) -> bool:
+        asked.append(path)
+        return True
+
+    monkeypatch.setattr("os.path.lexists", lexists)
     os.close(box.guest.cwd)
     box.guest.cwd = box.guest.vfs.place_fd(box.guest.vfs.context, box.guest.directory(b"/dir"), os.O_RDONLY)
     assert box.guest.errno("open", box.guest.text(b"../dir/./secret"), 0) == "ENOENT"
@@ -174,7 +179,8 @@ def test_signature_of_a_number_that_is_no_call(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    b"line\nbreak", b'quo"te', b"esc\x1b[31mred", b"back\\slash", b"tab\t", b"ends\\", b'x\\", 0) = 0', b"csi\xc2\x9b31m",
+    b"line\nbreak", b'quo"te', b"esc\x1b[31mred", b"back\\slash", b"tab\t", b"ends\\", b'x\\", 0) = 0',
+    b"csi\xc2\x9b31m",
 ], ids=repr)
 def test_a_guests_text_cannot_forge_a_line(box: Box, text: bytes) -> None:
     """One call, one line, one quoted text: a guest that names its files cleverly writes no more than that."""

@@ -1,7 +1,7 @@
 """What execve makes of a file: broken ELF headers, missing and broken interpreters, chains of scripts.
 
-Files that Linux refuses are compared with Linux: each is executed natively, too. None of them runs in husk, where execve
-stops at the loader.
+Files that Linux refuses are compared with Linux: each is executed natively, too. None of them runs in husk, where
+execve stops at the loader.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def elf(*, interp: bytes | None = None, interp_offset: int = KEEP, interp_size: 
     strings = b""
     for name in names:
         at = text + 64 + len(strings) if interp_offset == KEEP else interp_offset
-        headers.insert(-1, ELF_PHDR.pack(PT_INTERP, 4, at, 0, 0, len(name) if interp_size == KEEP else interp_size, 0, 1))
+        size = len(name) if interp_size == KEEP else interp_size
+        headers.insert(-1, ELF_PHDR.pack(PT_INTERP, 4, at, 0, 0, size, 0, 1))
         strings += name
     ident = (magic + bytes([elf_class, 1, 1])).ljust(16, b"\0")
     header = ELF_HEADER.pack(ident, kind, machine, 1, BASE + text, phoff, 0, 0, 64, phentsize,
@@ -101,9 +102,12 @@ def broken(place: bytes) -> dict[str, bytes]:
         "script of a broken program": b"#!" + place + b"/i386\n",
         "script of a text": b"#!" + place + b"/text\n",
     }
+
+
 INTERPRETERS = {
-    "empty": b"", "short": b"\x7fELF\2", "text": b"no program, but longer than a header is" * 4, "script": b"#!/bin/sh\n" * 8,
-    "i386": elf(machine=3), "headless": elf(phnum=0), "cut": elf(phoff=1 << 20), "far": elf(phoff=1 << 63),
+    "empty": b"", "short": b"\x7fELF\2", "text": b"no program, but longer than a header is" * 4,
+    "script": b"#!/bin/sh\n" * 8, "i386": elf(machine=3), "headless": elf(phnum=0), "cut": elf(phoff=1 << 20),
+    "far": elf(phoff=1 << 63),
 }
 
 # Where husk is known to differ. An entry that no longer differs fails its test: then it must go.
@@ -233,12 +237,19 @@ def test_any_offset_ends_in_an_errno(phoff: int, phnum: int, offset: int, size: 
 
 
 def _errno_or_name(content: bytes) -> None:
+    def judge_program() -> None:
+        name = elf_interpreter(fd, content[:64])
+        assert name is None or isinstance(name, bytes)
+
+    def judge_interpreter() -> None:
+        check_interpreter(fd)
+
     fd = os.memfd_create("program")
     try:
         os.write(fd, content)
-        for judge in (lambda: elf_interpreter(fd, content[:64]), lambda: check_interpreter(fd)):
+        for judge in (judge_program, judge_interpreter):
             try:
-                assert judge() is None or isinstance(judge(), bytes)
+                judge()
             except OSError as error:
                 # EACCES: an empty interpreter's name, which Linux takes for the working directory.
                 assert error.errno in (errno.ENOEXEC, errno.EIO, errno.ELIBBAD, errno.EINVAL, errno.EACCES), error

@@ -39,25 +39,30 @@ int main(int argc, char **argv)
         struct stat s;
         memcpy(&s, data, sizeof s);
         printf("size %d\n", n == sizeof s);
-        U(st_dev); U(st_ino); U(st_mode); U(st_nlink); U(st_uid); U(st_gid); U(st_rdev); D(st_size); D(st_blksize); D(st_blocks);
-        D(st_atim.tv_sec); D(st_atim.tv_nsec); D(st_mtim.tv_sec); D(st_mtim.tv_nsec); D(st_ctim.tv_sec); D(st_ctim.tv_nsec);
+        U(st_dev); U(st_ino); U(st_mode); U(st_nlink); U(st_uid); U(st_gid); U(st_rdev); D(st_size);
+        D(st_blksize); D(st_blocks);
+        D(st_atim.tv_sec); D(st_atim.tv_nsec); D(st_mtim.tv_sec);
+        D(st_mtim.tv_nsec); D(st_ctim.tv_sec); D(st_ctim.tv_nsec);
     } else if (!strcmp(argv[1], "statx")) {
         struct statx s;
         memcpy(&s, data, sizeof s);
         printf("size %d\n", n == sizeof s);
-        U(stx_mask); U(stx_blksize); U(stx_attributes); U(stx_nlink); U(stx_uid); U(stx_gid); U(stx_mode); U(stx_ino); U(stx_size);
-        U(stx_blocks); U(stx_attributes_mask); D(stx_atime.tv_sec); U(stx_atime.tv_nsec); D(stx_btime.tv_sec); U(stx_btime.tv_nsec);
+        U(stx_mask); U(stx_blksize); U(stx_attributes); U(stx_nlink); U(stx_uid); U(stx_gid); U(stx_mode);
+        U(stx_ino); U(stx_size); U(stx_blocks); U(stx_attributes_mask);
+        D(stx_atime.tv_sec); U(stx_atime.tv_nsec); D(stx_btime.tv_sec); U(stx_btime.tv_nsec);
         D(stx_ctime.tv_sec); U(stx_ctime.tv_nsec); D(stx_mtime.tv_sec); U(stx_mtime.tv_nsec);
         U(stx_rdev_major); U(stx_rdev_minor); U(stx_dev_major); U(stx_dev_minor); U(stx_mnt_id);
     } else if (!strcmp(argv[1], "statfs")) {
         struct statfs s;
         memcpy(&s, data, sizeof s);
         printf("size %d\n", n == sizeof s);
-        D(f_type); D(f_bsize); U(f_blocks); U(f_bfree); U(f_bavail); U(f_files); U(f_ffree); D(f_namelen); D(f_frsize); D(f_flags);
+        D(f_type); D(f_bsize); U(f_blocks); U(f_bfree); U(f_bavail); U(f_files); U(f_ffree);
+        D(f_namelen); D(f_frsize); D(f_flags);
     } else if (!strcmp(argv[1], "dirent64")) {
         for (size_t at = 0; at < n;) {
             struct dirent64 *d = (void *)(data + at);
-            printf("%llu %lld %d %d %s\n", (unsigned long long)d->d_ino, (long long)d->d_off, d->d_reclen, d->d_type, d->d_name);
+            printf("%llu %lld %d %d %s\n", (unsigned long long)d->d_ino, (long long)d->d_off, d->d_reclen, d->d_type,
+                   d->d_name);
             at += d->d_reclen;
         }
     } else {
@@ -99,8 +104,8 @@ def test_stat(reader: Path) -> None:
     assert fields(reader, "stat", pack_stat(FOUND)) == {
         "size": 1, "st_dev": FOUND.dev, "st_ino": FOUND.ino, "st_mode": FOUND.mode, "st_nlink": FOUND.nlink,
         "st_uid": FOUND.uid, "st_gid": FOUND.gid, "st_rdev": FOUND.rdev, "st_size": FOUND.size, "st_blksize": 8192,
-        "st_blocks": FOUND.blocks, "st_atim.tv_sec": -1, "st_atim.tv_nsec": 999_999_999, "st_mtim.tv_sec": 1_700_000_000,
-        "st_mtim.tv_nsec": 123_456_789, "st_ctim.tv_sec": 5, "st_ctim.tv_nsec": 0,
+        "st_blocks": FOUND.blocks, "st_atim.tv_sec": -1, "st_atim.tv_nsec": 999_999_999,
+        "st_mtim.tv_sec": 1_700_000_000, "st_mtim.tv_nsec": 123_456_789, "st_ctim.tv_sec": 5, "st_ctim.tv_nsec": 0,
     }
 
 
@@ -126,9 +131,10 @@ def test_statx_without_a_time_of_birth_does_not_claim_one(reader: Path) -> None:
 def test_stat_agrees_with_the_hosts_own(reader: Path) -> None:
     """A host file, packed by husk, reads as the host's fstat shows it."""
     host = os.stat("/dev/null")
-    packed = pack_stat(Stat(host.st_dev, host.st_ino, host.st_mode, host.st_nlink, host.st_uid, host.st_gid, host.st_rdev,
-                            host.st_size, host.st_blksize, host.st_blocks, host.st_atime_ns, host.st_mtime_ns,
-                            host.st_ctime_ns))
+    packed = pack_stat(Stat(
+        host.st_dev, host.st_ino, host.st_mode, host.st_nlink, host.st_uid, host.st_gid, host.st_rdev, host.st_size,
+        host.st_blksize, host.st_blocks, host.st_atime_ns, host.st_mtime_ns, host.st_ctime_ns,
+    ))
     found = fields(reader, "stat", packed)
     for name in ("st_dev", "st_ino", "st_mode", "st_nlink", "st_uid", "st_gid", "st_rdev", "st_blksize"):
         assert found[name] == getattr(host, name), name

@@ -56,12 +56,14 @@ int main(void)
     size_t n = read(0, data, sizeof data);
     const struct plan *p = (void *)data;
     printf("sizeof.plan %zu\nsizeof.report %zu\nsize %zu\n", sizeof *p, sizeof(struct report), n);
-    U(magic); U(flags); U(namespaces); U(uid); U(gid); U(landlock_fs); U(landlock_net); U(landlock_scoped); U(landlock_loader);
-    U(landlock_abi); U(filter_count); U(filter_offset); U(program_offset); U(argv_count); U(argv_offset); U(envp_count);
+    U(magic); U(flags); U(namespaces); U(uid); U(gid); U(landlock_fs);
+    U(landlock_net); U(landlock_scoped); U(landlock_loader); U(landlock_abi);
+    U(filter_count); U(filter_offset); U(program_offset); U(argv_count); U(argv_offset); U(envp_count);
     U(envp_offset); U(limit_count); U(reserved);
     printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
-    C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED);
+    C(PLAN_MAGIC); C(PLAN_SWITCH_USER);
+    C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED);
     C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_WORKDIR);
     C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
     printf("program=%s\n", data + p->program_offset);

@@ -22,7 +22,8 @@ from husk.sandbox.result import Result
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state directory of its own, and signal handlers as they were: `main` sets husk's."""
     monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
     yield tmp_path / "state"
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -146,7 +147,9 @@ def test_programs_that_cannot_run(words: list[str], code: int, named: str, capsy
     assert named in one_sentence(capsys)
 
 
-def test_a_program_only_the_host_has(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_only_the_host_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool = tmp_path / "husk-test-tool"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
@@ -162,7 +165,7 @@ def test_no_place_for_state(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 def test_too_few_walls(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked to do without namespaces where Landlock cannot confine signals: no wall would stand between box and host."""
+    """Asked to do without namespaces where Landlock cannot confine signals: no wall would keep the host's processes."""
     monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
     assert main(["--no-namespaces", "--", "true"]) == 125
     assert "Landlock" in capfd.readouterr().err
@@ -196,8 +199,8 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
 # -- whole runs, as a process ------------------------------------------------------------------------------------------
 
 def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "husk.cli", "run", *words], input=stdin, capture_output=True, text=True,
-                          timeout=30, check=False)
+    command = [sys.executable, "-m", "husk.cli", "run", *words]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30, check=False)
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("exit 255", 255)])

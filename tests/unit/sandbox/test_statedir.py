@@ -166,8 +166,9 @@ def test_a_new_directory_somebody_looks_at(base: Path, monkeypatch: pytest.Monke
 
 def test_a_killed_husk_is_swept(base: Path) -> None:
     """The lock goes with the process, however it dies."""
-    script = "import sys, time\nfrom husk.sandbox.statedir import StateDir\nprint(StateDir().path, flush=True)\ntime.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+    script = "from husk.sandbox.statedir import StateDir; print(StateDir().path, flush=True); input()"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         path = Path(process.stdout.readline().strip())
         state = StateDir()
