@@ -17,10 +17,12 @@ class Accepted:
     husk: str  # and in husk
     reason: str
     name: str = ""  # a name in the tree; empty: the entry is about a line of output
-    setting: str = ""  # only where husk is "bare" (without namespaces), or "walled"; empty: everywhere
+    # Only where husk is "bare" (without namespaces) or "walled", started by "root" or by a "user"; empty: everywhere.
+    setting: str = ""
 
 
 _SET_ID = "on an rw mount husk drops set-id bits: a guest must not leave a set-user-id file of the caller's on the host"
+_EXECUTE_ONLY = "husk reads a program to run it, and a user cannot read what is execute-only"
 _NO_UID_0 = "uid and gid 0 are not mapped in the box's user namespace: the host says EINVAL before it says EPERM"
 _STAND_IN = (
     "the host cannot inject an O_PATH descriptor; the guest gets a stand-in opened for neither reading nor writing"
@@ -32,6 +34,13 @@ _THUNK = "a mere question goes to the host and shows the thunk husk set, see doc
 ACCEPTED: tuple[Accepted, ...] = (
     Accepted("coreutils: chmod", "4755 words", "755 words", _SET_ID),
     Accepted("coreutils: chmod", r"file 4755 (.*)", r"file 0755 (.*)", _SET_ID, name="words"),
+    *(
+        Accepted("exec_errors", native, rf"execute-only {what} = -1 EACCES", _EXECUTE_ONLY, setting="user")
+        for what, native in (
+            ("binary", r"argc=2 \[zero\] \[one\]"),
+            ("script", r"argc=3 \[./show\] \[x_only_script\] \[one\]"),
+        )
+    ),
     Accepted("exec_errors", r"file 6755 .*", r"file 0755 .*", _SET_ID, name="setuid"),
     Accepted("files_open", "mode 107755", "mode 101755", _SET_ID),
     Accepted("files_open", "file 7755 ''", "file 1755 ''", _SET_ID, name="sticky_bits"),

@@ -58,7 +58,7 @@ def test_accepted_difference_of_another_setting(monkeypatch: pytest.MonkeyPatch)
 def test_accepted_entries_are_complete() -> None:
     for entry in ACCEPTED:
         assert entry.case and entry.reason and entry.native != entry.husk
-        assert entry.setting in ("", "bare", "walled")
+        assert entry.setting in ("", "bare", "walled", "root", "user")
 
 
 def test_paths_and_named_normalisers() -> None:

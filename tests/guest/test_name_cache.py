@@ -32,7 +32,7 @@ OFF = ["--events", "/dev/null"]
 TREE: dict[str, str | bytes] = {
     **{f"{folder}/{name}": f"{folder} {name}" for folder in (
         "one", "two", "three", "four", "six", "seven", "eight", "nine", "eleven", "thirteen") for name in ("a", "b")},
-    "plain": "a plain file", "three/d/x": "x", "tree/sub/a": "tree sub a", "four/deep/a": "deep",
+    "plain": "a plain file", "plain2": "another one", "three/d/x": "x", "tree/sub/a": "tree sub a", "four/deep/a": "deep",
     "five/deep/a": "deep", "eight/deep/": "", "ten/a": "ten a", "ten/deep/a": "deep", "eleven/deep/a": "deep",
     "twins/first": "twins", "twins/far/": "", "twins/single": "single", "pair/first": "pair",
     "way@": "six", "chain@": "way", "short@": "six/a", "dangling@": "nowhere", "loop@": "loop",
@@ -40,8 +40,14 @@ TREE: dict[str, str | bytes] = {
 }
 
 
+KIN = ("write", "chmod", "times", "xattr", "truncate", "rename", "link", "unlink", "replace")
+
+
 def prepare(root: Path) -> None:
     trees.prepare(root, {"./": "", **TREE})
+    for kind in KIN:
+        trees.prepare(root / f"kin.{kind}", {"first": f"kin {kind}", "far/neighbour": "next door"})
+        os.link(root / f"kin.{kind}" / "first", root / f"kin.{kind}" / "far" / "twin")
     for old, new in (("twins/first", "second"), ("twins/first", "far/third"), ("pair/first", "second")):
         os.link(root / old, (root / old).parent / new)
     for host, name in (("/bin/true", "prog"), ("/bin/false", "other")):

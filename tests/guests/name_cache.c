@@ -333,6 +333,27 @@ static void links(void)
     WATCH("pair/first", "pair/second");
     CHANGE(unlink("pair/first"));
     CHANGE(write_to("pair/second", O_WRONLY, "W"));
+    /* The neighbour is asked for first: a cache that learns the whole folder from it must still know about the twin. */
+    scene("the first change of a prepared hard link, made under its other name");
+#define TWIN(kind) "kin." kind "/first", "kin." kind "/far/neighbour", "kin." kind "/far/twin"
+    WATCH(TWIN("write"));
+    CHANGE(write_to("kin.write/first", O_WRONLY, "W"));
+    WATCH(TWIN("chmod"));
+    CHANGE(chmod("kin.chmod/first", 0600));
+    WATCH(TWIN("times"));
+    CHANGE(set_times("kin.times/first", 0));
+    WATCH(TWIN("xattr"));
+    CHANGE(setxattr("kin.xattr/first", "user.x", "y", 1, 0));
+    WATCH(TWIN("truncate"));
+    CHANGE(truncate("kin.truncate/first", 2));
+    WATCH(TWIN("rename"));
+    CHANGE(rename("kin.rename/first", "kin.rename/second"));
+    WATCH(TWIN("link"));
+    CHANGE(link("kin.link/first", "kin.link/second"));
+    WATCH(TWIN("unlink"));
+    CHANGE(unlink("kin.unlink/first"));
+    WATCH(TWIN("replace"));
+    CHANGE(rename("plain2", "kin.replace/first"));
     scene("hard links made here");
     WATCH("eight/a", "eight/b", "eight/c", "eight/deep/d");
     CHANGE(link("eight/a", "eight/c"));
