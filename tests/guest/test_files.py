@@ -8,7 +8,6 @@ from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY, differential, native
 from tests.guest.running import husk, scratch
 
-
 pytestmark = pytest.mark.both_settings
 
 

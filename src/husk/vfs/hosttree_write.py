@@ -53,19 +53,34 @@ class HostTree(HostRead):
 
     # -- new nodes ---------------------------------------------------------------------------------------------
     def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
+        node, fd = self.create_open(ctx, directory, name, mode, os.O_WRONLY)
+        os.close(fd)
+        return node
+
+    def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Node, int]:
+        """The one descriptor that is not bound by the new file's mode is the one that made it."""
         with _At(self, directory) as at:
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
-            self._settle(at, fd, harmless(mode))
-        return self.lookup(ctx, directory, name)
+            host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
+            fd = os.open(name, host_flags, 0o600, dir_fd=at)
+            try:
+                self._own(at, fd, harmless(mode))
+                return self.lookup(ctx, directory, name), fd
+            except BaseException:
+                os.close(fd)
+                raise
 
     def _settle(self, at: int, fd: int, mode: int) -> None:
-        """Mode and host owner of a new file in `at`. The supervisor's umask must not show."""
+        """As `_own`, of a descriptor that is needed for nothing else."""
         try:
-            if self.owner is not None:
-                os.fchown(fd, *self._owner_in(at))
-            os.fchmod(fd, mode)
+            self._own(at, fd, mode)
         finally:
             os.close(fd)
+
+    def _own(self, at: int, fd: int, mode: int) -> None:
+        """Mode and host owner of a new file in `at`. The supervisor's umask must not show."""
+        if self.owner is not None:
+            os.fchown(fd, *self._owner_in(at))
+        os.fchmod(fd, mode)
 
     def _owner_in(self, at: int) -> tuple[int, int]:
         """In a set-gid directory the host gave the new file its group already."""

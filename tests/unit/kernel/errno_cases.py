@@ -83,11 +83,12 @@ NAMED: list[Case] = [
     )
 ]
 
-# Descriptors that are no directory, or nothing at all, beneath a relative, an absolute and an empty name.
+# Descriptors that are no directory, or nothing at all, with a relative, an empty and an absolute name. The absolute one
+# exists on neither side: some of these calls would change it.
 DIRFDS: list[Case] = [
     case
     for dirfd in (-1, 999, -99, FILE, ONLY_PATH, Pipe(), ONLY_PATH_DIR, HERE)
-    for name in (b"inside", b"", b"/", BAD)
+    for name in (b"inside", b"", b"/nowhere/x", BAD)
     for case in (
         ("newfstatat", (dirfd, name, STAT, 0)),
         ("newfstatat", (dirfd, name, STAT, EMPTY)),

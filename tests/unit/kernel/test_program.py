@@ -110,9 +110,6 @@ INTERPRETERS = {
     "far": elf(phoff=1 << 63),
 }
 
-# Where husk is known to differ. An entry that no longer differs fails its test: then it must go.
-KNOWN: set[str] = set()
-
 
 class Stage:
     def __init__(self, place: Path) -> None:
@@ -151,10 +148,7 @@ def test_same_verdict(stage: Stage, name: str) -> None:
     before = open_descriptors()
     husk, linux = verdict(execute_in_husk(stage.guest, stage.program)), verdict(execute(stage.program))
     assert not new_descriptors(before)
-    if name in KNOWN:
-        assert husk != linux, "is right now, remove it from KNOWN"
-    else:
-        assert husk == linux
+    assert husk == linux
 
 
 @pytest.mark.parametrize("depth", range(1, 9))

@@ -102,9 +102,6 @@ SCRIPTS = {
     "form feed before": b"#!\f{}\n",
 }
 
-# Where husk is known to differ. An entry that no longer differs fails its test: then it must go.
-KNOWN: set[str] = set()
-
 
 def fill(stage: Stage, content: bytes) -> bytes:
     path = bytes(stage.show)
@@ -120,11 +117,7 @@ def fill(stage: Stage, content: bytes) -> bytes:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script(stage: Stage, name: str) -> None:
     content = fill(stage, SCRIPTS[name])
-    linux, husk = stage.natively(content), stage.in_husk(content)
-    if name in KNOWN:
-        assert husk != linux, "is right now, remove it from KNOWN"
-    else:
-        assert husk == linux
+    assert stage.in_husk(content) == stage.natively(content)
 
 
 def test_the_scripts_are_what_their_names_say(stage: Stage) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from husk.vfs.layer import LayeredTree
 from tests.unit.vfs.trees import new_state
 from tests.unit.vfs.virtual import Virtual
 from tests.unit.vfs.worlds import GUEST
-
-from husk.vfs.layer import LayeredTree
 
 UIDS = {os.geteuid(): GUEST}  # whoever runs the tests is shown as the guest
 GIDS = {os.getegid(): GUEST}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.unit.vfs import scripted
 from tests.unit.vfs.native import run_native
 from tests.unit.vfs.random_steps import random_steps

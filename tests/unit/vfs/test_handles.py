@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.vfs.conftest import GIDS, UIDS
-from tests.unit.vfs.virtual import Virtual
 
 from husk.vfs.hosttree_write import HostTree
 from husk.vfs.layer import LayeredTree
 from husk.vfs.node import Dir
+from tests.unit.vfs.conftest import GIDS, UIDS
+from tests.unit.vfs.virtual import Virtual
 
 CREATE = os.O_CREAT | os.O_RDWR
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.vfs.conftest import GIDS, UIDS
-from tests.unit.vfs.trees import new_state
-from tests.unit.vfs.virtual import Virtual
 
 from husk.vfs.hosttree_write import HostTree
 from husk.vfs.layer import LayeredTree
+from tests.unit.vfs.conftest import GIDS, UIDS
+from tests.unit.vfs.trees import new_state
+from tests.unit.vfs.virtual import Virtual
 
 SECRET = b"secret of the host"
 

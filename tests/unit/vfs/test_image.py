@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.vfs.trees import new_state
-from tests.unit.vfs.virtual import Virtual
-from tests.unit.vfs.worlds import GUEST
 
 from husk.vfs.image import default_image
 from husk.vfs.layer import LayeredTree
 from husk.vfs.node import Credentials
+from tests.unit.vfs.trees import new_state
+from tests.unit.vfs.virtual import Virtual
+from tests.unit.vfs.worlds import GUEST
 
 FILES = {b"passwd": b"root:x:0:0::/root:/bin/sh\n", b"hostname": b"husk\n"}
 

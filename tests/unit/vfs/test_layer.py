@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.vfs.virtual import Virtual
 
 from husk.vfs.layer import LayeredTree
 from husk.vfs.node import Dir
+from tests.unit.vfs.virtual import Virtual
 
 CREATE = os.O_CREAT | os.O_RDWR
 

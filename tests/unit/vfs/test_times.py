@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.unit.vfs import scripted
 from tests.unit.vfs.native import run_native
 from tests.unit.vfs.trees import TREES, copy_tree, new_state, prepare

@@ -8,13 +8,12 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.unit.vfs.worlds import GUEST
-
 from husk.vfs.hosttree_write import HostTree
 from husk.vfs.layer import LayeredTree
 from husk.vfs.layer_nodes import Inode, LayerDir
 from husk.vfs.node import Context, Credentials, Tree
 from husk.vfs.state import State
+from tests.unit.vfs.worlds import GUEST
 
 
 def prepare(root: Path, build: Callable[[Path], None]) -> Path:

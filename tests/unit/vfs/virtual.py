@@ -7,12 +7,11 @@ import os
 import stat
 from typing import Any
 
-from tests.unit.vfs.worlds import FRIENDS, GUEST, World, describe
-
 from husk.vfs.layer_nodes import Inode
 from husk.vfs.node import Context, Credentials, Dir, Tree
 from husk.vfs.state import State
 from husk.vfs.vfs import NOW, Opened, Vfs
+from tests.unit.vfs.worlds import FRIENDS, GUEST, World, describe
 
 
 class Umasked(Context):

@@ -1,0 +1,82 @@
+"""Calls on a process by number, where no pid namespace stands: the box's own are passed on, all others do not exist.
+
+For these tests the box is what descends from this process; the process itself, like a reaper, is not in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from husk.abi.registry import ROWS
+from husk.abi.rules import Walls
+from tests.unit.kernel.fakes import Guest
+
+FIRST = (
+    "getpgid", "getsid", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_getattr", "sched_setattr",
+    "sched_getparam", "sched_setparam", "sched_getscheduler", "sched_setscheduler", "sched_rr_get_interval",
+)
+# call -> the arguments before the process's number
+BY_PID: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(FIRST, ()), "getpriority": (0,), "setpriority": (0,), "ioprio_get": (1,), "ioprio_set": (1,),
+}
+# Two threads and a child of its own: prints their numbers, then waits.
+PARENT = """
+import os, signal, subprocess, threading
+thread = threading.Thread(target=signal.pause, daemon=True)
+thread.start()
+child = subprocess.Popen(["sleep", "60"])
+print(thread.native_id, child.pid, flush=True)
+signal.sigwait([signal.SIGTERM])
+child.kill()
+child.wait()
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def family() -> Iterator[tuple[int, int, int]]:
+    """A process of the box, a thread of it, and its child."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        thread, child = map(int, process.stdout.readline().split())
+        yield process.pid, thread, child
+        process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("name", BY_PID)
+def test_own_processes_are_passed_on(guest: Guest, family: tuple[int, int, int], name: str) -> None:
+    for pid in (*family, 0):
+        assert guest.answer(guest.make(name, *BY_PID[name], pid)) == ("proceed", 0), pid
+
+
+@pytest.mark.parametrize("name", BY_PID)
+def test_others_do_not_exist(guest: Guest, name: str) -> None:
+    for pid in (1, os.getpid(), os.getppid(), 2**22 + 1, 2**31 - 1):
+        assert guest.answer(guest.make(name, *BY_PID[name], pid)) == ("error", errno.ESRCH), pid
+        # Linux looks at 32 bits: a number hidden above them must not make a stranger look like nobody.
+        assert guest.answer(guest.make(name, *BY_PID[name], pid | 1 << 32)) == ("error", errno.ESRCH), pid
+
+
+@pytest.mark.parametrize("name", ["getpriority", "setpriority", "ioprio_get", "ioprio_set"])
+def test_groups_and_users_are_out_of_reach(guest: Guest, name: str) -> None:
+    """They may hold processes of the host's; 0, which means one's own, too."""
+    for which in {0, 1, 2, 3} - set(BY_PID[name]):
+        for who in (0, os.getpgid(0), os.getuid()):
+            assert guest.answer(guest.make(name, which, who)) == ("error", errno.EPERM)
+
+
+def test_every_such_call_is_here() -> None:
+    """What the registry hands to husk only where no pid namespace stands is tested above."""
+    some, walled, bare = (1,) * 6, Walls(pid=True, landlock=6), Walls(landlock=6)
+    depends = {
+        row.name for row in ROWS.values()
+        if (row.verdict(some, bare).way, row.verdict(some, walled).way) == ("virtual", "native")
+    }
+    assert depends == BY_PID.keys()
