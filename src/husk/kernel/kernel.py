@@ -11,6 +11,7 @@ import time
 
 from husk.abi.registry import refusal
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused
+from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
 from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
@@ -51,6 +52,7 @@ class Kernel:
         self.walls, self.events, self.tasks = walls, events, tasks
         self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
         self.sockets = Sockets(vfs.state.places_fd)
+        self.listings = Listings()
         self.pending: dict[int, Program] = {}
         self._handlers = handlers()
         self._threads: dict[int, None] = {}

@@ -33,7 +33,7 @@ typedef struct {
     volatile int stopped; /* set once; receivers leave at the next wake-up */
     name_cache *cache;    /* owned; NULL: every call goes to Python */
     uint64_t cookie;      /* marks husk's own remote calls for the filter */
-    pthread_mutex_t lead; /* held by the one thread that receives */
+    struct lead *lead;    /* owned; who receives */
     int loader_fd;        /* borrowed */
 } Listener;
 
@@ -47,6 +47,14 @@ typedef struct {
 
 extern PyTypeObject Listener_type;
 extern PyTypeObject Call_type;
+
+/* lead.c: one thread at a time receives. */
+struct lead *lead_new(void);
+void lead_free(struct lead *lead);
+bool lead_take(struct lead *lead, const volatile int *stopped); /* waits for it; false: stopped */
+void lead_into_python(struct lead *lead);                       /* keeps it, unless Python takes long */
+void lead_drop(struct lead *lead);
+void lead_wake(struct lead *lead);                              /* those who wait look around */
 
 /* notify.c: answers, without Python. All return 0 or -errno. */
 int answer_value(int listener, uint64_t id, int64_t value);

@@ -273,7 +273,11 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     sigaction(WAKE_SIGNAL, &action, NULL);
     /* Older kernels lack the flag: slower, not wrong. */
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
-    pthread_mutex_init(&self->lead, NULL);
+    self->lead = lead_new();
+    if (!self->lead) {
+        PyErr_NoMemory();
+        return -1;
+    }
     self->fd = fd;
     self->loader_fd = loader_fd;
     self->cookie = cookie;
@@ -286,13 +290,11 @@ static void Listener_dealloc(Listener *self)
     if (self->fd > 0)
         close(self->fd);
     cache_free(self->cache);
+    lead_free(self->lead);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* True when `notif` holds a call for Python; false when the box is over.
- *
- * One thread leads: it receives, and answers what C can answer without ever letting go. Only a call for Python makes it
- * pass the lead on. Several threads in the receiving ioctl would be simpler, but a notification wakes all of them. */
+/* True when `notif` holds a call for Python; false when the box is over. */
 static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
 {
     while (!self->stopped) {
@@ -322,9 +324,11 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
     struct seccomp_notif notif;
     bool got;
     Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&self->lead);
-    got = receive_as_leader(self, &notif);
-    pthread_mutex_unlock(&self->lead);
+    got = lead_take(self->lead, &self->stopped) && receive_as_leader(self, &notif);
+    if (got)
+        lead_into_python(self->lead);
+    else
+        lead_drop(self->lead);
     Py_END_ALLOW_THREADS
     if (!got)
         Py_RETURN_NONE;
@@ -340,6 +344,7 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
 static PyObject *Listener_stop(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     self->stopped = 1; /* the caller then wakes each receiver until it has left */
+    lead_wake(self->lead);
     Py_RETURN_NONE;
 }
 

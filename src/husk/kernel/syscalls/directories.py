@@ -58,12 +58,12 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
         shared = call.raw.get_fd(fd)
     except PermissionError:
         # Docker's default profile keeps pidfd_getfd from us; the guest can be made to seek, at the price of a stop.
-        records, position = _records(call, directory, call.raw.position(fd), room, pack)
+        records, position = call.kernel.listings.read(call, directory, call.raw.position(fd), room, pack)
         call.raw.write(call.args[1], records)
         call.raw.seek(fd, position, len(records))
         return ANSWERED
     try:
-        records, position = _records(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
+        records, position = call.kernel.listings.read(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
         call.raw.write(call.args[1], records)
         os.lseek(shared, position, os.SEEK_SET)
         return len(records)
@@ -81,21 +81,3 @@ def _listed(call: Call, fd: int) -> Dir:
     if directory.removed:
         raise OSError(errno.ENOENT, "the directory is gone")
     return directory
-
-
-def _records(
-    call: Call, directory: Dir, position: int, room: int, pack: Callable[[int, int, int, bytes], bytes]
-) -> tuple[bytes, int]:
-    """As many entries as fit, and the position behind the last of them."""
-    records: list[bytes] = []
-    used = 0
-    for entry in call.vfs.entries(call, directory, position):
-        record = pack(entry.ino, entry.cookie, entry.kind, entry.name)
-        if used + len(record) > room:
-            if not used:
-                raise OSError(errno.EINVAL, "the buffer is too small for one entry")
-            break
-        records.append(record)
-        used += len(record)
-        position = entry.cookie
-    return b"".join(records), position

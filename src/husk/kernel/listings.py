@@ -1,0 +1,93 @@
+"""kernel: directory listings, packed once for directories that show the host's unchanged.
+
+A pure accelerator, like the name cache: a listing is used again only while the host directory has the same identity and
+the same times, and nothing of the box lies over it.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+
+from husk.native._core import stat_beneath
+from husk.vfs.unchanged import host_view
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from husk.kernel.call import Call
+    from husk.vfs.node import Dir
+
+    Pack = Callable[[int, int, int, bytes], bytes]
+    Stamp = tuple[int, ...]
+
+MOST_RECORDS = 50_000  # kept, over all directories
+
+
+class _Listing:
+    __slots__ = ("cookies", "directory", "records", "stamp", "whole")
+
+    def __init__(self, directory: Dir, stamp: Stamp, cookies: list[int], records: list[bytes]) -> None:
+        self.directory, self.stamp, self.cookies, self.records = directory, stamp, cookies, records
+        self.whole = b"".join(records)
+
+
+class Listings:
+    """By directory and form of record; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, Pack], _Listing] = {}
+        self._count = 0
+
+    def read(self, call: Call, directory: Dir, position: int, room: int, pack: Pack) -> tuple[bytes, int]:
+        """As many records behind `position` as fit, and the position behind the last of them."""
+        with call.vfs.lock:
+            stamp = _stamp(directory)
+            kept = self._kept.get((id(directory), pack)) if stamp else None
+            if kept is None or kept.directory is not directory or kept.stamp != stamp:
+                if stamp is None or position:
+                    entries = call.vfs.entries(call, directory, position)
+                    return _fill(((e.cookie, pack(e.ino, e.cookie, e.kind, e.name)) for e in entries), position, room)
+                kept = self._keep(call, directory, stamp, pack)
+            if not position and len(kept.whole) <= room:
+                return kept.whole, kept.cookies[-1]
+            start = bisect_right(kept.cookies, position)
+            return _fill(zip(kept.cookies[start:], kept.records[start:], strict=True), position, room)
+
+    def _keep(self, call: Call, directory: Dir, stamp: Stamp, pack: Pack) -> _Listing:
+        entries = list(call.vfs.entries(call, directory, 0))
+        listing = _Listing(
+            directory,
+            stamp,
+            [entry.cookie for entry in entries],
+            [pack(entry.ino, entry.cookie, entry.kind, entry.name) for entry in entries],
+        )
+        old = self._kept.pop((id(directory), pack), None)
+        self._count += len(entries) - (len(old.records) if old else 0)
+        self._kept[id(directory), pack] = listing
+        while self._count > MOST_RECORDS and len(self._kept) > 1:
+            self._count -= len(self._kept.pop(next(iter(self._kept))).records)
+        return listing
+
+
+def _stamp(directory: Dir) -> Stamp | None:
+    try:
+        view = host_view(directory)
+        info = stat_beneath(view.root_fd, view.rel) if view is not None and view.layered else None
+    except OSError:
+        return None
+    return (info[0], info[1], info[11], info[12]) if info is not None else None
+
+
+def _fill(records: Iterable[tuple[int, bytes]], position: int, room: int) -> tuple[bytes, int]:
+    used: list[bytes] = []
+    for cookie, record in records:
+        if len(record) > room:
+            if not used:
+                raise OSError(errno.EINVAL, "the buffer is too small for one entry")
+            break
+        used.append(record)
+        room -= len(record)
+        position = cookie
+    return b"".join(used), position
