@@ -53,6 +53,7 @@ class NameCache:
             if (number, name[:cut]) not in self._settled:
                 directory = self._directory(call, start, name[:cut])
                 if directory is None:
+                    self._teach_absent(call, number, start, name[:cut])
                     return
                 if not self._teach_directory(number, name[:cut], directory):
                     if isinstance(directory, LayerDir):
@@ -63,6 +64,27 @@ class NameCache:
                 below = self._directory(call, start, name + b"/")
                 if below is not None:
                     self._teach_directory(number, name + b"/", below)
+
+    def _teach_absent(self, call: Call, number: int, start: Dir, key: bytes) -> None:
+        """The directory itself is missing, below one that is the host's alone: the host can be asked for its names."""
+        words = key.rstrip(b"/").split(b"/")
+        for end in range(len(words) - 1, 0, -1):
+            above = b"/".join(words[:end]) + b"/"
+            directory = self._directory(call, start, above)
+            if directory is None:
+                continue
+            view = host_view(directory)
+            rest = [word for word in words[end:] if word]
+            if view is None or not rest or any(word in (b".", b"..") for word in rest):
+                return
+            try:
+                directory.tree.lookup(call, directory, rest[0])
+            except FileNotFoundError:
+                rel = b"/".join([view.rel, *rest] if view.rel else rest) + b"/"
+                self._tell(number, key, directory, view, rel, absent=True)
+            except OSError:
+                pass
+            return
 
     def _directory(self, call: Call, start: Dir, key: bytes) -> Dir | None:
         """The directory `key` leads to, if the guest may search it."""
@@ -119,10 +141,19 @@ class NameCache:
         if view is not None:
             self._tell(number, name, directory, view, view.rel)
 
-    def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes) -> None:
+    def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes, *, absent: bool = False) -> None:
         self._taught.add(id(owner))
         self._listener.cache_learn(
-            number, key, id(owner), view.root_fd, rel, view.host_dev, view.showing, view.layered, view is MISSING
+            number,
+            key,
+            id(owner),
+            view.root_fd,
+            rel,
+            view.host_dev,
+            view.showing,
+            view.layered,
+            view is MISSING,
+            absent,
         )
 
     def opened(self, node: Node, fd: int) -> None:

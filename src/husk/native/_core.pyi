@@ -60,6 +60,7 @@ class Listener:
         showing: Showing,
         layered: bool,
         missing: bool,
+        absent: bool,
         /,
     ) -> None: ...
     def cache_handle(self, host_dev: int, host_ino: int, showing: Showing, /) -> None: ...

@@ -100,10 +100,42 @@ static enum look look(struct target *t, uint64_t flags, int *fd, struct stat *ho
         return MISSING;
     if (*fd < 0)
         return PYTHON;
+    if (t->dir->absent) {
+        close(*fd);
+        return PYTHON;
+    }
     if (fstat(*fd, host) == 0 &&
         (t->dir->showing.manner == AS_UPPER || (host->st_dev == t->dir->host_dev && host->st_ino < 1ULL << 32)))
         return FOUND;
     close(*fd);
+    return PYTHON;
+}
+
+/* The same, but a symbolic link at the end that leads to a neighbour is followed: libz.so.1 -> libz.so.1.2.13. */
+static enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *host)
+{
+    for (int links = 0; links < 8; links++) {
+        enum look seen = look(t, O_PATH | O_NOFOLLOW, fd, host);
+        if (seen != FOUND || *fd < 0 || !S_ISLNK(host->st_mode) || t->dir->showing.manner != AS_HOST ||
+            t->dir->text[t->dir->key_size - 1] != '/') {
+            if (seen != FOUND || flags & O_PATH)
+                return seen;
+            if (*fd >= 0)
+                close(*fd);
+            return look(t, flags, fd, host);
+        }
+        char text[256];
+        ssize_t n = readlinkat(*fd, "", text, sizeof text - 1);
+        close(*fd);
+        if (n <= 0 || memchr(text, '/', n) || (text[0] == '.' && (n == 1 || (n == 2 && text[1] == '.'))))
+            return PYTHON;
+        text[n] = 0;
+        memcpy(t->host + t->dir->rel_size, text, n + 1);
+        if (t->cut + n + 1 >= sizeof t->name)
+            return PYTHON;
+        memcpy(t->name + t->cut, text, n + 1);
+        t->size = t->cut + n;
+    }
     return PYTHON;
 }
 
@@ -209,7 +241,7 @@ static bool by_name(name_cache *cache, int listener, const struct seccomp_notif 
     int fd;
     if (!locate(cache, notif, dirfd, name, &t))
         return false;
-    enum look seen = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
+    enum look seen = (follow ? look_through : look)(&t, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)
@@ -251,16 +283,19 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
     if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | 0100000) || !locate(cache, notif, dirfd, name, &t))
         return false;
-    /* On a host directory any guest can make a FIFO, and merely opening one is felt at its other end: look first. */
-    if (!t.dir->layered && t.dir->showing.manner == AS_HOST) {
-        enum look kind = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
-        if (kind == FOUND)
-            close(fd);
-        if (kind != FOUND || !S_ISREG(s.st_mode))
-            return kind == MISSING && (answer_error(listener, notif->id, ENOENT), true);
+    /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. On a host directory any guest can
+     * make a FIFO, and merely opening one is felt at its other end: there, and after ELOOP, look first. */
+    uint64_t host_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW);
+    bool careful = !t.dir->layered && t.dir->showing.manner == AS_HOST;
+    enum look seen = careful ? PYTHON : look(&t, host_flags, &fd, &s);
+    if (seen == PYTHON && !(flags & O_NOFOLLOW)) {
+        seen = look_through(&t, O_PATH | O_NOFOLLOW, &fd, &s);
+        if (seen == FOUND) {
+            if (fd >= 0)
+                close(fd);
+            seen = S_ISREG(s.st_mode) ? look(&t, host_flags, &fd, &s) : PYTHON;
+        }
     }
-    /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. */
-    enum look seen = look(&t, O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW), &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)

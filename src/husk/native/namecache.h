@@ -34,6 +34,7 @@ struct known_dir {
     struct showing showing;
     uint16_t key_size, rel_size;
     bool missing;
+    bool absent;             /* the directory is not there: only "no such name" may be answered, and is asked for each time */
     bool layered;            /* hard links and changed files may live elsewhere in the layer */
     char text[];
 };
