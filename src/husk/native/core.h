@@ -60,8 +60,8 @@ void lead_wake(struct lead *lead);                              /* those who wai
 int answer_value(int listener, uint64_t id, int64_t value);
 int answer_error(int listener, uint64_t id, int error);
 int answer_continue(int listener, uint64_t id);
-int answer_descriptor(int listener, uint64_t id, int source, bool cloexec); /* >= 0: the guest's number */
-int add_descriptor(int listener, uint64_t id, int source, bool cloexec);    /* likewise, call stays open */
+int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* >= 0: the guest's number */
+int answer_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* likewise, and return it */
 bool still_valid(int listener, uint64_t id);
 PyObject *wake_thread(PyObject *self, PyObject *args);
 PyObject *open_interruptible(PyObject *self, PyObject *args);

@@ -25,7 +25,7 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
         answer_error(listener, id, error == -ESRCH ? ESRCH : EPERM);
         return error;
     }
-    *guest_fd = answer_descriptor(listener, id, source, cloexec);
+    *guest_fd = answer_descriptor(listener, notif, source, cloexec);
     if (*guest_fd < 0)
         answer_error(listener, id, -*guest_fd);
     /* Answered, the thread leaves the call, and cannot run user code before we let it. */

@@ -311,7 +311,7 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
             if (!(flags & O_NONBLOCK))
                 fcntl(fd, F_SETFL, 0);
             cache_remember_handle(cache, &t.dir->showing, &s);
-            int got = answer_descriptor(listener, notif->id, fd, flags & O_CLOEXEC);
+            int got = answer_descriptor(listener, notif, fd, flags & O_CLOEXEC);
             if (got < 0 && got != -ENOENT)
                 answer_error(listener, notif->id, -got);
             done = true;

@@ -1,6 +1,7 @@
 /* native: receiving notifications and answering them. A receiver waits in the kernel without the GIL; what the name
  * cache or the signal room can answer never reaches Python. */
 #include "core.h"
+#include "pin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,22 +41,37 @@ int answer_continue(int listener, uint64_t id)
     return send_answer(listener, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 }
 
-static int inject(int listener, uint64_t id, int source, bool cloexec, uint32_t flags)
+static int inject(int listener, const struct seccomp_notif *notif, int source, bool cloexec, uint32_t flags)
 {
     struct seccomp_notif_addfd add = {
-        .id = id, .flags = flags, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
+        .id = notif->id, .flags = flags, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
     int fd = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
     return fd < 0 ? -errno : fd;
 }
 
-int answer_descriptor(int listener, uint64_t id, int source, bool cloexec)
+int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
 {
-    return inject(listener, id, source, cloexec, SECCOMP_ADDFD_FLAG_SEND);
+    struct pin pin;
+    pin_if_it_helps(&pin, notif->pid);
+    int fd = inject(listener, notif, source, cloexec, 0);
+    pin_release(&pin);
+    return fd;
 }
 
-int add_descriptor(int listener, uint64_t id, int source, bool cloexec)
+int answer_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
 {
-    return inject(listener, id, source, cloexec, 0);
+    struct pin pin;
+    if (!pin_if_it_helps(&pin, notif->pid)) {
+        int sent = inject(listener, notif, source, cloexec, SECCOMP_ADDFD_FLAG_SEND);
+        pin_release(&pin);
+        return sent;
+    }
+    /* Two steps, so that the guest's mask is whole again before it runs on. Since a received call cannot be interrupted
+     * (WAIT_KILLABLE_RECV), nothing can come in between but the guest's death. */
+    int fd = inject(listener, notif, source, cloexec, 0);
+    pin_release(&pin);
+    int error = fd < 0 ? 0 : answer_value(listener, notif->id, fd);
+    return error ? error : fd;
 }
 
 bool still_valid(int listener, uint64_t id)
@@ -170,12 +186,12 @@ static PyObject *Call_reply_fd(Call *self, PyObject *args)
      * after the guest closed its own, so that copy goes before the guest runs on; else one atomic step is cheaper. */
     Py_BEGIN_ALLOW_THREADS
     if (alone) {
-        outcome = add_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+        outcome = add_descriptor(self->listener->fd, &self->notif, source, cloexec);
         close(source);
         if (outcome >= 0)
             answer_value(self->listener->fd, self->notif.id, outcome);
     } else {
-        outcome = answer_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+        outcome = answer_descriptor(self->listener->fd, &self->notif, source, cloexec);
         close(source);
     }
     Py_END_ALLOW_THREADS
@@ -190,7 +206,7 @@ static PyObject *Call_add_fd(Call *self, PyObject *args)
     int source, cloexec;
     if (!PyArg_ParseTuple(args, "ip:add_fd", &source, &cloexec))
         return NULL;
-    int fd = add_descriptor(self->listener->fd, self->notif.id, source, cloexec);
+    int fd = add_descriptor(self->listener->fd, &self->notif, source, cloexec);
     return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
 }
 

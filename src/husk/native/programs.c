@@ -205,7 +205,7 @@ bool programs_answer_loader(Listener *listener, const struct seccomp_notif *noti
     struct husk_exec_info *info = (struct husk_exec_info *)mine.info;
     int error = 0;
     if (mine.interpreter_fd >= 0) {
-        info->interpreter_fd = add_descriptor(listener->fd, notif->id, mine.interpreter_fd, true);
+        info->interpreter_fd = add_descriptor(listener->fd, notif, mine.interpreter_fd, true);
         if (info->interpreter_fd < 0)
             error = -info->interpreter_fd;
     }
@@ -213,7 +213,7 @@ bool programs_answer_loader(Listener *listener, const struct seccomp_notif *noti
                    guest_write(notif->pid, notif->data.args[1], mine.info, mine.info_size) != (ssize_t)mine.info_size))
         error = EFAULT;
     if (!error) {
-        int fd = answer_descriptor(listener->fd, notif->id, mine.program_fd, true);
+        int fd = answer_descriptor(listener->fd, notif, mine.program_fd, true);
         error = fd < 0 ? -fd : 0;
     }
     if (error)
