@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 
 from husk.vfs.node import Context, Dir, Node
+from husk.vfs.pinned import look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,8 +116,13 @@ def start_dir(call: Call, dirfd: int, name: bytes) -> Dir:
 
 def held_node(call: Call, fd: int) -> Node | None:
     """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
-    link = call.raw.fd_link(fd)
+    via = b"/proc/%d/fd/%d" % (call.tid, fd)
+    try:
+        link, host = look(via)
+    except FileNotFoundError:
+        raise OSError(errno.EBADF, "no such descriptor") from None
+    if not call.raw.valid():
+        raise OSError(errno.ESRCH, "the caller is gone")
     if link[:1] != b"/":
         return None
-    host = call.raw.fd_stat(fd)
-    return call.vfs.node_of_link(link, host[0], host[1], b"/proc/%d/fd/%d" % (call.tid, fd))
+    return call.vfs.node_of_link(link, host.st_dev, host.st_ino, via)

@@ -181,7 +181,7 @@ def signature(call: Call) -> str:
     words = []
     for n, value in enumerate(call.args[: argument_count(call_name(call.nr))]):
         if n in call.texts:
-            words.append('"' + shown(call.texts[n]).replace('"', '\\"') + '"')
+            words.append('"' + shown(call.texts[n].replace(b"\\", b"\\\\")).replace('"', '\\"') + '"')
         elif value & 0xFFFFFFFF == 0xFFFFFF9C:
             words.append("AT_FDCWD")
         else:

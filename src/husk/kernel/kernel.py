@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import errno
+import os
 import time
 
 from husk.abi.registry import refusal
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
-MOST_PENDING = 64
+MOST_PENDING = 256
 
 
 class Kernel:
@@ -139,5 +140,7 @@ class Kernel:
         if previous is not None:
             previous.close()
         if len(self.pending) >= MOST_PENDING:
-            self.pending.pop(next(iter(self.pending))).close()
+            gone = [pid for pid in self.pending if not os.path.exists(f"/proc/{pid}")]
+            for pid in gone or [next(iter(self.pending))]:
+                self.pending.pop(pid).close()
         self.pending[tgid] = program

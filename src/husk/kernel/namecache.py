@@ -173,7 +173,10 @@ class NameCache:
             interpreter: ExactFile | None = NO_FILE
             if program.interpreter is not None:
                 interpreter = _exact(program.interpreter, program.interpreter_fd)
-            link = _final_link(call, self._vfs, name)
+            try:
+                link = _final_link(call, self._vfs, name)
+            except OSError:  # what cannot be walked twice cannot be taught
+                return
             if file is not None and interpreter is not None and link is not None:
                 for node in (program.node, program.interpreter):
                     if isinstance(node, LowerNode | HostNode):

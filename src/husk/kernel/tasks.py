@@ -11,6 +11,7 @@ import os
 from husk.kernel import resident
 from husk.vfs.layer_nodes import Inode
 from husk.vfs.node import Dir
+from husk.vfs.pinned import look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Tasks:
     def _held(self, host_tid: int, fd: int) -> tuple[bytes, os.stat_result]:
         where = b"/proc/%d/fd/%d" % (host_tid, fd)
         try:
-            return os.readlink(where), os.stat(where)
+            return look(where)
         except OSError:
             raise OSError(errno.ENOENT, "no such descriptor") from None
 

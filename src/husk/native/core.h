@@ -9,6 +9,7 @@
 #include <Python.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,9 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
+
+/* Gets one of husk's own threads out of a waiting call; its handler does nothing. */
+#define WAKE_SIGNAL (SIGRTMIN + 7)
 
 typedef struct name_cache name_cache;
 
@@ -84,6 +88,10 @@ int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *re
 int remote_finish(struct remote *remote, int64_t value);             /* the guest sees `value` */
 int remote_become(struct remote *remote, long nr, const uint64_t args[6]); /* the guest makes this call instead */
 void remote_abandon(pid_t tid);
+
+/* gone.c */
+void tracee_lost(pid_t tid); /* a ptrace request failed: it is dying, and must be reaped */
+bool task_is_dead(pid_t tid);
 
 /* signals.c */
 int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif);

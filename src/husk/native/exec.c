@@ -25,6 +25,10 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
         answer_error(listener, id, error == -ESRCH ? ESRCH : EPERM);
         return error;
     }
+    if (!still_valid(listener, id)) { /* the number belongs to somebody else by now */
+        remote_abandon(tid);
+        return -ESRCH;
+    }
     *guest_fd = answer_descriptor(listener, notif, source, cloexec);
     if (*guest_fd < 0)
         answer_error(listener, id, -*guest_fd);
@@ -73,10 +77,12 @@ PyObject *call_seek(Call *call, PyObject *args)
     struct remote remote;
     long moved;
     error = remote_attach(call->notif.pid);
-    if (error)
+    if (error) {
         answer_error(call->listener->fd, call->notif.id, EPERM);
-    else
-        answer_value(call->listener->fd, call->notif.id, 0);
+    } else if (answer_value(call->listener->fd, call->notif.id, 0)) {
+        remote_abandon(call->notif.pid);
+        error = -ESRCH;
+    }
     if (!error)
         error = remote_wait_stop(&remote, call->notif.pid);
     if (!error)

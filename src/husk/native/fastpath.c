@@ -416,10 +416,6 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
         return read_link(cache, listener, notif, AT_FDCWD_, a[0], a[1], (int)a[2]);
     case SYS_readlinkat:
         return read_link(cache, listener, notif, (int)a[0], a[1], a[2], (int)a[3]);
-    case SYS_execve:
-        return programs_execve(self, notif);
-    case HUSK_CALL:
-        return programs_answer_loader(self, notif);
     default:
         return false;
     }
@@ -427,6 +423,17 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
 
 bool cache_answer(Listener *listener, const struct seccomp_notif *notif)
 {
+    /* Starting a program waits for the guest: no lock is held meanwhile. */
+    switch (notif->data.nr) {
+    case SYS_execveat:
+        programs_drop_stale(listener, notif->pid);
+        return false;
+    case SYS_execve:
+        programs_drop_stale(listener, notif->pid);
+        return programs_execve(listener, notif);
+    case HUSK_CALL:
+        return programs_answer_loader(listener, notif);
+    }
     pthread_rwlock_rdlock(&listener->cache->lock);
     bool done = answer(listener, notif);
     pthread_rwlock_unlock(&listener->cache->lock);

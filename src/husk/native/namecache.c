@@ -138,14 +138,18 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args)
     PyObject *list = PySequence_Fast(groups, "groups");
     if (!list)
         return NULL;
+    uint32_t count = 0, numbers[MOST_GROUPS];
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list) && count < MOST_GROUPS; i++)
+        numbers[count++] = (uint32_t)PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(list, i));
+    Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     cache->uid = uid, cache->gid = gid, cache->host_uid = host_uid;
-    cache->group_count = 0;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list) && cache->group_count < MOST_GROUPS; i++)
-        cache->groups[cache->group_count++] = (uint32_t)PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(list, i));
+    cache->group_count = count;
+    memcpy(cache->groups, numbers, sizeof numbers);
     memcpy(cache->places, places, size);
     cache->places_size = size;
     pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
     Py_DECREF(list);
     if (PyErr_Occurred())
         return NULL;
@@ -202,6 +206,7 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);
+    Py_BEGIN_ALLOW_THREADS /* whoever answers may hold the lock for long; nobody waits for it with the GIL */
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->known >= MOST_KNOWN)
         forget_all(cache);
@@ -214,6 +219,7 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     cache->owners[owner_bucket(owner)] = dir;
     cache->known++;
     pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -228,9 +234,11 @@ PyObject *listener_cache_handle(Listener *self, PyObject *args)
     if (!cache)
         Py_RETURN_NONE;
     struct stat host = {.st_dev = dev, .st_ino = ino};
+    Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     cache_remember_handle(cache, &showing, &host);
     pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -245,6 +253,7 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
     name_cache *cache = self->cache;
     if (!cache)
         Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     cache->generation++;
     cache->links_changed |= links_changed;
@@ -255,5 +264,6 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
     if (programs)
         programs_forget(cache->programs);
     pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

@@ -43,14 +43,13 @@ struct pending {
 
 #define PROGRAM_BUCKETS 512
 #define MOST_PROGRAMS 1024
-#define MOST_PENDING 32
+#define MOST_PENDING 64
 
 struct programs {
     struct known_program *buckets[PROGRAM_BUCKETS];
     unsigned known;
     pthread_mutex_t lock; /* of `waiting` */
     struct pending waiting[MOST_PENDING];
-    unsigned next;
 };
 
 struct programs *programs_new(void)
@@ -146,41 +145,75 @@ static bool link_unchanged(const struct known_program *program)
 
 /* ---- execve, and the loader's question -------------------------------------------------------------------------- */
 
-bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
+void programs_drop_stale(Listener *listener, pid_t tid)
 {
     struct programs *programs = listener->cache->programs;
-    char name[256];
-    ssize_t size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
-    pid_t tgid = thread_group(notif->pid);
-    if (tgid < 0)
-        return false;
+    pid_t tgid = thread_group(tid);
     pthread_mutex_lock(&programs->lock);
-    struct pending *stale = waiting_for(programs, tgid); /* of an execve the host refused after all */
+    struct pending *stale = tgid > 0 ? waiting_for(programs, tgid) : NULL;
     if (stale)
         drop(stale);
     pthread_mutex_unlock(&programs->lock);
+}
 
-    struct known_program *program = size > 0 ? find(programs, name, size) : NULL;
-    const char *slash = program ? memrchr(name, '/', size) : NULL;
+/* A free place, or that of a process that died before its loader asked; NULL: leave it to Python. */
+static struct pending *free_place(struct programs *programs)
+{
+    for (int i = 0; i < MOST_PENDING; i++)
+        if (!programs->waiting[i].tgid)
+            return &programs->waiting[i];
+    for (int i = 0; i < MOST_PENDING; i++) {
+        if (task_is_dead(programs->waiting[i].tgid)) {
+            drop(&programs->waiting[i]);
+            return &programs->waiting[i];
+        }
+    }
+    return NULL;
+}
+
+/* Find the program and open its files, under the cache's lock; what is left to do needs none of it. */
+static bool prepare(Listener *listener, const struct seccomp_notif *notif, struct pending *mine, ssize_t *size)
+{
+    char name[256];
+    *size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
+    struct known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
+    const char *slash = program ? memrchr(name, '/', *size) : NULL;
     if (!slash || !cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
         return false;
-    int program_fd = open_exact(&program->program), interpreter_fd = -1;
-    if (program_fd >= 0 && program->interpreter.rel)
-        interpreter_fd = open_exact(&program->interpreter);
-    if (program_fd < 0 || (program->interpreter.rel && interpreter_fd < 0) || !still_valid(listener->fd, notif->id)) {
-        if (program_fd >= 0)
-            close(program_fd);
-        if (interpreter_fd >= 0)
-            close(interpreter_fd);
+    mine->program_fd = open_exact(&program->program);
+    mine->interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
+    mine->info_size = program->info_size;
+    memcpy(mine->info, program->info, program->info_size);
+    if (mine->program_fd >= 0 && (!program->interpreter.rel || mine->interpreter_fd >= 0))
+        return true;
+    if (mine->program_fd >= 0)
+        close(mine->program_fd);
+    if (mine->interpreter_fd >= 0)
+        close(mine->interpreter_fd);
+    return false;
+}
+
+bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
+{
+    struct programs *programs = listener->cache->programs;
+    struct pending mine = {.tgid = thread_group(notif->pid)};
+    ssize_t size;
+    if (mine.tgid <= 0)
+        return false;
+    pthread_rwlock_rdlock(&listener->cache->lock);
+    bool known = prepare(listener, notif, &mine, &size);
+    pthread_rwlock_unlock(&listener->cache->lock);
+    if (!known)
+        return false;
+    pthread_mutex_lock(&programs->lock);
+    struct pending *place = still_valid(listener->fd, notif->id) ? free_place(programs) : NULL;
+    if (place)
+        *place = mine;
+    pthread_mutex_unlock(&programs->lock);
+    if (!place) {
+        drop(&mine);
         return false;
     }
-    pthread_mutex_lock(&programs->lock);
-    struct pending *pending = &programs->waiting[programs->next++ % MOST_PENDING];
-    drop(pending);
-    *pending = (struct pending){.tgid = tgid, .program_fd = program_fd, .interpreter_fd = interpreter_fd,
-                                .info_size = program->info_size};
-    memcpy(pending->info, program->info, program->info_size);
-    pthread_mutex_unlock(&programs->lock);
     execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
                    notif->data.args[2]);
     return true;
@@ -261,6 +294,7 @@ PyObject *listener_program_learn(Listener *self, PyObject *args)
         entry->link_text = append(&end, link_text, text_size);
     }
     entry->info = append(&end, info, info_size);
+    Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->programs->known >= MOST_PROGRAMS)
         programs_forget(cache->programs);
@@ -273,5 +307,6 @@ PyObject *listener_program_learn(Listener *self, PyObject *args)
         cache->programs->known++;
     }
     pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

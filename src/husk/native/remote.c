@@ -14,7 +14,10 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #ifndef PTRACE_EVENT_STOP
 #define PTRACE_EVENT_STOP 128
@@ -32,17 +35,50 @@ int remote_attach(pid_t tid)
     return 0;
 }
 
+#define LOOK_AGAIN_NS 20000000 /* how long a wait may sleep before it looks again */
+
+/* waitpid's sleep must not be endless. de_thread() gives a leader's number to the thread that executes *before* it wakes
+ * the leader's tracer, and the kernel filters such wake-ups by number: that one is lost. So a timer wakes us. */
+static void wake_me(bool on)
+{
+    static __thread timer_t timer;
+    static __thread bool made;
+    if (!made) {
+        struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = WAKE_SIGNAL};
+        event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+        made = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
+    }
+    struct itimerspec when = {{0, on ? LOOK_AGAIN_NS : 0}, {0, on ? LOOK_AGAIN_NS : 0}};
+    timer_settime(timer, 0, &when, NULL);
+}
+
 /* Next stop of the tracee, or -ESRCH when it is gone. */
 static int next_stop(pid_t tid, int *status)
 {
+    int result = 0;
+    wake_me(true);
     for (;;) {
         pid_t got = waitpid(tid, status, __WALL);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 || WIFEXITED(*status) || WIFSIGNALED(*status))
-            return -ESRCH;
-        return 0;
+        if (got < 0 && errno == EINTR) {
+            if (!task_is_dead(tid))
+                continue;
+            tracee_lost(tid);
+            result = -ESRCH;
+        } else if (got < 0 || WIFEXITED(*status) || WIFSIGNALED(*status)) {
+            result = -ESRCH;
+        }
+        break;
     }
+    wake_me(false);
+    return result;
+}
+
+static int failed(pid_t tid)
+{
+    int error = errno;
+    if (error == ESRCH)
+        tracee_lost(tid);
+    return -error;
 }
 
 int remote_wait_stop(struct remote *remote, pid_t tid)
@@ -57,10 +93,10 @@ int remote_wait_stop(struct remote *remote, pid_t tid)
             break;
         /* A signal reached its delivery before our trap: let it be delivered, the trap follows. */
         if (ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status)) < 0)
-            return -errno;
+            return failed(tid);
     }
     if (ptrace(PTRACE_GETREGS, tid, 0, &remote->registers) < 0)
-        return -errno;
+        return failed(tid);
     return 0;
 }
 
@@ -70,7 +106,7 @@ int remote_block_signals(struct remote *remote)
     uint64_t all = ~0ULL;
     if (ptrace(PTRACE_GETSIGMASK, remote->tid, sizeof remote->signal_mask, &remote->signal_mask) < 0 ||
         ptrace(PTRACE_SETSIGMASK, remote->tid, sizeof all, &all) < 0)
-        return -errno;
+        return failed(remote->tid);
     return 0;
 }
 
@@ -86,7 +122,7 @@ static int set_call(struct remote *remote, long nr, const uint64_t args[6])
     regs.r10 = args[3];
     regs.r8 = args[4];
     regs.r9 = args[5];
-    return ptrace(PTRACE_SETREGS, remote->tid, 0, &regs) < 0 ? -errno : 0;
+    return ptrace(PTRACE_SETREGS, remote->tid, 0, &regs) < 0 ? failed(remote->tid) : 0;
 }
 
 int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result)
@@ -96,7 +132,7 @@ int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *re
         return error;
     for (int syscall_stops = 0; syscall_stops < 2;) { /* entry, then exit */
         if (ptrace(PTRACE_SYSCALL, remote->tid, 0, 0) < 0)
-            return -errno;
+            return failed(remote->tid);
         error = next_stop(remote->tid, &status);
         if (error)
             return error;
@@ -106,7 +142,7 @@ int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *re
     }
     struct user_regs_struct regs;
     if (ptrace(PTRACE_GETREGS, remote->tid, 0, &regs) < 0)
-        return -errno;
+        return failed(remote->tid);
     *result = (long)regs.rax;
     return 0;
 }
@@ -119,15 +155,15 @@ int remote_finish(struct remote *remote, int64_t value)
     if (ptrace(PTRACE_SETREGS, remote->tid, 0, &regs) < 0 ||
         ptrace(PTRACE_SETSIGMASK, remote->tid, sizeof remote->signal_mask, &remote->signal_mask) < 0 ||
         ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0)
-        return -errno;
+        return failed(remote->tid);
     return 0;
 }
 
 int remote_become(struct remote *remote, long nr, const uint64_t args[6])
 {
     int error = set_call(remote, nr, args);
-    if (ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0 && !error)
-        error = -errno;
+    if (!error && ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0)
+        error = failed(remote->tid);
     return error;
 }
 

@@ -81,7 +81,10 @@ static int run_and_translate(Listener *listener, const struct seccomp_notif *not
     int error = remote_attach(tid);
     if (error)
         return error;
-    answer_value(listener->fd, notif->id, 0);
+    if (answer_value(listener->fd, notif->id, 0)) { /* the number belongs to somebody else by now */
+        remote_abandon(tid);
+        return 0;
+    }
     error = remote_wait_stop(&remote, tid);
     if (!error)
         error = remote_block_signals(&remote);

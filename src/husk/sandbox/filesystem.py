@@ -69,6 +69,14 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
     # Started by root, the guest is somebody else on the host; what the caller owns is the guest's inside all the same.
     uids = {os.geteuid(): ids.uid} if ids.switch else {}
     gids = {os.getegid(): ids.gid} if ids.switch else {}
+    state_base = os.path.dirname(state.path)
+    inside = os.path.relpath(state_base, os.path.realpath(source))
+    holds_state = not inside.startswith(b"..")
+    if holds_state and mount.mode == "rw":
+        raise UsageError(
+            f"--mount {mount.source}: husk keeps the files of its boxes below it ({os.fsdecode(state_base)}), where no "
+            "guest may write; set HUSK_STATE to a directory elsewhere."
+        )
     try:
         if not os.path.isdir(source):
             _mount_file(files, mount, uids, gids)
@@ -82,6 +90,10 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             files.vfs.mount(
                 HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids), target
             )
+        if holds_state and inside != b".":
+            files.vfs.mount(
+                LayeredTree(state), os.path.join(target, inside)
+            )  # other boxes' files are none of its business
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
 

@@ -43,7 +43,9 @@ class Handles(Walker):
                 # Too long without a name to be remembered: content and size still show, mode and owner by default.
                 creds = self.context.creds
                 uids, gids = {os.geteuid(): creds.uid}, {os.getegid(): creds.gid}
-                return Orphan(self.root.tree, via, (self.root, b""), uids, gids)
+                orphan = Orphan(self.root.tree, via, (self.root, b""), uids, gids)
+                orphan.key = dev, ino
+                return orphan
             if link.startswith(b"/dev/"):
                 return self._device(link)
             for _, tree in reversed(self._mounts):

@@ -14,8 +14,9 @@ import stat as st
 
 from husk.native._core import open_beneath, stat_beneath
 from husk.vfs.hostfile import HOST_FLAGS, beneath, entry_kind, open_lower, orphan_stat, read_link
-from husk.vfs.layer_nodes import Orphan
+from husk.vfs.layer_nodes import Orphan, pinned
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
+from husk.vfs.pinned import Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -200,7 +201,8 @@ class HostRead(Tree):
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         host_flags = flags & HOST_FLAGS | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
         if isinstance(node, Orphan):
-            return os.open(node.via, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+            with pinned(node) as path:
+                return os.open(path, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
         assert isinstance(node, HostNode)
         return open_lower(self.fd, node.rel(), host_flags, node.kind)
 
@@ -235,7 +237,9 @@ class HostRead(Tree):
                 return here
         except OSError:
             pass
-        return Orphan(self, via, (self.root, rel.removesuffix(b" (deleted)")), self.uids, self.gids)
+        orphan = Orphan(self, via, (self.root, rel.removesuffix(b" (deleted)")), self.uids, self.gids)
+        orphan.key = dev, ino
+        return orphan
 
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         return (node.parent, node.name) if isinstance(node, HostNode) else None
@@ -247,19 +251,23 @@ class HostRead(Tree):
 class Reached:
     """A host path that is a descriptor of the node, hence leads nowhere else while it is open."""
 
-    __slots__ = ("fd", "node", "tree")
+    __slots__ = ("fd", "held", "node", "tree")
 
     def __init__(self, tree: HostRead, node: Node) -> None:
         self.tree, self.node = tree, node
         self.fd = -1
+        self.held: Pinned | None = None
 
     def __enter__(self) -> bytes:
         if isinstance(self.node, Orphan):
-            return self.node.via
+            self.held = pinned(self.node)
+            return self.held.__enter__()
         assert isinstance(self.node, HostNode | HostDir)
         self.fd = open_beneath(self.tree.fd, self.node.rel(), os.O_PATH | os.O_NOFOLLOW)
         return b"/proc/self/fd/%d" % self.fd
 
     def __exit__(self, *_: object) -> None:
-        if self.fd >= 0:
+        if self.held is not None:
+            self.held.__exit__()
+        elif self.fd >= 0:
             os.close(self.fd)

@@ -14,7 +14,7 @@ import stat as st
 from husk.native._core import open_beneath
 from husk.vfs.hostfile import HOST_FLAGS
 from husk.vfs.hosttree import HostDir, HostNode, HostRead, Reached
-from husk.vfs.layer_nodes import Orphan
+from husk.vfs.layer_nodes import Orphan, pinned
 from husk.vfs.node import error
 
 TYPE_CHECKING = False
@@ -134,7 +134,8 @@ class HostTree(HostRead):
     def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
         with _At(self, directory) as to:
             if isinstance(node, Orphan):
-                os.link(node.via, name, dst_dir_fd=to, follow_symlinks=True)
+                with pinned(node) as path:
+                    os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
                 return
             assert isinstance(node, HostNode)
             with _At(self, node.parent) as at:

@@ -18,7 +18,7 @@ from husk.vfs.layer_changes import accept, changes, seal
 from husk.vfs.layer_copy import now
 from husk.vfs.layer_meta import LayerMeta
 from husk.vfs.layer_names import LayerNames
-from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, Lower, LowerNode, Orphan
+from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, Lower, LowerNode, Orphan, pinned
 from husk.vfs.layer_trace import LayerTrace
 from husk.vfs.node import Dir, Entry, Stat, error
 
@@ -249,7 +249,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if writes and not isinstance(node, Inode):
             node = self.owned(node)
         if isinstance(node, Orphan):
-            return os.open(node.via, host_flags & ~os.O_NOFOLLOW)
+            with pinned(node) as path:
+                return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if isinstance(node, LowerNode):
             return open_lower(node.lower.fd, node.rel, host_flags, node.kind)
         assert isinstance(node, Inode)
@@ -260,8 +261,11 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if node.source is not None:
             return open_lower(node.source[0].fd, node.source[1], host_flags, node.kind)
         if node.nlink == 0 and node.via:
-            return os.open(node.via, host_flags & ~os.O_NOFOLLOW)
-        fd = os.open(b"%d" % self.host_number(node), host_flags, dir_fd=self.state.files_fd)
+            with self.held(node) as path:
+                return os.open(path, host_flags & ~os.O_NOFOLLOW)
+        if flags & os.O_PATH:
+            host_flags = os.O_PATH | os.O_NOFOLLOW  # openat2 takes no more
+        fd = open_beneath(self.state.files_fd, b"%d" % self.host_number(node), host_flags)
         if node.nlink == 0:
             self.state.orphan(node.number, node)
         return fd

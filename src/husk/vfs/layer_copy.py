@@ -12,6 +12,7 @@ from husk.native._core import open_beneath, stat_beneath, stat_fd
 from husk.vfs.hostfile import read_link
 from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode, Orphan
 from husk.vfs.node import Context, Credentials, Tree, error
+from husk.vfs.pinned import Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class CopyUp(Tree):
         self.inodes: dict[tuple[int, int], Inode] = {}  # lower identity -> the inode that took its place
         self._devices: dict[int, int] = {}
         self.links_touched = False  # a hard-linked lower file was changed: its other names no longer show the host's
+
+    def held(self, inode: Inode) -> Pinned:
+        """The open file of an inode without a name, by a path of our own."""
+        return Pinned(inode.via, lambda link, found: self.state.node_of(link, found.st_ino) is inode)
 
     def number_of(self, info: HostStat) -> int:
         """The inode number shown for a lower file: the host's, unless a second host device or a huge number could

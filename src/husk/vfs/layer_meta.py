@@ -120,7 +120,8 @@ class LayerMeta(CopyUp):
                 os.utime(b"%d" % target.number, ns=times, dir_fd=self.state.files_fd, follow_symlinks=False)
             except FileNotFoundError:
                 if target.via:
-                    os.utime(target.via, ns=times)
+                    with self.held(target) as path:
+                        os.utime(path, ns=times)
         if atime is not None:
             target.atime = atime
         if mtime is not None:
@@ -131,7 +132,8 @@ class LayerMeta(CopyUp):
         inode = self.owned(node)
         self.own_content(inode, empty=size == 0)
         if inode.nlink == 0 and inode.via:
-            os.truncate(inode.via, size)
+            with self.held(inode) as path:
+                os.truncate(path, size)
         else:
             fd = os.open(b"%d" % inode.number, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.state.files_fd)
             try:

@@ -125,7 +125,8 @@ class LayerNames(CopyUp):
         except FileNotFoundError:
             if not inode.via:
                 raise
-            os.link(inode.via, name, dst_dir_fd=self.state.files_fd, follow_symlinks=True)
+            with self.held(inode) as path:
+                os.link(path, name, dst_dir_fd=self.state.files_fd, follow_symlinks=True)
         self.state.adopt(inode.number)
 
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import stat as st
 
 from husk.vfs.node import Dir, Entry, Node
+from husk.vfs.pinned import Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class Orphan(Node):
     is where a layered tree still finds it on the host.
     """
 
-    __slots__ = ("gids", "hidden", "last", "source", "uids", "via", "was")
+    __slots__ = ("gids", "hidden", "key", "last", "source", "uids", "via", "was")
 
     def __init__(
         self, tree: Tree, via: bytes, was: tuple[Dir, bytes], uids: dict[int, int], gids: dict[int, int]
@@ -187,8 +188,13 @@ class Orphan(Node):
         super().__init__(tree, st.S_IFREG)
         self.via, self.was, self.uids, self.gids = via, was, uids, gids
         self.hidden = 0
+        self.key: tuple[int, int] | None = None  # host identity of the open file; nothing else may be used for it
         self.last: HostStat | None = None  # what is known of it where `via` leads nowhere
         self.source: tuple[Lower, bytes] | None = None
+
+
+def pinned(node: Orphan) -> Pinned:
+    return Pinned(node.via, lambda _link, found: (found.st_dev, found.st_ino) == node.key)
 
 
 class Whiteout(Node):

@@ -57,7 +57,7 @@ class LayerTrace(CopyUp):
         directory = self._where(lower, head)
         was = (directory, name) if directory is not None else (lower.top or self.root, rel)
         orphan = Orphan(self, via, was, lower.uids, lower.gids)
-        orphan.hidden = 1
+        orphan.hidden, orphan.key = 1, key
         try:
             info = stat_beneath(lower.fd, rel)
             if (info[0], info[1]) == key:

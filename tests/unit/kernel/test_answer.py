@@ -15,6 +15,7 @@ from husk.abi.registry import ROWS, dispatch_names
 from husk.abi.rules import Walls
 from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
+from husk.kernel.kernel import MOST_PENDING
 from husk.kernel.program import Program
 from husk.kernel.syscalls import HUSK_CALL, handlers
 from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, number, open_descriptors
@@ -273,12 +274,15 @@ def _waiting_program() -> Program:
 
 def test_programs_that_never_come_are_dropped(guest: Guest) -> None:
     before = open_descriptors()
-    for tgid in range(1000, 1200):
+    dead = range(1 << 23, (1 << 23) + MOST_PENDING)  # above every pid there is
+    for tgid in dead:
         guest.kernel.expect(tgid, _waiting_program())
-    assert len(guest.kernel.pending) == 64 and 1199 in guest.kernel.pending
-    guest.kernel.expect(1199, _waiting_program())
-    assert len(guest.kernel.pending) == 64, "a second execve of the same process takes the first one's place"
-    assert len(new_descriptors(before)) == 2 * 64
+    alive = os.getpid()
+    guest.kernel.expect(alive, _waiting_program())
+    assert list(guest.kernel.pending) == [alive], "the places of the dead are free again"
+    guest.kernel.expect(alive, _waiting_program())
+    assert len(guest.kernel.pending) == 1, "a second execve of the same process takes the first one's place"
+    assert len(new_descriptors(before)) == 2
 
 
 def test_cloexec_is_the_guests(guest: Guest) -> None:

@@ -21,10 +21,7 @@ for _case in (*NAMED, *DIRFDS, *HELD, *VALUES):
 
 # Where husk is known to differ, and how. An entry that no longer differs fails the test: then it must go.
 # Both: Linux looks at flags that exclude each other before it looks at the name or the descriptor.
-KNOWN: dict[str, str] = {
-    "open-16-0x10040": "EFAULT, not EINVAL",
-    "openat2--1-file-data24-40000100000000008001-24": "EBADF, not EINVAL",
-}
+KNOWN: dict[str, str] = {}
 
 
 class Sides:

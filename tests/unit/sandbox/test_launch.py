@@ -34,7 +34,7 @@ from husk.sandbox.launch import (
 )
 from tests.unit.kernel.natives import compile_c
 
-SOURCE = Path(launch.__file__).parents[1] / "native" / "init"
+SOURCE = Path(__file__).resolve().parents[3] / "src" / "husk" / "native" / "init"
 
 READER = r"""
 #define _GNU_SOURCE

@@ -64,12 +64,16 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
         execfn = name if dirfd == AT_FDCWD or name[:1] == b"/" else b"/dev/fd/%d/%s" % (dirfd, name)
         comm, in_fd = name.rsplit(b"/", 1)[-1], execfn is not name
     program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
-    if program.node is not None:
-        call.vfs.executed(call, program.node)
-        if not program.prefix and program.elf_header is None and name[:1] == b"/":
-            call.looked_up = call.vfs.root, name
-            call.kernel.names.learn_program(call, name, program, describe(program, -1, call.kernel.eintr_bitmap))
-    call.kernel.expect(call.raw.tgid(), program)
+    try:
+        if program.node is not None:
+            call.vfs.executed(call, program.node)
+            if not program.prefix and program.elf_header is None and name[:1] == b"/":
+                call.looked_up = call.vfs.root, name
+                call.kernel.names.learn_program(call, name, program, describe(program, -1, call.kernel.eintr_bitmap))
+        call.kernel.expect(call.raw.tgid(), program)
+    except BaseException:
+        program.close()
+        raise
     call.kernel.events.executed(call, name, program)
     # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
     call.raw.exec_loader(call.kernel.loader_fd, name_at + len(name), argv, envp)

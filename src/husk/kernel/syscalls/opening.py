@@ -38,11 +38,13 @@ RESOLVE_CACHED = 0x20
 
 
 def open(call: Call) -> Reply:
-    return _open(call, AT_FDCWD, path(call, 0), u32(call, 1) & KNOWN_FLAGS, u32(call, 2))
+    flags = _build_flags(u32(call, 1) & KNOWN_FLAGS)
+    return _open(call, AT_FDCWD, path(call, 0), flags, u32(call, 2))
 
 
 def openat(call: Call) -> Reply:
-    return _open(call, i32(call, 0), path(call, 1), u32(call, 2) & KNOWN_FLAGS, u32(call, 3))
+    flags = _build_flags(u32(call, 2) & KNOWN_FLAGS)
+    return _open(call, i32(call, 0), path(call, 1), flags, u32(call, 3))
 
 
 def creat(call: Call) -> Reply:
@@ -65,9 +67,17 @@ def openat2(call: Call) -> Reply:
         raise OSError(errno.EINVAL, "a mode without anything to create")
     if flags & os.O_PATH and flags & ~(os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC):
         raise OSError(errno.EINVAL, "O_PATH takes few companions")
+    flags = _build_flags(flags)
     if resolve & RESOLVE_CACHED:
         raise OSError(errno.EAGAIN, "nothing is promised to be cached")
     return _open(call, i32(call, 0), path(call, 1), flags, mode, resolve)
+
+
+def _build_flags(flags: int) -> int:
+    """What build_open_flags refuses before it looks at the name."""
+    if not flags & os.O_PATH and flags & os.O_CREAT and flags & os.O_DIRECTORY:
+        raise OSError(errno.EINVAL, "a directory is not made by open")
+    return flags
 
 
 def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:

@@ -1,0 +1,33 @@
+/* build: busy_program -pthread
+ *
+ * busy_program PROGRAM SECONDS: two threads execute PROGRAM in vain without pause, while somebody on the host opens it
+ * for writing. Whether it is open for writing a supervisor learns by asking for a lease, and the host tells the holder
+ * of a lease about a writer by SIGIO, whose default is to end the process: the supervisor, with the whole box.
+ * Harmless without a supervisor. Prints "survived", and whether the executions got as far as their arguments.
+ */
+#include "step.h"
+#include <pthread.h>
+
+static char **volatile nowhere = (char **)1; /* arguments that cannot be read: found out late in an execution */
+static char *nothing[] = {NULL};
+static volatile int found;
+
+static void *execute(void *program) {
+    for (;;) {
+        execve(program, nowhere, nothing);
+        if (errno == EFAULT)
+            found = 1;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3)
+        return 96;
+    pthread_t thread;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&thread, NULL, execute, argv[1]);
+    usleep((useconds_t)(atof(argv[2]) * 1e6));
+    say("survived, program %s", found ? "found" : "never found");
+    _exit(0);
+}
