@@ -60,13 +60,15 @@ void lead_into_python(struct lead *lead);                       /* keeps it, unl
 void lead_drop(struct lead *lead);
 void lead_wake(struct lead *lead);                              /* those who wait look around */
 
-/* notify.c: answers, without Python. All return 0 or -errno. */
+/* answer.c: answers, without Python. All return 0 or -errno. */
 int answer_value(int listener, uint64_t id, int64_t value);
 int answer_error(int listener, uint64_t id, int error);
 int answer_continue(int listener, uint64_t id);
 int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* >= 0: the guest's number */
 int answer_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* likewise, and return it */
 bool still_valid(int listener, uint64_t id);
+
+/* notify.c */
 PyObject *wake_thread(PyObject *self, PyObject *args);
 PyObject *open_interruptible(PyObject *self, PyObject *args);
 

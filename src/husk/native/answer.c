@@ -1,0 +1,66 @@
+/* native: answering a notification, and putting descriptors into a guest's table. No Python here. */
+#include "core.h"
+#include "pin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+static int send_answer(int listener, uint64_t id, int64_t value, int error, uint32_t flags)
+{
+    struct seccomp_notif_resp response = {.id = id, .val = value, .error = error, .flags = flags};
+    return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 ? -errno : 0;
+}
+
+int answer_value(int listener, uint64_t id, int64_t value)
+{
+    return send_answer(listener, id, value, 0, 0);
+}
+
+int answer_error(int listener, uint64_t id, int error)
+{
+    return send_answer(listener, id, 0, -error, 0);
+}
+
+int answer_continue(int listener, uint64_t id)
+{
+    return send_answer(listener, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+}
+
+static int inject(int listener, const struct seccomp_notif *notif, int source, bool cloexec, uint32_t flags)
+{
+    struct seccomp_notif_addfd add = {
+        .id = notif->id, .flags = flags, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
+    int fd = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
+    return fd < 0 ? -errno : fd;
+}
+
+int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
+{
+    struct pin pin;
+    pin_if_it_helps(&pin, notif->pid);
+    int fd = inject(listener, notif, source, cloexec, 0);
+    pin_release(&pin);
+    return fd;
+}
+
+int answer_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
+{
+    struct pin pin;
+    if (!pin_if_it_helps(&pin, notif->pid)) {
+        int sent = inject(listener, notif, source, cloexec, SECCOMP_ADDFD_FLAG_SEND);
+        pin_release(&pin);
+        return sent;
+    }
+    /* Two steps, so that the guest's mask is whole again before it runs on. Since a received call cannot be interrupted
+     * (WAIT_KILLABLE_RECV), nothing can come in between but the guest's death. */
+    int fd = inject(listener, notif, source, cloexec, 0);
+    pin_release(&pin);
+    int error = fd < 0 ? 0 : answer_value(listener, notif->id, fd);
+    return error ? error : fd;
+}
+
+bool still_valid(int listener, uint64_t id)
+{
+    return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}

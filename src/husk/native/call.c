@@ -1,0 +1,197 @@
+/* native: one received notification as Python holds it. */
+#include "core.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "structmember.h"
+
+static void Call_dealloc(Call *self)
+{
+    Py_XDECREF(self->listener);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* The tid may belong to somebody else by now; only a still waiting call proves that what was read is the caller's. */
+static PyObject *require_valid(Call *self, PyObject *result)
+{
+    if (result && !still_valid(self->listener->fd, self->notif.id)) {
+        Py_DECREF(result);
+        return raise_errno(ESRCH);
+    }
+    return result;
+}
+
+static PyObject *Call_cstring(Call *self, PyObject *args)
+{
+    unsigned long long address;
+    int limit = 4096;
+    if (!PyArg_ParseTuple(args, "K|i:cstring", &address, &limit))
+        return NULL;
+    char small[4096], *buffer = small;
+    if (limit > (int)sizeof small && !(buffer = PyMem_Malloc(limit)))
+        return PyErr_NoMemory();
+    ssize_t n = guest_string(self->notif.pid, address, buffer, limit);
+    PyObject *result = n < 0 ? raise_errno(n == -ENAMETOOLONG ? ENAMETOOLONG : n == -ESRCH ? ESRCH : EFAULT)
+                             : PyBytes_FromStringAndSize(buffer, n);
+    if (buffer != small)
+        PyMem_Free(buffer);
+    return require_valid(self, result);
+}
+
+static PyObject *Call_read(Call *self, PyObject *args)
+{
+    unsigned long long address;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Kn:read", &address, &size))
+        return NULL;
+    PyObject *result = PyBytes_FromStringAndSize(NULL, size);
+    if (!result)
+        return NULL;
+    ssize_t n = size ? guest_read(self->notif.pid, address, PyBytes_AS_STRING(result), size) : 0;
+    if (n != size) {
+        Py_DECREF(result);
+        return raise_errno(n == -ESRCH ? ESRCH : EFAULT);
+    }
+    return require_valid(self, result);
+}
+
+static PyObject *Call_write(Call *self, PyObject *args)
+{
+    unsigned long long address;
+    Py_buffer data;
+    if (!PyArg_ParseTuple(args, "Ky*:write", &address, &data))
+        return NULL;
+    ssize_t n = -ESRCH;
+    if (still_valid(self->listener->fd, self->notif.id))
+        n = data.len ? guest_write(self->notif.pid, address, data.buf, data.len) : 0;
+    bool whole = n == data.len;
+    PyBuffer_Release(&data);
+    if (!whole)
+        return raise_errno(n == -ESRCH ? ESRCH : EFAULT);
+    Py_RETURN_NONE;
+}
+
+static PyObject *answered(Call *self, int outcome)
+{
+    self->answered = true;
+    /* ENOENT: the caller died or was killed while we worked. There is nobody left to tell. */
+    if (outcome < 0 && outcome != -ENOENT)
+        return raise_errno(-outcome);
+    return PyLong_FromLong(outcome < 0 ? -1 : outcome);
+}
+
+static PyObject *Call_reply(Call *self, PyObject *value)
+{
+    long long number = PyLong_AsLongLong(value);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    return answered(self, answer_value(self->listener->fd, self->notif.id, number));
+}
+
+static PyObject *Call_fail(Call *self, PyObject *value)
+{
+    long error = PyLong_AsLong(value);
+    if (error == -1 && PyErr_Occurred())
+        return NULL;
+    return answered(self, answer_error(self->listener->fd, self->notif.id, (int)error));
+}
+
+static PyObject *Call_proceed(Call *self, PyObject *Py_UNUSED(noargs))
+{
+    return answered(self, answer_continue(self->listener->fd, self->notif.id));
+}
+
+static PyObject *Call_reply_fd(Call *self, PyObject *args)
+{
+    int source, cloexec, alone, outcome;
+    if (!PyArg_ParseTuple(args, "ipp:reply_fd", &source, &cloexec, &alone))
+        return NULL;
+    /* Takes over `source` in any case. A reader must not find husk's copy of a FIFO's or file's writing end still open
+     * after the guest closed its own, so that copy goes before the guest runs on; else one atomic step is cheaper. */
+    Py_BEGIN_ALLOW_THREADS
+    if (alone) {
+        outcome = add_descriptor(self->listener->fd, &self->notif, source, cloexec);
+        close(source);
+        if (outcome >= 0)
+            answer_value(self->listener->fd, self->notif.id, outcome);
+    } else {
+        outcome = answer_descriptor(self->listener->fd, &self->notif, source, cloexec);
+        close(source);
+    }
+    Py_END_ALLOW_THREADS
+    /* EMFILE and friends leave the call unanswered: the caller fails it. */
+    if (outcome < 0 && outcome != -ENOENT)
+        return raise_errno(-outcome);
+    return answered(self, outcome);
+}
+
+static PyObject *Call_add_fd(Call *self, PyObject *args)
+{
+    int source, cloexec;
+    if (!PyArg_ParseTuple(args, "ip:add_fd", &source, &cloexec))
+        return NULL;
+    int fd = add_descriptor(self->listener->fd, &self->notif, source, cloexec);
+    return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
+}
+
+static PyObject *Call_valid(Call *self, PyObject *Py_UNUSED(noargs))
+{
+    return PyBool_FromLong(still_valid(self->listener->fd, self->notif.id));
+}
+
+static PyObject *Call_args(Call *self, void *Py_UNUSED(closure))
+{
+    const __u64 *a = self->notif.data.args;
+    return Py_BuildValue("(KKKKKK)", (unsigned long long)a[0], (unsigned long long)a[1], (unsigned long long)a[2],
+                         (unsigned long long)a[3], (unsigned long long)a[4], (unsigned long long)a[5]);
+}
+
+static PyMethodDef Call_methods[] = {
+    {"cstring", (PyCFunction)Call_cstring, METH_VARARGS, "cstring(address, limit=4096): a NUL-terminated guest string"},
+    {"read", (PyCFunction)Call_read, METH_VARARGS, "read(address, size): guest memory, EFAULT unless all is there"},
+    {"write", (PyCFunction)Call_write, METH_VARARGS, "write(address, data): into guest memory"},
+    {"reply", (PyCFunction)Call_reply, METH_O, "reply(value): the call returns value"},
+    {"fail", (PyCFunction)Call_fail, METH_O, "fail(errno): the call fails"},
+    {"proceed", (PyCFunction)Call_proceed, METH_NOARGS, "proceed(): the host kernel runs the call"},
+    {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS, "reply_fd(fd, cloexec, alone): hand it over and return its number"},
+    {"add_fd", (PyCFunction)Call_add_fd, METH_VARARGS, "add_fd(fd, cloexec): inject, the call stays open"},
+    {"valid", (PyCFunction)Call_valid, METH_NOARGS, "valid(): does the caller still wait?"},
+    {"fd_link", (PyCFunction)call_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},
+    {"fd_stat", (PyCFunction)call_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
+    {"position", (PyCFunction)call_position, METH_VARARGS, "position(fd): of an open file of the guest's"},
+    {"seek", (PyCFunction)call_seek, METH_VARARGS, "seek(fd, position, value): the guest seeks, and the call returns value"},
+    {"get_fd", (PyCFunction)call_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
+    {"cwd_link", (PyCFunction)call_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
+    {"umask", (PyCFunction)call_umask, METH_NOARGS, "umask(): of the calling thread"},
+    {"tgid", (PyCFunction)call_tgid, METH_NOARGS, "tgid(): host process id of the calling thread"},
+    {"exec_loader", (PyCFunction)call_exec_loader, METH_VARARGS,
+     "exec_loader(loader_fd, empty_string_address, argv, envp): the thread executes the loader instead"},
+    {"change_directory", (PyCFunction)call_change_directory, METH_VARARGS,
+     "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef Call_members[] = {
+    {"id", T_ULONGLONG, offsetof(Call, notif.id), READONLY, NULL},
+    {"tid", T_INT, offsetof(Call, notif.pid), READONLY, NULL},
+    {"nr", T_INT, offsetof(Call, notif.data.nr), READONLY, NULL},
+    {"answered", T_BOOL, offsetof(Call, answered), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef Call_getset[] = {
+    {"args", (getter)Call_args, NULL, "the six arguments, unsigned", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject Call_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "husk.native._core.Call",
+    .tp_basicsize = sizeof(Call),
+    .tp_dealloc = (destructor)Call_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = Call_methods,
+    .tp_members = Call_members,
+    .tp_getset = Call_getset,
+};

@@ -1,0 +1,176 @@
+/* native: finding the host file behind a guest's name, and how it is shown. Whatever is not plain is left to Python. */
+#include "target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool placeholder(name_cache *cache, const char *link, uint32_t *start)
+{
+    char text[600], *end;
+    ssize_t n = readlink(link, text, sizeof text - 1);
+    if (n <= (ssize_t)cache->places_size || memcmp(text, cache->places, cache->places_size) != 0)
+        return false;
+    text[n] = 0;
+    unsigned long number = strtoul(text + cache->places_size, &end, 10);
+    if (*end || !number || number > UINT32_MAX)
+        return false;
+    *start = (uint32_t)number;
+    return true;
+}
+
+/* Read the name and find the taught directory it lies in. */
+bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t)
+{
+    ssize_t n = guest_string(notif->pid, address, t->name, sizeof t->name);
+    if (n <= 0 || t->name[n - 1] == '/')
+        return false;
+    t->size = n;
+    char *slash = memrchr(t->name, '/', n);
+    t->cut = slash ? slash - t->name + 1 : 0;
+    const char *last = t->name + t->cut;
+    size_t last_size = n - t->cut;
+    if (last_size > 255 || (last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2))))
+        return false;
+    if (t->name[0] == '/') {
+        t->start = 0;
+    } else {
+        char link[64];
+        if (dirfd == AT_CWD)
+            snprintf(link, sizeof link, "/proc/%d/cwd", notif->pid);
+        else if (dirfd >= 0)
+            snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, dirfd);
+        else
+            return false;
+        if (!placeholder(cache, link, &t->start))
+            return false;
+    }
+    t->dir = cache_find(cache, t->start, t->name, t->cut);
+    if (!t->dir) {
+        t->dir = cache_find(cache, t->start, t->name, t->size);
+        if (t->dir)
+            memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size + 1);
+        return t->dir != NULL;
+    }
+    memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size);
+    memcpy(t->host + t->dir->rel_size, last, last_size + 1);
+    return true;
+}
+
+/* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes. */
+enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
+{
+    if (t->dir->missing)
+        return MISSING;
+    if (t->dir->showing.manner == AS_GIVEN) {
+        *fd = -1;
+        *host = t->dir->showing.given;
+        return flags & O_PATH ? FOUND : PYTHON;
+    }
+    *fd = open_beneath(t->dir->root_fd, t->host, flags, 0);
+    if (*fd == -ENOENT)
+        return MISSING;
+    if (*fd < 0)
+        return PYTHON;
+    if (t->dir->absent) {
+        close(*fd);
+        return PYTHON;
+    }
+    if (fstat(*fd, host) == 0 &&
+        (t->dir->showing.manner == AS_UPPER || (host->st_dev == t->dir->host_dev && host->st_ino < 1ULL << 32)))
+        return FOUND;
+    close(*fd);
+    return PYTHON;
+}
+
+/* The same, but a symbolic link at the end that leads to a neighbour is followed: libz.so.1 -> libz.so.1.2.13. */
+enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *host)
+{
+    for (int links = 0; links < 8; links++) {
+        enum look seen = look(t, O_PATH | O_NOFOLLOW, fd, host);
+        if (seen != FOUND || *fd < 0 || !S_ISLNK(host->st_mode) || t->dir->showing.manner != AS_HOST ||
+            t->dir->text[t->dir->key_size - 1] != '/') {
+            if (seen != FOUND || flags & O_PATH)
+                return seen;
+            if (*fd >= 0)
+                close(*fd);
+            return look(t, flags, fd, host);
+        }
+        char text[256];
+        ssize_t n = readlinkat(*fd, "", text, sizeof text - 1);
+        close(*fd);
+        if (n <= 0 || memchr(text, '/', n) || (text[0] == '.' && (n == 1 || (n == 2 && text[1] == '.'))))
+            return PYTHON;
+        text[n] = 0;
+        memcpy(t->host + t->dir->rel_size, text, n + 1);
+        if (t->cut + n + 1 >= sizeof t->name)
+            return PYTHON;
+        memcpy(t->name + t->cut, text, n + 1);
+        t->size = t->cut + n;
+    }
+    return PYTHON;
+}
+
+/* May the answer be told as it is? */
+bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow)
+{
+    if (t->dir->showing.manner != AS_HOST)
+        return true;
+    if (S_ISLNK(host->st_mode))
+        return !follow;
+    if (S_ISREG(host->st_mode))
+        return !t->dir->layered || host->st_nlink == 1 || !cache->links_changed;
+    if (!S_ISDIR(host->st_mode) || t->size + 1 >= sizeof t->name)
+        return false;
+    /* A directory's own metadata may have changed in the layer; taught ones have not. */
+    t->name[t->size] = '/';
+    bool taught = cache_find(cache, t->start, t->name, t->size + 1) != NULL;
+    t->name[t->size] = 0;
+    return taught;
+}
+
+static int64_t nanoseconds(struct timespec t)
+{
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+void show(const struct showing *as, struct stat *s)
+{
+    switch (as->manner) {
+    case AS_HOST:
+        s->st_dev = as->dev;
+        if (s->st_uid == as->uid_from)
+            s->st_uid = as->uid_to;
+        if (s->st_gid == as->gid_from)
+            s->st_gid = as->gid_to;
+        return;
+    case AS_UPPER: {
+        struct stat host = *s;
+        *s = as->given;
+        s->st_size = host.st_size, s->st_blksize = host.st_blksize, s->st_blocks = host.st_blocks;
+        s->st_atim = host.st_atim, s->st_mtim = host.st_mtim;
+        /* The host's change time speaks only of writes (and of our own set-up, which does not count). */
+        if (nanoseconds(host.st_ctim) != as->set_up_ns && nanoseconds(host.st_ctim) > nanoseconds(s->st_ctim))
+            s->st_ctim = host.st_ctim;
+        return;
+    }
+    case AS_GIVEN:
+        *s = as->given;
+    }
+}
+
+bool permitted(name_cache *cache, const struct stat *shown, unsigned want)
+{
+    unsigned shift = 0;
+    if (shown->st_uid == cache->uid) {
+        shift = 6;
+    } else {
+        for (uint32_t i = 0; i < cache->group_count; i++)
+            if (cache->groups[i] == shown->st_gid)
+                shift = 3;
+    }
+    return (shown->st_mode >> shift & want) == want;
+}

@@ -1,0 +1,33 @@
+/* native: from the name in a call to one host file beneath a taught directory (target.c). */
+#ifndef HUSK_TARGET_H
+#define HUSK_TARGET_H
+
+#include "namecache.h"
+
+#define AT_CWD (-100)
+#define LONGEST_NAME 4096
+
+/* A name a guest asked about, resolved to one host file beneath a taught directory. */
+struct target {
+    struct known_dir *dir;
+    char name[LONGEST_NAME]; /* as the guest wrote it */
+    char host[2 * LONGEST_NAME];
+    size_t size, cut;        /* length; where the last component begins */
+    uint32_t start;
+};
+
+enum look { PYTHON, MISSING, FOUND };
+
+/* Read the name and find the taught directory it lies in. */
+bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t);
+/* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes; or -1. */
+enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host);
+/* The same, but a symbolic link at the end that leads to a neighbour is followed. */
+enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *host);
+/* May the answer be told as it is? */
+bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow);
+/* Turn what the host said into what the guest is shown. */
+void show(const struct showing *as, struct stat *s);
+bool permitted(name_cache *cache, const struct stat *shown, unsigned want);
+
+#endif
