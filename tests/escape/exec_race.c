@@ -3,7 +3,8 @@
  * exec_race ROUNDS: a leader executes in vain, again and again, while its sibling thread executes for good: the host
  * then ends the leader and gives its number to the sibling. A supervisor that waits for the leader at that moment waits
  * for somebody who no longer exists. A third process changes names, which needs the supervisor's locks.
- * Harmless on any host: it ends after ROUNDS programs. Prints how many of them ended well.
+ * Harmless on any host: it ends after ROUNDS programs. Prints ROUNDS, and how many of them executed
+ * the sibling's program.
  */
 #include "step.h"
 #include <pthread.h>
@@ -29,7 +30,7 @@ static void change_names(void) {
 }
 
 int main(int argc, char **argv) {
-    int rounds = argc > 1 ? atoi(argv[1]) : 300, well = 0, worst = 0, status;
+    int rounds = argc > 1 ? atoi(argv[1]) : 300, well = 0, status;
     pid_t changer = MUST(fork());
     if (changer == 0)
         change_names();
@@ -44,11 +45,10 @@ int main(int argc, char **argv) {
         }
         MUST(waitpid(child, &status, 0));
         well += status == 0;
-        if (status != 0 && status != worst)
-            say("round %d: status %#x", i, worst = status);
     }
     kill(changer, SIGKILL);
     MUST(waitpid(changer, &status, 0));
-    say("%d of %d ended well", well, rounds);
+    say("rounds %d", rounds);
+    say("executed %d", well);
     return 0;
 }

@@ -1,13 +1,14 @@
 /* build: long_name
  *
- * long_name DIRECTORY LINK COUNT: executes DIRECTORY/././…/LINK, 4,095 bytes in all, COUNT times and in vain, twice;
- * "ready" and a byte of input stand before, between and after. The name can be walked, but not the one made by putting
- * the link's longer text in place of its last part: a supervisor that tries that after it opened the program must not
- * forget to close it. On any host each execution ends with EFAULT.
+ * long_name DIRECTORY LINK DETOUR COUNT: executes DIRECTORY/DETOUR/../DETOUR/../…/LINK, 4,095 bytes in all, COUNT
+ * times and in vain, twice; "ready" and a byte of input stand before, between and after. The name can be walked, but not
+ * the one made by putting the link's longer text in place of its last part: a supervisor that tries that after it opened
+ * the program must not forget to close it. On any host each execution ends with EFAULT.
  */
 #include "step.h"
 
 static char **volatile nowhere = (char **)1; /* arguments that cannot be read: found out late in an execution */
+
 static void pause_here(void) {
     char byte;
     say("ready");
@@ -16,17 +17,17 @@ static void pause_here(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4)
+    if (argc < 5)
         return 96;
     static char name[PATH_MAX];
     char *nothing[] = {NULL};
     size_t length = PATH_MAX - 1, at = strlen(argv[1]), last = length - strlen(argv[2]);
     memcpy(name, argv[1], at);
-    for (; at + 2 < last; at += 2)
-        memcpy(name + at, "/.", 2);
+    for (size_t detour = strlen(argv[3]) + 4; at + detour < last; at += detour)
+        snprintf(name + at, detour + 1, "/%s/..", argv[3]);
     memset(name + at, '/', last - at);
     memcpy(name + last, argv[2], strlen(argv[2]));
-    int count = atoi(argv[3]), wrong = 0;
+    int count = atoi(argv[4]), wrong = 0;
     for (int phase = 0; phase < 2; phase++) {
         pause_here();
         for (int i = 0; i < count; i++)

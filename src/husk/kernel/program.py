@@ -12,6 +12,7 @@ import stat as st
 import struct
 
 from husk.kernel.call import AT_FDCWD, start_dir
+from husk.native._core import WAKE_SIGNAL
 from husk.vfs.layer_nodes import LowerNode
 from husk.vfs.proc_nodes import HeldFile
 
@@ -92,6 +93,8 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
 def _open_for_writing(fd: int) -> bool:
     """The host grants a read lease only while nobody has the file open for writing: asked, and taken back."""
     try:
+        # Should somebody open it for writing right now, the host tells us so by a signal: not by one that would end us.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, WAKE_SIGNAL)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
         # EACCES: not our file (an unchanged host file, which no guest can write to); EINVAL: no leases here.

@@ -34,7 +34,8 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     PyObject *self = PyModule_Create(&module);
     if (self && (PyModule_AddObjectRef(self, "Listener", (PyObject *)&Listener_type) < 0 ||
-                 PyModule_AddObjectRef(self, "Call", (PyObject *)&Call_type) < 0))
+                 PyModule_AddObjectRef(self, "Call", (PyObject *)&Call_type) < 0 ||
+                 PyModule_AddIntConstant(self, "WAKE_SIGNAL", WAKE_SIGNAL) < 0))
         Py_CLEAR(self);
     return self;
 }

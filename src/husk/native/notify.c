@@ -24,12 +24,6 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(WAKE_SIGNAL, &action, NULL);
-    /* Asking for a lease (whether a program is open for writing) can earn a SIGIO, which would end us. */
-    sigaction(SIGIO, NULL, &action);
-    if (action.sa_handler == SIG_DFL) {
-        action = (struct sigaction){.sa_handler = SIG_IGN};
-        sigaction(SIGIO, &action, NULL);
-    }
     /* Older kernels lack the flag: slower, not wrong. */
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     self->lead = lead_new();
