@@ -243,8 +243,9 @@ def test_names_too_long_to_follow_leave_no_descriptors(programs: Path, place: Pa
             counts.append(len(os.listdir(f"/proc/{running.process.pid}/fd")))
             stdin.write(b"x")
             stdin.flush()
-        # The first three hundred warm up what husk opens once; three hundred leaks would still be seen there.
-        assert counts[2] == counts[1] < counts[0] + 50, counts
+        # The first three hundred warm up what husk opens once; three hundred leaks would still be seen there. A look
+        # may meet a descriptor that is open for a moment.
+        assert abs(counts[2] - counts[1]) < 10 and counts[1] < counts[0] + 50, counts
         assert stdout.readline() == b"length 4095, wrong 0\n"
         assert running.process.wait(timeout=TIMEOUT) == 0
 

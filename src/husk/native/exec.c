@@ -45,6 +45,13 @@ int execute_loader(Listener *listener, const struct seccomp_notif *notif, int lo
                    uint64_t envp)
 {
     struct remote remote;
+    uint64_t first;
+    /* What the host would refuse after all leaves the loader's descriptor behind in the guest: look before. */
+    if ((argv && guest_read(notif->pid, argv, &first, sizeof first) != sizeof first) ||
+        (envp && guest_read(notif->pid, envp, &first, sizeof first) != sizeof first)) {
+        answer_error(listener->fd, notif->id, EFAULT);
+        return -EFAULT;
+    }
     int fd, error = stop_with_descriptor(listener->fd, notif, loader, true, &remote, &fd);
     if (error)
         return error;

@@ -71,11 +71,11 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
     gids = {os.getegid(): ids.gid} if ids.switch else {}
     state_base = os.path.dirname(state.path)
     inside = os.path.relpath(state_base, os.path.realpath(source))
-    holds_state = not inside.startswith(b"..")
-    if holds_state and mount.mode == "rw":
+    holds_state = inside != b".." and not inside.startswith(b"../")
+    if holds_state and (mount.mode == "rw" or inside == b"."):
         raise UsageError(
             f"--mount {mount.source}: husk keeps the files of its boxes below it ({os.fsdecode(state_base)}), where no "
-            "guest may write; set HUSK_STATE to a directory elsewhere."
+            "guest may reach; set HUSK_STATE to a directory elsewhere."
         )
     try:
         if not os.path.isdir(source):
@@ -90,7 +90,7 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             files.vfs.mount(
                 HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids), target
             )
-        if holds_state and inside != b".":
+        if holds_state:
             files.vfs.mount(
                 LayeredTree(state), os.path.join(target, inside)
             )  # other boxes' files are none of its business
