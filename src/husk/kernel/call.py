@@ -114,6 +114,14 @@ def start_dir(call: Call, dirfd: int, name: bytes) -> Dir:
     return node
 
 
+def open_link(call: Call, fd: int) -> bytes:
+    """The host's name of a guest descriptor that is open for more than its path: EBADF for an O_PATH one."""
+    link = call.raw.fd_link(fd)
+    if call.vfs.state.is_path_only(link):
+        raise OSError(errno.EBADF, "only a path")
+    return link
+
+
 def held_node(call: Call, fd: int) -> Node | None:
     """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
     via = b"/proc/%d/fd/%d" % (call.tid, fd)

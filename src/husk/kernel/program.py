@@ -25,7 +25,7 @@ BINPRM_BUF_SIZE = 256
 MOST_INTERPRETERS = 5  # exec_binprm: a sixth rewrite is ELOOP
 ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 ELF_PHDR = struct.Struct("<IIQQQQQQ")
-EM_X86_64, ET_EXEC, ET_DYN, PT_INTERP, PT_LOAD = 62, 2, 3, 3, 1
+EM_X86_64, ET_EXEC, ET_DYN, PT_INTERP = 62, 2, 3, 3
 APE_MAGICS = (b"MZqFpD='", b"jartsr='", b"APEDBG='")
 APE_HEADER_BYTES = 8192
 

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/user.h>
+#include <time.h>
 
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
@@ -27,6 +28,18 @@
 
 /* Gets one of husk's own threads out of a waiting call; its handler does nothing. */
 #define WAKE_SIGNAL (SIGRTMIN + 7)
+
+static inline int64_t nanoseconds(struct timespec t)
+{
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static inline int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return nanoseconds(t);
+}
 
 typedef struct name_cache name_cache;
 

@@ -24,17 +24,13 @@ int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
     return fd < 0 ? -errno : (int)fd;
 }
 
-static long long nanoseconds(struct timespec t)
-{
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 PyObject *stat_tuple(const struct stat *s)
 {
     return Py_BuildValue("(KKIKIIKLLLLLL)", (unsigned long long)s->st_dev, (unsigned long long)s->st_ino, s->st_mode,
                          (unsigned long long)s->st_nlink, s->st_uid, s->st_gid, (unsigned long long)s->st_rdev,
                          (long long)s->st_size, (long long)s->st_blksize, (long long)s->st_blocks,
-                         nanoseconds(s->st_atim), nanoseconds(s->st_mtim), nanoseconds(s->st_ctim));
+                         (long long)nanoseconds(s->st_atim), (long long)nanoseconds(s->st_mtim),
+                         (long long)nanoseconds(s->st_ctim));
 }
 
 PyObject *hostfs_open_beneath(PyObject *self, PyObject *args)

@@ -8,7 +8,6 @@
 #include "core.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define LONG_NS 3000000LL           /* a call in Python that lasts this long loses the lead */
 #define FIRST_LOOK_NS 3000000LL     /* the deputy's pause while there is work … */
@@ -25,13 +24,6 @@ struct lead {
     pthread_mutex_t guard;    /* of `change` */
     pthread_cond_t change;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 struct lead *lead_new(void)
 {

@@ -16,19 +16,11 @@
 #include "pin.h"
 
 #include <sched.h>
-#include <time.h>
 
 #define SLOW_NS 20000 /* an idle processor had to be woken */
 #define BOUND_ROUNDS 64
 
 static __thread int bound_rounds; /* how many more hand-overs to bind */
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 static bool bind_both(struct pin *pin, pid_t tid)
 {

@@ -124,7 +124,7 @@ static int open_exact(const struct exact_file *file)
     if (fd < 0)
         return -1;
     if (fstat(fd, &s) == 0 && s.st_dev == file->dev && s.st_ino == file->ino && (uint64_t)s.st_size == file->size &&
-        s.st_ctim.tv_sec * 1000000000LL + s.st_ctim.tv_nsec == file->changed_ns)
+        nanoseconds(s.st_ctim) == file->changed_ns)
         return fd;
     close(fd);
     return -1;

@@ -132,11 +132,6 @@ bool plain(name_cache *cache, struct target *t, const struct stat *host, bool fo
     return taught;
 }
 
-static int64_t nanoseconds(struct timespec t)
-{
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 void show(const struct showing *as, struct stat *s)
 {
     switch (as->manner) {

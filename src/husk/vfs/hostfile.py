@@ -14,6 +14,7 @@ from husk.vfs.node import Stat, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.native._core import HostStat
     from husk.vfs.layer_nodes import Orphan
 
 # Status flags that mean something to a host file; the rest is the vfs's own business.
@@ -88,6 +89,25 @@ def open_lower(root: int, rel: bytes, flags: int, kind: int) -> int:
     return fd
 
 
+def host_stat(found: os.stat_result) -> HostStat:
+    """As the C core gives it."""
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_nlink,
+        found.st_uid,
+        found.st_gid,
+        found.st_rdev,
+        found.st_size,
+        found.st_blksize,
+        found.st_blocks,
+        found.st_atime_ns,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
+
+
 def orphan_stat(node: Orphan, dev: int) -> Stat:
     info = node.last
     try:
@@ -97,21 +117,7 @@ def orphan_stat(node: Orphan, dev: int) -> Stat:
             # Nothing is known; the caller, who holds the file, may know better.
             info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
     else:
-        info = (
-            found.st_dev,
-            found.st_ino,
-            found.st_mode,
-            found.st_nlink,
-            found.st_uid,
-            found.st_gid,
-            found.st_rdev,
-            found.st_size,
-            found.st_blksize,
-            found.st_blocks,
-            found.st_atime_ns,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
-        )
+        info = host_stat(found)
     _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
     uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
     return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)

@@ -7,6 +7,7 @@ import os
 import stat as st
 
 from husk.native._core import stat_beneath
+from husk.vfs.hostfile import host_stat
 from husk.vfs.layer_copy import CopyUp, now
 from husk.vfs.layer_nodes import Inode, LayerDir
 from husk.vfs.node import Stat, error
@@ -62,24 +63,9 @@ class LayerMeta(CopyUp):
         except FileNotFoundError:
             # No name any more: only through a descriptor some guest holds.
             try:
-                found = os.stat(node.via)
+                return host_stat(os.stat(node.via))
             except (OSError, ValueError):
                 return (0, 0, 0, 0, 0, 0, 0, 0, 4096, 0, node.atime, node.mtime, node.ctime)
-            return (
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                found.st_size,
-                found.st_blksize,
-                found.st_blocks,
-                found.st_atime_ns,
-                found.st_mtime_ns,
-                found.st_ctime_ns,
-            )
 
     def host_number(self, node: Inode) -> int:
         """The number of the real file; a symlink gets one when it is first opened (O_PATH), so that a descriptor

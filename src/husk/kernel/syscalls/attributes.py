@@ -5,7 +5,19 @@ from __future__ import annotations
 import errno
 import struct
 
-from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, i64, path, start_dir, u32, working_directory
+from husk.kernel.call import (
+    AT_FDCWD,
+    Call,
+    Reply,
+    held_node,
+    i32,
+    i64,
+    open_link,
+    path,
+    start_dir,
+    u32,
+    working_directory,
+)
 from husk.vfs.node import Node
 from husk.vfs.vfs import NOW
 
@@ -121,8 +133,7 @@ def _node(call: Call, dirfd: int, name: bytes, flags: int) -> Node | None:
 
 
 def _held(call: Call, fd: int) -> Node | None:
-    if call.vfs.state.is_path_only(call.raw.fd_link(fd)):
-        raise OSError(errno.EBADF, "only a path")
+    open_link(call, fd)
     return held_node(call, fd)
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 
 from husk.abi.structs import pack_dirent, pack_dirent64
-from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, i32, path, start_dir, u32, working_directory
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, i32, open_link, path, start_dir, u32, working_directory
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
@@ -72,10 +72,7 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
 
 
 def _listed(call: Call, fd: int) -> Dir:
-    link = call.raw.fd_link(fd)
-    if call.vfs.state.is_path_only(link):
-        raise OSError(errno.EBADF, "only a path")
-    directory = call.vfs.node_of_link(link, 0, 0)
+    directory = call.vfs.node_of_link(open_link(call, fd), 0, 0)
     if not isinstance(directory, Dir):
         raise OSError(errno.ENOTDIR, "not a directory")
     if directory.removed:

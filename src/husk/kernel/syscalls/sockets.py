@@ -10,12 +10,12 @@ import errno
 import os
 import stat as st
 
-from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, start_dir
+from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, open_link, start_dir
 from husk.kernel.sockets import unix_address
 from husk.kernel.waiting import later
 from husk.native._core import bind_address, connect_address, socket_name
 
-AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 0, 1, 2, 10, 16
+AF_UNSPEC, AF_INET, AF_INET6 = 0, 2, 10
 LONGEST_ADDRESS = 128
 
 
@@ -71,8 +71,7 @@ def getpeername(call: Call) -> Reply:
 
 def _socket(call: Call) -> int:
     """A duplicate of the guest's socket: EBADF and ENOTSOCK come before anything about the address."""
-    if call.vfs.state.is_path_only(call.raw.fd_link(i32(call, 0))):
-        raise OSError(errno.EBADF, "only a path")
+    open_link(call, i32(call, 0))
     fd = call.raw.get_fd(i32(call, 0))
     if not st.S_ISSOCK(os.fstat(fd).st_mode):
         os.close(fd)

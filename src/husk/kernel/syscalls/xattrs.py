@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, open_link, path, start_dir, u32
 from husk.vfs.node import Node
 
 NAME_MAX, SIZE_MAX = 255, 65536
@@ -67,8 +67,7 @@ def _named(call: Call, *, follow: bool) -> Node:
 
 
 def _held(call: Call) -> Node | None:
-    if call.vfs.state.is_path_only(call.raw.fd_link(i32(call, 0))):
-        raise OSError(errno.EBADF, "only a path")
+    open_link(call, i32(call, 0))
     return held_node(call, i32(call, 0))
 
 
