@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import sys
 
-USAGE = """usage: husk COMMAND …
-
-  husk run [options] -- PROGRAM ARGS…   run a program in a box
-  husk syscalls [NAME…] [--json]        what husk does with each system call
-  husk --version
-
-`husk COMMAND --help` tells more.
-"""
+# command: (module with a `main(argv) -> exit code`, how it is called, what it does)
+COMMANDS = {
+    "run": ("husk.cli.run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
+    "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
     command = args[0] if args else ""
-    if command == "run":
-        from husk.cli.run import main as run
+    if command in COMMANDS:
+        from importlib import import_module
 
-        return run(args[1:])
-    if command == "syscalls":
-        from husk.cli.syscalls import main as syscalls
-
-        return syscalls(args[1:])
+        code: int = import_module(COMMANDS[command][0]).main(args[1:])
+        return code
     if command in ("-V", "--version"):
         from husk import __version__
 
         print(f"husk {__version__}")
         return 0
     if command in ("-h", "--help", "help"):
-        print(USAGE, end="")
+        print(_usage(), end="")
         return 0
     what = f"there is no command {command!r}" if command else "say what to do"
     print(f"husk: {what}; `husk --help` lists the commands.", file=sys.stderr)
     return 2
+
+
+def _usage() -> str:
+    lines = [f"  husk {how:<36}{what}" for _, how, what in COMMANDS.values()]
+    return "\n".join(["usage: husk COMMAND …", "", *lines, "  husk --version", "", "`husk COMMAND --help` tells more.", ""])
