@@ -34,4 +34,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _usage() -> str:
     lines = [f"  husk {how:<36}{what}" for _, how, what in COMMANDS.values()]
-    return "\n".join(["usage: husk COMMAND …", "", *lines, "  husk --version", "", "`husk COMMAND --help` tells more.", ""])
+    return "\n".join(
+        ["usage: husk COMMAND …", "", *lines, "  husk --version", "", "`husk COMMAND --help` tells more.", ""]
+    )
