@@ -294,6 +294,38 @@ static void descriptors(void)
     close(mine), close(prepared), close(folder);
 }
 
+/* fstat on descriptors of one directory, each asked twice, while the directory changes under them. */
+static void held(const char *name)
+{
+    struct stat s;
+    char below[64], away[64];
+    snprintf(below, sizeof below, "%s/new", name);
+    snprintf(away, sizeof away, "%s-away", name);
+    int fds[3] = {MUST(open(name, O_RDONLY | O_DIRECTORY)), MUST(open(name, O_RDONLY | O_NONBLOCK)),
+                  MUST(open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW))};
+#define HELD(expression)                                                                                              \
+    do {                                                                                                               \
+        STEP(expression);                                                                                              \
+        for (int i = 0; i < 6; i++)                                                                                    \
+            show("fstat", name, fstat(fds[i / 2], &s), &s);                                                            \
+        say("  flags %x %x %x", fcntl(fds[0], F_GETFL), fcntl(fds[1], F_GETFL), fcntl(fds[2], F_GETFL));              \
+        show_open("open(directory)", name, AT_FDCWD, O_RDONLY | O_DIRECTORY);                                          \
+    } while (0)
+    HELD(0);
+    HELD(mkdir(below, 0755));
+    HELD(chmod(name, 0700));
+    HELD(fchmod(fds[1], 0311));
+    HELD(chmod(name, 0755));
+    HELD(rename(name, away));
+    HELD(mkdir(name, 0711));
+    HELD(rmdir(name));
+    HELD(rename(away, name));
+    HELD(rmdir(below));
+#undef HELD
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+}
+
 static void places(void)
 {
     scene("relative to the working directory");
@@ -320,6 +352,11 @@ static void places(void)
     CHANGE(unlink("twelve/b"));
     CHANGE(rmdir("twelve"));
     close(fd), close(path);
+    scene("a directory that is held");
+    MUST(mkdir("sixteen", 0755));
+    held("sixteen");
+    held("fifteen");
+    held("fifteen/deep");
     scene("where other trees are mounted");
     WATCH("/proc/version", "/proc/none", "/dev/null", "/dev", "/usr", "/usr/bin/env", "/usr/none", "/usr/bin/none", "/etc/passwd", "/sys",
           "/cow", "/rw", "/ro/plain", "/ro/none");

@@ -34,7 +34,8 @@ class NameCache:
         self, listener: Listener, vfs: Vfs, uid: int, gid: int, host_uid: int, groups: list[int], *, cached: bool
     ) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
-        self._settled: dict[tuple[int, bytes], None] = {}  # (start, key) of directories that were taught
+        # (start, key) of directories that were taught, and the placeholder they had then, or 0
+        self._settled: dict[tuple[int, bytes], int] = {}
         self._taught: set[int] = set()
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         listener.cache_identity(uid, gid, host_uid, groups, vfs.state.path + b"/places/")
@@ -60,10 +61,10 @@ class NameCache:
                         self._teach_name(call, number, name, directory, name[cut:])
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself.
-            if (number, name + b"/") not in self._settled:
+            if not self._settled.get((number, name + b"/")):
                 below = self._directory(call, start, name + b"/")
-                if below is not None:
-                    self._teach_directory(number, name + b"/", below)
+                if below is not None and self._teach_directory(number, name + b"/", below) and below.place:
+                    self._teach_directory(below.place, b"", below)
 
     def _teach_absent(self, call: Call, number: int, start: Dir, key: bytes) -> None:
         """The directory itself is missing, below one that is the host's alone: the host can be asked for its names."""
@@ -118,7 +119,7 @@ class NameCache:
             return False
         if len(self._settled) >= MOST_REMEMBERED:
             self._settled.clear()
-        self._settled[number, key] = None
+        self._settled[number, key] = directory.place or 0
         self._tell(number, key, directory, view, view.rel + b"/" if view.rel else b"")
         return True
 
@@ -154,6 +155,7 @@ class NameCache:
             view.layered,
             view is MISSING,
             absent,
+            owner.place or 0,
         )
 
     def opened(self, node: Node, fd: int) -> None:

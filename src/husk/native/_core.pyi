@@ -63,6 +63,7 @@ class Listener:
         layered: bool,
         missing: bool,
         absent: bool,
+        place: int,
         /,
     ) -> None: ...
     def cache_handle(self, host_dev: int, host_ino: int, showing: Showing, /) -> None: ...

@@ -27,10 +27,10 @@ int answer_continue(int listener, uint64_t id)
     return send_answer(listener, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 }
 
-static int inject(int listener, const struct seccomp_notif *notif, int source, bool cloexec, uint32_t flags)
+static int inject(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
 {
     struct seccomp_notif_addfd add = {
-        .id = notif->id, .flags = flags, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
+        .id = notif->id, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
     int fd = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
     return fd < 0 ? -errno : fd;
 }
@@ -39,23 +39,17 @@ int add_descriptor(int listener, const struct seccomp_notif *notif, int source, 
 {
     struct pin pin;
     pin_if_it_helps(&pin, notif->pid);
-    int fd = inject(listener, notif, source, cloexec, 0);
+    int fd = inject(listener, notif, source, cloexec);
     pin_release(&pin);
     return fd;
 }
 
 int answer_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
 {
-    struct pin pin;
-    if (!pin_if_it_helps(&pin, notif->pid)) {
-        int sent = inject(listener, notif, source, cloexec, SECCOMP_ADDFD_FLAG_SEND);
-        pin_release(&pin);
-        return sent;
-    }
-    /* Two steps, so that the guest's mask is whole again before it runs on. Since a received call cannot be interrupted
-     * (WAIT_KILLABLE_RECV), nothing can come in between but the guest's death. */
-    int fd = inject(listener, notif, source, cloexec, 0);
-    pin_release(&pin);
+    /* Two steps instead of SECCOMP_ADDFD_FLAG_SEND: so a guest that was bound for the hand-over has its mask back before it
+     * runs on, and the answer is a wake-up on this processor. Nothing can come in between but the guest's death, since a
+     * received call cannot be interrupted (WAIT_KILLABLE_RECV). */
+    int fd = add_descriptor(listener, notif, source, cloexec);
     int error = fd < 0 ? 0 : answer_value(listener, notif->id, fd);
     return error ? error : fd;
 }

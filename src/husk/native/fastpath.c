@@ -74,6 +74,24 @@ static bool by_name(name_cache *cache, int listener, const struct seccomp_notif 
     return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
+/* A directory the guest holds, by its placeholder: the key of length 0 names where a walk from there begins. */
+static bool held_directory(name_cache *cache, const char *link, struct stat *s)
+{
+    uint32_t start;
+    struct known_dir *dir = placeholder(cache, link, &start) ? cache_find(cache, start, "", 0) : NULL;
+    if (!dir || dir->missing || dir->absent || dir->showing.manner != AS_HOST)
+        return false;
+    const char *rel = dir->text + dir->key_size;
+    int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
+    if (fd < 0)
+        return false;
+    bool known = fstat(fd, s) == 0 && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32;
+    close(fd);
+    if (known)
+        show(&dir->showing, s);
+    return known;
+}
+
 static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, bool statx)
 {
     char link[64];
@@ -90,9 +108,20 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
         show(&known->showing, &s);
     else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
         show(&pipe, &s);
-    else
+    else if (!S_ISDIR(s.st_mode) || !held_directory(cache, link, &s))
         return false;
     return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
+}
+
+/* Open a directory that has a placeholder already; -1: leave it to Python. */
+static int open_place(name_cache *cache, struct target *t, uint32_t flags)
+{
+    char name[sizeof cache->places + 16];
+    struct known_dir *dir = itself(cache, t);
+    if (!dir || !dir->place)
+        return -1;
+    snprintf(name, sizeof name, "%.*s%u", (int)cache->places_size, cache->places, dir->place);
+    return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
 }
 
 static bool open_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t flags)
@@ -101,7 +130,7 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     struct stat s;
     int fd;
     /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
-    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | 0100000) || !locate(cache, notif, dirfd, name, &t))
+    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000) || !locate(cache, notif, dirfd, name, &t))
         return false;
     /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. On a host directory any guest can
      * make a FIFO, and merely opening one is felt at its other end: there, and after ELOOP, look first. */
@@ -113,24 +142,32 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
         if (seen == FOUND) {
             if (fd >= 0)
                 close(fd);
-            seen = S_ISREG(s.st_mode) ? look(&t, host_flags, &fd, &s) : PYTHON;
+            seen = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ? look(&t, host_flags, &fd, &s) : PYTHON;
         }
     }
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)
         return answer_error(listener, notif->id, ENOENT), true;
-    bool done = false;
-    if (S_ISREG(s.st_mode) && plain(cache, &t, &s, true)) {
+    bool done = false, directory = S_ISDIR(s.st_mode);
+    if (directory) {
+        close(fd);
+        fd = open_place(cache, &t, flags);
+        if (fd < 0)
+            return false;
+    }
+    if ((directory || (S_ISREG(s.st_mode) && !(flags & O_DIRECTORY))) && plain(cache, &t, &s, true)) {
         struct stat shown = s;
         show(&t.dir->showing, &shown);
         if (!permitted(cache, &shown, 4)) {
             answer_error(listener, notif->id, EACCES);
             done = true;
-        } else if (still_valid(listener, notif->id)) {
-            if (!(flags & O_NONBLOCK))
-                fcntl(fd, F_SETFL, 0);
-            cache_remember_handle(cache, &t.dir->showing, &s);
+        } else { /* opening for reading changed nothing: that the caller still waits is for the hand-over to find out */
+            if (!directory) {
+                if (!(flags & O_NONBLOCK))
+                    fcntl(fd, F_SETFL, 0);
+                cache_remember_handle(cache, &t.dir->showing, &s);
+            }
             int got = answer_descriptor(listener, notif, fd, flags & O_CLOEXEC);
             if (got < 0 && got != -ENOENT)
                 answer_error(listener, notif->id, -got);

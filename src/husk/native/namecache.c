@@ -183,15 +183,15 @@ static bool parse_showing(PyObject *tuple, struct showing *showing)
 
 PyObject *listener_cache_learn(Listener *self, PyObject *args)
 {
-    unsigned start;
+    unsigned start, place;
     unsigned long long owner, host_dev;
     int root_fd, layered, missing, absent;
     const char *key, *rel;
     Py_ssize_t key_size, rel_size;
     PyObject *shown;
     struct showing showing;
-    if (!PyArg_ParseTuple(args, "Iy#Kiy#KOppp:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
-                          &host_dev, &shown, &layered, &missing, &absent) ||
+    if (!PyArg_ParseTuple(args, "Iy#Kiy#KOpppI:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
+                          &host_dev, &shown, &layered, &missing, &absent, &place) ||
         !parse_showing(shown, &showing))
         return NULL;
     name_cache *cache = self->cache;
@@ -202,7 +202,7 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
         return PyErr_NoMemory();
     *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .root_fd = root_fd, .start = start,
                               .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
-                              .layered = layered, .missing = missing, .absent = absent};
+                              .layered = layered, .missing = missing, .absent = absent, .place = place};
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);

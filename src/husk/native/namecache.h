@@ -31,6 +31,7 @@ struct known_dir {
     int root_fd;             /* borrowed from the tree, which outlives the cache */
     uint32_t start;          /* 0: key is absolute; else the placeholder the walk began in */
     uint32_t hash;
+    uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct showing showing;
     uint16_t key_size, rel_size;
     bool missing;

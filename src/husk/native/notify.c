@@ -1,6 +1,7 @@
 /* native: the listener. A receiver waits in the kernel without the GIL; what the name cache or the signal room can answer
  * never reaches Python. */
 #include "core.h"
+#include "pin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,12 +62,14 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
                 return false;
             continue;
         }
+        pin_let_go(notif->pid);
         if (notif->data.nr == SYS_rt_sigaction) {
             serve_rt_sigaction(self, notif);
             continue;
         }
         if (self->cache && cache_answer(self, notif))
             continue;
+        pin_let_go(0);
         return true;
     }
     return false;

@@ -3,17 +3,17 @@
 #define HUSK_PIN_H
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct pin {
-    pid_t tid; /* 0: nothing is bound */
+    pid_t tid; /* the guest thread that is bound; 0: none is */
     int64_t began_ns;
-    cpu_set_t guest, own;
+    cpu_set_t guest;
 };
 
-bool pin_if_it_helps(struct pin *pin, pid_t tid); /* true: guest and receiver are bound until released */
-void pin_release(struct pin *pin);                /* to be called in either case */
+void pin_if_it_helps(struct pin *pin, pid_t tid); /* guest and receiver may be bound until released */
+void pin_release(struct pin *pin);
+void pin_let_go(pid_t caller); /* of the receiver itself, unless it is bound for this caller; 0: in any case */
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool placeholder(name_cache *cache, const char *link, uint32_t *start)
+bool placeholder(name_cache *cache, const char *link, uint32_t *start)
 {
     char text[600], *end;
     ssize_t n = readlink(link, text, sizeof text - 1);
@@ -114,6 +114,16 @@ enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *h
     return PYTHON;
 }
 
+struct known_dir *itself(name_cache *cache, struct target *t)
+{
+    if (t->size + 1 >= sizeof t->name)
+        return NULL;
+    t->name[t->size] = '/';
+    struct known_dir *dir = cache_find(cache, t->start, t->name, t->size + 1);
+    t->name[t->size] = 0;
+    return dir;
+}
+
 /* May the answer be told as it is? */
 bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow)
 {
@@ -123,13 +133,8 @@ bool plain(name_cache *cache, struct target *t, const struct stat *host, bool fo
         return !follow;
     if (S_ISREG(host->st_mode))
         return !t->dir->layered || host->st_nlink == 1 || !cache->links_changed;
-    if (!S_ISDIR(host->st_mode) || t->size + 1 >= sizeof t->name)
-        return false;
     /* A directory's own metadata may have changed in the layer; taught ones have not. */
-    t->name[t->size] = '/';
-    bool taught = cache_find(cache, t->start, t->name, t->size + 1) != NULL;
-    t->name[t->size] = 0;
-    return taught;
+    return S_ISDIR(host->st_mode) && itself(cache, t);
 }
 
 void show(const struct showing *as, struct stat *s)

@@ -18,6 +18,10 @@ struct target {
 
 enum look { PYTHON, MISSING, FOUND };
 
+/* The number of the placeholder that `link`, a link of /proc, leads to. */
+bool placeholder(name_cache *cache, const char *link, uint32_t *start);
+/* The entry of the directory that `t` itself names; NULL: it was not taught. */
+struct known_dir *itself(name_cache *cache, struct target *t);
 /* Read the name and find the taught directory it lies in. */
 bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t);
 /* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes; or -1. */

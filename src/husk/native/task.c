@@ -89,12 +89,10 @@ PyObject *call_umask(Call *call, PyObject *Py_UNUSED(noargs))
 
 pid_t thread_group(pid_t tid)
 {
-    /* A plain pidfd can be had for a leader only, which most callers are: cheaper than reading a status file. */
-    int leader = syscall(SYS_pidfd_open, tid, 0);
-    if (leader >= 0) {
-        close(leader);
+    /* Most callers lead their group, and signal 0 to "thread tid of group tid" asks just that: cheaper than a pidfd, and
+     * far cheaper than reading a status file. EPERM: there is such a thread, of another user. */
+    if (syscall(SYS_tgkill, tid, tid, 0) == 0 || errno == EPERM)
         return tid;
-    }
     long tgid;
     return status_field(tid, "\nTgid:", 10, &tgid) ? -1 : (pid_t)tgid;
 }

@@ -83,7 +83,7 @@ def _build_flags(flags: int) -> int:
 def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:
     start = start_dir(call, dirfd, name)
     cloexec = bool(flags & os.O_CLOEXEC)
-    if not flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_DIRECTORY):
+    if not flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC):
         call.looked_up = start, name
     # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
     opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
