@@ -63,24 +63,19 @@ def guest_ids() -> tuple[int, int]:
     return uid, gid
 
 
+def native_command(arguments: Sequence[str]) -> list[str]:
+    """What runs `arguments` natively as the user that husk's guests are."""
+    if os.getuid() != 0:
+        return list(arguments)
+    uid, gid = guest_ids()
+    rights = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--no-new-privs", "--inh-caps=-all"]
+    return ["setpriv", *rights, "--", *arguments]
+
+
 def native(
     arguments: Sequence[str], work: Path, *, env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60
 ) -> Result:
-    command = list(arguments)
-    if os.getuid() == 0:
-        uid, gid = guest_ids()
-        command = [
-            *(
-                "setpriv",
-                f"--reuid={uid}",
-                f"--regid={gid}",
-                "--clear-groups",
-                "--no-new-privs",
-                "--inh-caps=-all",
-                "--",
-            ),
-            *command,
-        ]
+    command = native_command(arguments)
     owner = guest_ids() if os.getuid() == 0 else None
     # Not as a context manager: `finish` has closed the pipes and waited.
     process = start(command, cwd=work, env=env, owner=owner, stdin=PIPE, stdout=PIPE, stderr=PIPE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import stat as st
 
+from husk.vfs.copying import with_copies
 from husk.vfs.layer_copy import now
 from husk.vfs.node import Dir, Entry, error
 from husk.vfs.opening import Opening
@@ -136,18 +137,20 @@ class Attributes(Opening):
             tree.set_times(ctx, node, moment if atime == NOW else atime, moment if mtime == NOW else mtime)
 
     def truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
-        with self.lock:
-            if size < 0:
-                raise error(errno.EINVAL)
-            node = self._walk(ctx, start, path, self._trail(start), True)
-            if node.kind != st.S_IFREG:
-                raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)
-            info = node.tree.stat(ctx, node)
-            require(ctx.creds, info, WRITE)
-            if node.tree.read_only:
-                raise error(errno.EROFS)
-            self._refuse_text(node, info)
-            node.tree.truncate(ctx, node, size)
+        if size < 0:
+            raise error(errno.EINVAL)
+        with_copies(self.lock, lambda: self._truncate(ctx, start, path, size))
+
+    def _truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
+        node = self._walk(ctx, start, path, self._trail(start), True)
+        if node.kind != st.S_IFREG:
+            raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)
+        info = node.tree.stat(ctx, node)
+        require(ctx.creds, info, WRITE)
+        if node.tree.read_only:
+            raise error(errno.EROFS)
+        self._refuse_text(node, info)
+        node.tree.truncate(ctx, node, size)
 
     # -- extended attributes -----------------------------------------------------------------------------------
     def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:

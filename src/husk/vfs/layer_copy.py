@@ -6,9 +6,9 @@ import errno
 import os
 import stat as st
 import time
-from fcntl import ioctl
 
-from husk.native._core import open_beneath, stat_beneath, stat_fd
+from husk.native._core import stat_beneath
+from husk.vfs.copying import LARGE, Copy, CopyDue, copy_content, open_source
 from husk.vfs.hostfile import read_link
 from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode, Orphan
 from husk.vfs.node import Context, Credentials, Tree, error
@@ -22,37 +22,14 @@ if TYPE_CHECKING:
     from husk.vfs.node import Dir, Node
     from husk.vfs.state import State
 
-FICLONE = 0x40049409
 # The host stamps files with its coarse clock. A finer one here would make directories look newer than files made
 # after them.
 CLOCK_REALTIME_COARSE = 5
-CHUNK = 1 << 30
 NOBODY = Context(Credentials(-1, -1))  # looking up takes no rights in these trees
 
 
 def now() -> int:
     return time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
-
-
-def copy_content(source: int, target: int) -> None:
-    """Share the blocks where the file system can, else let the kernel copy, else copy."""
-    try:
-        ioctl(target, FICLONE, source)
-        return
-    except OSError:
-        pass
-    try:
-        while os.copy_file_range(source, target, CHUNK):
-            pass
-        return
-    except OSError as failure:
-        # Where it is not offered between these two file systems it fails on the first byte; anything else is real.
-        if failure.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF):
-            raise
-    while chunk := os.read(source, 1 << 20):
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(target, view) :]
 
 
 class CopyUp(Tree):
@@ -63,6 +40,7 @@ class CopyUp(Tree):
         self.on_change: Callable[[Dir, bool], None] = lambda directory, structural: None
         self.inodes: dict[tuple[int, int], Inode] = {}  # lower identity -> the inode that took its place
         self._devices: dict[int, int] = {}
+        self.copies: dict[Inode, Copy] = {}  # on their way
         self.links_touched = False  # a hard-linked lower file was changed: its other names no longer show the host's
 
     def held(self, inode: Inode) -> Pinned:
@@ -120,34 +98,53 @@ class CopyUp(Tree):
         return inode
 
     def own_content(self, inode: Inode, *, empty: bool) -> None:
-        """Give an inode that still reads lower content a real file."""
+        """Give an inode that still reads lower content a real file; CopyDue where that would take long."""
         if inode.source is None:
             return
         if inode.parent is not None:
             self.on_change(inode.parent, inode.nlink > 1)
-        lower, rel = inode.source
+        copy = None if empty else self._large_copy(inode)
+        if copy is None:
+            number = self._small_copy(inode, empty)
+        else:
+            number, copy.attached = copy.number, True
+        name = b"%d" % number
+        os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=self.state.files_fd)
+        inode.host_ctime = stat_beneath(self.state.files_fd, name)[12]
+        inode.source = None
+        inode.number = number
+        self.state.keep(number, inode)
+
+    def _large_copy(self, inode: Inode) -> Copy | None:
+        """The copy made for `inode`, or None where it is so small that it can be made now."""
+        copy = self.copies.get(inode)
+        if copy is None:
+            assert inode.source is not None
+            if stat_beneath(inode.source[0].fd, inode.source[1])[7] < LARGE:
+                return None
+            copy = self.copies[inode] = Copy(self.state, inode, open_source(*inode.source))
+        if not copy.done:
+            raise CopyDue(copy, self.copies)
+        return copy
+
+    def _small_copy(self, inode: Inode, empty: bool) -> int:
+        assert inode.source is not None
         number = self.state.new_number()
         name = b"%d" % number
         target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
         try:
             if not empty:
-                source = open_beneath(lower.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
+                source = open_source(*inode.source)
                 try:
-                    if not st.S_ISREG(stat_fd(source)[2]):
-                        raise error(errno.EIO)
                     copy_content(source, target)
                 finally:
                     os.close(source)
-            os.utime(target, ns=(inode.atime, inode.mtime))
-            inode.host_ctime = stat_fd(target)[12]
         except BaseException:
             os.unlink(name, dir_fd=self.state.files_fd)
             raise
         finally:
             os.close(target)
-        inode.source = None
-        inode.number = number
-        self.state.keep(number, inode)
+        return number
 
     def owned(self, node: Node) -> Inode:
         """`node` as an inode whose metadata can be changed."""
@@ -155,6 +152,8 @@ class CopyUp(Tree):
             return node
         if isinstance(node, LowerNode):
             return self.own_node(node)
+        if isinstance(node, Orphan) and node.key in self.inodes:
+            return self.inodes[node.key]  # a call that had to wait for a copy comes this way twice
         if isinstance(node, Orphan) and node.source is not None and node.last is not None:
             inode = self._inherit(*node.source, node.last)
             inode.nlink = 0

@@ -6,6 +6,7 @@ import errno
 import os
 import stat as st
 
+from husk.vfs.copying import with_copies
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import READ, SEARCH, WRITE, permitted, require, require_owner
 from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS, Trail, Walker
@@ -37,25 +38,27 @@ class Opening(Walker):
     _running: dict[tuple[int, int], Node] | None = None
 
     def open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int = 0) -> Opened:
-        with self.lock:
-            if flags & os.O_PATH:
-                flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
-            elif flags & TMPFILE:
-                return self._tmpfile(ctx, start, path, flags, mode, resolve)
-            trail = self._trail(start, resolve)
-            if flags & os.O_CREAT:
-                if flags & os.O_DIRECTORY:
-                    raise error(errno.EINVAL)
-                return self._create(ctx, start, path, flags, mode, trail)
-            node = self._walk(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
-            return self._finish(ctx, node, flags)
+        if flags & os.O_PATH:
+            flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+        return with_copies(self.lock, lambda: self._open(ctx, start, path, flags, mode, resolve))
+
+    def _open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
+        if flags & TMPFILE and not flags & os.O_PATH:
+            return self._tmpfile(ctx, start, path, flags, mode, resolve)
+        trail = self._trail(start, resolve)
+        if flags & os.O_CREAT:
+            if flags & os.O_DIRECTORY:
+                raise error(errno.EINVAL)
+            return self._create(ctx, start, path, flags, mode, trail)
+        node = self._walk(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
+        return self._finish(ctx, node, flags)
 
     def open_node(self, ctx: Context, node: Node, flags: int) -> Opened:
         """Open what is already known, as through /proc/self/fd/N."""
-        with self.lock:
-            if flags & os.O_PATH:
-                flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
-            return self._finish(ctx, node, flags & ~(os.O_CREAT | os.O_EXCL))
+        if flags & os.O_PATH:
+            flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+        flags &= ~(os.O_CREAT | os.O_EXCL)
+        return with_copies(self.lock, lambda: self._finish(ctx, node, flags))
 
     def _create(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, trail: Trail) -> Opened:
         while True:

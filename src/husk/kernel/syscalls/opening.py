@@ -92,6 +92,7 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
         host_fd, fifo_flags = opened.host_fd, opened.fifo_flags
         name = b"/proc/self/fd/%d" % host_fd
         return later(call, lambda: GiveFd(open_interruptible(name, fifo_flags), cloexec=cloexec, alone=True), host_fd)
-    call.kernel.names.opened(opened.node, opened.host_fd)
+    if not flags & os.O_PATH:  # what stands in for such a descriptor is not the file
+        call.kernel.names.opened(opened.node, opened.host_fd)
     shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO
     return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)
