@@ -13,7 +13,7 @@ pytestmark = pytest.mark.both_settings
 
 @pytest.mark.parametrize(
     "name",
-    ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fault", "files_fifo"],
+    ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fault", "files_fifo", "files_edges"],
 )
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
@@ -21,7 +21,17 @@ def test_transcript(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fifo", "exec_text", "exec_moved"],
+    [
+        "files_open",
+        "files_names",
+        "files_stat",
+        "files_dirs",
+        "files_data",
+        "files_fifo",
+        "files_edges",
+        "exec_text",
+        "exec_moved",
+    ],
 )
 def test_transcript_in_tmp(name: str) -> None:
     """The same in the private /tmp, where names and modes are husk's own: set-id bits stay, renames are followed."""

@@ -78,13 +78,14 @@ static UNUSED long must_(const char *text, long result) {
     return result;
 }
 
-/* n bytes whose last one is followed by an unmapped page: a kernel that reads or writes too far faults at once. */
+/* n bytes whose last one is followed by a page nobody may touch: a kernel that reads or writes too far faults at once.
+ * Not unmapped, because the next mapping could fill the hole. */
 static UNUSED char *edge_buffer(size_t n) {
     size_t page = 4096, room = (n + page - 1) / page * page;
     if (!room)
         room = page;
     char *area = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (area == MAP_FAILED || munmap(area + room, page) != 0) {
+    if (area == MAP_FAILED || mprotect(area + room, page, PROT_NONE) != 0) {
         say("set-up failed: edge_buffer");
         _exit(97);
     }

@@ -72,6 +72,27 @@ class Call(Context):
     def umask(self) -> int:
         return self.raw.umask()
 
+    def may_grow(self, size: int) -> None:
+        import resource
+
+        limit = resource.prlimit(self.tid, resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY and size > limit:
+            _tell_of_limit(self)
+            raise OSError(errno.EFBIG, "beyond RLIMIT_FSIZE")
+
+
+def _tell_of_limit(call: Call) -> None:
+    """The signal that goes with RLIMIT_FSIZE: by descriptor, so that no later process of the same number is hit."""
+    import os
+    import signal
+
+    process = os.pidfd_open(call.raw.tgid())
+    try:
+        if call.raw.valid():
+            signal.pidfd_send_signal(process, signal.SIGXFSZ)
+    finally:
+        os.close(process)
+
 
 def u32(call: Call, n: int) -> int:
     return call.args[n] & 0xFFFFFFFF

@@ -150,6 +150,8 @@ class Attributes(Opening):
         if node.tree.read_only:
             raise error(errno.EROFS)
         self._refuse_text(node, info)
+        if size > info.size:
+            ctx.may_grow(size)
         node.tree.truncate(ctx, node, size)
 
     # -- extended attributes -----------------------------------------------------------------------------------

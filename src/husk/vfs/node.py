@@ -44,6 +44,9 @@ class Context:
     def umask(self) -> int:
         return 0o022
 
+    def may_grow(self, size: int) -> None:
+        """EFBIG where a file must not become `size` bytes long at this caller's hands."""
+
 
 class Stat:
     """What stat(2) tells; times in nanoseconds."""

@@ -146,6 +146,9 @@ class Opening(Walker):
         require(ctx.creds, info, want)
         if flags & os.O_NOATIME:
             require_owner(ctx.creds, info)
+        # Placeholders, devices and made-up files are not asked by the host whether they know O_DIRECT; they do not.
+        if flags & os.O_DIRECT and (kind in (st.S_IFDIR, st.S_IFCHR) or (kind == st.S_IFREG and not tree.host_backed)):
+            raise error(errno.EINVAL)
         if isinstance(node, Dir):
             return Opened(self._place(ctx, node, flags, info), node)
         if kind == st.S_IFSOCK:

@@ -10,13 +10,14 @@ import errno
 import os
 
 from husk.abi.structs import pack_dirent, pack_dirent64
-from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, i32, open_link, path, start_dir, u32, working_directory
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, i32, open_link, path, start_dir, working_directory
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PAGE = 4096
 MOST_PER_CALL = 1 << 20  # a larger buffer is filled partly, which readers must expect anyway
 
 
@@ -52,23 +53,56 @@ def chdir(call: Call) -> Reply:
 
 
 def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Reply:
-    fd, room = i32(call, 0), min(u32(call, 2), MOST_PER_CALL)
+    # Linux counts down in an int: a size beyond its range leaves room for no entry, and EINVAL is what that means.
+    fd, room = i32(call, 0), min(i32(call, 2), MOST_PER_CALL)
     directory = _listed(call, fd)
     try:
         shared = call.raw.get_fd(fd)
     except PermissionError:
         # Docker's default profile keeps pidfd_getfd from us; the guest can be made to seek, at the price of a stop.
-        records, position = call.kernel.listings.read(call, directory, call.raw.position(fd), room, pack)
-        call.raw.write(call.args[1], records)
-        call.raw.seek(fd, position, len(records))
+        size, position = _copy_out(call, directory, call.raw.position(fd), room, pack)
+        call.raw.seek(fd, position, size)
         return ANSWERED
     try:
-        records, position = call.kernel.listings.read(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
-        call.raw.write(call.args[1], records)
+        size, position = _copy_out(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
         os.lseek(shared, position, os.SEEK_SET)
-        return len(records)
+        return size
     finally:
         os.close(shared)
+
+
+def _copy_out(
+    call: Call, directory: Dir, position: int, room: int, pack: Callable[[int, int, int, bytes], bytes]
+) -> tuple[int, int]:
+    """The entries behind `position` into the guest's buffer: how many bytes, and the position behind the last."""
+    records, behind = call.kernel.listings.read(call, directory, position, room, pack)
+    try:
+        call.raw.write(call.args[1], records)
+        return len(records), behind
+    except OSError as problem:
+        # Linux copies entry by entry and fails only when not even the first fits before memory ends.
+        good = _writable(call, records) if problem.errno == errno.EFAULT else 0
+        if not good:
+            raise
+        try:
+            records, behind = call.kernel.listings.read(call, directory, position, good, pack)
+        except OSError:
+            raise problem from None
+    call.raw.write(call.args[1], records)
+    return len(records), behind
+
+
+def _writable(call: Call, records: bytes) -> int:
+    """How much of the guest's buffer takes `records` before the first page that does not."""
+    done = 0
+    while done < len(records):
+        piece = PAGE - (call.args[1] + done) % PAGE
+        try:
+            call.raw.write(call.args[1] + done, records[done : done + piece])
+        except OSError:
+            break
+        done += piece
+    return done
 
 
 def _listed(call: Call, fd: int) -> Dir:
