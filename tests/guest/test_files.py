@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import pytest
 
 from tests.guest.build import guest_programs
@@ -39,6 +42,14 @@ def test_transcript_in_tmp(name: str) -> None:
         'd=$(mktemp -d) && cd "$d" && {guests}/' + name + ' {guests} | sed "s,$d,DIR,g"; cd / && rm -rf "$d" && ls "$d"'
     )
     differential(["/bin/sh", "-c", script + " 2>/dev/null"], case=name + " in tmp", status=2)
+
+
+def test_access_times() -> None:
+    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOATIME:
+        pytest.skip("this host's temporary directory keeps no access times, and a box's does")
+    script = 'd=$(mktemp -d) && cd "$d" && {guests}/files_atime; rm -r "$d"'
+    differential(["/bin/sh", "-c", script], case="files_atime in tmp")
+    differential(["{guests}/files_atime"], case="files_atime")
 
 
 def test_set_id_bits_stay_in_a_layer() -> None:

@@ -1,7 +1,7 @@
 /* build: files_edges
  *
  * Where a call meets the end of something: a buffer that runs into unmapped memory, a limit on file sizes, a count
- * beyond an int, a flag the file does not know; and access times of what is read without being opened.
+ * beyond an int, a flag the file does not know.
  */
 #include "step.h"
 #include <dirent.h>

@@ -140,6 +140,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         # A read from the start takes a new snapshot; the following ones go on in it. POSIX leaves open whether names
         # that come or go meanwhile are seen, and a snapshot keeps the reading of a large directory linear.
         listing = directory.listing
+        if directory.own:
+            self.accessed(directory)
         if after <= 2 or not listing:
             listing = directory.listing = self._snapshot(directory)
         start = bisect_right(listing, after, key=_cookie)
@@ -272,6 +274,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         if isinstance(node, Inode):
+            self.accessed(node)
             return node.target
         if not isinstance(node, LowerNode):
             raise error(errno.ENOENT)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 XATTR_CREATE, XATTR_REPLACE = 1, 2
 PRIVILEGE = st.S_ISUID | st.S_ISGID
+DAY = 24 * 3600 * 10**9
 
 
 class LayerMeta(CopyUp):
@@ -113,6 +114,17 @@ class LayerMeta(CopyUp):
         if mtime is not None:
             target.mtime = mtime
         self._changed(target)
+
+    def accessed(self, node: Inode | LayerDir) -> None:
+        """A link was followed or a directory listed, which only we know of. The rule is relatime's: once after each
+        change, and once a day."""
+        moment = now()
+        if node.mtime < node.atime > node.ctime and moment - node.atime < DAY:
+            return
+        home = node if isinstance(node, LayerDir) else node.parent
+        if home is not None:
+            self.on_change(home, False)
+        node.atime = moment
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         inode = self.owned(node)
