@@ -16,6 +16,7 @@ from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
 from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
+from husk.kernel.syscalls.executing import names_in
 from husk.native._core import wake_thread
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from husk.kernel.events import Events
     from husk.kernel.identity import Identity
     from husk.kernel.program import Program
-    from husk.kernel.tasks import Tasks
+    from husk.kernel.tasks import Names, Tasks
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
     from husk.vfs.node import Credentials
@@ -55,6 +56,8 @@ class Kernel:
         self.sockets = Sockets(vfs.state.places_fd)
         self.listings = Listings()
         self.pending: dict[int, Program] = {}
+        self._begun: dict[int, Program] = {}  # what was started last in a process; closed, only its names count
+        tasks.begun = self.begun
         self._handlers = handlers()
         self._threads: dict[int, None] = {}
         self.names = NameCache(
@@ -144,3 +147,16 @@ class Kernel:
             for pid in gone or [next(iter(self.pending))]:
                 self.pending.pop(pid).close()
         self.pending[tgid] = program
+        self._begun.pop(tgid, None)
+        if len(self._begun) >= MOST_PENDING:
+            self._begun.pop(next(iter(self._begun)))
+        self._begun[tgid] = program
+
+    def begun(self, tgid: int) -> Names | None:
+        """The names of the program that was started last in a process. The C core forgets its own as soon as an execve
+        of that process goes through Python, so where it has one, that is the later."""
+        info = self.listener.begun(tgid)
+        if info is not None:
+            return names_in(info)
+        program = self._begun.get(tgid)
+        return (program.exe, program.comm, program.prefix) if program is not None else None

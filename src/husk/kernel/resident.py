@@ -38,6 +38,11 @@ def exe_of(host_pid: int) -> tuple[bytes, tuple[int, int]] | None:
     return path, (int.from_bytes(identity[:8], "little"), int.from_bytes(identity[8:], "little"))
 
 
+def complete(host_pid: int) -> bool:
+    """Has the loader done its work? Until then the host shows the loader's name, and arguments without a script's."""
+    return _read(host_pid, 0, 4) == MAGIC.to_bytes(4, "little")
+
+
 def runs(host_pid: int, identity: tuple[int, int]) -> bool:
     """Does a process run the file of this identity?"""
     return _read(host_pid, IDENTITY_AT, 16) == identity[0].to_bytes(8, "little") + identity[1].to_bytes(8, "little")

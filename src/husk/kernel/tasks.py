@@ -15,8 +15,12 @@ from husk.vfs.pinned import look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.vfs.node import Context, Node
     from husk.vfs.vfs import Vfs
+
+    Names = tuple[bytes, bytes, list[bytes]]  # of a program: path, name, words in place of argv[0]
 
 
 MOST_REMEMBERED = 4096
@@ -25,12 +29,13 @@ MOST_REMEMBERED = 4096
 class Tasks:
     """`vfs` is set once the box is built: the proc tree, which asks here, is part of it."""
 
-    __slots__ = ("_hosts", "_namespace", "_own_namespace", "reaper", "vfs")
+    __slots__ = ("_hosts", "_namespace", "_own_namespace", "begun", "reaper", "vfs")
 
     def __init__(self, own_namespace: bool) -> None:
         self._own_namespace, self._namespace = own_namespace, ""
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen
         self.reaper = 0
+        self.begun: Callable[[int], Names | None] = lambda tgid: None  # the kernel's, once there is one
         self.vfs: Vfs
 
     # -- numbers -----------------------------------------------------------------------------------------------
@@ -122,12 +127,18 @@ class Tasks:
         """What the loader noted, brought up to date: the file may have been renamed or removed since."""
         noted = resident.exe_of(host_pid)
         if noted is None:
-            return None
+            begun = self.begun(self.tgid_of(host_pid))  # the loader has not noted it yet
+            return begun[0] if begun is not None else None
         path, identity = noted
         node = self.vfs.running(identity)
         if isinstance(node, Inode):
             return self.vfs.path_of_node(node)
         return path
+
+    def starting(self, host_pid: int) -> Names | None:
+        """The names of the program that a process is about to run, while the host still shows the loader's."""
+        begun = self.begun(self.tgid_of(host_pid))
+        return begun if begun is not None and not resident.complete(host_pid) else None
 
     def runs(self, identity: tuple[int, int]) -> bool:
         """Is some process of the box running this file? (For ETXTBSY.)"""

@@ -123,6 +123,7 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args);
 bool cache_answer(Listener *listener, const struct seccomp_notif *notif);
 
 /* programs.c */
+PyObject *listener_begun(Listener *self, PyObject *arg);
 PyObject *listener_program_learn(Listener *self, PyObject *args);
 
 /* hostfs.c */

@@ -134,6 +134,7 @@ static PyMethodDef Listener_methods[] = {
     {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
     {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
     {"cache_handle", (PyCFunction)listener_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
+    {"begun", (PyCFunction)listener_begun, METH_O, "the description of the program C last started in a process"},
     {"program_learn", (PyCFunction)listener_program_learn, METH_VARARGS, "teach a program, to be executed again"},
     {"cache_forget", (PyCFunction)listener_cache_forget, METH_VARARGS, "cache_forget(owner, taught): take it back"},
     {NULL, NULL, 0, NULL},

@@ -33,9 +33,11 @@ struct known_program {
     char *key;              /* absolute guest path; the other strings follow it */
 };
 
-/* A process on its way through execve: what its loader will be given. Owns its descriptors. */
+/* A process on its way through execve: what its loader will be given. Owns its descriptors until the loader has `asked`;
+ * the description stays longer, because /proc has to name the program while the loader still works. */
 struct pending {
     pid_t tgid; /* 0: free */
+    bool asked;
     int program_fd, interpreter_fd;
     uint32_t info_size;
     char info[HUSK_EXEC_INFO_MAX];
@@ -48,7 +50,8 @@ struct pending {
 struct programs {
     struct known_program *buckets[PROGRAM_BUCKETS];
     unsigned known;
-    pthread_mutex_t lock; /* of `waiting` */
+    pthread_mutex_t lock; /* of `waiting` and `oldest` */
+    unsigned oldest;      /* where to look first for a place that can be used again */
     struct pending waiting[MOST_PENDING];
 };
 
@@ -76,9 +79,11 @@ static void drop(struct pending *pending)
 {
     if (!pending->tgid)
         return;
-    close(pending->program_fd);
-    if (pending->interpreter_fd >= 0)
-        close(pending->interpreter_fd);
+    if (!pending->asked) {
+        close(pending->program_fd);
+        if (pending->interpreter_fd >= 0)
+            close(pending->interpreter_fd);
+    }
     pending->tgid = 0;
 }
 
@@ -156,12 +161,16 @@ void programs_drop_stale(Listener *listener, pid_t tid)
     pthread_mutex_unlock(&programs->lock);
 }
 
-/* A free place, or that of a process that died before its loader asked; NULL: leave it to Python. */
+/* A free place, one whose loader has asked long ago, or that of a process that died before; NULL: leave it to Python. */
 static struct pending *free_place(struct programs *programs)
 {
-    for (int i = 0; i < MOST_PENDING; i++)
-        if (!programs->waiting[i].tgid)
-            return &programs->waiting[i];
+    for (int i = 0; i < MOST_PENDING; i++) {
+        struct pending *place = &programs->waiting[(programs->oldest + i) % MOST_PENDING];
+        if (!place->tgid || place->asked) {
+            programs->oldest = (place - programs->waiting + 1) % MOST_PENDING;
+            return place;
+        }
+    }
     for (int i = 0; i < MOST_PENDING; i++) {
         if (task_is_dead(programs->waiting[i].tgid)) {
             drop(&programs->waiting[i]);
@@ -228,9 +237,9 @@ bool programs_answer_loader(Listener *listener, const struct seccomp_notif *noti
         return false;
     pthread_mutex_lock(&programs->lock);
     struct pending *pending = waiting_for(programs, tgid);
-    if (pending) {
+    if (pending && !pending->asked) {
         mine = *pending;
-        pending->tgid = 0;
+        pending->asked = true;
     }
     pthread_mutex_unlock(&programs->lock);
     if (!mine.tgid)
@@ -253,6 +262,30 @@ bool programs_answer_loader(Listener *listener, const struct seccomp_notif *noti
         answer_error(listener->fd, notif->id, error);
     drop(&mine);
     return true;
+}
+
+PyObject *listener_begun(Listener *self, PyObject *arg)
+{
+    pid_t tgid = (pid_t)PyLong_AsLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    struct programs *programs = self->cache ? self->cache->programs : NULL;
+    char *info = programs && tgid > 0 ? malloc(HUSK_EXEC_INFO_MAX) : NULL;
+    size_t size = 0;
+    if (info) {
+        Py_BEGIN_ALLOW_THREADS
+        pthread_mutex_lock(&programs->lock);
+        struct pending *found = waiting_for(programs, tgid);
+        if (found) {
+            size = found->info_size;
+            memcpy(info, found->info, size);
+        }
+        pthread_mutex_unlock(&programs->lock);
+        Py_END_ALLOW_THREADS
+    }
+    PyObject *result = size ? PyBytes_FromStringAndSize(info, size) : Py_NewRef(Py_None);
+    free(info);
+    return result;
 }
 
 /* ---- what Python teaches ---------------------------------------------------------------------------------------- */

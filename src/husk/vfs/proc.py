@@ -119,10 +119,14 @@ class ProcTree(ProcNames):
 
     def _text(self, ctx: Context, node: TaskFile, look: Look) -> bytes:
         from husk.vfs.proc_net import net_text  # here, not above: see ProcNames._fill
-        from husk.vfs.proc_task import TASK_TEXT, running
+        from husk.vfs.proc_task import NAMED, TASK_TEXT, running, starting
 
         if node.part is node.task:
+            # Asked before and after the look at the host: a program may begin, or be complete, in between.
+            names = self.view.tasks.starting(look.host) if node.name in NAMED else None
             text = TASK_TEXT[node.name](look)
+            if node.name in NAMED and (names := names or self.view.tasks.starting(look.host)):
+                text = starting(node.name, text, names[1], names[2])
             return running(node.name, text) if look.host == ctx.tid else text
         return net_text(look, node.name) if node.part.name == b"net" else self._fdinfo(ctx, look, int(node.name))
 

@@ -110,6 +110,23 @@ def running(name: bytes, text: bytes) -> bytes:
     return text
 
 
+NAMED = frozenset({b"cmdline", b"comm", b"sched", b"stat", b"status"})  # these name the program
+
+
+def starting(name: bytes, text: bytes, comm: bytes, prefix: list[bytes]) -> bytes:
+    """What the file says once the program runs, made from what it says while husk's loader prepares it."""
+    if name == b"comm":
+        return comm + b"\n"
+    if name == b"stat":
+        return text[: text.index(b"(") + 1] + comm + text[text.rindex(b")") :]
+    if name == b"status":
+        return b"Name:\t" + comm + text[text.index(b"\n") :]
+    if name == b"sched":
+        return comm + text[text.index(b" (") :]
+    # cmdline: of a script, the interpreter's words stand in place of the first one
+    return b"".join(word + b"\0" for word in prefix) + text.partition(b"\0")[2] if prefix else text
+
+
 def _sched(look: Look) -> bytes:
     head, newline, rest = look.read(b"sched").partition(b"\n")
     name, _, threads = head.rpartition(b" (")

@@ -128,3 +128,12 @@ def describe(program: Program, interpreter_fd: int, eintr_bitmap: bytes) -> byte
         + execfn
         + exe
     )
+
+
+def names_in(info: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    """What `describe` put in: the path for /proc/PID/exe, the name, and the words in place of argv[0]."""
+    fields = EXEC_INFO.unpack_from(info)
+    count, prefix_size, execfn_size, exe_size, comm = fields[5], fields[6], fields[7], fields[8], fields[10]
+    strings = info[EXEC_INFO.size :]
+    exe = strings[prefix_size + execfn_size :][: exe_size - 1]
+    return exe, comm.rstrip(b"\0"), strings[:prefix_size].split(b"\0")[:count]

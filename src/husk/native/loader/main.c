@@ -70,8 +70,6 @@ static struct husk_resident *make_resident(const struct husk_exec_info *info)
     r->execfn_offset = info->exe_bytes;
     memcpy(r->exe, execfn + info->execfn_bytes, info->exe_bytes);
     memcpy(r->exe + r->execfn_offset, execfn, info->execfn_bytes);
-    /* Last, so that the supervisor never takes a half-made region for a whole one. */
-    __atomic_store_n(&r->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
     return r;
 }
 
@@ -140,6 +138,11 @@ _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
     if (program.exec_stack)
         stack_make_executable(&stack);
     describe(info, randomize);
+    /*
+     * Last: the supervisor never takes a half-made region for a whole one, and until
+     * it sees this it knows that name and arguments are not yet the program's.
+     */
+    __atomic_store_n(&resident->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
 
     syscall3(SYS_close, info->program_fd, 0, 0);
     if (has_interpreter)
