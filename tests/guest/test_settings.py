@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk, husk_command, scratch
+from tests.guest.running import MARK, husk, husk_command, scratch
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 NOBODY = 65534
-ROOTS_GUEST = 1_900_000_000  # husk.sandbox.launch: the host id of a guest that root started
+ROOTS_GUESTS = 1_900_000_000  # husk.sandbox.launch: the host id of a guest that root started is this plus husk's pid
 
 # What the guest sees and may do, as one JSON object. The argument is the pid of the process outside.
 SMOKE = r"""
@@ -99,13 +99,18 @@ class Setting:
     def wrapper(self) -> list[str]:
         return [] if self.root else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
 
-    @property
-    def host_id(self) -> int:
-        return ROOTS_GUEST if self.root else NOBODY if os.getuid() == 0 else os.getuid()
+    def is_guest_id(self, number: int) -> bool:
+        if not self.root:
+            return number == NOBODY
+        return number == 1000 if self.namespaces else ROOTS_GUESTS < number < ROOTS_GUESTS + (1 << 22)
 
-    @property
-    def guest_id(self) -> int:
-        return 1000 if self.root and self.namespaces else self.host_id
+    def with_a_neighbour(self) -> list[str]:
+        """A command that starts a sleeping process of the guest's own host user, tells its number, and then becomes
+        the command that follows, with that number as last argument. The guest's id depends on husk's pid, which is the
+        shell's."""
+        ids = f"n=$(({ROOTS_GUESTS} + $$)); i=\"--reuid=$n --regid=$n --clear-groups\"" if self.root else "i="
+        start = f"env -u {MARK} setsid setpriv $i -- sleep 300 </dev/null >/dev/null 2>&1 &"
+        return [*self.wrapper(), "sh", "-c", f'{ids}; {start} echo $!; exec "$@" $!', "sh"]
 
 
 SETTINGS = {
@@ -129,16 +134,6 @@ def setting(request: pytest.FixtureRequest) -> Setting:
 
 
 @pytest.fixture
-def outside(setting: Setting) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the guest's own host user, outside the box."""
-    ids = [f"--reuid={setting.host_id}", f"--regid={setting.host_id}", "--clear-groups"]
-    process = subprocess.Popen(["setpriv", *ids, "--", "sleep", "300"], start_new_session=True)
-    yield process
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
-@pytest.fixture
 def state(setting: Setting) -> Iterator[Path]:
     """A directory that belongs to who starts husk; empty again at the end."""
     with scratch() as place:
@@ -159,15 +154,31 @@ def run(setting: Setting, state: Path, *command: str) -> dict[str, Any]:
     return told
 
 
-def test_smoke(setting: Setting, state: Path, outside: subprocess.Popen[bytes]) -> None:
-    told = run(setting, state, "python3", "-c", SMOKE, str(outside.pid))
-    assert told["ids"] == [setting.guest_id] * 6
-    assert told["groups"] in ([], [setting.guest_id])
+def smoke(setting: Setting, state: Path) -> tuple[dict[str, Any], int]:
+    """What the guest told, and the number of the process outside, which must have lived through it."""
+    options = [] if setting.namespaces else ["--no-namespaces"]
+    result = husk(["run", *options, "--", "python3", "-c", SMOKE], wrapper=setting.with_a_neighbour(),
+                  env={"HUSK_STATE": str(state)})
+    neighbour, _, told = result.out.partition("\n")
+    try:
+        assert (result.status, result.err) == (0, "")
+        assert Path(f"/proc/{neighbour}/comm").read_text() == "sleep\n", "the guest ended a process of the host"
+        assert os.getpriority(os.PRIO_PROCESS, int(neighbour)) == 0
+    finally:
+        os.kill(int(neighbour), signal.SIGKILL)
+    return dict(json.loads(told)), int(neighbour)
+
+
+def test_smoke(setting: Setting, state: Path) -> None:
+    told, _ = smoke(setting, state)
+    (me,) = set(told["ids"])
+    assert setting.is_guest_id(me)
+    assert told["groups"] in ([], [me])
     assert told["listed"] == [told["pid"]]
     assert told["listed with child"] == sorted([told["pid"], told["child"]])
     assert (told["kill child"], told["child ended"]) == ("ok None", -9)
     assert told["own"] == {"kill 0": "ok None", "getpgid": True, "affinity": True, "priority": "ok 0"}
-    assert told["file"] == [setting.guest_id, setting.guest_id, "0o100640", 7, "content"]
+    assert told["file"] == [me, me, "0o100640", 7, "content"]
     assert told["moved"] == ["made"]
     assert told["system"] == "EACCES"
     assert (told["python"], told["shell"], told["threads"]) == ("42\n", "3\n", 8)
@@ -175,15 +186,13 @@ def test_smoke(setting: Setting, state: Path, outside: subprocess.Popen[bytes]) 
     assert told["cwd"] == "/workspace"
 
 
-def test_the_outside_is_out_of_reach(setting: Setting, state: Path, outside: subprocess.Popen[bytes]) -> None:
-    told = run(setting, state, "python3", "-c", SMOKE, str(outside.pid))
+def test_the_outside_is_out_of_reach(setting: Setting, state: Path) -> None:
+    told, neighbour = smoke(setting, state)
     answers = {what for what, answer in told["outside"].items() if answer not in ("ESRCH", "EPERM", "ENOENT")}
     # Without a pid namespace a pidfd can be had; the registry says why that is no way to do anything to the process.
-    assert answers <= (set() if setting.namespaces else {"pidfd"}), f"pid {outside.pid} of the host answers"
+    assert answers <= (set() if setting.namespaces else {"pidfd"}), f"pid {neighbour} of the host answers"
     assert told["outside"]["proc"] == told["outside"]["environ"] == "ENOENT"
     assert told["init"] in (["EPERM", "EPERM"], ["ESRCH", "ESRCH"], ["ok None", "ok None"])
-    assert outside.poll() is None, "the guest ended a process of the host"
-    assert os.getpriority(os.PRIO_PROCESS, outside.pid) == 0
 
 
 def test_the_walls_are_those_that_were_asked_for(setting: Setting, state: Path) -> None:

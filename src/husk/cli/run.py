@@ -6,7 +6,7 @@ import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` 
 import os
 import sys
 
-from husk.sandbox.box import Box, Events
+from husk.sandbox.box import Box, Events, Full
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount, Policy
 
@@ -25,13 +25,16 @@ and a private /tmp, /home and /workspace. Nothing else of the host is there.
   --workdir DIR           start in DIR (default /workspace)
   --env NAME=VALUE        set a variable; --env NAME passes the caller's
   --timeout SECONDS       end the box after this time (exit code 124)
+  --limit NAME=VALUE      end the box (exit code 124) or fail a call when it uses more; NAME is cpu, memory, processes,
+                          files, file-size, disk, disk-files, output, events or time; for example memory=512M
+  --weaken NAME           do without a wall the host does not give; `husk doctor` says which, and what that means
   --events FILE           write what happens as JSON lines
   --json                  print the result as one JSON object, with the guest's output inside
   --summary               say at the end what was read, changed and refused
   --no-namespaces         do without namespaces even where the host gives them
   -v, --verbose           one line per virtual call, on stderr
 
-The exit code is the program's; 124: time-out, 125: husk failed, 126: not executable, 127: not found, 128+n: signal n.
+The exit code is the program's; 124: a limit, 125: husk failed, 126: not executable, 127: not found, 128+n: signal n.
 """
 
 
@@ -102,6 +105,14 @@ class Options:
     def _events(self, text: str) -> None:
         self.events = text
 
+    def _limit(self, text: str) -> None:
+        self.policy.limits.read(text)
+
+    def _weaken(self, text: str) -> None:
+        from husk.sandbox.weaken import check
+
+        self.policy.weaken.add(check(text))
+
 
 FLAGS = {
     "--json": "json",
@@ -118,6 +129,8 @@ SETTERS: dict[str, Callable[[Options, str], None]] = {
     "--env": Options._env,
     "--timeout": Options._timeout,
     "--events": Options._events,
+    "--limit": Options._limit,
+    "--weaken": Options._weaken,
 }
 
 
@@ -143,14 +156,17 @@ def main(args: list[str]) -> int:
 def _run(options: Options) -> int:
     tell, trace = _listeners(options)
     events = Events(tell, trace, collect=options.summary)
-    if options.json:
+    if options.json or options.policy.limits["output"]:
         from husk.cli.capture import run_captured
 
-        result = run_captured(options.policy, events)
+        result = run_captured(options.policy, events, keep=options.json, run=_with_signals)
     else:
         result = _with_signals(Box(options.policy, events))
     for fault in result.faults:
         print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
+    for limit in result.limits:
+        if not options.summary and limit.name != "time":
+            print(f"husk: {limit}{'; the box was ended' if limit.ended else ''}.", file=sys.stderr)
     if options.json:
         import json
 
@@ -185,8 +201,17 @@ def _listeners(options: Options) -> tuple[Callable[[dict[str, object]], None] | 
         except OSError as error:
             raise UsageError(f"--events {options.events}: {error.strerror}.") from None
 
+        room = options.policy.limits["events"]
+
         def tell(event: dict[str, object]) -> None:
-            log.write(json.dumps(event) + "\n")
+            nonlocal room
+            line = json.dumps(event) + "\n"
+            if room is not None:
+                if len(line) > room:
+                    room = 0  # no later, shorter one slips in: what is there is a beginning, without holes
+                    raise Full
+                room -= len(line)
+            log.write(line)
 
     if options.verbose:
 

@@ -15,12 +15,19 @@ MOST = 20
 def show(result: Result) -> None:
     out = sys.stderr
     print(f"\nhusk: exit code {result.exit_code} after {result.seconds:.2f} s", file=out)
+    if result.weakened:
+        print(f"  weakened: {', '.join(result.weakened)}", file=out)
+    for limit in result.limits:
+        print(f"  {limit}{'; the box was ended' if limit.ended else ''}", file=out)
     own = [path for path in result.read if not path.startswith(SYSTEM)]
     _list("read", own, f"and {len(result.read) - len(own)} files of the system")
     _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
     if result.written:
         _list("written on the host", result.written, "")
     _list("refused", [f"{item['what']}: {item['reason']}{_allow(item)}" for item in result.refusals], "")
+    lost = [f"{count} {kind}" for kind, count in result.lost.items() if count]
+    if lost:
+        print(f"  not written down: {', '.join(lost)}", file=out)
 
 
 def _allow(item: dict[str, object]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from husk.kernel.program import Program
     from husk.vfs.opening import Opened
 
+MOST_NAMES = 100_000
 MOST_REFUSALS = 1000  # a guest that is refused in a loop must not fill our memory
 # Where the box has names of its own: that the host has something there too is no refusal.
 OWN_TREES = frozenset(
@@ -42,6 +43,10 @@ OWN_TREES = frozenset(
 )
 
 
+class Full(Exception):
+    """Raised by a `tell` that may write no more."""
+
+
 class Events:
     """`tell` gets each event as a dictionary; `trace` gets one strace-like line per virtual call. None: unwanted."""
 
@@ -56,6 +61,7 @@ class Events:
         self.refusals: dict[tuple[str, str], dict[str, object]] = {}
         self.refusals_lost = 0
         self.lost = 0  # events and lines nobody could write down
+        self.full = False  # as many events were written down as were allowed
         self.faults: list[str] = []
         self.read: dict[bytes, None] = {}
         self.written: dict[bytes, None] = {}  # on the host, through a mount that allows it
@@ -94,16 +100,18 @@ class Events:
         if (
             flags & os.O_ACCMODE != os.O_WRONLY
             and not flags & (os.O_PATH | os.O_DIRECTORY)
-            and len(self.read) < 100_000
+            and len(self.read) < MOST_NAMES
         ):
             self.read[where] = None
         if flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead):
-            self.written[where] = None
+            if len(self.written) < MOST_NAMES:
+                self.written[where] = None
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
 
     def executed(self, call: Call, name: bytes, program: Program) -> None:
         if self.watching:
-            self.ran[program.exe] = None
+            if len(self.ran) < MOST_NAMES:
+                self.ran[program.exe] = None
             self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
 
     # -- reasons -----------------------------------------------------------------------------------------------
@@ -154,6 +162,9 @@ class Events:
         if self._tell:
             try:
                 self._tell(event)
+            except Full:
+                self.full = True
+                self.lost += 1
             except Exception:  # a full disk is no reason to fail a guest's call
                 self.lost += 1
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from husk.abi.registry import eintr_bitmap
-from husk.kernel.events import Events
+from husk.kernel.events import Events, Full
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Kernel
 from husk.kernel.tasks import Tasks
@@ -15,18 +15,20 @@ from husk.native._core import Listener
 from husk.sandbox.errors import HuskError
 from husk.sandbox.filesystem import Files, build, find_program, not_started, working_directory
 from husk.sandbox.launch import ENDED, EXEC_FAILED, REPORT, Ids, Launch, NoNamespaces, walls_here
+from husk.sandbox.limits import Exceeded
 from husk.sandbox.result import Result
 from husk.sandbox.statedir import StateDir
+from husk.sandbox.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.abi.rules import Walls
     from husk.sandbox.policy import Policy
 
-TIMED_OUT = 124
+LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
 SCOPES_SIGNALS = 6  # Landlock's version that does
 
-__all__ = ["Box", "Events"]
+__all__ = ["Box", "Events", "Full"]
 
 
 class Box:
@@ -36,6 +38,7 @@ class Box:
         self.policy, self.events, self.stdio = policy, events, stdio
         self._launch: Launch | None = None
         self.ended_by: int | None = None  # a signal husk itself got, after which the box must end
+        self.met: list[Exceeded] = []  # limits, in the order they were noticed
 
     def run(self) -> Result:
         walls = walls_here(namespaces=self.policy.namespaces)
@@ -64,6 +67,12 @@ class Box:
         if self._launch is not None:
             self._launch.end()
 
+    def exceeded(self, limit: Exceeded) -> None:
+        """Called from any thread: a limit was met. If it is one that ends boxes, this one ends now."""
+        self.met.append(limit)
+        if limit.ended and self._launch is not None:
+            self._launch.end()
+
     def _run_behind(self, walls: Walls) -> Result:
         state = StateDir()
         try:
@@ -82,9 +91,20 @@ class Box:
         started = time.monotonic()
         argv = [os.fsencode(word) for word in self.policy.argv]
         env = [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
+        own_user = ids.switch or walls.user
         try:
             self._launch = launch = Launch(
-                walls, ids, cookie, argv, env, program, loader_fd, workdir_fd, INIT, self.stdio
+                walls,
+                ids,
+                cookie,
+                argv,
+                env,
+                program,
+                loader_fd,
+                workdir_fd,
+                INIT,
+                self.stdio,
+                self._rlimits(ids, own_user),
             )
             listener = Listener(launch.listener(), cookie, loader_fd, cached=not self.events.watching)
             tasks.reaper = launch.reaper
@@ -93,13 +113,17 @@ class Box:
                 listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap(), tasks
             )
             files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
+            watch = Watch(self, launch, tasks, files.vfs.state.path + b"/files", own_user)
             kernel.start()
             try:
                 result = self._wait(launch, files, program)
             finally:
-                launch.end()
+                launch.close()
+                watch.box_ends()
                 os.waitpid(launch.reaper, 0)
                 kernel.stop()
+                watch.stop()
+            watch.final(result)
         finally:
             os.close(loader_fd)
             os.close(workdir_fd)
@@ -110,11 +134,31 @@ class Box:
         result.written = [os.fsdecode(path) for path in self.events.written]
         result.read = [os.fsdecode(path) for path in self.events.read]
         result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
+        if files.vfs.state.nodes_refused:
+            allowed = self.policy.limits["disk-files"] or 0
+            self.met.append(Exceeded("disk-files", allowed, allowed, ended=False))
+        if self.events.full:
+            allowed = self.policy.limits["events"] or 0
+            self.met.append(Exceeded("events", allowed, allowed, ended=False))
+        if any(limit.ended for limit in self.met):
+            result.exit_code, result.signal = LIMIT_MET, 0
+        result.limits = self.met
+        result.lost = {"events": self.events.lost, "refusals": self.events.refusals_lost}
         return result
+
+    def _rlimits(self, ids: Ids, own_user: bool) -> list[tuple[int, int]]:
+        limits = self.policy.limits
+        others = 0 if ids.switch else 1  # the reaper is of the same user
+        if "processes" in limits.asked and not own_user:
+            from husk.sandbox.meter import user_tasks
+
+            others += user_tasks(ids.host_uid)
+        return limits.rlimits(own_user=own_user, others=others)
 
     def _wait(self, launch: Launch, files: Files, program: bytes) -> Result:
         result = Result()
-        deadline = None if self.policy.timeout is None else time.monotonic() + self.policy.timeout
+        seconds = self.policy.limits["time"] if self.policy.timeout is None else self.policy.timeout
+        deadline = None if seconds is None else time.monotonic() + seconds
         failed = 0
         while True:
             if deadline is not None:
@@ -122,10 +166,11 @@ class Box:
             try:
                 report = launch.control.recv(REPORT.size)
             except TimeoutError:
-                result.timed_out, result.exit_code = True, TIMED_OUT
+                result.timed_out = True
+                self.met.append(Exceeded("time", seconds or 0, seconds or 0, ended=True))
                 return result
-            except OSError:  # closed under our hands by `end`
-                report = b""
+            if any(limit.ended for limit in self.met):
+                return result
             if self.ended_by is not None:
                 result.signal, result.exit_code = self.ended_by, 128 + self.ended_by
                 return result

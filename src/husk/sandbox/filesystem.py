@@ -61,6 +61,8 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks) -> Files:
     for mount in policy.mounts:
         _mount(files, state, mount, ids)
     image.seal()  # what the caller mounted is no change of the guest's
+    if policy.limits["disk-files"] is not None:
+        state.nodes_left = policy.limits["disk-files"]
     return files
 
 

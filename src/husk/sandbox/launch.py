@@ -21,7 +21,8 @@ ALL_NAMESPACES = (
 )
 
 PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
-LIMITS_BYTES = 16 * 24
+LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
+LIMITS_BYTES = 16 * LIMIT.size
 REPORT = struct.Struct("<IiiIqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED = 1, 2, 3, 4, 5
 STEPS = (
@@ -43,8 +44,18 @@ STEPS = (
 )
 NAMESPACE_STEPS, FILTER_STEP = (2, 3, 4, 6), 11
 
-# A box started by root runs as this host id, which no distribution hands out, and as 1000 inside.
-ROOTS_GUEST_ID, GUEST_ID = 1_900_000_000, 1000
+# A box started by root runs as a host id of its own and as 1000 inside. The range is one that neither distributions nor
+# systemd's containers hand out (systemd: docs/UIDS-GIDS). An id for each box, not one for all: what Linux counts or
+# permits by user (signals, tracing, RLIMIT_NPROC, pipe buffers, message queues) then keeps boxes apart even where no
+# other wall does. Husk's pid makes it unique among the husks of a machine, the counter among the boxes of one husk.
+ROOTS_GUEST_IDS, PIDS, BOXES_OF_ONE, GUEST_ID = 1_900_000_000, 1 << 22, 58, 1000
+_boxes = 0
+
+
+def box_id() -> int:
+    global _boxes
+    _boxes += 1
+    return ROOTS_GUEST_IDS + (_boxes - 1) % BOXES_OF_ONE * PIDS + os.getpid()
 
 
 class Ids:
@@ -55,8 +66,8 @@ class Ids:
     def __init__(self, *, user_namespace: bool) -> None:
         self.switch = os.geteuid() == 0
         if self.switch:
-            self.host_uid = self.host_gid = ROOTS_GUEST_ID
-            self.uid = self.gid = GUEST_ID if user_namespace else ROOTS_GUEST_ID
+            self.host_uid = self.host_gid = box_id()
+            self.uid = self.gid = GUEST_ID if user_namespace else self.host_uid
         else:
             self.host_uid = self.uid = os.geteuid()
             self.host_gid = self.gid = os.getegid()
@@ -81,13 +92,14 @@ class Launch:
         workdir_fd: int,
         init: str,
         stdio: tuple[int, int, int],
+        rlimits: list[tuple[int, int]],
     ) -> None:
         self.walls, self.ids = walls, ids
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
         ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
         self.control = ours
         plan = os.memfd_create("husk-plan", os.MFD_CLOEXEC)
-        os.write(plan, _pack(walls, ids, cookie, argv, env, program))
+        os.write(plan, _pack(walls, ids, cookie, argv, env, program, rlimits))
         # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
         moved = [
             fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in (*stdio, theirs.fileno(), plan, loader_fd, workdir_fd)
@@ -104,7 +116,7 @@ class Launch:
                 os.close(fd)
             os.close(plan)
             theirs.close()
-        self.reaper = 0
+        self.guest = self.reaper = 0
 
     def listener(self) -> int:
         """Take husk-init through its steps until the guest is behind its filter. Returns the listener."""
@@ -114,7 +126,7 @@ class Launch:
                 self._map_ids()
             elif kind == LISTENER:
                 os.waitpid(self.builder, 0)
-                self.reaper = _parent(pid)
+                self.guest, self.reaper = pid, _parent(pid)
                 return fds[0]
             elif kind == FAILED:
                 os.waitpid(self.builder, 0)
@@ -150,11 +162,26 @@ class Launch:
         self.control.send(b"g")
 
     def end(self) -> None:
-        """Kill the box: the reaper notices that nobody listens, whoever hangs up."""
+        """Kill the box: the reaper notices that nobody listens, whoever hangs up. From any thread, more than once."""
+        try:
+            self.control.shutdown(_socket.SHUT_RDWR)  # wakes a thread that waits on it, which closing does not
+        except OSError:
+            pass  # it was hung up before
+
+    def close(self) -> None:
+        self.end()
         self.control.close()
 
 
-def _pack(walls: Walls, ids: Ids, cookie: int, argv: list[bytes], env: list[bytes], program: bytes) -> bytes:
+def _pack(
+    walls: Walls,
+    ids: Ids,
+    cookie: int,
+    argv: list[bytes],
+    env: list[bytes],
+    program: bytes,
+    rlimits: list[tuple[int, int]],
+) -> bytes:
     program_filter = compile_filter(walls, cookie)
     namespaces = sum(
         bit
@@ -188,12 +215,12 @@ def _pack(walls: Walls, ids: Ids, cookie: int, argv: list[bytes], env: list[byte
         argv_at,
         len(env),
         env_at,
-        0,
+        len(rlimits),
         0,
     )
-    return (
-        head + bytes(LIMITS_BYTES) + program_filter + program + b"\0" + strings + b"".join(word + b"\0" for word in env)
-    )
+    limits = b"".join(LIMIT.pack(resource, value, value) for resource, value in rlimits)
+    texts = program + b"\0" + strings + b"".join(word + b"\0" for word in env)
+    return head + limits.ljust(LIMITS_BYTES, b"\0") + program_filter + texts
 
 
 def _landlock(abi: int) -> tuple[int, int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from husk.sandbox.errors import UsageError
+from husk.sandbox.limits import Limits
 
 MODES = ("ro", "rw", "cow")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -53,7 +54,7 @@ class Mount:
 class Policy:
     """Everything `husk run` was told. Plain attributes, checked when the box is built."""
 
-    __slots__ = ("argv", "env", "mounts", "namespaces", "timeout", "workdir")
+    __slots__ = ("argv", "env", "limits", "mounts", "namespaces", "timeout", "weaken", "workdir")
 
     def __init__(self, argv: list[str]) -> None:
         self.argv = argv
@@ -61,6 +62,8 @@ class Policy:
         self.env: dict[str, str] = {}
         self.workdir = WORKDIR
         self.timeout: float | None = None
+        self.limits = Limits()
+        self.weaken: set[str] = set()  # walls to do without if the host does not give them
         self.namespaces = True  # use them where the host gives them
 
     def environment(self) -> dict[str, str]:

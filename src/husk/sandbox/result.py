@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.sandbox.limits import Exceeded
+
 
 class Result:
-    """`exit_code` is the guest's, or 124 after a time-out, or 128+n when signal n ended it."""
+    """`exit_code` is the guest's, or 124 when a limit ended it (the time is one), or 128+n when signal n did."""
 
     __slots__ = (
         "changes",
         "exit_code",
         "faults",
+        "limits",
+        "lost",
         "read",
         "refusals",
         "seconds",
@@ -20,6 +26,7 @@ class Result:
         "timed_out",
         "user_seconds",
         "walls",
+        "weakened",
         "written",
     )
 
@@ -34,6 +41,9 @@ class Result:
         self.written: list[str] = []  # files of the host opened for writing, likewise
         self.faults: list[str] = []
         self.walls: dict[str, object] = {}
+        self.weakened: list[str] = []  # walls the caller chose to do without
+        self.limits: list[Exceeded] = []  # those that were met
+        self.lost: dict[str, int] = {}  # what happened but was not written down or kept, by kind
         self.stdout: bytes | None = None
         self.stderr: bytes | None = None
 
@@ -41,6 +51,7 @@ class Result:
         shown: dict[str, object] = {
             name: getattr(self, name) for name in self.__slots__ if name not in ("stdout", "stderr")
         }
+        shown["limits"] = [limit.as_dict() for limit in self.limits]
         shown["changes"] = [{"change": change, "path": path} for change, path in self.changes]
         for name in ("stdout", "stderr"):
             data = getattr(self, name)

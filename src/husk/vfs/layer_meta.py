@@ -9,7 +9,7 @@ import stat as st
 from husk.native._core import stat_beneath
 from husk.vfs.hostfile import host_stat
 from husk.vfs.layer_copy import CopyUp, now
-from husk.vfs.layer_nodes import Inode, LayerDir
+from husk.vfs.layer_nodes import Inode, LayerDir, attribute_bytes, weight
 from husk.vfs.node import Stat, error
 from husk.vfs.permissions import without_privilege
 
@@ -174,14 +174,21 @@ class LayerMeta(CopyUp):
         target = self._changeable(node)
         if target.xattrs is None:
             target.xattrs = {}
-        if sum(len(key) + len(kept) for key, kept in target.xattrs.items()) + len(name) + len(value) > 1 << 16:
+        before = attribute_bytes(target.xattrs)
+        after = before + len(value) - len(target.xattrs[name]) if present else before + len(name) + len(value)
+        if after > 1 << 16:
             raise error(errno.ENOSPC)
+        more = weight(after) - weight(before)
+        self.state.room_for(more)
         target.xattrs[name] = value
+        self.state.count(more)
         self._changed(target)
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         self.get_xattr(ctx, node, name)
         target = self._changeable(node)
         assert target.xattrs is not None
+        before = attribute_bytes(target.xattrs)
         del target.xattrs[name]
+        self.state.count(weight(attribute_bytes(target.xattrs)) - weight(before))
         self._changed(target)

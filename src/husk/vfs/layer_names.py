@@ -10,7 +10,7 @@ import stat as st
 from husk.native._core import stat_beneath, stat_fd
 from husk.vfs.hostfile import HOST_FLAGS
 from husk.vfs.layer_copy import NOBODY, CopyUp, now
-from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
+from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode, attribute_bytes, weight
 from husk.vfs.node import Node, error
 from husk.vfs.permissions import inherit
 
@@ -53,11 +53,13 @@ class LayerNames(CopyUp):
         return self._bind(directory, name, inode, inode.ino)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
+        self.state.room_for(1 + weight(len(target)))
         inode = self._new(ctx, directory, st.S_IFLNK | 0o777)
         inode.target = target
         self._bind(directory, name, inode, 0)
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
+        # Not counted: no name of it is kept, and of those without one only the newest are remembered.
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
         inode.number = inode.ino
         inode.doomed = bool(flags & os.O_EXCL)
@@ -80,6 +82,7 @@ class LayerNames(CopyUp):
 
     def _new(self, ctx: Context, directory: Dir, mode: int) -> Inode:
         assert isinstance(directory, LayerDir)
+        self.state.room_for(1)
         self.own_dir(directory)
         mode, gid = inherit(ctx.creds, directory.mode, directory.gid, mode)
         return Inode(self, self.state.new_number(), mode, ctx.creds.uid, gid, now())
@@ -87,6 +90,7 @@ class LayerNames(CopyUp):
     def _bind(self, directory: Dir, name: bytes, inode: Inode, number: int) -> Inode:
         assert isinstance(directory, LayerDir)
         inode.number = number
+        self.state.count(1 + weight(len(inode.target)))
         if number:
             self.state.keep(number, inode)
         inode.nlink = 1
@@ -95,17 +99,20 @@ class LayerNames(CopyUp):
 
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> LayerDir:
         assert isinstance(directory, LayerDir)
+        self.state.room_for(1)
         self.own_dir(directory)
         mode, gid = inherit(ctx.creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
         child = LayerDir(self, directory, name, self.state.new_number())
         child.mode, child.uid, child.gid, child.own = mode, ctx.creds.uid, gid, True
         child.atime = child.mtime = child.ctime = child.btime = now()
         self._put(directory, name, child)
+        self.state.count(1)
         return child
 
     # -- names of nodes ----------------------------------------------------------------------------------------
     def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, LayerDir)
+        self.state.room_for(1)
         inode = self.owned(node)
         if inode.nlink == 0:
             if inode.doomed or not inode.number:
@@ -116,6 +123,7 @@ class LayerNames(CopyUp):
         inode.nlink += 1
         inode.ctime = now()
         self._put(directory, name, inode)
+        self.state.count(1)
 
     def _revive(self, inode: Inode) -> None:
         """Only a file from O_TMPFILE can come back: the host, too, refuses a file whose last name was removed."""
@@ -231,15 +239,24 @@ class LayerNames(CopyUp):
         """A name of `node` was removed for good."""
         if isinstance(node, LayerDir):
             self.own_dir(node)
+            self.state.count(-1)
+            self._uncount(node)
             node.removed = True
             node.lower = None
             node.names.clear()
             node.listing = []
             node.ctime = now()
         elif isinstance(node, Inode):
+            self.state.count(-1)
             node.nlink -= 1
             node.ctime = now()
             if node.nlink <= 0:
                 node.nlink = 0
+                self.state.count(-weight(len(node.target)))
+                self._uncount(node)
                 if node.number:
                     self.state.orphan(node.number, node)
+
+    def _uncount(self, node: Inode | LayerDir) -> None:
+        if node.xattrs:
+            self.state.count(-weight(attribute_bytes(node.xattrs)))

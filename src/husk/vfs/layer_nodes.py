@@ -207,3 +207,12 @@ class Whiteout(Node):
 
 
 WHITEOUT = Whiteout()
+
+
+def weight(held: int) -> int:
+    """How many nodes a text counts for that husk must remember: one for each KiB."""
+    return held >> 10
+
+
+def attribute_bytes(attributes: dict[bytes, bytes]) -> int:
+    return sum(len(name) + len(value) for name, value in attributes.items())

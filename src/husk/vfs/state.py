@@ -7,6 +7,7 @@ reaches the host here.
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -30,6 +31,8 @@ class State:
         "dirs",
         "files_fd",
         "nodes",
+        "nodes_left",
+        "nodes_refused",
         "path",
         "path_only",
         "places_fd",
@@ -49,6 +52,8 @@ class State:
         self.stand_ins: dict[int, Node] = {}  # place number -> what an O_PATH descriptor names
         self.real_ones: dict[int, int] = {}  # place number -> our own descriptor of the same
         self.dirs: dict[int, Dir] = {}  # place number -> directory
+        self.nodes_left = 1 << 62  # names the guest may still make; each is memory of ours
+        self.nodes_refused = 0
         self._orphans: dict[int, None] = {}
         self._inodes = 1 << 32
         self._places = 0
@@ -68,6 +73,18 @@ class State:
         self.real_ones.clear()
         os.close(self.files_fd)
         os.close(self.places_fd)
+
+    # -- how much there may be ---------------------------------------------------------------------------------
+    def room_for(self, nodes: int) -> None:
+        """ENOSPC, as on a file system without inodes left. Asked before the host is touched, counted after."""
+        if nodes > self.nodes_left:
+            self.nodes_refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def count(self, nodes: int) -> None:
+        """Names the guest made, minus names it removed. Removing one it did not make gives it one more, as often as
+        there are such names, which is not without end."""
+        self.nodes_left -= nodes
 
     def new_device(self) -> int:
         """An st_dev for a tree: major 0, as Linux numbers file systems without a device."""

@@ -60,6 +60,9 @@ int main(void)
     U(landlock_net); U(landlock_scoped); U(landlock_loader); U(landlock_abi);
     U(filter_count); U(filter_offset); U(program_offset); U(argv_count); U(argv_offset); U(envp_count);
     U(envp_offset); U(limit_count); U(reserved);
+    for (unsigned i = 0; i < p->limit_count; i++)
+        printf("limit=%llu %llu %llu\n", (unsigned long long)p->limits[i].resource,
+               (unsigned long long)p->limits[i].soft, (unsigned long long)p->limits[i].hard);
     printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER);
@@ -98,10 +101,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ARGV, ENV, PROGRAM = [b"prog", b"", b"two words"], [b"A=1", b"EMPTY="], b"/bin/prog"
+RLIMITS = [(4, 1), (7, 1 << 40)]
 
 
-def packed(walls: Walls) -> bytes:
-    return launch._pack(walls, Ids(user_namespace=walls.user), 0x1122334455667788, ARGV, ENV, PROGRAM)
+def packed(walls: Walls, ids: Ids | None = None) -> bytes:
+    return launch._pack(walls, ids or Ids(user_namespace=walls.user), 0x1122334455667788, ARGV, ENV, PROGRAM, RLIMITS)
 
 
 ALL = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)
@@ -109,7 +113,8 @@ ALL = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)
 
 @pytest.mark.parametrize("walls", [Walls(), ALL], ids=["none", "all"])
 def test_every_field_arrives(reader: Path, walls: Walls) -> None:
-    data, ids = packed(walls), Ids(user_namespace=walls.user)
+    ids = Ids(user_namespace=walls.user)
+    data = packed(walls, ids)
     plan = Plan(reader, data)
     assert plan["sizeof.plan"] == PLAN.size + LIMITS_BYTES
     assert (plan["limits.offset"], plan["limits.bytes"]) == (PLAN.size, LIMITS_BYTES)
@@ -120,8 +125,10 @@ def test_every_field_arrives(reader: Path, walls: Walls) -> None:
     assert plan["namespaces"] == (ALL_NAMESPACES if walls.user else 0)
     assert plan["landlock_abi"] == walls.landlock
     assert plan["landlock_scoped"] == (3 if walls.landlock >= 6 else 0)
-    assert plan["limit_count"] == plan["reserved"] == 0
-    assert plan.texts == ["program=/bin/prog", "argv=prog", "argv=", "argv=two words", "envp=A=1", "envp=EMPTY="]
+    assert (plan["limit_count"], plan["reserved"]) == (len(RLIMITS), 0)
+    limits = [f"limit={resource} {value} {value}" for resource, value in RLIMITS]
+    words = ["program=/bin/prog", "argv=prog", "argv=", "argv=two words", "envp=A=1", "envp=EMPTY="]
+    assert plan.texts == limits + words
     assert plan["end"] == plan["size"] == len(data), "nothing behind the last string"
 
 
@@ -204,7 +211,17 @@ def test_ids() -> None:
     inside, outside = Ids(user_namespace=True), Ids(user_namespace=False)
     if os.geteuid() == 0:
         assert inside.switch and inside.uid == 1000 and inside.host_uid not in (0, os.getuid())
-        assert outside.uid == outside.host_uid == inside.host_uid, "without a user namespace both numbers are one"
+        assert outside.uid == outside.host_uid, "without a user namespace both numbers are one"
+        assert outside.host_uid != inside.host_uid, "no two boxes are the same user"
     else:
         assert not inside.switch
         assert inside.uid == inside.host_uid == outside.uid == os.geteuid()
+
+
+def test_ids_of_boxes_lie_where_nobody_else_is() -> None:
+    """Above systemd's container range (0x6FFFFFFF) and below its range for foreign images (0x7FFE0000), for every pid
+    Linux can give and every box of one husk."""
+    lowest, highest = launch.ROOTS_GUEST_IDS, launch.ROOTS_GUEST_IDS + launch.BOXES_OF_ONE * launch.PIDS - 1
+    assert 0x6FFFFFFF < lowest <= highest < 0x7FFE0000
+    some = [launch.box_id() for _ in range(launch.BOXES_OF_ONE)]
+    assert len(set(some)) == len(some) and all(lowest <= one <= highest for one in some)

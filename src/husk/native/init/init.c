@@ -257,7 +257,11 @@ static _Noreturn void become_guest(char **argv, char **envp)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (uint32_t i = 0; i < plan->limit_count; i++) {
-        struct rlimit limit = {plan->limits[i].soft, plan->limits[i].hard};
+        struct rlimit had, limit = {plan->limits[i].soft, plan->limits[i].hard};
+        if (getrlimit((int)plan->limits[i].resource, &had) == 0 && limit.rlim_max > had.rlim_max)
+            limit.rlim_max = had.rlim_max; /* what the caller has is never exceeded */
+        if (limit.rlim_cur > limit.rlim_max)
+            limit.rlim_cur = limit.rlim_max;
         if (setrlimit((int)plan->limits[i].resource, &limit) < 0)
             give_up(STEP_LIMITS);
     }

@@ -1,0 +1,246 @@
+"""sandbox: one thread that looks now and then how much a box uses, and says so when it is more than was allowed.
+
+It runs only when somebody asked for a limit that Linux's own per-process limits do not keep: processor time, memory
+and disk are sums over the box. Where a control group keeps one of them, only its counter is read. It looks at what
+the host shows and changes nothing; what to do about an over-run is the box's affair.
+How far a box can get between two looks is in docs/design/008-limits.md.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+
+from husk.sandbox.limits import Exceeded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.sandbox.cgroups import Group
+    from husk.sandbox.limits import Limits
+
+SHORTEST = 0.02  # seconds between two looks
+SHARE = 10  # a look may take this fraction of the time between two: a tenth
+EVERY_FILE = 2.0  # seconds after which all files are counted even if the file system says little was written
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Meter:
+    """`over` is called from the thread, once for each limit that is met."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        pids: Callable[[], list[int]],
+        reaper: int,
+        files: bytes,
+        group: Group | None,
+        over: Callable[[Exceeded], None],
+        *,
+        forks_bounded: bool,
+    ) -> None:
+        self._limits, self._reaper, self._files, self._group, self._over = limits, reaper, files, group, over
+        self._pids = pids if group is None else group.pids
+        self._forks_bounded = forks_bounded  # the kernel refuses the one fork too many
+        self._told: set[str] = set()
+        self._enough = _thread.allocate_lock()
+        self._enough.acquire()
+        self._left = _thread.allocate_lock()
+        self._times: dict[int, float] = {}  # processor time of each process when last seen
+        self._times_gone = 0.0
+        self._files_seen, self._files_when, self._taken_then = 0, 0.0, 0
+        self._files_before = _named(files) if limits["disk"] is not None else 0  # what husk itself put there
+
+    # -- life --------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        self._left.acquire()
+        _thread.start_new_thread(self._run, ())
+
+    def stop(self) -> None:
+        """After the box is gone: nothing of the thread is left when this returns."""
+        self._enough.release()
+        self._left.acquire()
+
+    def _run(self) -> None:
+        pause = SHORTEST
+        try:
+            while not self._enough.acquire(timeout=pause):
+                begin = time.monotonic()
+                try:
+                    self.look()
+                except OSError:
+                    pass  # something vanished while we looked at it; the next look will do
+                pause = max(SHORTEST, (time.monotonic() - begin) * (SHARE - 1))
+        finally:
+            self._left.release()
+
+    # -- one look ----------------------------------------------------------------------------------------------
+    def look(self) -> None:
+        limits, pids = self._limits, self._pids()
+        if limits["processes"] is not None:
+            self._look_at_processes(limits["processes"], pids)
+        if limits["cpu"] is not None:
+            self._compare("cpu", self._cpu(pids))
+        if limits["memory"] is not None:
+            self._look_at_memory(limits["memory"], pids)
+        if limits["disk"] is not None:
+            self._look_at_disk(limits["disk"], pids)
+
+    def final(self, cpu_seconds: float) -> None:
+        """What only the end shows: processes that died of the limit before anybody looked."""
+        if self._limits["cpu"] is not None:
+            self._compare("cpu", cpu_seconds)
+        if self._group is not None and "memory" in self._group.enforces:
+            self._look_at_memory(self._limits["memory"] or 0, [])
+
+    def _compare(self, name: str, seen: float, *, ends: bool = True) -> None:
+        allowed = self._limits[name]
+        if allowed is not None and seen > allowed and name not in self._told:
+            self._told.add(name)
+            self._over(Exceeded(name, allowed, seen, ended=ends))
+
+    def _look_at_processes(self, allowed: int, pids: list[int]) -> None:
+        count = sum(_threads(pid) for pid in pids)
+        if self._group is not None and "processes" in self._group.enforces:
+            count = allowed + (self._group.number("pids.events", "max") > 0)
+        elif self._forks_bounded:
+            count += count >= allowed  # the next one would be refused
+        self._compare("processes", count, ends=not self._forks_bounded)
+
+    def _cpu(self, pids: list[int]) -> float:
+        """What the kernel adds up, or what was seen, whichever is more: a parent that ignores SIGCHLD makes the kernel
+        forget its children's times."""
+        if self._group is not None and (used := self._group.number("cpu.stat", "usage_usec")):
+            return used / 1e6
+        inherited, seen = 0.0, {}
+        for pid in [*pids, self._reaper]:
+            try:
+                own, children = _processor_times(pid)
+            except (OSError, ValueError):
+                continue
+            seen[pid] = own
+            inherited += own + children
+        # A number that was used again is counted as one long life; the new one's time is then seen a little late.
+        self._times_gone += sum(used for pid, used in self._times.items() if pid not in seen)
+        self._times = seen
+        return max(inherited, self._times_gone + sum(seen.values()))
+
+    def _look_at_memory(self, allowed: int, pids: list[int]) -> None:
+        group = self._group
+        if group is not None and "memory" in group.enforces:
+            killed = group.number("memory.events", "oom_kill")
+            self._compare("memory", allowed + 1 if killed else 0)
+            return
+        held = _held_unnamed(pids, b"/memfd:")
+        if sum(_resident(pid) for pid in pids) + held > allowed:
+            # Pages that processes share were counted for each of them, and memfds that are mapped twice. The exact
+            # number is dear, so only now.
+            shares = [_proportional(pid) for pid in pids]
+            shared = max(held, sum(share[1] for share in shares))
+            self._compare("memory", sum(share[0] for share in shares) + shared)
+
+    def _look_at_disk(self, allowed: int, pids: list[int]) -> None:
+        """Counting every file is dear. While the file system's own count rose by less than there is room, it need not
+        be done; others write to it too, which only means counting more often, or free space, hence the second clock."""
+        space = os.statvfs(self._files)
+        taken = (space.f_blocks - space.f_bfree) * space.f_frsize
+        now = time.monotonic()
+        # A quarter of the room at a time, so that what was freed elsewhere meanwhile cannot hide much.
+        room = (allowed - self._files_seen) // 4
+        if self._files_when and taken - self._taken_then < room and now - self._files_when < EVERY_FILE:
+            return
+        self._files_when, self._taken_then = now, taken
+        held = _held_unnamed(pids, self._files + b"/")
+        self._files_seen = _named(self._files) + held - self._files_before
+        self._compare("disk", self._files_seen)
+
+
+def user_tasks(uid: int) -> int:
+    """Processes and threads of a user now, which is what RLIMIT_NPROC compares with."""
+    count = 0
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if os.stat(f"/proc/{entry}").st_uid == uid:
+                    count += _threads(int(entry))
+            except OSError:
+                continue
+    return count
+
+
+def _status(pid: int, labels: tuple[bytes, ...]) -> list[int]:
+    found = []
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            for line in status:
+                label, _, value = line.partition(b":")
+                if label in labels:
+                    found.append(int(value.split()[0]))
+    except OSError:
+        pass
+    return found
+
+
+def _threads(pid: int) -> int:
+    return sum(_status(pid, (b"Threads",)))
+
+
+def _resident(pid: int) -> int:
+    return sum(_status(pid, (b"RssAnon", b"RssShmem", b"VmSwap"))) << 10
+
+
+def _proportional(pid: int) -> tuple[int, int]:
+    """(its own memory, its part of shared memory), pages divided among those who have them."""
+    own = shared = 0
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
+            for line in rollup:
+                label, _, value = line.partition(b":")
+                if label in (b"Pss_Anon", b"SwapPss"):
+                    own += int(value.split()[0]) << 10
+                elif label == b"Pss_Shmem":
+                    shared += int(value.split()[0]) << 10
+    except OSError:
+        pass  # gone
+    return own, shared
+
+
+def _processor_times(pid: int) -> tuple[float, float]:
+    """(its own, that of the children it has waited for) in seconds."""
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        words = stat.read().rpartition(b")")[2].split()  # the name may hold anything
+    user, system, children_user, children_system = (int(word) * TICK for word in words[11:15])
+    return user + system, children_user + children_system
+
+
+def _named(folder: bytes) -> int:
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                total += entry.stat(follow_symlinks=False).st_blocks
+            except OSError:
+                continue
+    return total * 512
+
+
+def _held_unnamed(pids: list[int], prefix: bytes) -> int:
+    """Bytes of the files that have no name any more but are open in these processes, each counted once."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        folder = b"/proc/%d/fd/" % pid
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                link = os.readlink(folder + name)
+                if link.startswith(prefix) and link.endswith(b" (deleted)"):
+                    held = os.stat(folder + name)
+                    found[held.st_dev, held.st_ino] = held.st_blocks
+            except OSError:
+                continue
+    return sum(found.values()) * 512

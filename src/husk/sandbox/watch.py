@@ -1,0 +1,56 @@
+"""sandbox: what keeps the limits of a running box: its control group and its meter, where it has any.
+
+Without a limit that needs one of them this does nothing and imports nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.kernel.tasks import Tasks
+    from husk.sandbox.box import Box
+    from husk.sandbox.cgroups import Group
+    from husk.sandbox.launch import Launch
+    from husk.sandbox.meter import Meter
+    from husk.sandbox.result import Result
+
+LOOKED_AT = ("cpu", "memory", "disk", "processes")  # sums over the box, which no limit of a single process keeps
+
+
+class Watch:
+    """Begins while the first guest still waits for its first answer, so that nothing of the box is missed."""
+
+    __slots__ = ("_group", "_meter")
+
+    def __init__(self, box: Box, launch: Launch, tasks: Tasks, files: bytes, own_user: bool) -> None:
+        self._group: Group | None = None
+        self._meter: Meter | None = None
+        limits = box.policy.limits
+        if not any(name in limits.asked and limits[name] is not None for name in LOOKED_AT):
+            return
+        from husk.sandbox.cgroups import make_group
+        from husk.sandbox.meter import Meter
+
+        group = make_group(limits)
+        if group is not None and not group.add(launch.guest):
+            group.remove()
+            group = None
+        self._group = group
+        bounded = own_user or (group is not None and "processes" in group.enforces)
+        self._meter = Meter(limits, tasks.host_pids, launch.reaper, files, group, box.exceeded, forks_bounded=bounded)
+        self._meter.start()
+
+    def box_ends(self) -> None:
+        """The reaper kills everything; the group, where there is one, does so at once, forks under way included."""
+        if self._group is not None:
+            self._group.kill()
+
+    def stop(self) -> None:
+        if self._meter is not None:
+            self._meter.stop()
+
+    def final(self, result: Result) -> None:
+        if self._meter is not None:
+            self._meter.final(result.user_seconds + result.system_seconds)
+        if self._group is not None:
+            self._group.remove()

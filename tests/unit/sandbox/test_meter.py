@@ -1,0 +1,180 @@
+"""The meter looks at real processes and files of this test, and tells each limit once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from husk.sandbox import meter
+from husk.sandbox.cgroups import Group
+from husk.sandbox.limits import Exceeded, Limits
+from husk.sandbox.meter import Meter
+
+
+class Watched:
+    """A meter over some processes; `told` is what it said."""
+
+    def __init__(self, place: Path, pids: list[int], *texts: str, group: Group | None = None, bounded: bool = True):
+        limits = Limits()
+        for text in texts:
+            limits.read(text)
+        self.told: list[Exceeded] = []
+        self.meter = Meter(limits, lambda: pids, pids[0] if pids else 0, os.fsencode(place), group, self.told.append,
+                           forks_bounded=bounded)
+
+    def look(self) -> list[str]:
+        self.meter.look()
+        return [limit.name for limit in self.told]
+
+
+@pytest.fixture
+def holder() -> Iterator[subprocess.Popen[str]]:
+    """A process that does what it is told, one line of Python at a time."""
+    script = "import mmap, os, sys, time\nkept = []\nfor line in sys.stdin:\n    exec(line); print('done', flush=True)"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True) as process:
+        yield process
+        process.kill()
+
+
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "done\n"
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        "kept.append(bytearray(os.urandom(1 << 20) * 64))",
+        "fd = os.memfd_create('x'); os.write(fd, bytes(64 << 20))",
+        "kept.append(mmap.mmap(-1, 64 << 20)); kept[0].write(b'x' * (64 << 20))",
+    ],
+    ids=["own", "memfd", "shared"],
+)
+def test_memory(tmp_path: Path, holder: subprocess.Popen[str], take: str) -> None:
+    watched = Watched(tmp_path, [holder.pid], "memory=48M")
+    assert watched.look() == []
+    tell(holder, take)
+    assert watched.look() == ["memory"] and watched.told[0].ended
+    assert watched.told[0].seen < 90 << 20, "counted twice"
+    assert watched.look() == ["memory"], "told once"
+
+
+def test_shared_pages_count_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    """Four processes with the same 64 MiB: four times as much by the cheap count, which must not be believed."""
+    tell(holder, "kept.append(mmap.mmap(-1, 64 << 20)); kept[0].write(b'x' * (64 << 20))")
+    tell(holder, "kept += [os.fork() or (kept[0].find(b'y', 0), time.sleep(60), os._exit(0)) for _ in range(3)]")
+    children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+    pids = [holder.pid, *map(int, children.read_text().split())]
+    assert len(pids) == 4
+    deadline = time.monotonic() + 20
+    try:
+        while sum(meter._resident(pid) for pid in pids) < 200 << 20:
+            assert time.monotonic() < deadline, "the children never touched the pages"
+            time.sleep(0.01)
+        assert Watched(tmp_path, pids, "memory=200M").look() == []
+    finally:
+        for pid in pids[1:]:
+            os.kill(pid, 9)
+
+
+def test_processor_time(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    watched = Watched(tmp_path, [holder.pid], "cpu=1")
+    assert watched.look() == []
+    tell(holder, "[0 for _ in iter(lambda: time.process_time() > 1.1, True)]")
+    assert watched.look() == ["cpu"]
+    assert 1 < watched.told[0].seen < 5
+
+
+def test_processor_time_of_the_forgotten(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    """A process that vanished without anybody adding up its time is remembered as it was last seen."""
+    watched = Watched(tmp_path, [os.getpid()], "cpu=1000")
+    watched.meter._times = {-1: 2000.0}
+    assert watched.look() == ["cpu"]
+
+
+def test_disk(tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "EVERY_FILE", 0.0)
+    (tmp_path / "before").write_bytes(bytes(4 << 20))
+    watched = Watched(tmp_path, [holder.pid], "disk=3M")
+    assert watched.look() == [], "what was there before does not count"
+    (tmp_path / "1").write_bytes(bytes(2 << 20))
+    (tmp_path / "hole").touch()
+    os.truncate(tmp_path / "hole", 1 << 30)
+    assert watched.look() == []
+    second = str(tmp_path / "2")
+    tell(holder, f"kept.append(os.open({second!r}, os.O_RDWR | os.O_CREAT)); os.write(kept[0], bytes(2 << 20))")
+    (tmp_path / "2").unlink()
+    assert watched.look() == ["disk"], "a file without a name counts while it is open"
+    assert 4 << 20 <= watched.told[0].seen < 5 << 20
+
+
+def test_files_are_counted_when_the_disk_fills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting is dear: it is done again only when enough was written, or after a while."""
+    counted: list[bytes] = []
+
+    def count(folder: bytes) -> int:
+        counted.append(folder)
+        return 0
+
+    monkeypatch.setattr(meter, "_named", count)
+    monkeypatch.setattr(meter, "EVERY_FILE", 1000.0)
+    space = os.statvfs(tmp_path)
+    monkeypatch.setattr(meter.os, "statvfs", lambda path: space)  # type: ignore[attr-defined]
+    watched = Watched(tmp_path, [], "disk=1G")
+    for _ in range(5):
+        watched.look()
+    assert len(counted) == 2, "once before the box runs, once at the first look"
+    more = 300 * (1 << 20) // space.f_frsize
+    fuller = os.statvfs_result((*space[:3], space.f_bfree - more, *space[4:]))
+    monkeypatch.setattr(meter.os, "statvfs", lambda path: fuller)  # type: ignore[attr-defined]
+    watched.look()
+    assert len(counted) == 3
+
+
+def test_processes(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    assert Watched(tmp_path, [holder.pid], "processes=2").look() == []
+    at_it = Watched(tmp_path, [holder.pid], "processes=1")
+    assert at_it.look() == ["processes"] and not at_it.told[0].ended, "the kernel refuses the next one; the box goes on"
+    shared = Watched(tmp_path, [holder.pid], "processes=1", bounded=False)
+    assert shared.look() == []
+    tell(holder, "import threading; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()")
+    assert shared.look() == ["processes"] and shared.told[0].ended, "nobody refuses, so the box ends"
+
+
+def test_what_a_group_counts_is_believed(tmp_path: Path) -> None:
+    (tmp_path / "cpu.stat").write_text("usage_usec 2500000\n")
+    (tmp_path / "memory.events").write_text("max 3\noom_kill 1\n")
+    (tmp_path / "pids.events").write_text("max 7\n")
+    group = Group(str(tmp_path))
+    group.enforces = {"memory", "processes"}
+    watched = Watched(tmp_path, [], "cpu=2", "memory=1M", "processes=5", group=group)
+    assert watched.look() == ["processes", "cpu", "memory"]
+    assert [limit.ended for limit in watched.told] == [False, True, True]
+
+
+def test_the_end_tells_what_nobody_saw(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, [], "cpu=2")
+    watched.meter.start()
+    watched.meter.stop()
+    assert watched.told == []
+    watched.meter.final(2.5)
+    assert [limit.name for limit in watched.told] == ["cpu"]
+
+
+def test_the_dead_do_not_stop_it(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert Watched(tmp_path, [gone.pid], "cpu=1", "memory=1M", "disk=1M", "processes=5").look() == []
+
+
+def test_tasks_of_a_user() -> None:
+    assert meter.user_tasks(os.getuid()) >= 1
+    assert meter.user_tasks(4_000_000_001) == 0
