@@ -56,7 +56,7 @@ def told(result: Result, name: str) -> None:
     [
         "kept = [bytearray(b'x') * (1 << 20) for _ in range(1000)]",
         "import os; fd = os.memfd_create('m'); [os.write(fd, bytes(1 << 20)) for _ in range(500)]",
-        "import os, time\n[os.fork() or (bytearray(b'x') * (12 << 20), time.sleep(60)) for _ in range(4)]",
+        "import os, time\n[os.fork() or (bytearray(b'x') * (12 << 20), time.sleep(60)) for _ in range(8)]",
     ],
     ids=["heap", "memfd", "many small ones"],
 )
@@ -136,7 +136,7 @@ def test_file_size() -> None:
     [
         "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
         "import os\nkept = []\n"
-        + "for n in range(60): kept.append(open(f'{n}', 'wb', 0)); os.unlink(f'{n}'); kept[n].write(bytes(1 << 20))",
+         "for n in range(60): kept.append(open(f'{n}', 'wb', 0)); os.unlink(f'{n}'); kept[n].write(bytes(1 << 20))",
     ],
     ids=["named", "removed but open"],
 )

@@ -103,9 +103,9 @@ class Events:
             and len(self.read) < MOST_NAMES
         ):
             self.read[where] = None
-        if flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead):
-            if len(self.written) < MOST_NAMES:
-                self.written[where] = None
+        writes = flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead)
+        if writes and len(self.written) < MOST_NAMES:
+            self.written[where] = None
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
 
     def executed(self, call: Call, name: bytes, program: Program) -> None:
