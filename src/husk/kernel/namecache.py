@@ -205,7 +205,7 @@ class NameCache:
 def _exact(node: Node | None, fd: int) -> ExactFile | None:
     """Where an unchanged host file is and what it is right now; None for a file of the box's own."""
     host = os.fstat(fd)
-    if isinstance(node, LowerNode):
+    if isinstance(node, LowerNode) and node.lower.is_host:
         return node.lower.fd, node.rel, host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns
     if isinstance(node, HostNode) and node.tree.read_only and isinstance(node.tree, HostRead):
         return node.tree.fd, node.rel(), host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns

@@ -16,15 +16,14 @@ import os
 from _thread import allocate_lock
 from fcntl import ioctl
 
-from husk.native._core import open_beneath, stat_fd
-from husk.vfs.node import error
+from husk.native._core import stat_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from husk.vfs.layer_nodes import Inode, Lower
+    from husk.vfs.layer_nodes import Inode
     from husk.vfs.state import State
 
     Result = TypeVar("Result")
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 FICLONE = 0x40049409
 CHUNK = 1 << 26
 LARGE = 1 << 20
-S_IFMT, S_IFREG = 0o170000, 0o100000
 
 
 def copy_content(source: int, target: int) -> None:
@@ -73,15 +71,6 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
         if not chunk:
             return
         start += os.pwrite(target, chunk, start)
-
-
-def open_source(lower: Lower, rel: bytes) -> int:
-    """The lower file, which a host process may have replaced by something else."""
-    source = open_beneath(lower.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
-    if stat_fd(source)[2] & S_IFMT != S_IFREG:
-        os.close(source)
-        raise error(errno.EIO)
-    return source
 
 
 class Copy:

@@ -13,13 +13,14 @@ import stat as st
 from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.hostfile import HOST_FLAGS, entry_kind, open_lower, orphan_stat, read_link
+from husk.vfs.hostfile import HOST_FLAGS, orphan_stat
 from husk.vfs.layer_changes import accept, changes, seal
 from husk.vfs.layer_copy import now
 from husk.vfs.layer_meta import LayerMeta
 from husk.vfs.layer_names import LayerNames
-from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, Lower, LowerNode, Orphan, pinned
+from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode, Orphan, pinned
 from husk.vfs.layer_trace import LayerTrace
+from husk.vfs.lower import Lower
 from husk.vfs.node import Dir, Entry, Stat, error
 
 TYPE_CHECKING = False
@@ -61,11 +62,14 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         """Let the host directory `host_path` show through `directory` (all of it, or the names in `only`)."""
         host_path = os.path.realpath(host_path)
         fd = os.open(host_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        lower = Lower(fd, host_path, uids, gids)
+        return self.show_lower(directory, Lower(fd, host_path, uids, gids), only=only)
+
+    def show_lower(self, directory: LayerDir, lower: Lower, *, only: frozenset[bytes] | None = None) -> Lower:
+        """The same for any tree; it is closed with this one."""
         lower.top = directory
         directory.lower, directory.rel, directory.only = lower, b"", only
         directory.own = False
-        directory.ino = self.number_of(stat_beneath(fd, b""))
+        directory.ino = self.number_of(lower.stat(b""))
         self.lowers.append(lower)
         return lower
 
@@ -106,7 +110,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
 
     def close(self) -> None:
         for lower in self.lowers:
-            os.close(lower.fd)
+            lower.close()
         self.lowers.clear()
 
     # -- names -------------------------------------------------------------------------------------------------
@@ -121,7 +125,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if lower is None or (directory.only is not None and name not in directory.only):
             raise error(errno.ENOENT)
         rel = directory.rel + b"/" + name if directory.rel else name
-        info = stat_beneath(lower.fd, rel)
+        info = lower.stat(rel)
         if info[2] & 0o170000 == st.S_IFDIR:
             child = LayerDir(self, directory, name, self.number_of(info))
             child.lower, child.rel = lower, rel
@@ -181,26 +185,15 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         lower = directory.lower
         if lower is None:
             return
-        try:
-            fd = open_beneath(lower.fd, directory.rel, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            return
-        try:
-            dev = stat_beneath(fd, b"")[0]
-            with os.scandir(fd) as found:
-                for entry in found:
-                    name = os.fsencode(entry.name)
-                    if directory.only is None or name in directory.only:
-                        info = (dev, entry.inode(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-                        yield name, self.number_of(info), entry_kind(entry)
-        finally:
-            os.close(fd)
+        for name, identity, kind in lower.names(directory.rel):
+            if directory.only is None or name in directory.only:
+                yield name, self.number_of(identity), kind
 
     # -- nodes -------------------------------------------------------------------------------------------------
     def stat(self, ctx: Context, node: Node) -> Stat:
         if isinstance(node, LowerNode):
             info, node.info = node.info, None
-            return self._lower_stat(info or stat_beneath(node.lower.fd, node.rel), node.lower)
+            return self._lower_stat(info or node.lower.stat(node.rel), node.lower)
         if isinstance(node, LayerDir):
             return self._dir_stat(node)
         if isinstance(node, Inode):
@@ -218,7 +211,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
     def _dir_stat(self, node: LayerDir) -> Stat:
         nlink, size, blocks = 2, 4096, 8
         if node.lower is not None:
-            info = stat_beneath(node.lower.fd, node.rel)
+            info = node.lower.stat(node.rel)
             if not node.own:
                 found = self._lower_stat(info, node.lower)
                 found.ino = node.ino
@@ -254,14 +247,14 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             with pinned(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if isinstance(node, LowerNode):
-            return open_lower(node.lower.fd, node.rel, host_flags, node.kind)
+            return node.lower.open(node.rel, host_flags, node.kind)
         assert isinstance(node, Inode)
         if writes and node.kind == st.S_IFREG:
             self.own_content(node, empty=bool(flags & os.O_TRUNC))
             if flags & os.O_TRUNC:
                 self.drop_privilege(ctx, node)
         if node.source is not None:
-            return open_lower(node.source[0].fd, node.source[1], host_flags, node.kind)
+            return node.source[0].open(node.source[1], host_flags, node.kind)
         if node.nlink == 0 and node.via:
             with self.held(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
@@ -278,7 +271,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             return node.target
         if not isinstance(node, LowerNode):
             raise error(errno.ENOENT)
-        return read_link(node.lower.fd, node.rel)
+        return node.lower.read_link(node.rel)
 
     def statfs_path(self) -> bytes:
         return self.state.path

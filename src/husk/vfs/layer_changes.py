@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat as st
 
-from husk.native._core import stat_beneath
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir
 from husk.vfs.node import Context, Credentials
 
@@ -107,6 +106,6 @@ def _lower_info(directory: LayerDir, name: bytes) -> HostStat | None:
     if directory.lower is None or not directory.shows_lower(name):
         return None
     try:
-        return stat_beneath(directory.lower.fd, directory.below(name))
+        return directory.lower.stat(directory.below(name))
     except OSError:
         return None

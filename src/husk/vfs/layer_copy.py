@@ -8,9 +8,8 @@ import stat as st
 import time
 
 from husk.native._core import stat_beneath
-from husk.vfs.copying import LARGE, Copy, CopyDue, copy_content, open_source
-from husk.vfs.hostfile import read_link
-from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode, Orphan
+from husk.vfs.copying import LARGE, Copy, CopyDue, copy_content
+from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan
 from husk.vfs.node import Context, Credentials, Tree, error
 from husk.vfs.pinned import Pinned
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.native._core import HostStat
+    from husk.vfs.lower import Lower
     from husk.vfs.node import Dir, Node
     from husk.vfs.state import State
 
@@ -67,15 +67,16 @@ class CopyUp(Tree):
         lower = directory.lower
         if directory.own or lower is None:
             return
-        info = stat_beneath(lower.fd, directory.rel)
+        info = lower.stat(directory.rel)
         directory.mode = info[2]
         directory.uid, directory.gid = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
         directory.atime, directory.mtime, directory.ctime = info[10], info[11], info[12]
+        directory.xattrs = lower.xattrs(directory.rel) or None
         directory.own = True
 
     def own_node(self, node: LowerNode) -> Inode:
         """The inode that takes a lower node's place, under the same name and number. The content stays where it is."""
-        info = node.info or stat_beneath(node.lower.fd, node.rel)
+        info = node.info or node.lower.stat(node.rel)
         self.links_touched |= info[3] > 1
         self.on_change(node.parent, info[3] > 1)  # other names of a hard-linked file change with it
         inode = self._inherit(node.lower, node.rel, info)
@@ -91,8 +92,9 @@ class CopyUp(Tree):
         inode.nlink = info[3]
         inode.key = key
         inode.source = lower, rel
+        inode.xattrs = lower.xattrs(rel) or None
         if inode.kind == st.S_IFLNK:
-            inode.target = read_link(lower.fd, rel)
+            inode.target = lower.read_link(rel)
             inode.source = None
         self.inodes[key] = inode
         return inode
@@ -120,9 +122,9 @@ class CopyUp(Tree):
         copy = self.copies.get(inode)
         if copy is None:
             assert inode.source is not None
-            if stat_beneath(inode.source[0].fd, inode.source[1])[7] < LARGE:
+            if inode.source[0].stat(inode.source[1])[7] < LARGE:
                 return None
-            copy = self.copies[inode] = Copy(self.state, inode, open_source(*inode.source))
+            copy = self.copies[inode] = Copy(self.state, inode, inode.source[0].content(inode.source[1]))
         if not copy.done:
             raise CopyDue(copy, self.copies)
         return copy
@@ -134,7 +136,7 @@ class CopyUp(Tree):
         target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
         try:
             if not empty:
-                source = open_source(*inode.source)
+                source = inode.source[0].content(inode.source[1])
                 try:
                     copy_content(source, target)
                 finally:

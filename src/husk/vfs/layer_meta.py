@@ -9,7 +9,7 @@ import stat as st
 from husk.native._core import stat_beneath
 from husk.vfs.hostfile import host_stat
 from husk.vfs.layer_copy import CopyUp, now
-from husk.vfs.layer_nodes import Inode, LayerDir, attribute_bytes, weight
+from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, attribute_bytes, weight
 from husk.vfs.node import Stat, error
 from husk.vfs.permissions import without_privilege
 
@@ -58,7 +58,7 @@ class LayerMeta(CopyUp):
 
     def _host_info(self, node: Inode) -> HostStat:
         if node.source is not None:
-            return stat_beneath(node.source[0].fd, node.source[1])
+            return node.source[0].stat(node.source[1])
         try:
             return stat_beneath(self.state.files_fd, b"%d" % node.number)
         except FileNotFoundError:
@@ -154,16 +154,20 @@ class LayerMeta(CopyUp):
         node.ctime = now()
 
     # -- extended attributes -----------------------------------------------------------------------------------
-    # Only user.* reaches a tree; attributes of lower files do not show, so nothing of the host's labels leaks in.
+    # Only user.* reaches a tree; attributes of host files do not show, so nothing of the host's labels leaks in.
+    def _xattrs(self, node: Node) -> dict[bytes, bytes]:
+        if isinstance(node, LowerNode) or (isinstance(node, LayerDir) and not node.own and node.lower is not None):
+            return node.lower.xattrs(node.rel) if node.lower is not None else {}
+        return (node.xattrs if isinstance(node, Inode | LayerDir) else None) or {}
+
     def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
-        found = node.xattrs if isinstance(node, Inode | LayerDir) else None
-        if not found or name not in found:
+        found = self._xattrs(node)
+        if name not in found:
             raise error(errno.ENODATA)
         return found[name]
 
     def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
-        found = node.xattrs if isinstance(node, Inode | LayerDir) else None
-        return list(found or ())
+        return list(self._xattrs(node))
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
         present = name in self.list_xattr(ctx, node)

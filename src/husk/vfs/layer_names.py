@@ -7,7 +7,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import stat_beneath, stat_fd
+from husk.native._core import stat_fd
 from husk.vfs.hostfile import HOST_FLAGS
 from husk.vfs.layer_copy import NOBODY, CopyUp, now
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode, attribute_bytes, weight
@@ -224,7 +224,7 @@ class LayerNames(CopyUp):
     def _lower_has(self, directory: LayerDir, name: bytes) -> bool:
         assert directory.lower is not None
         try:
-            stat_beneath(directory.lower.fd, directory.below(name))
+            directory.lower.stat(directory.below(name))
         except OSError:
             return False
         return True

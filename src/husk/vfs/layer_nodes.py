@@ -16,23 +16,8 @@ from husk.vfs.pinned import Pinned
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.native._core import HostStat
+    from husk.vfs.lower import Lower
     from husk.vfs.node import Tree
-
-
-class Lower:
-    """One host directory whose content shows through: its descriptor, its host path, how its owners are shown.
-
-    `top` is the directory that shows the host directory itself. `moved` knows lower directories the guest renamed, by
-    their lower name, so that an open host file can be traced back to where it is now.
-    """
-
-    __slots__ = ("fd", "gids", "moved", "path", "top", "uids")
-
-    def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
-        self.fd, self.path = fd, path
-        self.uids, self.gids = uids or {}, gids or {}
-        self.moved: dict[bytes, LayerDir] = {}
-        self.top: LayerDir | None = None
 
 
 class LayerDir(Dir):

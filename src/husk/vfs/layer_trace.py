@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import stat as st
 
-from husk.native._core import stat_beneath
-from husk.vfs.hostfile import beneath
 from husk.vfs.layer_copy import NOBODY, CopyUp
 from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.vfs.layer_nodes import Lower
+    from husk.vfs.lower import Lower
     from husk.vfs.node import Dir, Node
 
 
@@ -24,11 +22,10 @@ class LayerTrace(CopyUp):
         for lower in self.lowers:
             if path == lower.path:  # a single file that is shown
                 return self.inodes.get((dev, ino))
-            rel = beneath(lower.path, path)
-            if rel is None:
-                continue
-            # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
-            return self._found(lower, rel, (dev, ino), via)
+            found = lower.trace(path, dev, ino)
+            if found is not None:
+                # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
+                return self._found(lower, *found, via)
         return None
 
     def current(self, node: Node) -> Node:
@@ -44,7 +41,7 @@ class LayerTrace(CopyUp):
         if directory is None or name in directory.names or not directory.shows_lower(name):
             return None
         try:
-            info = stat_beneath(lower.fd, rel)
+            info = lower.stat(rel)
         except OSError:
             return None
         if (info[0], info[1]) != key or info[2] & 0o170000 == st.S_IFDIR:
@@ -59,7 +56,7 @@ class LayerTrace(CopyUp):
         orphan = Orphan(self, via, was, lower.uids, lower.gids)
         orphan.hidden, orphan.key = 1, key
         try:
-            info = stat_beneath(lower.fd, rel)
+            info = lower.stat(rel)
             if (info[0], info[1]) == key:
                 orphan.source, orphan.last, orphan.kind = (lower, rel), info, info[2] & 0o170000
         except OSError:

@@ -12,12 +12,13 @@ from husk.abi.structs import pack_stat
 from husk.native._core import stat_beneath
 from husk.vfs.hosttree import HostDir, HostRead
 from husk.vfs.layer_copy import CopyUp
-from husk.vfs.layer_nodes import Inode, LayerDir, Lower, LowerNode
+from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode
 from husk.vfs.node import Context, Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.native._core import Showing
+    from husk.vfs.lower import Lower
     from husk.vfs.node import Dir, Stat, Tree
 
 _NOBODY = Context(Credentials(0, 0))  # stat asks nobody
@@ -82,6 +83,8 @@ def given_view(info: Stat) -> HostView:
 
 
 def _layered(tree: Tree, lower: Lower, rel: bytes) -> HostView | None:
+    if not lower.is_host:
+        return None
     view = _as_host(tree, lower.fd, rel, lower.uids, lower.gids, layered=True)
     # Only numbers of the tree's first host device are shown as they are.
     return view if view is not None and isinstance(tree, CopyUp) and tree.first_device(view.host_dev) else None

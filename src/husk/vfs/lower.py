@@ -1,0 +1,87 @@
+"""vfs: what lies below a layer. A `Lower` answers for one tree that the layer shows and never changes.
+
+Here the tree is a host directory, asked live; `imagelower` has the one that is an image of the store. All questions are
+by relative name from the tree's root; none follows a link, and nothing of the guest's is resolved here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.native._core import open_beneath, stat_beneath, stat_fd
+from husk.vfs.hostfile import beneath, entry_kind, open_lower, read_link
+from husk.vfs.node import error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.native._core import HostStat
+    from husk.vfs.layer_nodes import LayerDir
+
+S_IFMT, S_IFREG = 0o170000, 0o100000
+
+
+class Lower:
+    """One host directory whose content shows through: its descriptor, its host path, how its owners are shown.
+
+    `top` is the directory that shows the tree's root. `moved` knows lower directories the guest renamed, by their lower
+    name, so that an open host file can be traced back to where it is now.
+    """
+
+    __slots__ = ("fd", "gids", "moved", "path", "top", "uids")
+
+    is_host = True  # names can be looked up beneath `fd` without asking us
+
+    def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
+        self.fd, self.path = fd, path
+        self.uids, self.gids = uids or {}, gids or {}
+        self.moved: dict[bytes, LayerDir] = {}
+        self.top: LayerDir | None = None
+
+    def stat(self, rel: bytes) -> HostStat:
+        """What lstat says, with the owners unchanged. (device, inode) is the file's identity in this tree."""
+        return stat_beneath(self.fd, rel)
+
+    def names(self, rel: bytes) -> Iterator[tuple[bytes, HostStat, int]]:
+        """Name, identity (a stat of which nothing else holds) and kind of what is in the directory."""
+        try:
+            fd = open_beneath(self.fd, rel, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return
+        try:
+            dev = stat_beneath(fd, b"")[0]
+            with os.scandir(fd) as found:
+                for entry in found:
+                    identity = (dev, entry.inode(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                    yield os.fsencode(entry.name), identity, entry_kind(entry)
+        finally:
+            os.close(fd)
+
+    def read_link(self, rel: bytes) -> bytes:
+        return read_link(self.fd, rel)
+
+    def open(self, rel: bytes, flags: int, kind: int) -> int:
+        """A descriptor for the guest, of a file that a look-up found to be of `kind`."""
+        return open_lower(self.fd, rel, flags, kind)
+
+    def content(self, rel: bytes) -> int:
+        """A descriptor to copy the file from, which a host process may have replaced by something else."""
+        source = open_beneath(self.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
+        if stat_fd(source)[2] & S_IFMT != S_IFREG:
+            os.close(source)
+            raise error(errno.EIO)
+        return source
+
+    def xattrs(self, rel: bytes) -> dict[bytes, bytes]:
+        """None of the host's: its labels say something about the host."""
+        return {}
+
+    def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
+        """(name, identity) of the file behind an open descriptor; None: it is not of this tree."""
+        rel = beneath(self.path, path)
+        return None if rel is None else (rel, (dev, ino))
+
+    def close(self) -> None:
+        os.close(self.fd)
