@@ -7,6 +7,7 @@ import sys
 # command: (module with a `main(argv) -> exit code`, how it is called, what it does)
 COMMANDS = {
     "run": ("husk.cli.run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
+    "store": ("husk.cli.store", "store COMMAND …", "content-addressed files and images"),
     "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
 }
 

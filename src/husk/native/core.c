@@ -20,6 +20,11 @@ static PyMethodDef functions[] = {
     {"connect_address", connect_address, METH_VARARGS, "connect_address(fd, sockaddr): gives up on EINTR"},
     {"landlock_abi", landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", notification_sizes, METH_NOARGS, "notification_sizes(): OSError where seccomp cannot notify"},
+    {"name_hash", siphash, METH_VARARGS, "name_hash(seed, data): SipHash-1-3, as manifests use it"},
+    {"publish_blobs", blobs_publish, METH_VARARGS, "publish_blobs(stage_fd, blobs_fd, part, parts) -> how many"},
+    {"syncfs", sync_file_system, METH_VARARGS, "syncfs(fd)"},
+    {"manifest_fill", manifest_fill, METH_VARARGS, "manifest_fill(buffer, seed): the name table; False for another seed"},
+    {"manifest_seal", manifest_seal, METH_VARARGS, "manifest_seal(buffer, body_hash): the checksums"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -30,11 +35,14 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit__core(void)
 {
-    if (PyType_Ready(&Listener_type) < 0 || PyType_Ready(&Call_type) < 0)
+    if (PyType_Ready(&Listener_type) < 0 || PyType_Ready(&Call_type) < 0 || PyType_Ready(&Manifest_type) < 0 ||
+        PyType_Ready(&Tree_type) < 0)
         return NULL;
     PyObject *self = PyModule_Create(&module);
     if (self && (PyModule_AddObjectRef(self, "Listener", (PyObject *)&Listener_type) < 0 ||
                  PyModule_AddObjectRef(self, "Call", (PyObject *)&Call_type) < 0 ||
+                 PyModule_AddObjectRef(self, "Manifest", (PyObject *)&Manifest_type) < 0 ||
+                 PyModule_AddObjectRef(self, "Tree", (PyObject *)&Tree_type) < 0 ||
                  PyModule_AddIntConstant(self, "WAKE_SIGNAL", WAKE_SIGNAL) < 0))
         Py_CLEAR(self);
     return self;

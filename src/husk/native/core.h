@@ -159,6 +159,15 @@ PyObject *connect_address(PyObject *self, PyObject *args);
 PyObject *landlock_abi(PyObject *self, PyObject *noargs);
 PyObject *notification_sizes(PyObject *self, PyObject *noargs);
 
+/* manifest_type.c, tree.c, tree_stage.c, tree_build.c: the store's part */
+extern PyTypeObject Manifest_type;
+extern PyTypeObject Tree_type;
+PyObject *siphash(PyObject *self, PyObject *args);
+PyObject *blobs_publish(PyObject *self, PyObject *args);
+PyObject *sync_file_system(PyObject *self, PyObject *args);
+PyObject *manifest_fill(PyObject *self, PyObject *args);
+PyObject *manifest_seal(PyObject *self, PyObject *args);
+
 PyObject *raise_errno(int error); /* sets OSError, returns NULL */
 
 #endif

@@ -1,0 +1,50 @@
+"""store: content-addressed blobs, manifests over them, images that name manifests, and the collection of what is
+unused.
+
+Knows nothing of guests, mounts or the kernel. The names below are what other layers use; each is imported when asked
+for, because `husk run` without an image must not pay for a store.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.store.errors import BadManifest, StoreError, StoreUsageError
+    from husk.store.images import Image, ImageConfig
+    from husk.store.manifest import Entry, Manifest
+    from husk.store.store import Store, Writing
+    from husk.store.writer import ManifestWriter
+
+__all__ = [
+    "BadManifest",
+    "Entry",
+    "Image",
+    "ImageConfig",
+    "Manifest",
+    "ManifestWriter",
+    "Store",
+    "StoreError",
+    "StoreUsageError",
+    "Writing",
+]
+
+_HOMES = {
+    "BadManifest": "errors",
+    "Entry": "manifest",
+    "Image": "images",
+    "ImageConfig": "images",
+    "Manifest": "manifest",
+    "ManifestWriter": "writer",
+    "Store": "store",
+    "StoreError": "errors",
+    "StoreUsageError": "errors",
+    "Writing": "store",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,109 @@
+"""store: collection. What no image and no lease names is removed; without `delete` it is only counted.
+
+Everything happens under the exclusive lock: no writer is under way, so whatever a writer found is named by now, and no
+lease is being taken. Killed at any point it leaves less garbage, never a gap: only what nobody names is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from husk.store import layout
+from husk.store.errors import StoreError
+from husk.store.locks import PATIENCE, StoreLock, leased
+from husk.store.manifest import Manifest
+from husk.store.staging import sweep
+from husk.store.verify import all_blobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.store.store import Store
+
+
+class Collected:
+    """What was, or would be, removed."""
+
+    def __init__(self, *, delete: bool) -> None:
+        self.deleted = delete
+        self.blobs = self.bytes = self.kept_blobs = self.young = self.leftovers = 0
+
+    def as_json(self) -> dict[str, object]:
+        return dict(vars(self))
+
+
+def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, patience: float = PATIENCE) -> Collected:
+    """`unused_for`: seconds a blob must have been in the store, so that what is about to be used again stays."""
+    result = Collected(delete=delete)
+    with StoreLock(store.place, exclusive=True, patience=patience):
+        used, stale = leased(store.place)
+        keep = _reachable(store, used)
+        if delete:
+            # Before the first removal: from now on no index may be believed without a look.
+            store.next_generation()
+            result.leftovers = _remove_leftovers(store.place, stale)
+        oldest = time.time() - unused_for
+        for name in all_blobs(store.place):
+            if name in keep:
+                result.kept_blobs += 1
+            elif layout.is_hash(name):  # what is not a blob is verify's business
+                _remove_blob(store.blob_path(name), oldest, result)
+    return result
+
+
+def _reachable(store: Store, manifests: set[str]) -> set[str]:
+    """All that images and leases name. Anything unclear ends the collection: a guess could cost an image."""
+    roots = set(manifests)
+    for name in store.images.list():
+        roots.update(store.images.get(name).layers)
+    keep = set(roots)
+    for root in roots:
+        try:
+            fd = os.open(store.blob_path(root), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise StoreError(
+                f"the manifest {root} is missing, so what it needs is unknown; `husk store verify` names its images."
+            ) from None
+        try:
+            manifest = Manifest(fd)
+            keep.update(entry.hash for entry in manifest.walk() if entry.is_file)
+        finally:
+            os.close(fd)
+    return keep
+
+
+def _remove_blob(path: str, oldest: float, result: Collected) -> None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    # The change time: it moved when the blob got its name, and nothing of ours changes it afterwards.
+    if found.st_ctime > oldest:
+        result.young += 1
+        return
+    result.blobs += 1
+    result.bytes += found.st_size
+    if not result.deleted:
+        return
+    try:
+        os.unlink(path)
+    except PermissionError:
+        from husk.store.protect import release
+
+        if not release(path):
+            raise StoreError(f"{path} is protected; run the collection as a user who may remove that (root).") from None
+        os.unlink(path)
+
+
+def _remove_leftovers(place: str, stale: list[str]) -> int:
+    count = len(sweep(place))
+    for path in stale:
+        os.unlink(path)
+        count += 1
+    for folder in ("images", "index", "."):
+        for name in os.listdir(os.path.join(place, folder)):
+            # A record that was being written: under the lock nobody can be at it. The version is written without.
+            if name.startswith(".") and not name.startswith(".version-"):
+                os.unlink(os.path.join(place, folder, name))
+                count += 1
+    return count

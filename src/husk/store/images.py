@@ -1,0 +1,136 @@
+"""store: images. A record names layers (manifests, lowest first) and how to start what is in them.
+
+The record is JSON with sorted keys, replaced as a whole. Its format is in docs/formats/image.md.
+"""
+
+from __future__ import annotations
+
+import os
+
+from husk.store.errors import StoreError, StoreUsageError
+from husk.store.layout import is_hash, sync_directory, write_whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FORMAT = 1
+_FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_ALLOWED = _FIRST | frozenset("._-:+@/")
+
+
+class ImageConfig:
+    """How to start it, in OCI's words. Empty means: not said."""
+
+    __slots__ = ("cmd", "entrypoint", "env", "labels", "user", "workdir")
+
+    def __init__(
+        self,
+        env: dict[str, str] | None = None,
+        user: str = "",
+        workdir: str = "",
+        entrypoint: Sequence[str] = (),
+        cmd: Sequence[str] = (),
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        self.env = dict(env or {})
+        self.user = user
+        self.workdir = workdir
+        self.entrypoint = list(entrypoint)
+        self.cmd = list(cmd)
+        self.labels = dict(labels or {})
+
+    def as_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Image:
+    """`layers`: hashes of manifests, lowest first. `created_ns`: when the record was written."""
+
+    __slots__ = ("config", "created_ns", "layers")
+
+    def __init__(self, layers: Sequence[str], config: ImageConfig | None = None, created_ns: int = 0) -> None:
+        if not layers or not all(map(is_hash, layers)):
+            raise StoreUsageError("an image has at least one layer, each the hash of a manifest.")
+        self.layers = list(layers)
+        self.config = config or ImageConfig()
+        self.created_ns = created_ns
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "format": FORMAT,
+            "layers": self.layers,
+            "config": self.config.as_json(),
+            "created_ns": self.created_ns,
+        }
+
+
+def check_name(name: str) -> str:
+    parts = name.split("/")
+    # No part may begin with a dot or dash: it would be hidden, `..`, or taken for an option.
+    if len(name) > 200 or not set(name) <= _ALLOWED or not all(part and part[0] in _FIRST for part in parts):
+        raise StoreUsageError(
+            f"{name!r} cannot name an image; use letters, digits and . _ - : + @ /, beginning with a letter or digit."
+        )
+    return name
+
+
+class Images:
+    """The images of a store. Writers call `set` while they hold the store's lock (Writing.set_image does)."""
+
+    __slots__ = ("_folder",)
+
+    def __init__(self, place: str) -> None:
+        self._folder = os.path.join(place, "images")
+
+    def _path(self, name: str) -> str:
+        # A percent sign cannot be part of a name, so this is one to one, and every image is one file.
+        return os.path.join(self._folder, check_name(name).replace("/", "%"))
+
+    def list(self) -> list[str]:
+        names = (name.replace("%", "/") for name in os.listdir(self._folder) if not name.startswith("."))
+        return sorted(names)
+
+    def get(self, name: str) -> Image:
+        try:
+            with open(self._path(name), "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            raise StoreUsageError(f"there is no image {name!r}; `husk store ls` lists them.") from None
+        return parse(name, data)
+
+    def set(self, name: str, image: Image) -> None:
+        import json
+
+        text = json.dumps(image.as_json(), sort_keys=True, indent=1, ensure_ascii=False)
+        write_whole(self._path(name), text.encode("utf-8", "surrogateescape") + b"\n")
+
+    def rm(self, name: str) -> None:
+        try:
+            os.unlink(self._path(name))
+        except FileNotFoundError:
+            raise StoreUsageError(f"there is no image {name!r}; `husk store ls` lists them.") from None
+        sync_directory(self._folder)
+
+
+def parse(name: str, data: bytes) -> Image:
+    import json
+
+    try:
+        record = json.loads(data)
+        if record["format"] != FORMAT:
+            raise StoreError(f"the image {name!r} was written by another version of husk; ingest it again.")
+        config = ImageConfig(**record["config"])
+        known = (
+            all(isinstance(part, str) for part in [config.user, config.workdir, *config.entrypoint, *config.cmd])
+            and all(isinstance(part, str) for pair in config.env.items() for part in pair)
+            and isinstance(record["created_ns"], int)
+            and all(isinstance(layer, str) for layer in record["layers"])
+        )
+        if not known:
+            raise ValueError
+        return Image(record["layers"], config, record["created_ns"])
+    except (ValueError, TypeError, KeyError, StoreUsageError):
+        raise StoreError(
+            f"the record of the image {name!r} is damaged; ingest it again, or `husk store rm` it."
+        ) from None

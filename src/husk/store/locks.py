@@ -1,0 +1,148 @@
+"""store: who may write, who may remove, and what is in use. All of it is flock: a lock goes with its process however it
+dies.
+
+Those who write hold `lock` shared from the first look at what is there until their image names it. Those who remove
+hold it exclusively. So nothing a writer has seen can vanish before it is referenced. A running box holds no such lock,
+or it would block every collection: it holds a lease, a locked file that names its manifests.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from husk.store.errors import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+PATIENCE = 10.0  # seconds a collection waits for writers
+
+
+class StoreLock:
+    """The store's lock, held as long as this object is open."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, place: str, *, exclusive: bool, patience: float = PATIENCE) -> None:
+        # Read-only is enough for flock, so that a store on a read-only mount can be locked too.
+        self._fd = os.open(os.path.join(place, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not exclusive:
+                fcntl.flock(self._fd, fcntl.LOCK_SH)
+            elif not _wait_for(self._fd, patience):
+                raise StoreError(
+                    f"somebody is writing into the store at {place}; wait for the ingest to end and try again."
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> StoreLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _wait_for(fd: int, patience: float) -> bool:
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+
+
+class Lease:
+    """Keeps manifests, and every blob they name, until it is closed or its process is gone."""
+
+    __slots__ = ("_fd", "_lock", "_path")
+
+    def __init__(self, place: str, manifests: Iterable[str]) -> None:
+        """The caller holds the store's lock shared, so that no collection is under way."""
+        self._lock: StoreLock | None = None
+        self._path = ""
+        self._fd = -1
+        folder = os.path.join(place, "leases")
+        path = os.path.join(folder, f"{os.getpid()}-{os.urandom(8).hex()}")
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            # A store we cannot write into: then hold the lock itself, and nobody removes anything meanwhile.
+            self._lock = StoreLock(place, exclusive=False)
+            return
+        self._path = path
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            os.write(self._fd, "".join(f"{manifest}\n" for manifest in manifests).encode() + b"end\n")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._path:
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass  # a lease nobody locks is removed by the next collection
+            self._path = ""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def leased(place: str) -> tuple[set[str], list[str]]:
+    """Manifests in use, and lease files nobody holds. The caller holds the lock exclusively."""
+    used: set[str] = set()
+    stale = []
+    folder = os.path.join(place, "leases")
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # given back just now
+        try:
+            if is_free(fd):
+                stale.append(path)
+                continue
+            words = os.read(fd, 1 << 20).decode("ascii", "replace").split()
+            if not words or words[-1] != "end":  # being written without the lock: not by this husk
+                raise StoreError(f"{path} is in use and cannot be understood; end whoever holds it and try again.")
+            used.update(words[:-1])
+        finally:
+            os.close(fd)
+    return used, stale
+
+
+def is_free(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False

@@ -1,0 +1,239 @@
+"""store: blobs before they exist: a locked directory below tmp/, where each is written under its hash.
+
+Durability: all files are written, then one syncfs, then all are renamed into blake3/, then a second syncfs. A name in
+blake3/ therefore never stands for content that a crash could still take away, and an image record, written after that,
+never for a name that could. One sync for all of them, because one fsync for each is what makes stores slow.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+
+from blake3 import blake3
+
+from husk.native import _core
+from husk.store.errors import StoreError
+from husk.store.layout import blob_place
+from husk.store.locks import is_free
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHUNK = 1 << 20
+
+
+class Stage:
+    """One writer's staging directory. `put` and `put_fd` may be called from several threads."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._next = 0
+        self._next_lock = threading.Lock()
+        try:
+            sweep(place)
+            self.path, self.fd = _new_directory(os.path.join(place, "tmp"))
+        except OSError as error:
+            raise StoreError(
+                f"the store at {place} cannot be written ({error.strerror}); name another with --store."
+            ) from None
+        self.blobs_fd = os.open(os.path.join(place, "blake3"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.change_mode = bool(_umask() & 0o444)
+        self.new_blobs = 0
+        self.new_bytes = 0
+        self.dirty = False  # something was staged, or found that another writer may not have synced yet
+
+    def is_known(self, hash_: str, size: int) -> bool:
+        """In the store already. A blob of the wrong size is damaged, and nothing may be built on it."""
+        try:
+            found = os.stat(blob_place(hash_), dir_fd=self.blobs_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        if found.st_size != size:
+            raise StoreError(f"the blob {hash_} is damaged; `husk store verify` sets it aside, then try again.")
+        return True
+
+    def put(self, content: bytes | bytearray) -> str:
+        hash_ = blake3(content, max_threads=blake3.AUTO).hexdigest()
+        if self.is_known(hash_, len(content)):
+            self._sync_name(hash_)
+            return hash_
+        self.dirty = True
+        try:
+            fd = os.open(hash_, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=self.fd)
+        except FileExistsError:
+            return hash_
+        try:
+            _write(fd, memoryview(content))
+            self._close_new(fd)
+        except BaseException:
+            # Half a blob under its whole name must not be published, should the caller go on.
+            os.unlink(hash_, dir_fd=self.fd)
+            raise
+        finally:
+            os.close(fd)
+        self._count(len(content))
+        return hash_
+
+    def _sync_name(self, hash_: str) -> None:
+        """The content of a published blob is durable; its name may be seconds old and another writer's."""
+        for folder in (blob_place(hash_)[:5], hash_[:2], "."):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.blobs_fd)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def put_fd(self, source: int) -> str:
+        return self.copy(source)[0]
+
+    def copy(self, source: int) -> tuple[str, int]:
+        """(hash, size) of what a descriptor gives from its beginning on, of any size."""
+        with self._next_lock:
+            self._next += 1
+            name = f"copy-{self._next}"
+        self.dirty = True
+        hasher = blake3(max_threads=blake3.AUTO)
+        size = 0
+        buffer = memoryview(bytearray(CHUNK))
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=self.fd)
+        try:
+            while got := os.preadv(source, [buffer], size):
+                hasher.update(buffer[:got])
+                _write(fd, buffer[:got])
+                size += got
+            self._close_new(fd)
+            hash_ = hasher.hexdigest()
+            if self.is_known(hash_, size) or _exists(hash_, self.fd):
+                os.unlink(name, dir_fd=self.fd)
+            else:
+                # Two threads with the same content: either file may win.
+                os.rename(name, hash_, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+                self._count(size)
+        except BaseException:
+            try:
+                os.unlink(name, dir_fd=self.fd)
+            except OSError:
+                pass
+            raise
+        finally:
+            os.close(fd)
+        return hash_, size
+
+    def _count(self, size: int) -> None:
+        with self._next_lock:
+            self.new_blobs += 1
+            self.new_bytes += size
+
+    def _close_new(self, fd: int) -> None:
+        if self.change_mode:
+            os.fchmod(fd, 0o444)
+
+    def publish(self, jobs: int = 1) -> None:
+        """Everything staged exists when this returns, and a crash cannot take it away."""
+        if not self.dirty:
+            return
+        _core.syncfs(self.fd)
+        if jobs <= 1:
+            _core.publish_blobs(self.fd, self.blobs_fd, 0, 1)
+        else:
+            run_threads(jobs, lambda part: _core.publish_blobs(self.fd, self.blobs_fd, part, jobs))
+        _core.syncfs(self.fd)
+        self.dirty = False
+
+    def remove(self) -> None:
+        remove_tree(self.path)
+        os.close(self.blobs_fd)
+        os.close(self.fd)
+
+
+def run_threads(jobs: int, work: Callable[[int], int]) -> list[int]:
+    """`work` in several threads, each with its number; the first exception is raised when all have ended."""
+    results = [0] * jobs
+    failures: list[BaseException] = []
+
+    def run(part: int) -> None:
+        try:
+            results[part] = work(part)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(part,)) for part in range(1, jobs)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+def _new_directory(folder: str) -> tuple[str, int]:
+    while True:
+        path = os.path.join(folder, f"{os.getpid()}-{os.urandom(8).hex()}")
+        os.mkdir(path, 0o700)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another writer took it for a leftover before we had locked it
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink:
+            return path, fd
+        os.close(fd)
+
+
+def sweep(place: str) -> list[str]:
+    """Remove what killed writers left in tmp/. A directory whose lock can be had is nobody's."""
+    removed = []
+    folder = os.path.join(place, "tmp")
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            if is_free(fd):
+                remove_tree(path)
+                removed.append(path)
+        finally:
+            os.close(fd)
+    return removed
+
+
+def remove_tree(path: str) -> None:
+    """A staging directory: one level of plain files of our own making. Others may be removing it too."""
+    try:
+        for name in os.listdir(path):
+            try:
+                os.unlink(os.path.join(path, name))
+            except FileNotFoundError:
+                pass
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+
+
+def _umask() -> int:
+    """Reading it by setting it would race with other threads."""
+    with open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    return 0o777
+
+
+def _exists(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def _write(fd: int, view: memoryview) -> None:
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,98 @@
+"""store: writing a manifest. The same names give the same bytes, whatever order they were added in."""
+
+from __future__ import annotations
+
+import stat as st
+
+from blake3 import blake3
+
+from husk.native import _core
+from husk.store.errors import BadManifest, shown
+from husk.store.manifest import NO_BLOB, WHITEOUT, pack_xattrs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+HEADER_SIZE = 256
+
+
+class ManifestWriter:
+    """Collects names, then `finish` gives the file's bytes.
+
+    Directories above a name must be added too; the root may be.
+    """
+
+    def __init__(self) -> None:
+        self._tree = _core.Tree()
+        self._links: dict[Hashable, int] = {}
+        self._has_root = False
+
+    def add(
+        self,
+        path: bytes,
+        mode: int,
+        *,
+        uid: int = 0,
+        gid: int = 0,
+        size: int = 0,
+        mtime_ns: int = 0,
+        rdev: tuple[int, int] = (0, 0),
+        target: bytes = b"",
+        xattrs: dict[bytes, bytes] | None = None,
+        blob: str | bytes = b"",
+        link: Hashable = None,
+        flags: int = 0,
+    ) -> None:
+        """`mode` with its type bits. `blob`: hash of a regular file's content. `link`: the same for all names of one
+        file.
+
+        A whiteout has mode 0 and the flag. `size` is asked for only of regular files.
+        """
+        digest = bytes.fromhex(blob) if isinstance(blob, str) else blob
+        if st.S_ISREG(mode) != (len(digest) == 32):
+            raise BadManifest(f"{shown(path)}: a regular file, and nothing else, has the hash of a blob.")
+        if size < 0 or (size and not st.S_ISREG(mode)):
+            raise BadManifest(f"{shown(path)}: only a regular file has a size.")
+        if bool(target) != st.S_ISLNK(mode) or b"\0" in target:
+            raise BadManifest(f"{shown(path)}: a symbolic link, and nothing else, has a target, without NUL.")
+        if any(rdev) and not (st.S_ISCHR(mode) or st.S_ISBLK(mode)):
+            raise BadManifest(f"{shown(path)}: only a device has a device number.")
+        number = self._links.setdefault(link, len(self._links) + 1) if link is not None else 0
+        packed = pack_xattrs(xattrs) if xattrs else b""
+        try:
+            self._tree.add(
+                path, mode, uid, gid, size, mtime_ns, *rdev, target, packed, digest or NO_BLOB, number, flags
+            )
+        except (ValueError, OverflowError) as error:
+            raise BadManifest(f"{shown(path)}: {error}.") from None
+        self._has_root |= not path
+
+    def add_whiteout(self, path: bytes) -> None:
+        """The name does not exist, whatever the layers below say."""
+        self.add(path, 0, flags=WHITEOUT)
+
+    def finish(self) -> bytes:
+        if not self._has_root:
+            self.add(b"", st.S_IFDIR | 0o755)
+        return bytes(finish_tree(self._tree))
+
+
+def finish_tree(tree: _core.Tree) -> bytearray:
+    try:
+        file, tables_at = tree.build()
+    except ValueError as error:
+        why, path = error.args
+        raise BadManifest(f"{shown(path)}: {why}.") from None
+    view = memoryview(file)
+    attempt = 0
+    # The seed comes from the content, so nobody can choose names that fall on one another; should it happen by chance,
+    # the next attempt is as deterministic as the first.
+    while not _core.manifest_fill(file, name_seed(view[HEADER_SIZE:tables_at], attempt)):
+        attempt += 1
+    _core.manifest_seal(file, blake3(view[HEADER_SIZE:]).digest())
+    return file
+
+
+def name_seed(content: memoryview, attempt: int) -> bytes:
+    return blake3(content).update(bytes([attempt])).digest()[:16]
