@@ -17,8 +17,7 @@ import os
 import pwd
 import re
 import shlex
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -93,17 +92,22 @@ def differential(
     normalise: Iterable[str] = (),
     ignore: Iterable[str] = (),
     mounts: Sequence[str] = (),
+    prepare: Callable[[Path], None] | None = None,
+    manner: str = "rw",
     timeout: float = 60,
 ) -> Result:
     """Runs both sides, fails on any difference, and gives the native result for further questions.
 
-    status is what the native run must end with: two sides that fail alike prove nothing.
+    status is what the native run must end with: two sides that fail alike prove nothing. prepare puts more into the
+    tree than `tree` can say. manner is how the tree is mounted: where that is "cow", the host's must stay as it was.
     """
     with scratch() as place:
         # Both end in the name the guest sees, for programs that print the last part of their working directory.
         sides = [place / name / WORK.strip("/") for name in ("native", "husk")]
-        trees.prepare(sides[0], {"./": "", **(tree or {})})
-        shutil.copytree(sides[0], sides[1], symlinks=True)
+        for side in sides:
+            trees.prepare(side, {"./": "", **(tree or {})})
+            if prepare is not None:
+                prepare(side)
         for side in sides:
             side.chmod(0o755)
         # In husk, what belongs to the caller shows as the guest's own; natively it has to be given away.
@@ -113,7 +117,11 @@ def differential(
         assert first.status == status, f"natively: exit code {first.status}, not {status}\n{first.out}\n{first.err}"
         if NATIVE_ONLY:
             return first
-        second = _husk_side(arguments, sides[1], env, stdin, normalise, ignore, mounts, timeout)
+        before = trees.snapshot(sides[1], WORK, ignore) if manner == "cow" else {}
+        second = _husk_side(arguments, sides[1], env, stdin, normalise, ignore, mounts, manner, timeout)
+        if manner == "cow":
+            assert second.tree == before, "a copy-on-write mount wrote to the host"
+            second.tree = first.tree
     problems = []
     if first.status != second.status:
         problems.append(f"exit code: natively {first.status}, in husk {second.status}")
@@ -159,9 +167,10 @@ def _husk_side(
     normalise: Iterable[str],
     ignore: Iterable[str],
     mounts: Sequence[str],
+    manner: str,
     timeout: float,
 ) -> Result:
-    options = ["--mount", f"{work}:{WORK}:rw", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--workdir", WORK]
+    options = ["--mount", f"{work}:{WORK}:{manner}", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--workdir", WORK]
     for mount in mounts:
         options += ["--mount", mount]
     for key, value in _environment(env, WORK, GUESTS).items():

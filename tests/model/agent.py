@@ -24,6 +24,7 @@ from tests.unit.vfs.worlds import Step, describe
 AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW, AT_REMOVEDIR = 0x1000, 0x100, 0x400, 0x200
 STATX, GETDENTS64, OPENAT2, MKNODAT = 332, 217, 437, 259
 NOT_ASKED = "not asked"
+ONE_NAME = 19 + 256 + 5  # room for the longest entry, or getdents says EINVAL
 OLD = 10**18  # time stamps before this were set by a step or by `build`, so they are the same on every side
 FILES = {
     b"file": b"content of a file\n", b"long": b"0123456789" * 1500, b"none": b"", b"deep/inner": b"inner\n",
@@ -324,7 +325,7 @@ class Agent(Native):
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         seen: list[bytes] = []
         try:
-            while part := self._some(fd, 120):
+            while part := self._some(fd, ONE_NAME):
                 for name, _, kind in part:
                     seen.append(name)
                     if kind == 8:
@@ -335,7 +336,7 @@ class Agent(Native):
 
     def _entries(self, fd: int) -> list[tuple[bytes, int, int]]:
         found: list[tuple[bytes, int, int]] = []
-        while part := self._some(fd, 200):
+        while part := self._some(fd, ONE_NAME):
             found += part
         return found
 

@@ -46,13 +46,12 @@ class Handles(Walker):
                 orphan = Orphan(self.root.tree, via, (self.root, b""), uids, gids)
                 orphan.key = dev, ino
                 return orphan
-            if link.startswith(b"/dev/"):
-                return self._device(link)
             for _, tree in reversed(self._mounts):
                 node = tree.node_of_host(link, dev, ino, via)
                 if node is not None:
                     return node
-            return None
+            # Only now: a directory below /dev (/dev/shm) can be mounted, too.
+            return self._device(link) if link.startswith(b"/dev/") else None
 
     def _named(self, node: Node, real: int) -> Node | None:
         """An O_PATH descriptor: the host's own one of the same file knows best what became of it."""

@@ -241,6 +241,9 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         host_flags = flags & HOST_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
         writes = flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
+        if node.kind == st.S_IFIFO and not isinstance(node, Orphan):
+            node = self.owned(node)
+            self.own_content(node, empty=True)
         if writes and not isinstance(node, Inode):
             node = self.owned(node)
         if isinstance(node, Orphan):

@@ -105,8 +105,12 @@ class CopyUp(Tree):
             return
         if inode.parent is not None:
             self.on_change(inode.parent, inode.nlink > 1)
-        copy = None if empty else self._large_copy(inode)
-        if copy is None:
+        copy = None if empty or inode.kind != st.S_IFREG else self._large_copy(inode)
+        if inode.kind == st.S_IFIFO:
+            # Who meets at a FIFO of the box are guests; a host process that waits at the lower one is none.
+            number = self.state.new_number()
+            os.mknod(b"%d" % number, st.S_IFIFO | 0o600, dir_fd=self.state.files_fd)
+        elif copy is None:
             number = self._small_copy(inode, empty)
         else:
             number, copy.attached = copy.number, True

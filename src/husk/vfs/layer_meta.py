@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 XATTR_CREATE, XATTR_REPLACE = 1, 2
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 DAY = 24 * 3600 * 10**9
+TIMED_BY_HOST = (st.S_IFREG, st.S_IFIFO)  # a write, which husk does not see, changes their time stamps
 
 
 class LayerMeta(CopyUp):
@@ -29,7 +30,7 @@ class LayerMeta(CopyUp):
     def _inode_stat(self, node: Inode) -> Stat:
         size, blksize, blocks = len(node.target), 4096, 0
         atime, mtime, ctime = node.atime, node.mtime, node.ctime
-        if node.kind == st.S_IFREG:
+        if node.kind in TIMED_BY_HOST:
             info = self._host_info(node)
             size, blksize, blocks = info[7], info[8], info[9]
             if node.source is None:
@@ -37,7 +38,7 @@ class LayerMeta(CopyUp):
                 # The host's change time speaks only of writes (and of our own set-up, which does not count).
                 if info[12] != node.host_ctime:
                     ctime = max(ctime, info[12])
-                if node.mode & PRIVILEGE and node.plain_mtime != mtime:
+                if node.mode & PRIVILEGE and node.kind == st.S_IFREG and node.plain_mtime != mtime:
                     node.mode = without_privilege(node.mode, in_group=True)
         return Stat(
             self.dev,
@@ -98,7 +99,7 @@ class LayerMeta(CopyUp):
 
     def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
         target = self._changeable(node)
-        if isinstance(target, Inode) and target.kind == st.S_IFREG and target.source is None:
+        if isinstance(target, Inode) and target.kind in TIMED_BY_HOST and target.source is None:
             info = self._host_info(target)
             times = (info[10] if atime is None else atime, info[11] if mtime is None else mtime)
             if target.mode & PRIVILEGE and target.plain_mtime == info[11]:

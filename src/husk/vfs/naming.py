@@ -121,6 +121,11 @@ class Naming(Walker):
             self.changed(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
 
+    def parent(self, ctx: Context, start: Dir, path: bytes) -> Dir:
+        """The directory that holds the last component of a name."""
+        with self.lock:
+            return self._parent(ctx, start, path, self._trail(start))
+
     # -- renaming ----------------------------------------------------------------------------------------------
     def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> None:
         with self.lock:

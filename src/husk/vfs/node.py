@@ -105,11 +105,12 @@ class Dir(Node):
 
     `parent` is None for a tree's root. A removed directory keeps its parent (Linux lets one leave it through `..`)
     and has `removed` set. `mounted` is the root of a tree mounted over this directory; `covers` is, for a tree's
-    root, the directory it is mounted on. `place` is the number of its placeholder once it has one.
+    root, the directory it is mounted on. `place` is the number of its placeholder once it has one, `path_only` of the
+    one for O_PATH descriptors.
     `searchable` remembers that the guest may search it; only the walker sets it, only for trees with `stable_modes`.
     """
 
-    __slots__ = ("covers", "mounted", "name", "parent", "place", "removed", "searchable")
+    __slots__ = ("covers", "mounted", "name", "parent", "path_only", "place", "removed", "searchable")
 
     def __init__(self, tree: Tree, parent: Dir | None, name: bytes) -> None:
         super().__init__(tree, st.S_IFDIR)
@@ -117,6 +118,7 @@ class Dir(Node):
         self.mounted: Dir | None = None
         self.covers: Dir | None = None
         self.place: int | None = None
+        self.path_only: int | None = None
         self.removed = False
         self.searchable = False
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # How many nodes without a name are remembered for the sake of descriptors that may still be open on them.
 ORPHANS_KEPT = 8192
-STAND_INS_KEPT = 4096
+STAND_INS_KEPT = 1 << 16
 REAL_ONES_KEPT = 256
 
 
@@ -48,7 +48,7 @@ class State:
         self.places_fd = self._directory(b"places")
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an O_TMPFILE file -> node
-        self.path_only: dict[int, None] = {}  # place numbers of directories opened with O_PATH
+        self.path_only: set[int] = set()  # place numbers of directories opened with O_PATH
         self.stand_ins: dict[int, Node] = {}  # place number -> what an O_PATH descriptor names
         self.real_ones: dict[int, int] = {}  # place number -> our own descriptor of the same
         self.dirs: dict[int, Dir] = {}  # place number -> directory
@@ -141,16 +141,14 @@ class State:
 
     def path_only_place(self, directory: Dir) -> int:
         """Like `place_fd`, for an O_PATH descriptor: one that can be walked from but not listed."""
-        self._places += 1
-        name = b"%d" % self._places
-        os.mkdir(name, 0o755, dir_fd=self.places_fd)
-        self.dirs[self._places] = directory
-        self.path_only[self._places] = None
-        if len(self.path_only) > STAND_INS_KEPT:
-            oldest = next(iter(self.path_only))
-            del self.path_only[oldest], self.dirs[oldest]
-            os.rmdir(b"%d" % oldest, dir_fd=self.places_fd)
-        return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.places_fd)
+        number = directory.path_only
+        if number is None:
+            self._places += 1
+            directory.path_only = number = self._places
+            os.mkdir(b"%d" % number, 0o755, dir_fd=self.places_fd)
+            self.dirs[number] = directory
+            self.path_only.add(number)
+        return os.open(b"%d" % number, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.places_fd)
 
     def is_path_only(self, link: bytes) -> bool:
         """Does a descriptor of this name stand for an O_PATH one?"""
@@ -168,7 +166,8 @@ class State:
         name = b"%d" % self._places
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.places_fd))
         self.stand_ins[self._places] = node
-        # Nobody tells us when the guest closes one. The oldest lose their descriptor first, then everything.
+        # Nobody tells us when the guest closes one. Those not used for longest lose their descriptor first, then
+        # everything.
         if real >= 0:
             self.real_ones[self._places] = real
             if len(self.real_ones) > REAL_ONES_KEPT:
@@ -198,7 +197,8 @@ class State:
         number = self._number(link, b"/places/")
         if number is None or number not in self.stand_ins:
             return None
-        return self.stand_ins[number], self.real_ones.get(number, -1)
+        node = self.stand_ins[number] = self.stand_ins.pop(number)
+        return node, self.real_ones.get(number, -1)
 
     def node_of(self, link: bytes, ino: int) -> Node | None:
         number = self._number(link, b"/files/")

@@ -7,6 +7,12 @@ import stat as st
 
 from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Dir
+
 AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_EMPTY_PATH = 0x200, 0x400, 0x1000
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
 
@@ -97,8 +103,19 @@ def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
 
 
 def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
-    call.vfs.rename(call, start_dir(call, old_fd, old), old, start_dir(call, new_fd, new), new, flags)
+    start = start_dir(call, old_fd, old)
+    to = _second_start(call, new_fd, new, lambda: call.vfs.parent(call, start, old))
+    call.vfs.rename(call, start, old, to, new, flags)
     return 0
+
+
+def _second_start(call: Call, dirfd: int, name: bytes, first: Callable[[], object]) -> Dir:
+    """Linux walks the first name before it looks where the second one starts, so the first one's error wins."""
+    try:
+        return start_dir(call, dirfd, name)
+    except OSError:
+        first()
+        raise
 
 
 def _link(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
@@ -108,8 +125,9 @@ def _link(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: i
             raise OSError(errno.EXDEV, "not a file of this box")
         call.vfs.link_node(call, node, start_dir(call, new_fd, new), new)
         return 0
-    start = start_dir(call, old_fd, old)
-    call.vfs.link(call, start, old, start_dir(call, new_fd, new), new, bool(flags & AT_SYMLINK_FOLLOW))
+    start, follow = start_dir(call, old_fd, old), bool(flags & AT_SYMLINK_FOLLOW)
+    to = _second_start(call, new_fd, new, lambda: call.vfs.walk(call, start, old, follow=follow))
+    call.vfs.link(call, start, old, to, new, follow)
     return 0
 
 

@@ -34,6 +34,7 @@ KNOWN_FLAGS = (
     | O_TMPFILE
 )
 RESOLVE_ALL = 0x3F
+RESOLVE_IN_ROOT = 0x10
 RESOLVE_CACHED = 0x20
 
 
@@ -81,7 +82,8 @@ def _build_flags(flags: int) -> int:
 
 
 def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:
-    start = start_dir(call, dirfd, name)
+    # With RESOLVE_IN_ROOT an absolute name starts at dirfd, too.
+    start = start_dir(call, dirfd, b"." if resolve & RESOLVE_IN_ROOT and name else name)
     cloexec = bool(flags & os.O_CLOEXEC)
     if not flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC):
         call.looked_up = start, name
