@@ -1,28 +1,28 @@
 """Layer abi, registry rows: calls that administer the host, watch it, or that Linux itself no longer has.
 
-Data only. All refused. EPERM where Linux would answer so to a user without privileges; ENOSYS where callers know how
-to do without, or where Linux never had the call.
+Data only. All refused, a few of them only after Linux's own checks. EPERM where Linux would answer so to a user without
+privileges; ENOSYS where callers know how to do without, or where Linux never had the call.
 """
 
 from __future__ import annotations
 
 from errno import EACCES, ENOSYS, EOPNOTSUPP, EPERM
 
-from husk.abi.rules import absent, native, refused
+from husk.abi.rules import absent, native, refused, virtual
 
 ROWS = (
     # Mounts
-    refused(165, "mount", EPERM, "changes the mount tree; a box's mounts are chosen from outside"),
-    refused(166, "umount2", EPERM, "changes the mount tree; a box's mounts are chosen from outside"),
+    virtual(165, "mount", "refused after its arguments were looked at: a box's mounts are chosen from outside"),
+    virtual(166, "umount2", "refused after its arguments were looked at: a box's mounts are chosen from outside"),
     refused(155, "pivot_root", EPERM, "changes the mount tree; a box's mounts are chosen from outside"),
-    refused(428, "open_tree", EPERM, "takes a piece of the host's mount tree in hand"),
+    virtual(428, "open_tree", "opens a path as O_PATH does; taking a mount in hand is refused"),
     refused(467, "open_tree_attr", EPERM, "takes a piece of the host's mount tree in hand"),
     refused(429, "move_mount", EPERM, "attaches mounts in the host's mount tree"),
     refused(430, "fsopen", EPERM, "begins a new host mount"),
-    refused(431, "fsconfig", EPERM, "sets up a new host mount"),
+    virtual(431, "fsconfig", "no descriptor of a file system being made can exist while fsopen is refused"),
     refused(432, "fsmount", EPERM, "makes a new host mount"),
     refused(433, "fspick", EPERM, "reconfigures an existing host mount"),
-    refused(442, "mount_setattr", EPERM, "changes flags and id mappings of host mounts"),
+    virtual(442, "mount_setattr", "refused after its arguments were looked at: it changes flags of mounts"),
     absent(457, "statmount", "describes the host's mounts; callers fall back to /proc/self/mountinfo"),
     absent(458, "listmount", "lists the host's mounts; callers fall back to /proc/self/mountinfo"),
     absent(470, "listns", "lists the host's namespaces; new in Linux 6.19"),
@@ -66,8 +66,8 @@ ROWS = (
     refused(172, "iopl", EPERM, "gives access to the machine's ports"),
     refused(173, "ioperm", EPERM, "gives access to the machine's ports"),
     refused(153, "vhangup", EPERM, "hangs up the terminal of the person who started husk"),
-    refused(179, "quotactl", EPERM, "administers disk quotas of host file systems"),
-    refused(443, "quotactl_fd", EPERM, "administers disk quotas of host file systems"),
+    virtual(179, "quotactl", "carries a name; the box has no block devices, hence no quotas"),
+    virtual(443, "quotactl_fd", "no file system of the box has quotas"),
     # Numbers Linux keeps for calls it never had, or no longer has: its answer is ENOSYS as well
     absent(134, "uselib", "mapped a.out libraries; Linux on x86-64 never had it"),
     absent(156, "_sysctl", "removed in Linux 5.5 in favour of /proc/sys"),

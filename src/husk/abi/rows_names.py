@@ -6,7 +6,7 @@ file, placeholder directory or store file that stands behind a descriptor.
 
 from __future__ import annotations
 
-from errno import EINVAL, ENOSYS, EOPNOTSUPP, EPERM
+from errno import EINVAL, ENOSYS, EPERM
 
 from husk.abi.rules import absent, native, refused, virtual
 
@@ -47,8 +47,8 @@ ROWS = (
     virtual(138, "fstatfs", "would describe the host file system that holds the file or placeholder"),
     refused(136, "ustat", ENOSYS, "names a host device by number; obsolete since statfs, and glibc dropped it"),
     refused(139, "sysfs", ENOSYS, "lists the host's file system types; obsolete, /proc/filesystems says the same"),
-    refused(303, "name_to_handle_at", EOPNOTSUPP, "a handle names the host's inode and mount"),
-    refused(304, "open_by_handle_at", EPERM, "opens by host inode, past every path, as CAP_DAC_READ_SEARCH allows"),
+    virtual(303, "name_to_handle_at", "refused after the look-up: a handle names the host's inode and mount"),
+    virtual(304, "open_by_handle_at", "refused in Linux's order: it opens by host inode, past every path"),
     # Where we are
     virtual(79, "getcwd", "the host would answer with the placeholder's path"),
     virtual(80, "chdir", "carries a name; husk then moves the guest into the placeholder of that directory"),
@@ -59,7 +59,7 @@ ROWS = (
         "resolves a path from there",
     ),
     native(95, "umask", "a number of the process; husk reads it from /proc when it makes a file"),
-    refused(161, "chroot", EPERM, "the root of a guest is husk's virtual root; Linux wants CAP_SYS_CHROOT for it"),
+    virtual(161, "chroot", "refused after the name was looked up: the root of a guest is husk's virtual root"),
     # Attributes
     virtual(90, "chmod", "carries a name; the mode is kept in the virtual tree"),
     virtual(91, "fchmod", "the mode is kept in the virtual tree, not on the host file behind the descriptor"),
@@ -99,5 +99,5 @@ ROWS = (
     refused(254, "inotify_add_watch", ENOSYS, "carries a name, and is not served yet for virtual directories"),
     refused(255, "inotify_rm_watch", EINVAL, "no inotify descriptor can exist while inotify_init is refused"),
     refused(300, "fanotify_init", EPERM, "watches whole host mounts and can hold up other processes' opens"),
-    refused(301, "fanotify_mark", EPERM, "carries a name, and marks host mounts for watching"),
+    virtual(301, "fanotify_mark", "no fanotify descriptor can exist while fanotify_init is refused"),
 )

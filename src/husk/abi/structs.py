@@ -33,7 +33,7 @@ _DIRENT64 = struct.Struct("<QqHB")
 _DIRENT = struct.Struct("<QQH")
 
 STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID = 0x7FF, 0x800, 0x1000
-OVERLAYFS_MAGIC = 0x794C7630
+STATX_ATTR_MOUNT_ROOT = 0x2000
 
 
 def pack_stat(s: StatLike) -> bytes:
@@ -43,7 +43,7 @@ def pack_stat(s: StatLike) -> bytes:
     )
 
 
-def pack_statx(s: StatLike) -> bytes:
+def pack_statx(s: StatLike, *, mount_root: bool = False) -> bytes:
     def stamp(ns: int) -> tuple[int, int, int]:
         return (*divmod(ns, 10**9), 0)
 
@@ -51,7 +51,7 @@ def pack_statx(s: StatLike) -> bytes:
     return _STATX.pack(
         mask,
         s.blksize,
-        0,
+        STATX_ATTR_MOUNT_ROOT if mount_root else 0,
         s.nlink,
         s.uid,
         s.gid,
@@ -60,7 +60,7 @@ def pack_statx(s: StatLike) -> bytes:
         s.ino,
         s.size,
         s.blocks,
-        0,
+        STATX_ATTR_MOUNT_ROOT,
         *stamp(s.atime),
         *stamp(s.btime),
         *stamp(s.ctime),
@@ -78,23 +78,23 @@ def _numbers(dev: int) -> tuple[int, int]:
     return dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00
 
 
-def pack_statfs(host: os.statvfs_result | None) -> bytes:
-    """One type for all of husk's trees; free space is the host's, or none for a synthesised tree."""
+def pack_statfs(host: os.statvfs_result | None, magic: int, *, fsid: int = 0, flags: int = 0) -> bytes:
+    """Free space is the host's, or none for a synthesised tree and for what has no tree."""
     if host is None:
-        return _STATFS.pack(OVERLAYFS_MAGIC, 4096, 0, 0, 0, 0, 0, 0, 0, 255, 4096, 0)
+        return _STATFS.pack(magic, 4096, 0, 0, 0, 0, 0, fsid, 0, 255, 4096, flags)
     return _STATFS.pack(
-        OVERLAYFS_MAGIC,
+        magic,
         host.f_bsize,
         host.f_blocks,
         host.f_bfree,
         host.f_bavail,
         host.f_files,
         host.f_ffree,
-        0,
+        fsid,
         0,
         255,
         host.f_frsize,
-        0,
+        flags,
     )
 
 

@@ -125,6 +125,11 @@ def start_dir(call: Call, dirfd: int, name: bytes) -> Dir:
     """Where walking `name` begins. An absolute name never looks at dirfd: a bad one must not fail."""
     if name[:1] == b"/" or not name:  # the walker says ENOENT for an empty name, whatever dirfd is
         return call.vfs.root
+    return held_dir(call, dirfd)
+
+
+def held_dir(call: Call, dirfd: int) -> Dir:
+    """The directory behind a descriptor, or the working directory."""
     if dirfd == AT_FDCWD:
         call.start = working_directory(call)
         return call.start

@@ -44,6 +44,7 @@ static bool deliver_statx(int listener, const struct seccomp_notif *notif, uint6
         .stx_uid = s->st_uid, .stx_gid = s->st_gid, .stx_mode = s->st_mode, .stx_ino = s->st_ino, .stx_size = s->st_size,
         .stx_blocks = s->st_blocks, .stx_rdev_major = major(s->st_rdev), .stx_rdev_minor = minor(s->st_rdev),
         .stx_dev_major = s->st_dev >> 8 & 0xfff, .stx_dev_minor = s->st_dev & 0xff, .stx_mnt_id = s->st_dev & 0xffff,
+        .stx_attributes_mask = 0x2000 /* STATX_ATTR_MOUNT_ROOT: no root of a mount is ever answered here */,
     };
     timestamp(&x.stx_atime, s->st_atim);
     timestamp(&x.stx_mtime, s->st_mtim);
@@ -51,10 +52,16 @@ static bool deliver_statx(int listener, const struct seccomp_notif *notif, uint6
     return deliver(listener, notif, address, &x, sizeof x);
 }
 
+/* `wanted` is statx's mask, or 0 for the older calls. When a file of the box's own was made, only Python knows. */
+static bool knows_birth(const struct showing *showing, uint32_t wanted)
+{
+    return wanted & STATX_BTIME && showing->manner != AS_HOST;
+}
+
 /* ---- the calls -------------------------------------------------------------------------------------------------- */
 
 static bool by_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
-                    bool follow, uint64_t to, bool statx)
+                    bool follow, uint64_t to, uint32_t wanted)
 {
     struct target t;
     struct stat s;
@@ -68,10 +75,10 @@ static bool by_name(name_cache *cache, int listener, const struct seccomp_notif 
         return answer_error(listener, notif->id, ENOENT), true;
     if (fd >= 0)
         close(fd);
-    if (!plain(cache, &t, &s, follow))
+    if (!plain(cache, &t, &s, follow) || knows_birth(&t.dir->showing, wanted))
         return false;
     show(&t.dir->showing, &s);
-    return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
+    return wanted ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
 /* A directory the guest holds, by its placeholder: the key of length 0 names where a walk from there begins. */
@@ -92,7 +99,8 @@ static bool held_directory(name_cache *cache, const char *link, struct stat *s)
     return known;
 }
 
-static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, bool statx)
+static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to,
+                          uint32_t wanted)
 {
     char link[64];
     struct stat s;
@@ -104,13 +112,15 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
     const struct handle *known = S_ISREG(s.st_mode) ? cache_handle(cache, &s) : NULL;
     const struct showing pipe = {.manner = AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
                                  .uid_to = cache->uid, .gid_from = cache->host_uid, .gid_to = cache->gid};
+    if (known && knows_birth(&known->showing, wanted))
+        return false;
     if (known)
         show(&known->showing, &s);
     else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
         show(&pipe, &s);
     else if (!S_ISDIR(s.st_mode) || !held_directory(cache, link, &s))
         return false;
-    return statx ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
+    return wanted ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
 /* Open a directory that has a placeholder already; -1: leave it to Python. */
@@ -243,21 +253,22 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     char first = 1;
     switch (notif->data.nr) {
     case SYS_stat:
-        return by_name(cache, listener, notif, AT_CWD, a[0], true, a[1], false);
+        return by_name(cache, listener, notif, AT_CWD, a[0], true, a[1], 0);
     case SYS_lstat:
-        return by_name(cache, listener, notif, AT_CWD, a[0], false, a[1], false);
+        return by_name(cache, listener, notif, AT_CWD, a[0], false, a[1], 0);
     case SYS_fstat:
-        return by_descriptor(cache, listener, notif, (int)a[0], a[1], false);
+        return by_descriptor(cache, listener, notif, (int)a[0], a[1], 0);
     case SYS_newfstatat:
     case SYS_statx: {
         bool extended = notif->data.nr == SYS_statx;
+        uint32_t wanted = extended ? (uint32_t)a[3] | STATX_TYPE : 0;
         uint32_t flags = (uint32_t)(extended ? a[2] : a[3]);
         uint64_t to = extended ? a[4] : a[2];
         if (flags & ~(uint32_t)(EMPTY_PATH | NOFOLLOW | NO_AUTOMOUNT) || (extended && a[3] & 0x80000000u))
             return false;
         if (flags & EMPTY_PATH && (a[1] == 0 || (guest_read(notif->pid, a[1], &first, 1) == 1 && !first)))
-            return by_descriptor(cache, listener, notif, (int)a[0], to, extended);
-        return by_name(cache, listener, notif, (int)a[0], a[1], !(flags & NOFOLLOW), to, extended);
+            return by_descriptor(cache, listener, notif, (int)a[0], to, wanted);
+        return by_name(cache, listener, notif, (int)a[0], a[1], !(flags & NOFOLLOW), to, wanted);
     }
     case SYS_open:
         return open_name(cache, listener, notif, AT_CWD, a[0], (uint32_t)a[1]);

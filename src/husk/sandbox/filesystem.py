@@ -55,7 +55,9 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks) -> Files:
         b"/proc",
     )
     vfs.mount(DevTree(dev=state.new_device(), allow_tty=allow_tty), b"/dev")
-    vfs.mount(LayeredTree(state, mode=0o1777), b"/dev/shm")
+    shared_memory = LayeredTree(state, mode=0o1777)
+    shared_memory.fstype = b"tmpfs"  # shm_open(3) of older C libraries takes nothing else for /dev/shm
+    vfs.mount(shared_memory, b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
     files = Files(vfs, creds, [(b"/", image)])
     for mount in policy.mounts:

@@ -64,6 +64,9 @@ class DevTree(SynthTree):
         for name, mode in _PLACES.items():
             self.add_dir(self._top, name, mode)
 
+    def statfs_path(self) -> bytes:
+        return b"/dev"
+
     def _add_device(self, name: bytes, numbers: tuple[int, int], *, allowed: bool) -> None:
         self._top.children[name] = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers), allowed=allowed)
 

@@ -215,6 +215,10 @@ class Tree:
         walked."""
         return None
 
+    def is_magic(self, node: Node) -> bool:
+        """Whether a link is one of those that lead to what they mean, not to what their text says."""
+        return False
+
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
         raise OSError(errno.EROFS, "read-only")
 

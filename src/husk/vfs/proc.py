@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["HeldFile", "ProcTree"]
 
 # Writing these tunes the task itself and the host kernel judges the writer, so the guest gets the host's own file.
-HOST_WRITABLE = frozenset({b"comm", b"coredump_filter", b"oom_score_adj"})
+HOST_WRITABLE = frozenset({b"comm", b"coredump_filter", b"oom_score_adj", b"timerslack_ns"})
 
 
 def _no_path(_host_path: bytes, _dev: int, _ino: int) -> bytes | None:
@@ -131,13 +131,13 @@ class ProcTree(ProcNames):
         return net_text(look, node.name) if node.part.name == b"net" else self._fdinfo(ctx, look, int(node.name))
 
     def _fdinfo(self, ctx: Context, look: Look, fd: int) -> bytes:
-        from husk.vfs.proc_system import mount_id
+        from husk.vfs.mounts import mount_id
         from husk.vfs.proc_task import fdinfo
 
         held = self.view.tasks.node_of_fd(ctx, look.host, fd)
         if held is None:
-            return fdinfo(look, fd, mount_id([], self), None)
-        return fdinfo(look, fd, mount_id(self.view.mounts(), held.tree), held.tree.stat(ctx, held).ino)
+            return fdinfo(look, fd, mount_id(self), None)
+        return fdinfo(look, fd, mount_id(held.tree), held.tree.stat(ctx, held).ino)
 
     # -- from a descriptor back to its node --------------------------------------------------------------------------
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
@@ -175,6 +175,8 @@ class ProcTree(ProcNames):
         self.alive(task)
         if node.fd >= 0:
             return tasks.fd_text(ctx, task.host, node.fd)
+        if node.part is not task:
+            return os.readlink(b"ns/" + node.name, dir_fd=self.look(task).fd)
         if node.name == b"exe":
             text = tasks.exe_of(task.host)
             if text is None:
@@ -186,6 +188,8 @@ class ProcTree(ProcNames):
     def follow(self, ctx: Context, node: Node) -> Node | None:
         if not isinstance(node, TaskLink) or node.name == b"exe":
             return None  # exe: its text is a path of the guest's, walked like any other
+        if node.fd < 0 and node.part is not node.task:
+            raise OSError(errno.EACCES, "a namespace is nothing a guest may hold")
         if node.fd < 0:
             return self._directory(ctx, node)
         kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd).st_mode)
@@ -193,6 +197,9 @@ class ProcTree(ProcNames):
         if known is None and kind == st.S_IFDIR:
             raise OSError(errno.EACCES, "a directory that has no name inside")
         return known or HeldFile(self, node.task, node.fd, kind)
+
+    def is_magic(self, node: Node) -> bool:
+        return isinstance(node, TaskLink)
 
     def _directory(self, ctx: Context, node: TaskLink) -> Dir:
         ask = self.view.tasks.cwd_of if node.name == b"cwd" else self.view.tasks.root_of

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # name -> mode; what they say is proc_task.TASK_TEXT. Memory that only the owner may read is 0400, as on Linux.
 TASK_FILES = {
+    b"arch_status": 0o444,
     b"auxv": 0o400,
     b"cgroup": 0o444,
     b"children": 0o444,
@@ -33,15 +34,19 @@ TASK_FILES = {
     b"environ": 0o400,
     b"gid_map": 0o644,
     b"io": 0o400,
+    b"ksm_merging_pages": 0o400,
+    b"ksm_stat": 0o400,
     b"limits": 0o444,
     b"loginuid": 0o644,
     b"maps": 0o444,
     b"mountinfo": 0o444,
     b"mounts": 0o444,
+    b"mountstats": 0o400,
     b"oom_adj": 0o444,
     b"oom_score": 0o444,
     b"oom_score_adj": 0o644,
     b"personality": 0o400,
+    b"projid_map": 0o644,
     b"sched": 0o444,
     b"schedstat": 0o444,
     b"sessionid": 0o444,
@@ -51,21 +56,39 @@ TASK_FILES = {
     b"stat": 0o444,
     b"statm": 0o444,
     b"status": 0o444,
+    b"timens_offsets": 0o644,
+    b"timerslack_ns": 0o666,
     b"uid_map": 0o644,
+    b"wchan": 0o444,
 }
-_ONLY_PROCESS = frozenset({b"coredump_filter"})  # not under task/TID
+# What Linux shows to an ordinary user and husk leaves out is in proc_absent, with the reason.
+_ONLY_PROCESS = frozenset(
+    {b"coredump_filter", b"mountstats", b"timens_offsets", b"timerslack_ns"}
+)  # not under task/TID
+# Whether the host has these depends on its version and how it was built.
+_PERHAPS = frozenset({b"arch_status", b"children", b"ksm_merging_pages", b"ksm_stat", b"oom_adj", b"sched", b"wchan"})
 _ONLY_THREAD = frozenset({b"children"})
 _NET_FILES = (
     b"arp",
     b"dev",
+    b"dev_mcast",
+    b"fib_trie",
     b"icmp",
+    b"icmp6",
     b"if_inet6",
+    b"igmp",
+    b"igmp6",
     b"ipv6_route",
     b"netlink",
+    b"netstat",
     b"packet",
+    b"psched",
     b"raw",
     b"raw6",
     b"route",
+    b"rt_cache",
+    b"snmp",
+    b"snmp6",
     b"sockstat",
     b"sockstat6",
     b"tcp",
@@ -79,12 +102,25 @@ _NET_FILES = (
 _FIRST_PID_COOKIE = 0x1000
 _MOST_SEEN = 64  # each holds a descriptor
 _TASK_LINKS = (b"cwd", b"exe", b"root")
-TASK_DIRS = {b"fd": 0o500, b"fdinfo": 0o555, b"net": 0o555, b"task": 0o555}
+TASK_DIRS = {b"fd": 0o500, b"fdinfo": 0o555, b"net": 0o555, b"ns": 0o511, b"task": 0o555}
+_NAMESPACES = (
+    b"cgroup",
+    b"ipc",
+    b"mnt",
+    b"net",
+    b"pid",
+    b"pid_for_children",
+    b"time",
+    b"time_for_children",
+    b"user",
+    b"uts",
+)
 # Inode numbers: task number, then which of its directories, then the place in it. No table, and stable by construction.
-_INO_OWN, _INO_FD, _INO_FDINFO, _INO_NET = range(4)
+_INO_OWN, _INO_FD, _INO_FDINFO, _INO_NET, _INO_NS = range(5)
 _INO_THREAD = 8  # added for the same directory below task/TID
 _OWN_NAMES = {name: index for index, name in enumerate([*TASK_FILES, *_TASK_LINKS, *TASK_DIRS], 1)}
 _NET_NAMES = {name: index for index, name in enumerate(_NET_FILES, 1)}
+_NS_NAMES = {name: index for index, name in enumerate(_NAMESPACES, 1)}
 
 
 class ProcNames(SynthTree):
@@ -168,7 +204,10 @@ class ProcNames(SynthTree):
             if name in _NET_NAMES:
                 return TaskFile(self, task, part, name)
             raise OSError(errno.ENOENT, "no such name")
-        number = _number(name)
+        if part.name == b"ns" and name in _NS_NAMES:
+            os.lstat(b"ns/" + name, dir_fd=self.look(task).fd)
+            return TaskLink(self, task, part, name)
+        number = _number(name) if part.name != b"ns" else None
         if number is None:
             raise OSError(errno.ENOENT, "no such name")
         if part.name == b"task":
@@ -215,13 +254,13 @@ class ProcNames(SynthTree):
                 Entry(each, _ino(task, _INO_NET, place), st.S_IFREG, FIRST_COOKIE + place)
                 for each, place in _NET_NAMES.items()
             ]
-        # Re-opened by name below the task's own directory descriptor, so it is the same task that is listed.
-        listed = b"task" if name == b"task" else b"fd"
-        opened = os.open(listed, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.look(task).fd)
-        try:
-            numbers = [int(each) for each in os.listdir(opened)]
-        finally:
-            os.close(opened)
+        if name == b"ns":
+            return [
+                Entry(each, _ino(task, _INO_NS, _NS_NAMES[each]), st.S_IFLNK, FIRST_COOKIE + _NS_NAMES[each])
+                for each in sorted(self._listed(task, name))
+                if each in _NS_NAMES
+            ]
+        numbers = [int(each) for each in self._listed(task, b"task" if name == b"task" else b"fd")]
         if name == b"task":
             guests = (self.view.tasks.guest_of(number) for number in numbers)
             group = _INO_OWN | _INO_THREAD
@@ -232,6 +271,14 @@ class ProcNames(SynthTree):
             ]
         group, kind = (_INO_FD, st.S_IFLNK) if name == b"fd" else (_INO_FDINFO, st.S_IFREG)
         return [Entry(b"%d" % fd, _ino(task, group, fd), kind, FIRST_COOKIE + fd) for fd in numbers]
+
+    def _listed(self, task: TaskDir, name: bytes) -> list[bytes]:
+        """Opened by name below the task's own directory descriptor, so it is the same task that is listed."""
+        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.look(task).fd)
+        try:
+            return [os.fsencode(each) for each in os.listdir(opened)]
+        finally:
+            os.close(opened)
 
     # -- inode numbers -----------------------------------------------------------------------------------------------
     def _own_ino(self, task: TaskDir, name: bytes) -> int:
@@ -245,6 +292,8 @@ class ProcNames(SynthTree):
         if isinstance(node, PartDir):
             return self._own_ino(node.task, node.name)
         if isinstance(node, TaskLink):
+            if node.part is not node.task and node.fd < 0:
+                return _ino(node.task, _INO_NS, _NS_NAMES[node.name])
             return self._own_ino(node.task, node.name) if node.fd < 0 else _ino(node.task, _INO_FD, node.fd)
         if isinstance(node, TaskFile):
             if node.part is node.task:
@@ -278,6 +327,14 @@ def _own_dirs(task: TaskDir) -> list[bytes]:
     return [name for name in TASK_DIRS if not (task.thread and name == b"task")]
 
 
+_files: dict[bool, list[bytes]] = {}  # of processes (False) and threads (True), once the host was looked at
+
+
 def _own_files(task: TaskDir) -> list[bytes]:
-    absent = _ONLY_PROCESS if task.thread else _ONLY_THREAD
-    return [name for name in TASK_FILES if name not in absent]
+    known = _files.get(task.thread)
+    if known is None:
+        here = b"/proc/thread-self/" if task.thread else b"/proc/self/"
+        missing = {name for name in _PERHAPS if not os.path.exists(here + name)}
+        missing |= _ONLY_PROCESS if task.thread else _ONLY_THREAD
+        known = _files[task.thread] = [name for name in TASK_FILES if name not in missing]
+    return known

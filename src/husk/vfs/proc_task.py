@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
+from husk.vfs.mounts import mountinfo_text, mounts_text, mountstats_text
 from husk.vfs.proc_maps import maps, smaps
-from husk.vfs.proc_system import mountinfo_text, mounts_text
 from husk.vfs.proc_view import status_lines
 from husk.vfs.synth import read_host
 
@@ -133,6 +133,12 @@ def _sched(look: Look) -> bytes:
     return name + b" (%d," % look.guest + threads.partition(b",")[2] + newline + rest
 
 
+def _wchan(look: Look) -> bytes:
+    """Where it sleeps. In a call that husk answers it sleeps nowhere, as far as Linux would tell."""
+    text = look.read(b"wchan")
+    return b"0" if text.startswith((b"seccomp", b"ptrace")) else text
+
+
 def _children(look: Look) -> bytes:
     numbers = (look.view.tasks.guest_of(int(number)) for number in look.read(b"children").split())
     return b"".join(b"%d " % number for number in numbers if number)
@@ -175,6 +181,7 @@ def _fixed(text: bytes) -> Callable[[Look], bytes]:
 _WHOLE_MAP = b"         0          0 4294967295\n"  # no user namespace to speak of: the guest is the user it is
 
 TASK_TEXT: dict[bytes, Callable[[Look], bytes]] = {
+    b"arch_status": _host(b"arch_status"),
     b"auxv": _host(b"auxv"),
     b"cgroup": _fixed(b"0::/\n"),
     b"children": _children,
@@ -185,15 +192,19 @@ TASK_TEXT: dict[bytes, Callable[[Look], bytes]] = {
     b"environ": _host(b"environ"),
     b"gid_map": _fixed(_WHOLE_MAP),
     b"io": _host(b"io"),
+    b"ksm_merging_pages": _host(b"ksm_merging_pages"),
+    b"ksm_stat": _host(b"ksm_stat"),
     b"limits": _host(b"limits"),
     b"loginuid": _fixed(b"4294967295"),
     b"maps": lambda look: maps(look.read(b"maps"), look.view.guest_path),
     b"mountinfo": lambda look: mountinfo_text(look.view.mounts()),
     b"mounts": lambda look: mounts_text(look.view.mounts()),
+    b"mountstats": lambda look: mountstats_text(look.view.mounts()),
     b"oom_adj": _host(b"oom_adj"),
     b"oom_score": _host(b"oom_score"),
     b"oom_score_adj": _host(b"oom_score_adj"),
     b"personality": _host(b"personality"),
+    b"projid_map": _fixed(_WHOLE_MAP),
     b"sched": _sched,
     b"schedstat": _host(b"schedstat"),
     b"sessionid": _fixed(b"4294967295"),
@@ -203,5 +214,8 @@ TASK_TEXT: dict[bytes, Callable[[Look], bytes]] = {
     b"stat": _stat,
     b"statm": _host(b"statm"),
     b"status": _status,
+    b"timens_offsets": _fixed(b"monotonic           0         0\nboottime            0         0\n"),
+    b"timerslack_ns": _host(b"timerslack_ns"),
     b"uid_map": _fixed(_WHOLE_MAP),
+    b"wchan": _wchan,
 }

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.vfs.node import Credentials, Node, Tree
+    from husk.vfs.node import Credentials, Node, Stat, Tree
     from husk.vfs.state import State
 
 PATH_MAX = 4096  # including the final NUL
@@ -82,6 +82,11 @@ class Walker:
     def mounts(self) -> list[tuple[bytes, Tree]]:
         with self.lock:
             return [(b"/" if point is None else self._path(point), tree) for point, tree in self._mounts]
+
+    def is_mount_root(self, ctx: Context, found: Stat) -> bool:
+        """Is this directory, known by what stat says of it, the top of a mounted tree?"""
+        with self.lock:
+            return any(tree.dev == found.dev and tree.stat(ctx, tree.root).ino == found.ino for _, tree in self._mounts)
 
     def path_of(self, directory: Dir) -> bytes:
         """Absolute guest path; ENOENT if it, or a directory above it, was removed."""
@@ -228,10 +233,13 @@ class Walker:
         if trail.links > MAX_LINKS:
             raise error(errno.ELOOP)
         jump = node.tree.follow(ctx, node)
-        if jump is not None:
+        if jump is not None or (trail.resolve and node.tree.is_magic(node)):
             if trail.resolve & RESOLVE_NO_MAGICLINKS:
                 raise error(errno.ELOOP)
-            if trail.resolve & SCOPED or (trail.resolve & RESOLVE_NO_XDEV and jump.tree is not here.tree):
+            if trail.resolve & SCOPED:
+                raise error(errno.EXDEV)
+        if jump is not None:
+            if trail.resolve & RESOLVE_NO_XDEV and jump.tree is not here.tree:
                 raise error(errno.EXDEV)
             return jump
         text = node.tree.readlink(ctx, node)

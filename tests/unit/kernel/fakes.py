@@ -198,6 +198,9 @@ class FakeListener:
     def cache_handle(self, *_: object) -> None:
         pass
 
+    def begun(self, tgid: int) -> None:
+        pass
+
     def program_learn(self, *_: object) -> None:
         pass
 

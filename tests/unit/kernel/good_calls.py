@@ -127,6 +127,7 @@ GOOD: dict[str, Callable[[Guest], Arguments]] = {
     "removexattr": lambda guest: (_named_attribute(guest, b"file"), guest.text(b"user.x")),
     "lremovexattr": lambda guest: (_named_attribute(guest, b"file"), guest.text(b"user.x")),
     "fremovexattr": lambda guest: (_held_attribute(guest), guest.text(b"user.x")),
+    "open_tree": lambda guest: (_dir(guest), guest.text(b"file"), 0),
     "bind": lambda guest: (_socket(guest), guest.memory.put(b"\1\0sock\0"), 7),
     "connect": _bound,
     "execve": lambda guest: (_program(guest), 0, 0),

@@ -114,7 +114,7 @@ def test_statx(reader: Path) -> None:
     assert found == {
         "size": 1, "stx_mask": 0x7FF | 0x800 | 0x1000, "stx_blksize": 8192, "stx_attributes": 0, "stx_nlink": 70_003,
         "stx_uid": FOUND.uid, "stx_gid": FOUND.gid, "stx_mode": FOUND.mode, "stx_ino": FOUND.ino,
-        "stx_size": FOUND.size, "stx_blocks": FOUND.blocks, "stx_attributes_mask": 0,
+        "stx_size": FOUND.size, "stx_blocks": FOUND.blocks, "stx_attributes_mask": 0x2000,
         "stx_atime.tv_sec": -1, "stx_atime.tv_nsec": 999_999_999, "stx_btime.tv_sec": 1 << 33,
         "stx_btime.tv_nsec": 999_999_999, "stx_ctime.tv_sec": 5, "stx_ctime.tv_nsec": 0,
         "stx_mtime.tv_sec": 1_700_000_000, "stx_mtime.tv_nsec": 123_456_789,
@@ -143,12 +143,12 @@ def test_stat_agrees_with_the_hosts_own(reader: Path) -> None:
 
 def test_statfs(reader: Path) -> None:
     host = SimpleNamespace(f_bsize=512, f_blocks=1 << 50, f_bfree=3, f_bavail=4, f_files=5, f_ffree=6, f_frsize=7)
-    found = fields(reader, "statfs", pack_statfs(host))  # type: ignore[arg-type]
+    found = fields(reader, "statfs", pack_statfs(host, 0x9FA0, fsid=41, flags=0x1027))  # type: ignore[arg-type]
     assert found == {
-        "size": 1, "f_type": 0x794C7630, "f_bsize": 512, "f_blocks": 1 << 50, "f_bfree": 3, "f_bavail": 4, "f_files": 5,
-        "f_ffree": 6, "f_namelen": 255, "f_frsize": 7, "f_flags": 0,
+        "size": 1, "f_type": 0x9FA0, "f_bsize": 512, "f_blocks": 1 << 50, "f_bfree": 3, "f_bavail": 4, "f_files": 5,
+        "f_ffree": 6, "f_namelen": 255, "f_frsize": 7, "f_flags": 0x1027,
     }
-    assert fields(reader, "statfs", pack_statfs(None))["f_namelen"] == 255
+    assert fields(reader, "statfs", pack_statfs(None, 0x9FA0))["f_namelen"] == 255
 
 
 @pytest.mark.parametrize("length", [1, 2, 4, 5, 6, 12, 13, 255])

@@ -31,6 +31,7 @@ class FakeTasks:
         self.threads: dict[int, int] = {}
         self.nodes: dict[tuple[int, int], Node] = {}  # (host, fd) -> what the vfs would know
         self.cwd: Dir | None = root
+        self.loading: dict[int, tuple[bytes, bytes, list[bytes]]] = {}  # host -> path, name, words before the arguments
 
     def add(self, host: int) -> int:
         guest = len(self.processes) + len(self.threads) + 1
@@ -57,6 +58,9 @@ class FakeTasks:
 
     def exe_of(self, host_pid: int) -> bytes | None:
         return b"/usr/bin/guest-program"
+
+    def starting(self, host_pid: int) -> tuple[bytes, bytes, list[bytes]] | None:
+        return self.loading.get(host_pid)
 
     def node_of_fd(self, ctx: Context, host_tid: int, fd: int) -> Node | None:
         return self.nodes.get((host_tid, fd))

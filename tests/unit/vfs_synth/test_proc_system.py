@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.proc_system import mountinfo_text, mounts_text
+from husk.vfs.mounts import mountinfo_text, mounts_text
 from husk.vfs.synth import SynthTree
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ def test_what_is_there(box: Box) -> None:
     assert names >= {b"self", b"thread-self", b"cpuinfo", b"meminfo", b"stat", b"uptime", b"loadavg", b"version",
                      b"filesystems", b"mounts", b"cmdline", b"sys", b"net", b"swaps", b"vmstat"}
     assert not names & {b"kcore", b"kallsyms", b"kmsg", b"config.gz", b"keys", b"modules", b"sysrq-trigger", b"iomem"}
-    assert not set(box.names(b"/proc/self")) & {b"mem", b"ns", b"attr", b"pagemap", b"stack", b"wchan", b"map_files"}
+    assert not set(box.names(b"/proc/self")) & {b"mem", b"attr", b"pagemap", b"stack", b"syscall", b"map_files"}
 
 
 def test_loadavg_counts_guests(box: Box, child: int) -> None:
@@ -84,7 +84,7 @@ def test_sys_is_read_only_text(box: Box) -> None:
     assert len(files) > 60
     for path, node in files:
         found = node.tree.stat(box.ctx, node)
-        assert (found.mode, found.uid, found.gid) == (st.S_IFREG | 0o444, 0, 0)
+        assert found.mode in (st.S_IFREG | 0o444, st.S_IFREG | 0o644) and (found.uid, found.gid) == (0, 0)
         text = box.read(path)
         assert text.endswith(b"\n") or text == b"", path
         with pytest.raises(PermissionError):
@@ -147,4 +147,5 @@ def test_every_name_has_a_text() -> None:
     from husk.vfs.proc_net import NET_TEXT
     from husk.vfs.proc_task import TASK_TEXT
 
-    assert TASK_FILES.keys() == TASK_TEXT.keys() and set(_NET_FILES) == NET_TEXT.keys()
+    counters = {b"netstat", b"snmp", b"snmp6"}  # made from the host's own list of names
+    assert TASK_FILES.keys() == TASK_TEXT.keys() and set(_NET_FILES) - counters == NET_TEXT.keys()

@@ -274,7 +274,7 @@ def test_fd_of_a_known_file_leads_to_its_node(box: Box) -> None:
         link = box.walk(b"/proc/self/fd/%d" % file.fileno(), follow=False)
         assert box.proc.stat(box.ctx, link).mode == st.S_IFLNK | 0o500
         info = box.read(b"/proc/self/fdinfo/%d" % file.fileno()).split(b"\n")
-    assert b"ino:\t%d" % box.dev.ino_of(node) in info and b"mnt_id:\t22" in info and b"pos:\t0" in info
+    assert b"ino:\t%d" % box.dev.ino_of(node) in info and b"mnt_id:\t42" in info and b"pos:\t0" in info
     with pytest.raises(FileNotFoundError):
         box.walk(b"/proc/self/fd/%d" % 1_000_000)
 
@@ -456,3 +456,23 @@ def test_who_reads_about_itself_runs(box: Box, child: int) -> None:
     box.ctx.tid = box.tasks.processes[child]
     assert status(box, child)["State"] == "R (running)"
     assert box.read(b"/proc/self/stat").rpartition(b")")[2].split()[0] == b"R"
+
+
+def test_while_the_loader_works_the_program_is_named(box: Box, child: int) -> None:
+    """The host still shows the loader; husk knows which program it prepares, and the words a script adds."""
+    here = b"/proc/%d/" % child
+    arguments = box.read(here + b"cmdline").split(b"\0", 1)[1]
+    box.tasks.loading[box.tasks.processes[child]] = b"/bin/sh", b"a) (b", [b"/bin/sh", b"-e", b"./script"]
+    assert box.read(here + b"comm") == b"a) (b\n"
+    assert box.read(here + b"status").startswith(b"Name:\ta) (b\nUmask:")
+    assert box.read(here + b"stat").startswith(b"%d (a) (b) " % child)
+    assert box.read(here + b"cmdline") == b"/bin/sh\0-e\0./script\0" + arguments
+    assert box.read(here + b"sched").startswith(b"a) (b (%d, " % child)
+
+
+def test_namespaces_have_names_but_cannot_be_held(box: Box) -> None:
+    for name in box.names(b"/proc/self/ns"):
+        node = box.walk(b"/proc/self/ns/" + name, follow=False)
+        assert node.tree.readlink(box.ctx, node) == os.readlink(b"/proc/self/ns/" + name)
+        with pytest.raises(PermissionError):
+            box.open(b"/proc/self/ns/" + name)

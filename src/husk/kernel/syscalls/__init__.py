@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from husk.abi.registry import dispatch_names
-from husk.kernel.syscalls import attributes, directories, executing, names, opening, processes, sockets, status, xattrs
+from husk.kernel.syscalls import (
+    attributes,
+    directories,
+    executing,
+    names,
+    opening,
+    privileged,
+    processes,
+    sockets,
+    status,
+    xattrs,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +24,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Call], Reply]
 
-FAMILIES = (attributes, directories, executing, names, opening, processes, sockets, status, xattrs)
+FAMILIES = (attributes, directories, executing, names, opening, privileged, processes, sockets, status, xattrs)
 HUSK_CALL = 0x4855
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import stat as st
 
-from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32, working_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _second_start(call: Call, dirfd: int, name: bytes, first: Callable[[], objec
 
 def _link(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
     if not old and flags & AT_EMPTY_PATH:
-        node = held_node(call, old_fd)
+        node = working_directory(call) if old_fd == AT_FDCWD else held_node(call, old_fd)
         if node is None:
             raise OSError(errno.EXDEV, "not a file of this box")
         call.vfs.link_node(call, node, start_dir(call, new_fd, new), new)

@@ -7,7 +7,7 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, i32, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
 from husk.kernel.waiting import later
 from husk.native._core import open_interruptible
 
@@ -34,8 +34,7 @@ KNOWN_FLAGS = (
     | O_TMPFILE
 )
 RESOLVE_ALL = 0x3F
-RESOLVE_IN_ROOT = 0x10
-RESOLVE_CACHED = 0x20
+RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x10, 0x20
 
 
 def open(call: Call) -> Reply:
@@ -74,16 +73,24 @@ def openat2(call: Call) -> Reply:
     return _open(call, i32(call, 0), path(call, 1), flags, mode, resolve)
 
 
+def open_path(call: Call, dirfd: int, name: bytes, cloexec: int, follow: bool) -> Reply:
+    """What open_tree(2) means without its privileged flag."""
+    return _open(call, dirfd, name, os.O_PATH | cloexec | (0 if follow else os.O_NOFOLLOW), 0)
+
+
 def _build_flags(flags: int) -> int:
     """What build_open_flags refuses before it looks at the name."""
     if not flags & os.O_PATH and flags & os.O_CREAT and flags & os.O_DIRECTORY:
         raise OSError(errno.EINVAL, "a directory is not made by open")
+    nameless = not flags & os.O_PATH and flags & O_TMPFILE
+    if nameless and (not flags & os.O_DIRECTORY or flags & os.O_ACCMODE == os.O_RDONLY):
+        raise OSError(errno.EINVAL, "a file without a name that could not be written")
     return flags
 
 
 def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:
-    # With RESOLVE_IN_ROOT an absolute name starts at dirfd, too.
-    start = start_dir(call, dirfd, b"." if resolve & RESOLVE_IN_ROOT and name else name)
+    # With RESOLVE_IN_ROOT even an absolute name begins at the descriptor.
+    start = held_dir(call, dirfd) if name and resolve & RESOLVE_IN_ROOT else start_dir(call, dirfd, name)
     cloexec = bool(flags & os.O_CLOEXEC)
     if not flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC):
         call.looked_up = start, name

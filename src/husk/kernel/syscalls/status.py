@@ -15,6 +15,9 @@ from husk.vfs.node import Node, Stat
 AT_SYMLINK_NOFOLLOW, AT_EACCESS, AT_NO_AUTOMOUNT, AT_EMPTY_PATH = 0x100, 0x200, 0x800, 0x1000
 AT_STATX_SYNC_TYPE = 0x6000
 STATX_RESERVED = 0x80000000
+OVERLAY, TMPFS = 0x794C7630, 0x01021994
+# What /proc/PID/fd/N of a descriptor without a name begins with, and the file system that holds such things.
+NAMELESS = {b"pipe:": 0x50495045, b"socket:": 0x534F434B, b"anon_inode:": 0x09041934}
 
 
 def stat(call: Call) -> Reply:
@@ -43,7 +46,8 @@ def statx(call: Call) -> Reply:
     if mask & STATX_RESERVED or flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE or flags & ~known:
         raise OSError(errno.EINVAL, "unknown flag")
     found = _find(call, i32(call, 0), _path_or_empty(call, 1, flags), flags)
-    call.raw.write(call.args[4], pack_statx(found))
+    root = st.S_ISDIR(found.mode) and call.vfs.is_mount_root(call, found)
+    call.raw.write(call.args[4], pack_statx(found, mount_root=root))
     return 0
 
 
@@ -53,7 +57,13 @@ def statfs(call: Call) -> Reply:
 
 
 def fstatfs(call: Call) -> Reply:
-    return _statfs(call, held_node(call, i32(call, 0)))
+    fd = i32(call, 0)
+    node = held_node(call, fd)
+    if node is None:
+        magic = next((number for start, number in NAMELESS.items() if call.raw.fd_link(fd).startswith(start)), TMPFS)
+        call.raw.write(call.args[1], pack_statfs(None, magic))
+        return 0
+    return _statfs(call, node)
 
 
 def access(call: Call) -> Reply:
@@ -118,9 +128,14 @@ def _stat_fd(call: Call, fd: int) -> Stat:
     return found
 
 
-def _statfs(call: Call, node: Node | None) -> Reply:
-    host_path = node.tree.statfs_path() if node is not None else b""
-    call.raw.write(call.args[1], pack_statfs(os.statvfs(host_path) if host_path else None))
+def _statfs(call: Call, node: Node) -> Reply:
+    from husk.vfs.mounts import MAGIC, mount_flags  # here, not above: few programs ask, and starting must be quick
+
+    tree = node.tree
+    host_path = tree.statfs_path()
+    host = os.statvfs(host_path) if host_path else None
+    packed = pack_statfs(host, MAGIC.get(tree.fstype, OVERLAY), fsid=tree.dev, flags=mount_flags(tree))
+    call.raw.write(call.args[1], packed)
     return 0
 
 
@@ -132,8 +147,8 @@ def _access_mode(call: Call, n: int) -> int:
 
 
 def _access(call: Call, dirfd: int, name: bytes, mode: int, flags: int) -> Reply:
-    if not name and flags & AT_EMPTY_PATH and dirfd != AT_FDCWD:
-        node = held_node(call, dirfd)
+    if not name and flags & AT_EMPTY_PATH:
+        node = working_directory(call) if dirfd == AT_FDCWD else held_node(call, dirfd)
         if node is not None:
             call.vfs.access_node(call, node, mode)
         return 0
