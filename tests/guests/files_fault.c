@@ -75,6 +75,18 @@ int main(void) {
     RAW(read, fd, BAD, 4);
     RAW(getdents64, fd, BAD, 100);
     close(fd);
+    say("--- descriptor or command");
+    RAW(ioctl, 77, 0x12345678, 0);
+    RAW(ioctl, -1, 0, 0);
+    RAW(ioctl, 77, 0x5412, "x"); /* TIOCSTI, which husk refuses */
+    RAW(fcntl, 77, 9999, 0);
+    fd = MUST(open("file", O_RDONLY));
+    RAW(ioctl, fd, 0x12345678, 0);
+    RAW(fcntl, fd, 9999, 0);
+    close(fd);
+    fd = MUST(open("file", O_PATH));
+    RAW(ioctl, fd, 0x12345678, 0);
+    close(fd);
     say("--- exact room");
     struct stat *st = (struct stat *)edge_buffer(sizeof *st);
     RAW(stat, edge_string("file"), st);

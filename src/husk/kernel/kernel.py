@@ -11,7 +11,7 @@ import os
 import time
 
 from husk.abi.registry import refusal
-from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused
+from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
 from husk.kernel.sockets import Sockets
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
 MOST_PENDING = 256
+ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands are refused
 
 
 class Kernel:
@@ -97,6 +98,8 @@ class Kernel:
         try:
             handler = self._handlers.get(raw.nr)
             if handler is None:
+                if raw.nr in ON_DESCRIPTOR:
+                    open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
                 number, reason = refusal(raw.nr, call.args, self.walls)
                 raise Refused(number, reason)
             reply = handler(call)
