@@ -5,6 +5,7 @@
 #include "step.h"
 #include <grp.h>
 #include <sched.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -280,6 +281,28 @@ static void identity(void) {
     STEP(setpriority(PRIO_PROCESS, 0, 5));
 }
 
+static void personalities(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct utsname name;
+        STEP(personality(PER_BSD));
+        STEP(personality(SHORT_INODE | WHOLE_SECONDS | STICKY_TIMEOUTS));
+        STEP(personality(PER_LINUX32));
+        uname(&name);
+        say("machine %s", name.machine);
+        pid_t child = fork();
+        if (child == 0) {
+            STEP(personality(PER_LINUX));
+            _exit(0);
+        }
+        wait_for(child);
+        STEP(personality(0xffffffff));
+        _exit(0);
+    }
+    wait_for(pid);
+    STEP(personality(0xffffffff));
+}
+
 int main(void) {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none); /* whether a core was dumped is the host's business */
@@ -290,5 +313,6 @@ int main(void) {
     orphans();
     pipes();
     identity();
+    personalities();
     return 0;
 }

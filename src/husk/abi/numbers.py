@@ -28,10 +28,13 @@ UNSHARE_ALLOWED = {"CLONE_FS": 0x200, "CLONE_FILES": 0x400, "CLONE_SYSVSEM": 0x4
 PERSONALITY_QUERY = {"0xffffffff (the query)": 0xFFFFFFFF}
 # No MMAP_PAGE_ZERO and no READ_IMPLIES_EXEC: they undo what the loader and the hardware promise about memory.
 PERSONALITY_ALLOWED = {
-    "PER_LINUX32": 0x8,
+    "a system (PER_MASK)": 0xFF,  # of them Linux heeds PER_LINUX32 alone, in uname
     "UNAME26": 0x20000,
     "ADDR_NO_RANDOMIZE": 0x40000,
     "ADDR_COMPAT_LAYOUT": 0x200000,
+    "SHORT_INODE": 0x1000000,  # no longer heeded at all, as the next
+    "WHOLE_SECONDS": 0x2000000,
+    "STICKY_TIMEOUTS": 0x4000000,
 }
 
 PRIO_PROCESS = {"PRIO_PROCESS": 0}

@@ -179,10 +179,10 @@ ROWS = (
     native(
         135,
         "personality",
-        "the listed bits change the caller's own address layout and uname",
+        "the listed bits change the caller's own address layout, uname and time-outs",
         native_if(PERSONA.is_in(numbers.PERSONALITY_QUERY)),
         native_if(PERSONA.within(numbers.PERSONALITY_ALLOWED)),
-        otherwise=refuse(EPERM, "would make page zero mappable, data executable, or follow another system's manners"),
+        otherwise=refuse(EPERM, "would make page zero mappable or data executable"),
     ),
     native(
         272,
