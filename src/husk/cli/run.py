@@ -21,8 +21,10 @@ HELP = """usage: husk run [options] [--] PROGRAM ARGS…
 Run PROGRAM in a box of its own: the host's /usr and a little of /etc, read-only beneath a layer that is thrown away,
 and a private /tmp, /home and /workspace. Nothing else of the host is there.
 
+  --image NAME            start from an image of the store instead of the host's own programs (`husk image ls`)
+  --store DIR             where the store is (default HUSK_STORE, else the user's data directory)
   --mount SRC:DST[:MODE]  show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes go to a copy)
-  --workdir DIR           start in DIR (default /workspace)
+  --workdir DIR           start in DIR (default /workspace, or what the image says)
   --env NAME=VALUE        set a variable; --env NAME passes the caller's
   --timeout SECONDS       end the box after this time (exit code 124)
   --limit NAME=VALUE      end the box (exit code 124) or fail a call when it uses more; NAME is cpu, memory, processes,
@@ -53,7 +55,7 @@ class Options:
                 self.policy.argv = [word, *words]
             else:
                 self._option(word, words)
-        if not self.help and not (self.policy.argv and self.policy.argv[0]):
+        if not self.help and not self.policy.image and not (self.policy.argv and self.policy.argv[0]):
             raise UsageError("say what to run: husk run -- PROGRAM ARGS…")
         if any("\0" in word for word in self.policy.argv):
             raise UsageError("an argument cannot hold a NUL byte.")
@@ -75,6 +77,12 @@ class Options:
 
     def _mount(self, text: str) -> None:
         self.policy.mounts.append(Mount.parse(text))
+
+    def _image(self, text: str) -> None:
+        self.policy.image = text
+
+    def _store(self, text: str) -> None:
+        self.policy.store = text
 
     def _workdir(self, text: str) -> None:
         if not text.startswith("/") or "\0" in text:
@@ -125,6 +133,8 @@ FLAGS = {
 }
 SETTERS: dict[str, Callable[[Options, str], None]] = {
     "--mount": Options._mount,
+    "--image": Options._image,
+    "--store": Options._store,
     "--workdir": Options._workdir,
     "--env": Options._env,
     "--timeout": Options._timeout,

@@ -197,7 +197,7 @@ def _blobs(store: Store, what: str) -> list[str]:
         raise StoreUsageError(
             f"{what} is no blob of {store.place}; name an image, a hash, or a file below its blake3/."
         )
-    layers = store.images.get(what).layers
+    layers = store.images.get(what).manifests
     hashes = {entry.hash for layer in layers for entry in store.open_manifest(layer).walk() if entry.is_file}
     return sorted(map(store.blob_path, {*layers, *hashes}))
 

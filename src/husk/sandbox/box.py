@@ -16,6 +16,7 @@ from husk.sandbox.errors import HuskError
 from husk.sandbox.filesystem import Files, build, find_program, not_started, working_directory
 from husk.sandbox.launch import ENDED, EXEC_FAILED, REPORT, Ids, Launch, NoNamespaces, walls_here
 from husk.sandbox.limits import Exceeded
+from husk.sandbox.policy import WORKDIR
 from husk.sandbox.result import Result
 from husk.sandbox.statedir import StateDir
 from husk.sandbox.watch import Watch
@@ -23,6 +24,7 @@ from husk.sandbox.watch import Watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.abi.rules import Walls
+    from husk.sandbox.imagesource import ImageSource
     from husk.sandbox.policy import Policy
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
@@ -81,9 +83,24 @@ class Box:
             state.remove()
 
     def _run_in(self, state: StateDir, walls: Walls) -> Result:
-        ids = Ids(user_namespace=walls.user)
+        source = None
+        if self.policy.image:
+            from husk.sandbox.imagesource import ImageSource
+
+            source = ImageSource(self.policy.image, self.policy.store)
+        try:
+            return self._run_from(source, state, walls)
+        finally:
+            if source is not None:
+                source.close()
+
+    def _run_from(self, source: ImageSource | None, state: StateDir, walls: Walls) -> Result:
+        ids = Ids(user_namespace=walls.user, wanted=(source.uid, source.gid) if source else None)
         tasks = Tasks(walls.pid)
-        files = build(self.policy, os.fsencode(state.path), ids, tasks)
+        if source is not None:
+            self.policy.adopt(source)
+        self.policy.workdir = self.policy.workdir or WORKDIR
+        files = build(self.policy, os.fsencode(state.path), ids, tasks, source)
         program = find_program(files, self.policy)
         cookie = int.from_bytes(os.urandom(8), "little")
         loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)

@@ -23,6 +23,7 @@ from husk.vfs.vfs import Vfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.tasks import Tasks
+    from husk.sandbox.imagesource import ImageSource
     from husk.sandbox.launch import Ids
     from husk.sandbox.policy import Mount, Policy
 
@@ -42,11 +43,18 @@ class Files:
         return sorted(found, key=lambda item: item[1])
 
 
-def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks) -> Files:
+def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: ImageSource | None = None) -> Files:
     creds = Credentials(ids.uid, ids.gid, frozenset() if ids.switch else frozenset(os.getgroups()))
     state = State(state_path)
     generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk")
-    image = default_image(state, creds, generated, USER.encode())
+    if source is None:
+        image = default_image(state, creds, generated, USER.encode())
+    else:
+        from husk.vfs.storeimage import store_image
+
+        # Without a user namespace the guest cannot be whom the image wants; what belongs to that one is the guest's.
+        owner = (source.uid, source.gid)
+        image = store_image(state, creds, source.store, source.manifest, owner, generated)
     vfs = Vfs(state, image, creds)
     tasks.vfs = vfs
     allow_tty = os.isatty(0) or os.isatty(1) or os.isatty(2)

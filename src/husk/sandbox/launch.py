@@ -63,7 +63,8 @@ class Ids:
 
     __slots__ = ("gid", "host_gid", "host_uid", "switch", "uid")
 
-    def __init__(self, *, user_namespace: bool) -> None:
+    def __init__(self, *, user_namespace: bool, wanted: tuple[int, int] | None = None) -> None:
+        """`wanted`: the ids an image wants inside, which takes a user namespace."""
         self.switch = os.geteuid() == 0
         if self.switch:
             self.host_uid = self.host_gid = box_id()
@@ -71,6 +72,8 @@ class Ids:
         else:
             self.host_uid = self.uid = os.geteuid()
             self.host_gid = self.gid = os.getegid()
+        if wanted is not None and user_namespace:
+            self.uid, self.gid = wanted
 
 
 class NoNamespaces(HuskError):

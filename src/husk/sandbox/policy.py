@@ -7,6 +7,10 @@ import os
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits import Limits
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.sandbox.imagesource import ImageSource
+
 MODES = ("ro", "rw", "cow")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 USER, HOME, WORKDIR = "user", "/home/user", "/workspace"
@@ -54,21 +58,47 @@ class Mount:
 class Policy:
     """Everything `husk run` was told. Plain attributes, checked when the box is built."""
 
-    __slots__ = ("argv", "env", "limits", "mounts", "namespaces", "timeout", "weaken", "workdir")
+    __slots__ = (
+        "argv",
+        "env",
+        "home",
+        "image",
+        "limits",
+        "mounts",
+        "namespaces",
+        "store",
+        "timeout",
+        "user",
+        "weaken",
+        "workdir",
+    )
 
     def __init__(self, argv: list[str]) -> None:
         self.argv = argv
+        self.image = ""  # a name in the store; empty: the default image, made of the host's own programs
+        self.store = ""  # where that is; empty: the user's own
         self.mounts: list[Mount] = []
         self.env: dict[str, str] = {}
-        self.workdir = WORKDIR
+        self.workdir = ""  # empty: where the image wants to start, or /workspace
+        self.home, self.user = HOME, USER
         self.timeout: float | None = None
         self.limits = Limits()
         self.weaken: set[str] = set()  # walls to do without if the host does not give them
         self.namespaces = True  # use them where the host gives them
 
+    def adopt(self, image: ImageSource) -> None:
+        """What the image says about how to start it, where the caller did not say otherwise."""
+        config = image.config
+        self.argv = [*config.entrypoint, *(self.argv or config.cmd)]
+        if not self.argv:
+            raise UsageError(f"the image {image.name!r} names no program to start; say which: husk run … -- PROGRAM.")
+        self.workdir = self.workdir or config.workdir or "/"
+        self.env = config.env | self.env
+        self.home, self.user = image.home, image.user
+
     def environment(self) -> dict[str, str]:
         """The guest's environment: nothing of the caller's but language and terminal, then what was asked for."""
-        env = {"PATH": DEFAULT_PATH, "HOME": HOME, "USER": USER, "LOGNAME": USER, "SHELL": "/bin/sh"}
+        env = {"PATH": DEFAULT_PATH, "HOME": self.home, "USER": self.user, "LOGNAME": self.user, "SHELL": "/bin/sh"}
         env["LANG"] = os.environ.get("LANG", "C.UTF-8")
         for name in ("TERM", "COLORTERM", "LC_ALL", "LC_CTYPE", "TZ"):
             if name in os.environ:

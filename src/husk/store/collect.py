@@ -55,7 +55,7 @@ def _reachable(store: Store, manifests: set[str]) -> set[str]:
     """All that images and leases name. Anything unclear ends the collection: a guess could cost an image."""
     roots = set(manifests)
     for name in store.images.list():
-        roots.update(store.images.get(name).layers)
+        roots.update(store.images.get(name).manifests)
     keep = set(roots)
     for root in roots:
         try:

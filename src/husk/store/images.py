@@ -45,21 +45,32 @@ class ImageConfig:
 
 
 class Image:
-    """`layers`: hashes of manifests, lowest first. `created_ns`: when the record was written."""
+    """`layers`: hashes of manifests, lowest first. `flat`: the manifest of what they show together. `created_ns`: when
+    the record was written."""
 
-    __slots__ = ("config", "created_ns", "layers")
+    __slots__ = ("config", "created_ns", "flat", "layers")
 
-    def __init__(self, layers: Sequence[str], config: ImageConfig | None = None, created_ns: int = 0) -> None:
-        if not layers or not all(map(is_hash, layers)):
+    def __init__(
+        self, layers: Sequence[str], config: ImageConfig | None = None, created_ns: int = 0, flat: str = ""
+    ) -> None:
+        flat = flat or (layers[0] if len(layers) == 1 else "")
+        if not layers or not all(map(is_hash, [*layers, flat])):
             raise StoreUsageError("an image has at least one layer, each the hash of a manifest.")
         self.layers = list(layers)
+        self.flat = flat
         self.config = config or ImageConfig()
         self.created_ns = created_ns
+
+    @property
+    def manifests(self) -> list[str]:
+        """All that belong to it, each once."""
+        return list(dict.fromkeys([*self.layers, self.flat]))
 
     def as_json(self) -> dict[str, object]:
         return {
             "format": FORMAT,
             "layers": self.layers,
+            "flat": self.flat,
             "config": self.config.as_json(),
             "created_ns": self.created_ns,
         }
@@ -125,11 +136,11 @@ def parse(name: str, data: bytes) -> Image:
             all(isinstance(part, str) for part in [config.user, config.workdir, *config.entrypoint, *config.cmd])
             and all(isinstance(part, str) for pair in config.env.items() for part in pair)
             and isinstance(record["created_ns"], int)
-            and all(isinstance(layer, str) for layer in record["layers"])
+            and all(isinstance(layer, str) for layer in [record["flat"], *record["layers"]])
         )
         if not known:
             raise ValueError
-        return Image(record["layers"], config, record["created_ns"])
+        return Image(record["layers"], config, record["created_ns"], record["flat"])
     except (ValueError, TypeError, KeyError, StoreUsageError):
         raise StoreError(
             f"the record of the image {name!r} is damaged; ingest it again, or `husk store rm` it."

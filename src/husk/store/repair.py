@@ -86,7 +86,7 @@ def _sizes(store: Store) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name in store.images.list():
         try:
-            for layer in store.images.get(name).layers:
+            for layer in store.images.get(name).manifests:
                 for entry in store.open_manifest(layer).walk():
                     if entry.is_file:
                         sizes[entry.hash] = entry.size

@@ -92,7 +92,7 @@ class Store:
         The records are read under the lock, so what they name cannot have gone by the time it is leased.
         """
         with StoreLock(self.place, exclusive=False):
-            kept = [layer for name in images for layer in self.images.get(name).layers]
+            kept = [layer for name in images for layer in self.images.get(name).manifests]
             kept += manifests
             for manifest in kept:
                 if not self.has(manifest):
@@ -156,7 +156,13 @@ class Writing:
         for layer in layers:
             if not self.store.has(layer):
                 raise StoreUsageError(f"the image {name!r} cannot have the layer {layer}: there is no such manifest.")
-        image = Image(layers, config, time.time_ns())
+        flat = layers[0]
+        if len(layers) > 1:
+            from husk.store.flatten import flatten
+
+            flat = self.put_manifest(flatten([self.store.open_manifest(layer) for layer in layers]))
+            self.publish()
+        image = Image(layers, config, time.time_ns(), flat)
         self.store.images.set(name, image)
         return image
 

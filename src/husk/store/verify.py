@@ -140,7 +140,7 @@ def _judge_images(store: Store, outcome: Outcome) -> None:
     for name in store.images.list():
         outcome.images += 1
         try:
-            layers = store.images.get(name).layers
+            layers = store.images.get(name).manifests
         except StoreError as error:
             finding("image", name, str(error)).images.append(name)
             continue

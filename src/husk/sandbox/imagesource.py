@@ -1,0 +1,73 @@
+"""sandbox: the image a box starts from, as the store has it — its names, and how it wants to be started."""
+
+from __future__ import annotations
+
+import os
+
+from husk.sandbox.errors import HuskError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.store import ImageConfig, Manifest, Store
+    from husk.store.locks import Lease
+
+LARGEST_ACCOUNTS = 1 << 20
+
+
+class ImageSource:
+    """An image, leased: nothing of it is collected until `close`. `uid` and `gid` are whom it wants to run as."""
+
+    __slots__ = ("_lease", "config", "gid", "home", "manifest", "name", "store", "uid", "user")
+
+    def __init__(self, name: str, place: str = "") -> None:
+        from husk.store import Store, StoreError
+
+        self.name = name
+        try:
+            self.store: Store = Store.open(place or None)
+            image = self.store.images.get(name)
+            self._lease: Lease
+            self._lease, _ = self.store.lease([name])
+            self.manifest: Manifest = self.store.open_manifest(image.flat)
+            self.config: ImageConfig = image.config
+        except StoreError as error:
+            raise UsageError(str(error)) from None
+        self.user = self.home = ""
+        self.uid, self.gid = self._user(self.config.user)
+
+    def close(self) -> None:
+        self._lease.close()
+
+    def _user(self, text: str) -> tuple[int, int]:
+        """`name` or `uid`, perhaps with `:group`, looked up in the image's own accounts; nothing said means root."""
+        user, _, group = text.partition(":")
+        found = self._account("passwd", user or "0", 2)
+        if not found and not user.isdigit() and user:
+            raise HuskError(f"the image {self.name!r} wants to run as {user!r}, whom its /etc/passwd does not know.")
+        uid = int(found[2]) if found else int(user or 0)
+        gid = int(found[3]) if found else 0
+        if group:
+            record = self._account("group", group, 2)
+            if not record and not group.isdigit():
+                raise HuskError(f"the image {self.name!r} wants the group {group!r}, which its /etc/group lacks.")
+            gid = int(record[2]) if record else int(group)
+        self.user = found[0] if found else str(uid)
+        self.home = found[5] if len(found) > 5 and found[5] else "/"
+        return uid, gid
+
+    def _account(self, file: str, wanted: str, number_at: int) -> list[str]:
+        for line in self._read(f"etc/{file}").splitlines():
+            fields = line.split(":")
+            if len(fields) > number_at + 1 and fields[number_at].isdigit() and wanted in (fields[0], fields[number_at]):
+                return fields
+        return []
+
+    def _read(self, path: str) -> str:
+        entry = self.manifest.lookup(path.encode())
+        if entry is None or not entry.is_file or entry.size > LARGEST_ACCOUNTS:
+            return ""
+        fd = self.store.open_blob(entry.hash)
+        try:
+            return os.read(fd, LARGEST_ACCOUNTS).decode("utf-8", "replace")
+        finally:
+            os.close(fd)
