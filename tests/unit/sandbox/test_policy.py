@@ -106,4 +106,4 @@ def test_what_was_asked_for_wins() -> None:
 
 def test_defaults() -> None:
     policy = Policy(["true"])
-    assert (policy.workdir, policy.timeout, policy.namespaces, policy.mounts) == ("/workspace", None, True, [])
+    assert (policy.workdir, policy.timeout, policy.namespaces, policy.mounts) == ("", None, True, [])
