@@ -40,6 +40,10 @@ class NameCache:
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         listener.cache_identity(uid, gid, host_uid, groups, vfs.state.path + b"/places/")
         vfs.changed = self.forget
+        root = vfs.root
+        if isinstance(root, LayerDir) and root.lower is not None and root.lower.mapped is not None:
+            lower = root.lower
+            listener.cache_image(root.lower.mapped, lower.stat(b"")[0], lower.path + b"/")
 
     def learn(self, call: Call, start: Dir, name: bytes) -> None:
         """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the
@@ -103,14 +107,29 @@ class NameCache:
         the image (/lib, /bin) are our own."""
         if key[:1] == b"/":
             top = key.split(b"/", 2)[1]
-            link = self._vfs.root.names.get(top) if isinstance(self._vfs.root, LayerDir) else None
-            text = b"/" + link.target + key[1 + len(top) :] if isinstance(link, Inode) else key
+            target = self._top_link(top)
+            text = b"/" + target + key[1 + len(top) :] if target else key
         else:
             text = self._vfs.path_of(start) + b"/" + key
         if b".." in text:
             return False
         words = [word for word in text.split(b"/") if word not in (b"", b".")]
         return b"/" + b"/".join(words) == self._vfs.path_of(directory)
+
+    def _top_link(self, name: bytes) -> bytes:
+        """Where the link of that name in the root leads, if nobody but the box can change it."""
+        root = self._vfs.root
+        if not isinstance(root, LayerDir):
+            return b""
+        link = root.names.get(name)
+        if isinstance(link, Inode):
+            return link.target
+        if link is None and root.lower is not None and not root.lower.is_host:
+            try:
+                return root.lower.read_link(name)
+            except OSError:
+                return b""
+        return b""
 
     def _teach_directory(self, number: int, key: bytes, directory: Dir) -> bool:
         """False: it is not the host's alone."""
@@ -156,6 +175,7 @@ class NameCache:
             view is MISSING,
             absent,
             owner.place or 0,
+            view.manifest,
         )
 
     def opened(self, node: Node, fd: int) -> None:
@@ -205,8 +225,8 @@ class NameCache:
 def _exact(node: Node | None, fd: int) -> ExactFile | None:
     """Where an unchanged host file is and what it is right now; None for a file of the box's own."""
     host = os.fstat(fd)
-    if isinstance(node, LowerNode) and node.lower.is_host:
-        return node.lower.fd, node.rel, host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns
+    if isinstance(node, LowerNode):
+        return node.lower.fd, node.lower.link_name(node.rel), host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns
     if isinstance(node, HostNode) and node.tree.read_only and isinstance(node.tree, HostRead):
         return node.tree.fd, node.rel(), host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns
     return None
@@ -220,5 +240,7 @@ def _final_link(call: Call, vfs: Vfs, name: bytes) -> tuple[bytes, bytes] | None
     text = node.tree.readlink(call, node)
     if b"/" in text or len(text) > 255 or not isinstance(node, LowerNode):
         return None
+    if not node.lower.is_host:
+        return b"", b""  # nobody changes it
     end = vfs.walk(call, vfs.root, name[: name.rfind(b"/") + 1] + text, follow=False)
     return (node.rel, text) if end.kind == st.S_IFREG else None

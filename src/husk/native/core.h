@@ -116,6 +116,7 @@ name_cache *cache_new(void);
 void cache_free(name_cache *cache);
 PyObject *listener_cache_identity(Listener *self, PyObject *args);
 PyObject *listener_cache_learn(Listener *self, PyObject *args);
+PyObject *listener_cache_image(Listener *self, PyObject *args);
 PyObject *listener_cache_handle(Listener *self, PyObject *args);
 PyObject *listener_cache_forget(Listener *self, PyObject *args);
 
@@ -161,6 +162,7 @@ PyObject *notification_sizes(PyObject *self, PyObject *noargs);
 
 /* manifest_type.c, tree.c, tree_stage.c, tree_build.c: the store's part */
 extern PyTypeObject Manifest_type;
+const struct manifest *manifest_of(PyObject *object); /* valid as long as the object lives */
 extern PyTypeObject Tree_type;
 PyObject *siphash(PyObject *self, PyObject *args);
 PyObject *blobs_publish(PyObject *self, PyObject *args);

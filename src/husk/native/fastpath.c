@@ -89,6 +89,15 @@ static bool held_directory(name_cache *cache, const char *link, struct stat *s)
     if (!dir || dir->missing || dir->absent || dir->showing.manner != AS_HOST)
         return false;
     const char *rel = dir->text + dir->key_size;
+    if (dir->manifest) {
+        uint32_t id = manifest_find(dir->manifest, rel, dir->rel_size ? dir->rel_size - 1 : 0);
+        const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(dir->manifest, id);
+        if (!entry)
+            return false;
+        image_stat(entry, s);
+        show(&dir->showing, s);
+        return true;
+    }
     int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
         return false;
@@ -96,6 +105,24 @@ static bool held_directory(name_cache *cache, const char *link, struct stat *s)
     close(fd);
     if (known)
         show(&dir->showing, s);
+    return known;
+}
+
+/* A file of the image, by the link it was opened through: its blob may be that of many files. */
+static const struct handle *image_file(name_cache *cache, const char *link, struct stat *s)
+{
+    char text[600], *end;
+    ssize_t n = cache->image ? readlink(link, text, sizeof text - 1) : -1;
+    if (n <= (ssize_t)cache->images_size || memcmp(text, cache->images, cache->images_size) != 0)
+        return NULL;
+    text[n] = 0;
+    unsigned long number = strtoul(text + cache->images_size, &end, 10);
+    struct stat wanted = {.st_dev = cache->image_dev, .st_ino = number + 1};
+    const struct handle *known = *end ? NULL : cache_handle(cache, &wanted);
+    const struct manifest_entry *entry = known && number < MANIFEST_NONE ? manifest_entry(cache->image, (uint32_t)number) : NULL;
+    if (!entry)
+        return NULL;
+    image_stat(entry, s);
     return known;
 }
 
@@ -110,6 +137,8 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
     if (stat(link, &s) < 0)
         return false;
     const struct handle *known = S_ISREG(s.st_mode) ? cache_handle(cache, &s) : NULL;
+    if (!known && S_ISREG(s.st_mode))
+        known = image_file(cache, link, &s);
     const struct showing pipe = {.manner = AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
                                  .uid_to = cache->uid, .gid_from = cache->host_uid, .gid_to = cache->gid};
     if (known && knows_birth(&known->showing, wanted))
@@ -161,7 +190,8 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
         return answer_error(listener, notif->id, ENOENT), true;
     bool done = false, directory = S_ISDIR(s.st_mode);
     if (directory) {
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         fd = open_place(cache, &t, flags);
         if (fd < 0)
             return false;
@@ -227,7 +257,7 @@ static bool read_link(name_cache *cache, int listener, const struct seccomp_noti
         return false;
     if (seen == MISSING)
         return answer_error(listener, notif->id, ENOENT), true;
-    ssize_t n = S_ISLNK(s.st_mode) ? readlinkat(fd, "", text, sizeof text) : -1;
+    ssize_t n = S_ISLNK(s.st_mode) ? link_text(&t, fd, text, sizeof text) : -1;
     if (fd >= 0)
         close(fd);
     if (!S_ISLNK(s.st_mode))

@@ -55,6 +55,11 @@ static void manifest_dealloc(Manifest *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+const struct manifest *manifest_of(PyObject *object)
+{
+    return &((Manifest *)object)->manifest;
+}
+
 static Py_ssize_t manifest_length(Manifest *self)
 {
     return self->mapping ? (Py_ssize_t)self->manifest.header->entry_count : 0;

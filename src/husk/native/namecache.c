@@ -156,6 +156,24 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyObject *listener_cache_image(Listener *self, PyObject *args)
+{
+    PyObject *manifest;
+    const char *links;
+    Py_ssize_t size;
+    unsigned long long dev;
+    if (!PyArg_ParseTuple(args, "O!Ky#:cache_image", &Manifest_type, &manifest, &dev, &links, &size))
+        return NULL;
+    name_cache *cache = self->cache;
+    if (!cache || (size_t)size >= sizeof cache->images)
+        Py_RETURN_NONE;
+    memcpy(cache->images, links, size);
+    cache->images_size = size;
+    cache->image = manifest_of(manifest);
+    cache->image_dev = dev;
+    Py_RETURN_NONE;
+}
+
 /* ("host", dev, (uid, shown), (gid, shown)) | ("upper", stat, set_up_ns) | ("given", stat) */
 static bool parse_showing(PyObject *tuple, struct showing *showing)
 {
@@ -188,10 +206,10 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     int root_fd, layered, missing, absent;
     const char *key, *rel;
     Py_ssize_t key_size, rel_size;
-    PyObject *shown;
+    PyObject *shown, *manifest;
     struct showing showing;
-    if (!PyArg_ParseTuple(args, "Iy#Kiy#KOpppI:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
-                          &host_dev, &shown, &layered, &missing, &absent, &place) ||
+    if (!PyArg_ParseTuple(args, "Iy#Kiy#KOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
+                          &host_dev, &shown, &layered, &missing, &absent, &place, &manifest) ||
         !parse_showing(shown, &showing))
         return NULL;
     name_cache *cache = self->cache;
@@ -202,7 +220,8 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
         return PyErr_NoMemory();
     *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .root_fd = root_fd, .start = start,
                               .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
-                              .layered = layered, .missing = missing, .absent = absent, .place = place};
+                              .layered = layered, .missing = missing, .absent = absent, .place = place,
+                              .manifest = manifest == Py_None ? NULL : manifest_of(manifest)};
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);

@@ -11,6 +11,8 @@
 
 #include <pthread.h>
 
+#include "manifest.h"
+
 /* How a host file is shown. AS_HOST: what the host says, with a device number and at most one owner of ours. AS_UPPER: a
  * file of the box's own, whose size and content times are the host's and the rest ours. AS_GIVEN: all ours. */
 enum manner { AS_HOST, AS_UPPER, AS_GIVEN };
@@ -28,7 +30,8 @@ struct known_dir {
     struct known_dir *next, *next_of_owner;
     uint64_t owner;          /* the vfs's directory, so that its teachings can be taken back */
     uint64_t host_dev;       /* inode numbers of this device are shown as they are; others are Python's affair */
-    int root_fd;             /* borrowed from the tree, which outlives the cache */
+    int root_fd;             /* borrowed from the tree, which outlives the cache; of an image, where its links are */
+    const struct manifest *manifest; /* likewise; NULL: the tree is the host's */
     uint32_t start;          /* 0: key is absolute; else the placeholder the walk began in */
     uint32_t hash;
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
@@ -66,6 +69,10 @@ struct name_cache {
     uint32_t uid, gid, host_uid, group_count, groups[MOST_GROUPS];
     uint64_t pipe_dev;
     bool links_changed;    /* a hard-linked file has a changed twin somewhere: leave all hard links to Python */
+    char images[512];      /* host path of the links to an image's blobs, with a slash; no box has more than one */
+    size_t images_size;
+    const struct manifest *image; /* borrowed */
+    uint64_t image_dev;    /* what its files have for a device in our own tables */
     char places[512];      /* host path of the placeholders, with a slash */
     size_t places_size;
 };
@@ -79,6 +86,8 @@ void programs_free(struct programs *programs);
 void programs_drop_stale(Listener *listener, pid_t tid); /* of an execve the host refused after all */
 bool programs_execve(Listener *listener, const struct seccomp_notif *notif);
 bool programs_answer_loader(Listener *listener, const struct seccomp_notif *notif);
+/* What `lstat` says of an entry; the device is left out. */
+void image_stat(const struct manifest_entry *entry, struct stat *s);
 const struct handle *cache_handle(name_cache *cache, const struct stat *host);
 
 #endif

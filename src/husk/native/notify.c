@@ -133,6 +133,7 @@ static PyMethodDef Listener_methods[] = {
     {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
     {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
     {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
+    {"cache_image", (PyCFunction)listener_cache_image, METH_VARARGS, "cache_image(manifest, dev, links): what the box starts from"},
     {"cache_handle", (PyCFunction)listener_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
     {"begun", (PyCFunction)listener_begun, METH_O, "the description of the program C last started in a process"},
     {"program_learn", (PyCFunction)listener_program_learn, METH_VARARGS, "teach a program, to be executed again"},

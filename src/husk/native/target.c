@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 bool placeholder(name_cache *cache, const char *link, uint32_t *start)
@@ -60,6 +61,42 @@ bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uin
     return true;
 }
 
+void image_stat(const struct manifest_entry *entry, struct stat *s)
+{
+    bool link = S_ISLNK(entry->mode), directory = S_ISDIR(entry->mode);
+    uint64_t size = link ? entry->count : directory ? 4096 : entry->size;
+    *s = (struct stat){.st_ino = entry->inode + 1ULL, .st_mode = entry->mode, .st_nlink = entry->nlink, .st_uid = entry->uid,
+                       .st_gid = entry->gid, .st_rdev = makedev(entry->rdev_major, entry->rdev_minor), .st_size = size,
+                       .st_blksize = 4096, .st_blocks = link || !(directory || S_ISREG(entry->mode)) ? 0 : (size + 4095) / 4096 * 8};
+    s->st_mtim.tv_sec = entry->mtime_ns / 1000000000, s->st_mtim.tv_nsec = entry->mtime_ns % 1000000000;
+    if (s->st_mtim.tv_nsec < 0)
+        s->st_mtim.tv_sec--, s->st_mtim.tv_nsec += 1000000000;
+    s->st_atim = s->st_ctim = s->st_mtim;
+}
+
+/* The same question, of an image. A file that nobody opened yet has no link, which is for Python to make. */
+static enum look look_in_image(struct target *t, uint64_t flags, int *fd, struct stat *host)
+{
+    char name[16];
+    size_t size = strlen(t->host);
+    uint32_t id = manifest_find(t->dir->manifest, t->host, size && t->host[size - 1] == '/' ? size - 1 : size);
+    const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(t->dir->manifest, id);
+    if (id == MANIFEST_NONE)
+        return MISSING;
+    if (!entry || t->dir->absent)
+        return PYTHON;
+    image_stat(entry, host);
+    host->st_dev = t->dir->host_dev;
+    *fd = -1;
+    if (flags & O_PATH || S_ISDIR(entry->mode))
+        return FOUND;
+    if (!S_ISREG(entry->mode))
+        return PYTHON;
+    snprintf(name, sizeof name, "%u", entry->inode);
+    *fd = openat(t->dir->root_fd, name, (int)flags | O_NOFOLLOW | O_CLOEXEC);
+    return *fd < 0 ? PYTHON : FOUND;
+}
+
 /* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes. */
 enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
 {
@@ -70,6 +107,8 @@ enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
         *host = t->dir->showing.given;
         return flags & O_PATH ? FOUND : PYTHON;
     }
+    if (t->dir->manifest)
+        return look_in_image(t, flags, fd, host);
     *fd = open_beneath(t->dir->root_fd, t->host, flags, 0);
     if (*fd == -ENOENT)
         return MISSING;
@@ -86,12 +125,25 @@ enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
     return PYTHON;
 }
 
+ssize_t link_text(const struct target *t, int fd, char *text, size_t room)
+{
+    if (!t->dir->manifest)
+        return readlinkat(fd, "", text, room);
+    uint32_t id = manifest_find(t->dir->manifest, t->host, strlen(t->host));
+    const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(t->dir->manifest, id);
+    if (!entry || !S_ISLNK(entry->mode))
+        return -1;
+    size_t size = entry->count < room ? entry->count : room;
+    memcpy(text, t->dir->manifest->strings + entry->first, size);
+    return size;
+}
+
 /* The same, but a symbolic link at the end that leads to a neighbour is followed: libz.so.1 -> libz.so.1.2.13. */
 enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *host)
 {
     for (int links = 0; links < 8; links++) {
         enum look seen = look(t, O_PATH | O_NOFOLLOW, fd, host);
-        if (seen != FOUND || *fd < 0 || !S_ISLNK(host->st_mode) || t->dir->showing.manner != AS_HOST ||
+        if (seen != FOUND || !S_ISLNK(host->st_mode) || t->dir->showing.manner != AS_HOST ||
             t->dir->text[t->dir->key_size - 1] != '/') {
             if (seen != FOUND || flags & O_PATH)
                 return seen;
@@ -100,8 +152,9 @@ enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *h
             return look(t, flags, fd, host);
         }
         char text[256];
-        ssize_t n = readlinkat(*fd, "", text, sizeof text - 1);
-        close(*fd);
+        ssize_t n = link_text(t, *fd, text, sizeof text - 1);
+        if (*fd >= 0)
+            close(*fd);
         if (n <= 0 || memchr(text, '/', n) || (text[0] == '.' && (n == 1 || (n == 2 && text[1] == '.'))))
             return PYTHON;
         text[n] = 0;

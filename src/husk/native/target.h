@@ -28,6 +28,8 @@ bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uin
 enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host);
 /* The same, but a symbolic link at the end that leads to a neighbour is followed. */
 enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *host);
+/* Where the symbolic link leads that `look` just found; -1: it does not say. */
+ssize_t link_text(const struct target *t, int fd, char *text, size_t room);
 /* May the answer be told as it is? */
 bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow);
 /* Turn what the host said into what the guest is shown. */

@@ -114,7 +114,7 @@ class Entry:
 class Manifest:
     """A tree of names. Paths are bytes, relative, without a slash at either end; the root is empty."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("mapped",)
 
     def __init__(self, fd: int) -> None:
         """The descriptor may be closed afterwards.
@@ -122,20 +122,20 @@ class Manifest:
         Checks the header only; entries are bounds-checked when they are read.
         """
         try:
-            self._core = _core.Manifest(fd)
+            self.mapped = _core.Manifest(fd)
         except ValueError as error:
             raise BadManifest(f"a manifest cannot be read: {error}; `husk store verify` says more.") from None
 
     def __len__(self) -> int:
-        return len(self._core)
+        return len(self.mapped)
 
     def lookup(self, path: bytes) -> Entry | None:
-        number = self._core.lookup(path)
+        number = self.mapped.lookup(path)
         return None if number < 0 else self.entry(number)
 
     def entry(self, number: int) -> Entry:
         try:
-            return Entry(number, self._core.entry(number))
+            return Entry(number, self.mapped.entry(number))
         except ValueError as error:
             raise BadManifest(f"a manifest is damaged: {error}; `husk store verify` says more.") from None
 
@@ -152,7 +152,7 @@ class Manifest:
 
     def walk(self) -> Iterator[Entry]:
         """All entries, a directory before what is in it."""
-        for number in range(len(self._core)):
+        for number in range(len(self.mapped)):
             yield self.entry(number)
 
 

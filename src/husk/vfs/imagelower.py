@@ -29,7 +29,7 @@ BLOCK = 4096
 class ImageLower(Lower):
     """`device` tells the images of one box apart. `fd` and `path` are those of the links."""
 
-    __slots__ = ("_device", "_manifest", "_store")
+    __slots__ = ("_manifest", "_store", "device")
 
     is_host = False
 
@@ -37,7 +37,8 @@ class ImageLower(Lower):
         os.makedirs(links, 0o700)
         fd = os.open(links, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         super().__init__(fd, links, None, None)
-        self._store, self._manifest, self._device = store, manifest, IMAGE_DEVICE + device
+        self.mapped = manifest.mapped
+        self._store, self._manifest, self.device = store, manifest, IMAGE_DEVICE + device
 
     def _entry(self, rel: bytes) -> Entry:
         entry = self._manifest.lookup(rel)
@@ -57,7 +58,7 @@ class ImageLower(Lower):
         blocks = (size + BLOCK - 1) // BLOCK * (BLOCK // 512) if entry.is_file or entry.is_directory else 0
         when = entry.mtime_ns
         return (
-            self._device,
+            self.device,
             entry.inode + 1,  # 0 is no inode number
             entry.mode,
             nlink,
@@ -76,7 +77,7 @@ class ImageLower(Lower):
         directory = self._manifest.lookup(rel)
         if directory is not None:
             for entry in self._manifest.children(directory):
-                identity = (self._device, entry.inode + 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                identity = (self.device, entry.inode + 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
                 yield entry.name, identity, st.S_IFMT(entry.mode)
 
     def read_link(self, rel: bytes) -> bytes:
@@ -141,6 +142,9 @@ class ImageLower(Lower):
             raise error(errno.EIO)
         return self._store.open_blob(entry.hash)
 
+    def link_name(self, rel: bytes) -> bytes:
+        return b"%d" % self._entry(rel).inode
+
     def xattrs(self, rel: bytes) -> dict[bytes, bytes]:
         found = self._entry(rel).xattrs
         return {name: value for name, value in found.items() if name.startswith(b"user.")} if found else found
@@ -150,4 +154,4 @@ class ImageLower(Lower):
         if name is None or not name.isdigit() or int(name) >= len(self._manifest):
             return None
         entry = self._manifest.entry(int(name))
-        return entry.path, (self._device, entry.inode + 1)
+        return entry.path, (self.device, entry.inode + 1)

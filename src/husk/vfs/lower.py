@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from husk.native import _core
     from husk.native._core import HostStat
     from husk.vfs.layer_nodes import LayerDir
 
@@ -30,7 +31,7 @@ class Lower:
     name, so that an open host file can be traced back to where it is now.
     """
 
-    __slots__ = ("fd", "gids", "moved", "path", "top", "uids")
+    __slots__ = ("fd", "gids", "mapped", "moved", "path", "top", "uids")
 
     is_host = True  # names can be looked up beneath `fd` without asking us
 
@@ -39,6 +40,7 @@ class Lower:
         self.uids, self.gids = uids or {}, gids or {}
         self.moved: dict[bytes, LayerDir] = {}
         self.top: LayerDir | None = None
+        self.mapped: _core.Manifest | None = None  # where names can be looked up instead
 
     def stat(self, rel: bytes) -> HostStat:
         """What lstat says, with the owners unchanged. (device, inode) is the file's identity in this tree."""
@@ -73,6 +75,10 @@ class Lower:
             os.close(source)
             raise error(errno.EIO)
         return source
+
+    def link_name(self, rel: bytes) -> bytes:
+        """The name beneath `fd` that a file is opened by."""
+        return rel
 
     def xattrs(self, rel: bytes) -> dict[bytes, bytes]:
         """None of the host's: its labels say something about the host."""

@@ -17,7 +17,7 @@ from husk.vfs.node import Context, Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.native._core import Showing
+    from husk.native._core import Manifest, Showing
     from husk.vfs.lower import Lower
     from husk.vfs.node import Dir, Stat, Tree
 
@@ -30,10 +30,11 @@ PRIVILEGE = st.S_ISUID | st.S_ISGID
 class HostView:
     """`rel` beneath `root_fd` on the host. `layered`: hard links and changed files may live elsewhere in the layer."""
 
-    __slots__ = ("host_dev", "layered", "rel", "root_fd", "showing")
+    __slots__ = ("host_dev", "layered", "manifest", "rel", "root_fd", "showing")
 
     def __init__(self, root_fd: int, rel: bytes, host_dev: int, showing: Showing, *, layered: bool) -> None:
         self.root_fd, self.rel, self.host_dev, self.showing, self.layered = root_fd, rel, host_dev, showing, layered
+        self.manifest: Manifest | None = None  # names are in there, not on the host
 
 
 MISSING = HostView(-1, b"", 0, ("host", 0, SAME, SAME), layered=False)
@@ -47,7 +48,9 @@ def host_view(directory: Dir) -> HostView | None:
     if isinstance(directory, HostDir) and isinstance(tree, HostRead):
         if any(child.mounted for child in directory.children.values()):
             return None
-        return _as_host(tree, tree.fd, directory.rel(), tree.uids, tree.gids, layered=False)
+        rel = directory.rel()
+        host_dev = stat_beneath(tree.fd, rel)[0]
+        return _as_host(tree, tree.fd, rel, tree.uids, tree.gids, layered=False, host_dev=host_dev)
     if isinstance(directory, LayerDir) and directory.lower is not None and directory.only is None and not directory.own:
         for name, node in directory.names.items():
             if not isinstance(node, LayerDir) or node.mounted or node.lower is not directory.lower:
@@ -83,17 +86,24 @@ def given_view(info: Stat) -> HostView:
 
 
 def _layered(tree: Tree, lower: Lower, rel: bytes) -> HostView | None:
-    if not lower.is_host:
-        return None
-    view = _as_host(tree, lower.fd, rel, lower.uids, lower.gids, layered=True)
+    view = _as_host(tree, lower.fd, rel, lower.uids, lower.gids, layered=True, host_dev=lower.stat(rel)[0])
+    if view is not None:
+        view.manifest = lower.mapped
     # Only numbers of the tree's first host device are shown as they are.
     return view if view is not None and isinstance(tree, CopyUp) and tree.first_device(view.host_dev) else None
 
 
 def _as_host(
-    tree: Tree, root_fd: int, rel: bytes, uids: dict[int, int], gids: dict[int, int], *, layered: bool
+    tree: Tree,
+    root_fd: int,
+    rel: bytes,
+    uids: dict[int, int],
+    gids: dict[int, int],
+    *,
+    layered: bool,
+    host_dev: int,
 ) -> HostView | None:
     if len(uids) > 1 or len(gids) > 1:
         return None
     owners = next(iter(uids.items()), SAME), next(iter(gids.items()), SAME)
-    return HostView(root_fd, rel, stat_beneath(root_fd, rel)[0], ("host", tree.dev, *owners), layered=layered)
+    return HostView(root_fd, rel, host_dev, ("host", tree.dev, *owners), layered=layered)
