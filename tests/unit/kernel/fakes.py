@@ -189,6 +189,9 @@ class FakeListener:
     def cache_identity(self, *_: object) -> None:
         pass
 
+    def cache_image(self, *_: object) -> None:
+        pass
+
     def cache_learn(self, *what: Any) -> None:
         self.taught.append(what)
 
