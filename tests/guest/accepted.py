@@ -30,6 +30,11 @@ _STAND_IN = (
 _RW_NAMES = "husk does not follow renames on an rw mount: the path is the one the program was started by"
 _LINKS = "a layer knows a file by the names it has, not by the one it was opened by"
 _THUNK = "a mere question goes to the host and shows the thunk husk set, see docs/design/002-signals.md"
+_NO_HANDLES = "a handle would name the host's inode; husk's trees have none, as overlayfs has none"
+_OTHER_MOUNT = "the working directory is a mount of its own inside, and natively it is on the root's file system"
+_LEASE = "a lease is refused by the filter, which does not look at the descriptor"
+_BIRTH = "husk does not know when a file of the host's was made"
+_EVERYWHERE = ("", " on a copy", " in tmp")
 
 ACCEPTED: tuple[Accepted, ...] = (
     Accepted("coreutils: chmod", "4755 words", "755 words", _SET_ID),
@@ -95,4 +100,27 @@ ACCEPTED: tuple[Accepted, ...] = (
         "accepted: pid is mine 0, uid is mine [01]",
         "husk connects on the guest's behalf",
     ),
+    *(
+        Accepted(f"calls_privileged{where}", rf"name_to_handle_at\(AT.*, \"file\".* {errno}", ".* EOPNOTSUPP", _NO_HANDLES)
+        for where in _EVERYWHERE
+        for errno in ("EFAULT", "EINVAL")
+    ),
+    *(
+        Accepted(f"files_matrix{where}", r"name_to_handle\(.*\) = -1 EFAULT", ".* -1 EOPNOTSUPP", _NO_HANDLES)
+        for where in (*_EVERYWHERE, " read-only")
+    ),
+    *(
+        Accepted(f"files_matrix{where}", r"(link|rename).*\(//?(dir)?\) = -1 .*", ".* -1 EXDEV", _OTHER_MOUNT)
+        for where in ("", " on a copy")
+    ),
+    *(
+        Accepted(f"files_locks{where}", r"fcntl\(-1, F_SETLEASE, F_RDLCK\) = -1 EBADF", ".* -1 EINVAL", _LEASE)
+        for where in _EVERYWHERE
+    ),
+    *(
+        Accepted(f"files_moves{where}", rf"{call} = -1 EBADF", rf"{call} = {result}", _STAND_IN)
+        for where in _EVERYWHERE
+        for call, result in ((r"fsync\(path\)", "0"), (r"ftruncate\(path, 7\)", "-1 EINVAL"))
+    ),
+    Accepted("files_statx", "birth time known 1 and just now 1", "birth time known 0 and just now 0", _BIRTH),
 )

@@ -71,10 +71,23 @@ def native_command(arguments: Sequence[str]) -> list[str]:
     return ["setpriv", *rights, "--", *arguments]
 
 
+# Makes the working directory read-only for one command, and nobody else: the same files, mounted once more.
+READ_ONLY = ["sh", "-c", 'mount --bind . . && mount -o remount,ro,bind . && cd "$PWD" && exec "$@"', "sh"]
+
+
 def native(
-    arguments: Sequence[str], work: Path, *, env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60
+    arguments: Sequence[str],
+    work: Path,
+    *,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    timeout: float = 60,
+    read_only: bool = False,
 ) -> Result:
     command = native_command(arguments)
+    if read_only:  # a user has to own a namespace to mount in; capabilities in it end with the next execve
+        user = [] if os.getuid() == 0 else ["--user", "--map-current-user"]
+        command = ["unshare", "--mount", *user, "--", *READ_ONLY, *command]
     owner = guest_ids() if os.getuid() == 0 else None
     # Not as a context manager: `finish` has closed the pipes and waited.
     process = start(command, cwd=work, env=env, owner=owner, stdin=PIPE, stdout=PIPE, stderr=PIPE)
@@ -99,7 +112,7 @@ def differential(
     """Runs both sides, fails on any difference, and gives the native result for further questions.
 
     status is what the native run must end with: two sides that fail alike prove nothing. prepare puts more into the
-    tree than `tree` can say. manner is how the tree is mounted: where that is "cow", the host's must stay as it was.
+    tree than `tree` can say. manner is how the tree is mounted: where that is "cow" or "ro", the host's must stay as it was.
     """
     with scratch() as place:
         # Both end in the name the guest sees, for programs that print the last part of their working directory.
@@ -113,14 +126,14 @@ def differential(
         # In husk, what belongs to the caller shows as the guest's own; natively it has to be given away.
         if os.getuid() == 0:
             trees.give_to(sides[0], *guest_ids())
-        first = _native_side(arguments, sides[0], env, stdin, normalise, ignore, timeout)
+        first = _native_side(arguments, sides[0], env, stdin, normalise, ignore, timeout, read_only=manner == "ro")
         assert first.status == status, f"natively: exit code {first.status}, not {status}\n{first.out}\n{first.err}"
         if NATIVE_ONLY:
             return first
-        before = trees.snapshot(sides[1], WORK, ignore) if manner == "cow" else {}
+        before = trees.snapshot(sides[1], WORK, ignore) if manner != "rw" else {}
         second = _husk_side(arguments, sides[1], env, stdin, normalise, ignore, mounts, manner, timeout)
-        if manner == "cow":
-            assert second.tree == before, "a copy-on-write mount wrote to the host"
+        if manner != "rw":
+            assert second.tree == before, f"a mount that is {manner} wrote to the host"
             second.tree = first.tree
     problems = []
     if first.status != second.status:
@@ -150,10 +163,13 @@ def _native_side(
     normalise: Iterable[str],
     ignore: Iterable[str],
     timeout: float,
+    *,
+    read_only: bool,
 ) -> Result:
     guests = str(guest_programs())
     environment = {**_environment(env, str(work), guests), MARK: "native"}
-    result = native(_place(arguments, str(work), guests), work, env=environment, stdin=stdin, timeout=timeout)
+    placed = _place(arguments, str(work), guests)
+    result = native(placed, work, env=environment, stdin=stdin, timeout=timeout, read_only=read_only)
     result.out, result.err = (clean(text, str(work), guests, normalise) for text in (result.out, result.err))
     result.tree = trees.snapshot(work, str(work), ignore)
     return result

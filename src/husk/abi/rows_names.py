@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from errno import EINVAL, ENOSYS, EPERM
 
-from husk.abi.rules import absent, native, refused, virtual
+from husk.abi.rules import native, refused, virtual
 
 ROWS = (
     # Opening and making
@@ -87,10 +87,10 @@ ROWS = (
     virtual(197, "removexattr", "carries a name; attributes are kept in the virtual tree"),
     virtual(198, "lremovexattr", "carries a name; attributes are kept in the virtual tree"),
     virtual(199, "fremovexattr", "attributes are kept in the virtual tree, not on the host file behind the descriptor"),
-    absent(463, "setxattrat", "carries a name; callers fall back, as before Linux 6.13, to setxattr"),
-    absent(464, "getxattrat", "carries a name; callers fall back, as before Linux 6.13, to getxattr"),
-    absent(465, "listxattrat", "carries a name; callers fall back, as before Linux 6.13, to listxattr"),
-    absent(466, "removexattrat", "carries a name; callers fall back, as before Linux 6.13, to removexattr"),
+    virtual(463, "setxattrat", "carries a name; attributes are kept in the virtual tree"),
+    virtual(464, "getxattrat", "carries a name; attributes are kept in the virtual tree"),
+    virtual(465, "listxattrat", "carries a name; attributes are kept in the virtual tree"),
+    virtual(466, "removexattrat", "carries a name; attributes are kept in the virtual tree"),
     refused(468, "file_getattr", ENOSYS, "carries a name; new in Linux 6.17, callers fall back to FS_IOC_FSGETXATTR"),
     refused(469, "file_setattr", ENOSYS, "carries a name; new in Linux 6.17, callers fall back to FS_IOC_FSSETXATTR"),
     # Watching

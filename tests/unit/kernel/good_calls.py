@@ -60,6 +60,10 @@ def _program(guest: Guest) -> int:
     return guest.text(b"program")
 
 
+def _xattr_args(guest: Guest, value: int) -> int:
+    return guest.memory.put(struct.pack("<QII", value, 1, 0))
+
+
 # The smallest program Linux would run: a header, one segment, exit(0).
 STATIC_ELF = (
     struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, 62, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0)
@@ -127,6 +131,12 @@ GOOD: dict[str, Callable[[Guest], Arguments]] = {
     "removexattr": lambda guest: (_named_attribute(guest, b"file"), guest.text(b"user.x")),
     "lremovexattr": lambda guest: (_named_attribute(guest, b"file"), guest.text(b"user.x")),
     "fremovexattr": lambda guest: (_held_attribute(guest), guest.text(b"user.x")),
+    "setxattrat": lambda guest: (
+        CWD, guest.text(b"file"), 0, guest.text(b"user.x"), _xattr_args(guest, guest.text(b"v")), 16),
+    "getxattrat": lambda guest: (
+        CWD, _named_attribute(guest, b"file"), 0, guest.text(b"user.x"), _xattr_args(guest, _room(guest)), 16),
+    "listxattrat": lambda guest: (CWD, _named_attribute(guest, b"file"), 0, _room(guest), 64),
+    "removexattrat": lambda guest: (CWD, _named_attribute(guest, b"file"), 0, guest.text(b"user.x")),
     "open_tree": lambda guest: (_dir(guest), guest.text(b"file"), 0),
     "bind": lambda guest: (_socket(guest), guest.memory.put(b"\1\0sock\0"), 7),
     "connect": _bound,
