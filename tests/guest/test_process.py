@@ -10,7 +10,7 @@ from tests.guest.harness import differential
 
 
 @pytest.mark.both_settings
-@pytest.mark.parametrize("name", ["proc_basics", "proc_threads", "sig_actions", "sig_query"])
+@pytest.mark.parametrize("name", ["proc_basics", "proc_files", "proc_threads", "sig_actions", "sig_query"])
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 

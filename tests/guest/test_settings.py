@@ -213,3 +213,25 @@ def test_the_hosts_name(setting: Setting, state: Path) -> None:
     )
     uname = "husk" if setting.namespaces else os.uname().nodename
     assert run(setting, state, "python3", "-c", script)["names"] == [uname, "husk", "husk"]
+
+
+@pytest.mark.parametrize("inner_first", [True, False])
+def test_a_mount_within_what_another_shows(inner_first: bool) -> None:
+    """A descriptor belongs to the nearer of two mounts that show its file, in whichever order they were given."""
+    with scratch() as place:
+        (place / "inner").mkdir()
+        for name in ("inner/file", "outer_file"):
+            (place / name).write_text("x")
+            (place / name).chmod(0o644)
+        mounts = [["--mount", f"{place}:/outer:ro"], ["--mount", f"{place}/inner:/inner:rw"]]
+        if inner_first:
+            mounts.reverse()
+        script = (
+            "import os; fd = os.open('/inner/file', os.O_RDWR); os.fchmod(fd, 0o600);"
+            "print(os.readlink(f'/proc/self/fd/{fd}'))"
+        )
+        result = husk(["run", *mounts[0], *mounts[1], "--", "/usr/bin/python3", "-c", script])
+        assert (result.status, result.out) == (0, "/inner/file\n"), result.err
+        assert (place / "inner/file").stat().st_mode & 0o777 == 0o600
+        refused = husk(["run", *mounts[0], *mounts[1], "--", "chmod", "600", "/outer/outer_file"])
+        assert refused.status == 1 and "Read-only" in refused.err

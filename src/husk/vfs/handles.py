@@ -46,7 +46,10 @@ class Handles(Walker):
                 orphan = Orphan(self.root.tree, via, (self.root, b""), uids, gids)
                 orphan.key = dev, ino
                 return orphan
-            for _, tree in reversed(self._mounts):
+            # One host directory may be mounted inside another's mount: the nearer one, then the later one, is meant.
+            trees = [tree for _, tree in reversed(self._mounts)]
+            trees.sort(key=lambda tree: tree.host_depth(link), reverse=True)
+            for tree in trees:
                 node = tree.node_of_host(link, dev, ino, via)
                 if node is not None:
                     return node

@@ -223,6 +223,9 @@ class HostRead(Tree):
         return self.path
 
     # -- from the host back to a node --------------------------------------------------------------------------
+    def host_depth(self, path: bytes) -> int:
+        return len(self.path) if beneath(self.path, path) is not None else 0
+
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         rel = beneath(self.path, path)
         if rel is None:

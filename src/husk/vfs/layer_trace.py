@@ -18,6 +18,10 @@ class LayerTrace(CopyUp):
 
     lowers: list[Lower]
 
+    def host_depth(self, path: bytes) -> int:
+        shown = [lower.path for lower in self.lowers if path == lower.path or beneath(lower.path, path) is not None]
+        return max(map(len, shown), default=0)
+
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         for lower in self.lowers:
             if path == lower.path:  # a single file that is shown

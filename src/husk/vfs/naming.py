@@ -199,7 +199,7 @@ class Naming(Walker):
         directory = self._parent(ctx, start, path, trail)
         if not trail.plain or self._peek(ctx, directory, trail) is not None:
             raise error(errno.EEXIST)
-        if trail.slash and not want_dir:
+        if (trail.slash and not want_dir) or directory.tree.fixed_names:
             raise error(errno.ENOENT)
         self._may_write(directory)
         return directory, trail.last
@@ -216,6 +216,8 @@ class Naming(Walker):
     def _may_delete(self, ctx: Context, directory: Dir, node: Node, *, is_dir: bool) -> None:
         tree = directory.tree
         info = tree.stat(ctx, directory)
+        if tree.fixed_names:
+            raise error(errno.EPERM)
         if not permitted(ctx.creds, info, WRITE | SEARCH):
             raise error(errno.EACCES)
         if info.mode & st.S_ISVTX and sticky_forbids(ctx.creds, info, tree.stat(ctx, node)):

@@ -141,6 +141,7 @@ class Tree:
 
     dev: int = 0  # st_dev as the guest sees it
     fstype: bytes = b"none"  # as /proc/mounts shows it
+    fixed_names = False  # nobody can make or remove a name, whatever the modes say (proc)
     read_only: bool = True
     host_backed: bool = False  # every node that is no directory has a host file, which `open` with O_PATH leads to
     stable_modes: bool = False  # directories change mode and owner only through set_mode and set_owner
@@ -250,6 +251,10 @@ class Tree:
         """The node whose open host file shows as `path` and has this identity; None where it is not of this tree.
         `via` (may be empty) is a name through which the open file itself can be reached right now."""
         return None
+
+    def host_depth(self, path: bytes) -> int:
+        """How long the host path of the directory is through which this tree shows `path`; 0: by none."""
+        return 0
 
     def current(self, node: Node) -> Node:
         """What a node remembered from an earlier look-up is now. Trees whose nodes live only for a call override it."""

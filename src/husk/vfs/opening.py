@@ -97,7 +97,7 @@ class Opening(Walker):
 
     def _make(self, ctx: Context, directory: Dir, name: bytes, flags: int, mode: int) -> Opened:
         tree = directory.tree
-        if directory.removed:
+        if directory.removed or tree.fixed_names:
             raise error(errno.ENOENT)
         if tree.read_only:
             raise error(errno.EROFS)

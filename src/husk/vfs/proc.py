@@ -36,6 +36,7 @@ class ProcTree(ProcNames):
     """`guest_path(host_path, dev, ino)` names a mapped file for the guest; None: no name inside, b"": hide it."""
 
     fstype = b"proc"
+    fixed_names = True
     read_only = False  # a few files of a task can be written; all the rest says no by its mode
 
     def __init__(
@@ -69,6 +70,7 @@ class ProcTree(ProcNames):
             nlink = 7 if node.thread else 9
         elif isinstance(node, PartDir):
             mode, nlink = TASK_DIRS[node.name], 2
+            size = len(self._listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
         elif isinstance(node, TaskFile):
             mode = TASK_FILES[node.name] if node.part is node.task else 0o444
         else:
@@ -98,6 +100,9 @@ class ProcTree(ProcNames):
             host.st_mtime_ns,
             host.st_ctime_ns,
         )
+
+    def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
+        raise OSError(errno.EPERM, "modes in /proc are fixed")
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         if isinstance(node, TaskFile) and not flags & os.O_PATH:

@@ -97,6 +97,16 @@ MADE = {
     "kernel/yama/ptrace_scope": "1",
     **{f"user/max_{kind}_namespaces": "0" for kind in ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")},
 }
+_COUNTERS = (
+    "fs/aio-nr",
+    "fs/dentry-state",
+    "fs/file-nr",
+    "fs/inode-nr",
+    "fs/inode-state",
+    "kernel/random/entropy_avail",
+    "kernel/random/poolsize",
+    "kernel/seccomp/actions_avail",
+)
 _READ_ONLY = 0o444
 _ROOTS = 0o644  # root's to write, and there is no root inside
 
@@ -109,7 +119,7 @@ def fill_sys(tree: SynthTree, sys: SynthDir, hostname: bytes) -> None:
         b"kernel/random/uuid": (_uuid, _READ_ONLY),
     }
     for name, text in MADE.items():
-        made[name.encode()] = _fixed(text.encode() + b"\n"), _ROOTS
+        made[name.encode()] = _fixed(text.encode() + b"\n"), _READ_ONLY if name in _COUNTERS else _ROOTS
     for folder, names in HOST.items():
         for name in names.split():
             path = f"{folder}/{name}".encode()
