@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from errno import ENOSYS, EPERM
 
-from husk.abi.rules import Arg, absent, native, native_if, refuse, refused
+from husk.abi.rules import UTS_WALL, Arg, absent, native, native_if, refuse, refused, virtual
 
 PID = Arg(0, "the pid")
 NUMA_PID = refuse(EPERM, "acts on another process's pages, which is reserved to debuggers; ptrace is refused too")
@@ -91,6 +91,6 @@ ROWS = (
     # Small facts about the machine
     native(309, "getcpu", "tells which processor the caller runs on"),
     native(318, "getrandom", "gives random bytes", interruptible=True),
-    native(63, "uname", "names the kernel; the host name is the box's own where a uts namespace stands"),
+    virtual(63, "uname", "names the machine; without a uts namespace that is the host's name", native_if(UTS_WALL)),
     native(99, "sysinfo", "tells uptime, load and memory of the machine, which every local program may know"),
 )

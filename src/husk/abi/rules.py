@@ -67,6 +67,7 @@ class WallTest:
 PID_WALL = WallTest("a pid namespace stands", lambda walls: walls.pid)
 NET_WALL = WallTest("a network namespace stands", lambda walls: walls.net)
 IPC_WALL = WallTest("an ipc namespace stands", lambda walls: walls.ipc)
+UTS_WALL = WallTest("a uts namespace stands", lambda walls: walls.ipc)  # made together with that for ipc, or not at all
 # Landlock can keep signals inside the domain since its ABI 6 (Linux 6.12), SIGIO owners included.
 SIGNAL_WALL = WallTest(
     "a pid namespace or Landlock ABI 6 confines signals", lambda walls: walls.pid or walls.landlock >= 6

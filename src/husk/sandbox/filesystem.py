@@ -59,7 +59,7 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: Ima
     tasks.vfs = vfs
     allow_tty = os.isatty(0) or os.isatty(1) or os.isatty(2)
     vfs.mount(
-        ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_path=vfs.path_of_link, allow_tty=allow_tty),
+        ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=allow_tty),
         b"/proc",
     )
     vfs.mount(DevTree(dev=state.new_device(), allow_tty=allow_tty), b"/dev")

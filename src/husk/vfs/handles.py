@@ -77,6 +77,19 @@ class Handles(Walker):
             node = self.node_of_link(link, dev, ino)
             return None if node is None else self.path_of_node(node)
 
+    def file_of_link(self, link: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
+        """The same with the device and inode the guest knows the file by, for /proc/PID/maps."""
+        with self.lock:
+            node = self.node_of_link(link, dev, ino)
+            if node is None:
+                return None
+            path = self.path_of_node(node)
+            try:
+                found = node.tree.stat(self.context, node)
+            except OSError:
+                return path, node.tree.dev, ino  # its last name is gone, and nobody holds it but the mapping
+            return path, found.dev, found.ino
+
     def path_of_node(self, node: Node) -> bytes:
         """The absolute guest path, with " (deleted)" where it is no more."""
         with self.lock:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.vfs.node import Context, Credentials, Tree
-    from husk.vfs.proc_view import GuestPath, Tasks
+    from husk.vfs.proc_view import GuestFile, Tasks
 
 __all__ = ["HeldFile", "ProcTree"]
 
@@ -28,12 +28,13 @@ __all__ = ["HeldFile", "ProcTree"]
 HOST_WRITABLE = frozenset({b"comm", b"coredump_filter", b"oom_score_adj", b"timerslack_ns"})
 
 
-def _no_path(_host_path: bytes, _dev: int, _ino: int) -> bytes | None:
+def _no_file(_host_path: bytes, _dev: int, _ino: int) -> None:
     return None
 
 
 class ProcTree(ProcNames):
-    """`guest_path(host_path, dev, ino)` names a mapped file for the guest; None: no name inside, b"": hide it."""
+    """`guest_file(host_path, dev, ino)` is path, device and inode of a mapped file for the guest; None: it has no name
+    inside; an empty path: hide it."""
 
     fstype = b"proc"
     fixed_names = True
@@ -46,11 +47,11 @@ class ProcTree(ProcNames):
         creds: Credentials,
         *,
         dev: int,
-        guest_path: GuestPath = _no_path,
+        guest_file: GuestFile = _no_file,
         hostname: bytes = b"husk",
         allow_tty: bool = False,
     ) -> None:
-        super().__init__(View(tasks, mounts, creds, guest_path, allow_tty=allow_tty), dev=dev, hostname=hostname)
+        super().__init__(View(tasks, mounts, creds, guest_file, allow_tty=allow_tty), dev=dev, hostname=hostname)
 
     def statfs_path(self) -> bytes:
         return b"/proc"

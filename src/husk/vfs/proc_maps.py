@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    GuestPath = Callable[[bytes, int, int], bytes | None]
+    GuestFile = Callable[[bytes, int, int], tuple[bytes, int, int] | None]
 
 # husk keeps its resident page and the loader in this window of the guest's addresses; nothing of the guest is there.
 HIDDEN_START, HIDDEN_END = 0x567F_0000_0000, 0x567F_1000_0000
@@ -19,13 +19,13 @@ _NAME_COLUMN = 73  # where the host kernel starts the path
 _OWN_NAMES = (b"[", b"anon_inode:", b"/dev/zero (deleted)", b"/SYSV")  # not files: no host path in them
 
 
-def maps(text: bytes, guest_path: GuestPath) -> bytes:
-    ask = _asked_once(guest_path)
+def maps(text: bytes, guest_file: GuestFile) -> bytes:
+    ask = _asked_once(guest_file)
     return b"".join(shown for line in text.split(b"\n") if line and (shown := _region(line, ask)) is not None)
 
 
-def smaps(text: bytes, guest_path: GuestPath) -> bytes:
-    ask = _asked_once(guest_path)
+def smaps(text: bytes, guest_file: GuestFile) -> bytes:
+    ask = _asked_once(guest_file)
     made = []
     hidden = False
     for line in text.split(b"\n"):
@@ -41,20 +41,20 @@ def smaps(text: bytes, guest_path: GuestPath) -> bytes:
     return b"".join(made)
 
 
-def _asked_once(guest_path: GuestPath) -> GuestPath:
+def _asked_once(guest_file: GuestFile) -> GuestFile:
     """A library is four or five lines; naming it takes a walk."""
-    known: dict[tuple[bytes, int, int], bytes | None] = {}
+    known: dict[tuple[bytes, int, int], tuple[bytes, int, int] | None] = {}
 
-    def ask(host_path: bytes, dev: int, ino: int) -> bytes | None:
+    def ask(host_path: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
         key = (host_path, dev, ino)
         if key not in known:
-            known[key] = guest_path(host_path, dev, ino)
+            known[key] = guest_file(host_path, dev, ino)
         return known[key]
 
     return ask
 
 
-def _region(line: bytes, guest_path: GuestPath) -> bytes | None:
+def _region(line: bytes, guest_file: GuestFile) -> bytes | None:
     """The line as the guest sees it; None for a region it must not see."""
     fields = line.split(None, 5)
     start, _, end = fields[0].partition(b"-")
@@ -67,10 +67,12 @@ def _region(line: bytes, guest_path: GuestPath) -> bytes | None:
         return line + b"\n"
     major, _, minor = fields[3].partition(b":")
     host_path = name.replace(b"\\012", b"\n")  # the only byte the host escapes here
-    shown = guest_path(host_path, os.makedev(int(major, 16), int(minor, 16)), int(fields[4]))
-    if shown == b"":
-        return None
+    shown = guest_file(host_path, os.makedev(int(major, 16), int(minor, 16)), int(fields[4]))
     head = b" ".join(fields[:3])
     if shown is None:  # a file that has no name inside: like anonymous memory
         return head + b" 00:00 0 \n"
-    return (head + b" " + fields[3] + b" " + fields[4]).ljust(_NAME_COLUMN) + shown.replace(b"\n", b"\\012") + b"\n"
+    path, dev, ino = shown
+    if not path:
+        return None
+    place = b" %02x:%02x %d" % (os.major(dev), os.minor(dev), ino)
+    return (head + place).ljust(_NAME_COLUMN) + path.replace(b"\n", b"\\012") + b"\n"

@@ -31,25 +31,25 @@ if TYPE_CHECKING:
         def cwd_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
         def root_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
 
-    GuestPath = Callable[[bytes, int, int], bytes | None]
+    GuestFile = Callable[[bytes, int, int], tuple[bytes, int, int] | None]
 
 
 class View:
     """What stays the same for the whole box: whom to ask, who the guest is, what it may see."""
 
-    __slots__ = ("_outer", "allow_tty", "creds", "guest_path", "mounts", "tasks")
+    __slots__ = ("_outer", "allow_tty", "creds", "guest_file", "mounts", "tasks")
 
     def __init__(
         self,
         tasks: Tasks,
         mounts: Callable[[], list[tuple[bytes, Tree]]],
         creds: Credentials,
-        guest_path: GuestPath,
+        guest_file: GuestFile,
         *,
         allow_tty: bool,
     ) -> None:
         self.tasks, self.mounts, self.creds = tasks, mounts, creds
-        self.guest_path, self.allow_tty = guest_path, allow_tty
+        self.guest_file, self.allow_tty = guest_file, allow_tty
         self._outer: tuple[int, int] | None = None
 
     def outer(self) -> tuple[int, int]:

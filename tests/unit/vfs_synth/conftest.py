@@ -75,10 +75,10 @@ class FakeTasks:
         return self.root
 
 
-def guest_path(host_path: bytes, dev: int, ino: int) -> bytes | None:
+def guest_file(host_path: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
     if host_path.startswith(b"/usr/"):
-        return b"/guest" + host_path
-    return b"" if b"loader" in host_path else None
+        return b"/guest" + host_path, os.makedev(0, 40), ino
+    return (b"", 0, 0) if b"loader" in host_path else None
 
 
 class Box:
@@ -87,7 +87,7 @@ class Box:
         self.top = SynthTree(dev=os.makedev(0, 40))
         self.top.fstype, self.top.read_only = b"husk", False
         self.tasks = FakeTasks(self.top.root)
-        self.proc = ProcTree(self.tasks, self.mounts, self.creds, dev=os.makedev(0, 41), guest_path=guest_path,
+        self.proc = ProcTree(self.tasks, self.mounts, self.creds, dev=os.makedev(0, 41), guest_file=guest_file,
                              hostname=b"boxed")
         self.dev = DevTree(dev=os.makedev(0, 42))
         self.sys = SysTree(dev=os.makedev(0, 43))

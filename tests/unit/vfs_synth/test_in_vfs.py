@@ -28,7 +28,7 @@ def vfs(box: Box, tmp_path: Path) -> Iterator[Vfs]:
     state = State(bytes(tmp_path))
     made = Vfs(state, LayeredTree(state), box.creds)
     box.tasks.root = box.tasks.cwd = made.root
-    proc = ProcTree(box.tasks, made.mounts, box.creds, dev=state.new_device(), guest_path=made.path_of_link)
+    proc = ProcTree(box.tasks, made.mounts, box.creds, dev=state.new_device(), guest_file=made.file_of_link)
     made.mount(proc, b"/proc")
     made.mount(DevTree(dev=state.new_device()), b"/dev")
     made.mount(LayeredTree(state, mode=0o1777), b"/dev/shm")
@@ -76,8 +76,8 @@ def test_pipes_by_name(box: Box, vfs: Vfs) -> None:
     (b"/proc/self/status", os.O_WRONLY, errno.EACCES),
     (b"/proc/sys/kernel/pid_max", os.O_RDWR, errno.EACCES),
     (b"/proc/self/setgroups", os.O_WRONLY, errno.EPERM),
-    (b"/proc/made", os.O_WRONLY | os.O_CREAT, errno.EACCES),
-    (b"/proc/self/made", os.O_WRONLY | os.O_CREAT, errno.EACCES),
+    (b"/proc/made", os.O_WRONLY | os.O_CREAT, errno.ENOENT),
+    (b"/proc/self/made", os.O_WRONLY | os.O_CREAT, errno.ENOENT),
     (b"/dev/made", os.O_WRONLY | os.O_CREAT, errno.EACCES),
     (b"/dev/tty", os.O_RDWR, errno.ENXIO),
     (b"/proc/self/fd", os.O_WRONLY, errno.EISDIR),

@@ -26,9 +26,9 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 """.replace(b"$", b"")  # a line without a name ends in a blank
 
 GUEST = b"""\
-00400000-00401000 r-xp 00000000 fe:00 1234                               /workspace/prog
+00400000-00401000 r-xp 00000000 00:29 4321                               /workspace/prog
 700000000000-700000001000 r--p 00001000 00:00 0 $
-700000001000-700000002000 r--p 00000000 fe:00 5679                       /workspace/with\\012newline
+700000001000-700000002000 r--p 00000000 00:29 9765                       /workspace/with\\012newline
 700000002000-700000003000 rw-p 00000000 00:00 0 $
 700000003000-700000004000 rw-s 00000000 00:01 12                         /dev/zero (deleted)
 700000004000-700000005000 rw-s 00000000 00:01 13                         /memfd:mine (deleted)
@@ -38,14 +38,15 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 """.replace(b"$", b"")
 
 
-def guest_path(host_path: bytes, dev: int, ino: int) -> bytes | None:
-    known = {(b"/state/files/17", 0xFE00, 1234): b"/workspace/prog", (b"/opt/husk/loader", 0xFE00, 77): b"",
-             (b"/state/files/with\nnewline", 0xFE00, 5679): b"/workspace/with\nnewline"}
+def guest_file(host_path: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
+    known = {(b"/state/files/17", 0xFE00, 1234): (b"/workspace/prog", 0x29, 4321),
+             (b"/opt/husk/loader", 0xFE00, 77): (b"", 0, 0),
+             (b"/state/files/with\nnewline", 0xFE00, 5679): (b"/workspace/with\nnewline", 0x29, 9765)}
     return known.get((host_path, dev, ino))
 
 
 def test_maps() -> None:
-    assert maps(HOST, guest_path) == GUEST
+    assert maps(HOST, guest_file) == GUEST
 
 
 def test_smaps_hides_a_region_with_its_details() -> None:
@@ -54,12 +55,12 @@ def test_smaps_hides_a_region_with_its_details() -> None:
     def with_details(text: bytes) -> bytes:
         return b"".join(line + details for line in text.splitlines(keepends=True))
 
-    assert smaps(with_details(HOST), guest_path) == with_details(GUEST)
+    assert smaps(with_details(HOST), guest_file) == with_details(GUEST)
 
 
 def test_a_carriage_return_in_a_name_is_no_line_end() -> None:
     line = b"700000004000-700000005000 rw-s 00000000 00:01 13                         /memfd:a\r5fff (deleted)\n"
-    assert maps(line, guest_path) == line
+    assert maps(line, guest_file) == line
 
 
 def test_own_maps(box: Box) -> None:

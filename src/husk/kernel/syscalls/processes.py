@@ -1,17 +1,20 @@
-"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2): on a process by number.
+"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2): on a process by number;
+and uname(2).
 
-Native inside a pid namespace. Without one any process of the same user could be named, so the number is checked here;
-only registers are judged, and the host may then run the call by itself.
+Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
+number is checked here; only registers are judged, and the host may then run the call by itself.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 
 from husk.kernel.call import CONTINUE, Call, Reply, i32
 
 PRIO_PROCESS = 0  # getpriority's `which`
 IOPRIO_WHO_PROCESS = 1
+HOSTNAME, UTS_FIELD = b"husk", 65
 
 
 def _on_pid(call: Call) -> Reply:
@@ -53,3 +56,12 @@ def ioprio_get(call: Call) -> Reply:
 
 def ioprio_set(call: Call) -> Reply:
     return _on_process_only(IOPRIO_WHO_PROCESS, call)
+
+
+def uname(call: Call) -> Reply:
+    """The host's kernel, with the box's own name in place of the host's."""
+    host = os.uname()
+    sysname, release, version, machine = map(os.fsencode, (host.sysname, host.release, host.version, host.machine))
+    fields = (sysname, HOSTNAME, release, version, machine, b"(none)")
+    call.raw.write(call.args[0], b"".join(text[: UTS_FIELD - 1].ljust(UTS_FIELD, b"\0") for text in fields))
+    return 0
