@@ -112,7 +112,7 @@ def differential(
     """Runs both sides, fails on any difference, and gives the native result for further questions.
 
     status is what the native run must end with: two sides that fail alike prove nothing. prepare puts more into the
-    tree than `tree` can say. manner is how the tree is mounted: where that is "cow" or "ro", the host's must stay as it was.
+    tree than `tree` can say. manner is how the tree is mounted: with "cow" and "ro" the host's must stay as it was.
     """
     with scratch() as place:
         # Both end in the name the guest sees, for programs that print the last part of their working directory.

@@ -101,7 +101,8 @@ def test_processors() -> None:
 def test_node() -> None:
     script = (
         "const os = require('os'); console.log(os.cpus().length, os.totalmem(), os.platform(), os.arch(), "
-        "os.release(), os.uptime() > 0, os.loadavg().length, os.userInfo().username.length > 0, os.availableParallelism())"
+        "os.release(), os.uptime() > 0, os.loadavg().length, os.userInfo().username.length > 0, "
+        "os.availableParallelism())"
     )
     differential(["node", "-e", script])
 

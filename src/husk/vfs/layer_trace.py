@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat as st
 
+from husk.vfs.hostfile import beneath
 from husk.vfs.layer_copy import NOBODY, CopyUp
 from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan
 
