@@ -10,12 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#endif
 
 #define HEX 64
 #define PLACE (6 + HEX + 1) /* "ab/cd/" and the hash */
@@ -199,7 +194,7 @@ static int move_blob(int stage, int blobs, const char *hex)
     char place[PLACE], parent[6];
     place_of(place, hex);
     for (int tries = 0;; tries++) {
-        if (!syscall(SYS_renameat2, stage, hex, blobs, place, RENAME_NOREPLACE))
+        if (!renameat2(stage, hex, blobs, place, RENAME_NOREPLACE))
             return 0;
         if (errno == ENOENT && tries < 3) { /* a collection may remove an empty directory under our hands */
             snprintf(parent, sizeof parent, "%.2s", hex);
