@@ -226,6 +226,7 @@ def test_a_run_without_an_image_does_not_import_the_store() -> None:
     import subprocess
     import sys
 
-    code = "import sys, husk.cli.run; print([m for m in sys.modules if m.startswith(('blake3', 'rich', 'husk.store.'))])"
+    unwanted = ("blake3", "rich", "husk.store.")
+    code = f"import sys, husk.cli.run; print([name for name in sys.modules if name.startswith({unwanted})])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "[]\n"
