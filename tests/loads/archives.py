@@ -14,7 +14,9 @@ def tree(path: Path, files: int) -> None:
     """A tar archive of `files` files in directories of a hundred, with links of both kinds, modes and old times."""
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
 
-        def add(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", mode: int = 0o644, to: str = "") -> None:
+        def add(
+            name: str, kind: bytes = tarfile.REGTYPE, *, content: bytes = b"", mode: int = 0o644, to: str = ""
+        ) -> None:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode, entry.linkname, entry.size = kind, mode, to, len(content)
             entry.mtime = LONG_AGO + entry.size

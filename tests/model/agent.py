@@ -45,6 +45,10 @@ def build(root: bytes) -> None:
         with open(top + b"/" + name, "wb") as file:
             file.write(content)
         os.chmod(top + b"/" + name, 0o644)
+    with open(top + b"/holes", "wb") as file:  # so large that husk copies it without holding its lock
+        file.seek(1 << 20)
+        file.write(b"data")
+        file.truncate(1_300_000)
     os.link(top + b"/twin1", top + b"/deep/twin2")
     os.mkfifo(top + b"/fifo", 0o644)
     for name, target in LINKS.items():
@@ -118,6 +122,8 @@ class Agent(Native):
         self.place = place
         self.top = b""
         self.stale = Stale()
+        self.maps: dict[int, mmap.mmap] = {}
+        self.notes: dict[int, int] = {}
         self.me = f" {os.getuid()}:{os.getgid()} "
 
     def reply(self, step: Step) -> str:
@@ -139,6 +145,8 @@ class Agent(Native):
         for fd in self.slots.values():
             os.close(fd)
         self.slots.clear()
+        self.maps.clear()
+        self.notes.clear()
         os.umask(0o022)
         root = self.place + b"/" + name
         if fresh:
@@ -147,6 +155,10 @@ class Agent(Native):
         os.chdir(self.top)
         found = [os.path.join(where, name) for where, _, files in os.walk(self.top) for name in files]
         self.stale = Stale({os.lstat(path).st_ino for path in found})
+
+    def do_forget_stale(self) -> None:
+        """From now on everything is done, also what shows other content in husk."""
+        self.stale = Stale()
 
     def do_tree(self) -> str:
         """Everything there is to see, also what modes would hide: those are lifted for the look and put back."""
@@ -243,6 +255,40 @@ class Agent(Native):
         with mmap.mmap(fd, length, kind, mmap.PROT_READ | mmap.PROT_WRITE) as area:
             area[: len(data[:length])] = data[:length]
             return repr(area[:30])
+
+    def do_hold(self, slot: int, length: int) -> None:
+        """A mapping that outlives its descriptor; `peek` reads it."""
+        fd = self.slots[slot]
+        self.maps[slot] = mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+
+    def do_peek(self, slot: int) -> str:
+        return repr(self.maps[slot][:20])
+
+    def do_data(self, path: bytes) -> str:
+        """Where a file holds data, and how much room it takes."""
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            size, found, here = os.fstat(fd).st_size, [], 0
+            while here < size:
+                try:
+                    begin = os.lseek(fd, here, os.SEEK_DATA)
+                except OSError:
+                    break
+                here = os.lseek(fd, begin, os.SEEK_HOLE)
+                found.append((begin, here))
+            return f"{size} {os.fstat(fd).st_blocks} {found}"
+        finally:
+            os.close(fd)
+
+    def do_note(self, key: int, path: bytes) -> None:
+        self.notes[key] = os.lstat(path).st_ino
+
+    def do_noted(self, key: int, path: bytes) -> str:
+        """Is this the file that was noted?"""
+        return str(self.notes[key] == os.lstat(path).st_ino)
+
+    def do_fnoted(self, key: int, slot: int) -> str:
+        return str(self.notes[key] == os.fstat(self.slots[slot]).st_ino)
 
     def do_fsetxattr(self, slot: int, name: bytes, value: bytes) -> None:
         os.setxattr(self.slots[slot], name, value)

@@ -22,6 +22,53 @@ from tests.unit.vfs.worlds import Step
 KINDS = ("cow", "rw", "tmp")
 CODE = ("tests/model/agent.py", "tests/unit/vfs/native.py", "tests/unit/vfs/worlds.py")
 EXT4 = 0xEF53
+RUN = ["/usr/bin/python3", "-m", "tests.model.agent"]
+
+
+class Asked:
+    """An agent as its test sees it: questions in, answers out."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process, self._in, self._out = process, process.stdin, process.stdout
+
+    def ask(self, steps: list[Step]) -> None:
+        self._in.write(ascii(steps).encode() + b"\n")
+        self._in.flush()
+
+    def answers(self) -> list[str]:
+        line = self._out.readline()
+        assert line, "the agent has gone"
+        answers: list[str] = ast.literal_eval(line.decode("ascii"))
+        return answers
+
+    def do(self, *steps: Step) -> list[str]:
+        self.ask(list(steps))
+        return self.answers()
+
+    def end(self) -> None:
+        self._in.close()
+        self._out.close()
+        self.process.wait(20)
+
+
+def agent_in_husk(stack: ExitStack, code: Path, place: str, options: list[str], errors: Path | None = None) -> Asked:
+    """Ends with the stack; that nothing is left of husk is looked at then. `errors` gets what husk has to say."""
+    given = ["--mount", f"{code}:/code:ro", "--env", "PYTHONPATH=/code", "--env", "PYTHONDONTWRITEBYTECODE=1", *options]
+    arguments = ["run", *given, "--", *RUN, place]
+    stderr = None if errors is None else stack.enter_context(errors.open("wb")).fileno()
+    asked = Asked(stack.enter_context(husk_process(arguments, stdin=PIPE, stdout=PIPE, stderr=stderr)).process)
+    stack.callback(asked.end)
+    return asked
+
+
+def copy_code(place: Path) -> Path:
+    """The agent and what it imports, where an unprivileged user can read it."""
+    code = place / "code"
+    for name in CODE:
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, code / name)
+    return code
 
 
 class Sides:
@@ -33,47 +80,25 @@ class Sides:
         self.stack = ExitStack()
         place = self.stack.enter_context(scratch())
         self.work = place / "work"
-        code = place / "code"
-        for name in CODE:
-            (code / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, code / name)
+        code = copy_code(place)
         for folder in (self.work, place / "cow", place / "rw"):
             folder.mkdir()
             for number in range(examples):
                 build(os.fsencode(folder / f"e{number}"))
         if os.getuid() == 0:
             trees.give_to(self.work, *guest_ids())
-        self.agents: dict[str, subprocess.Popen[bytes]] = {}
-        run = ["/usr/bin/python3", "-m", "tests.model.agent", str(self.work)]
+        self.agents: dict[str, Asked] = {}
         env = {"PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"}
-        agent = start(native_command(run), env=env, cwd=Path("/"), stdin=PIPE, stdout=PIPE)
-        self.stack.callback(_end, agent)
+        command = native_command([*RUN, str(self.work)])
+        agent = Asked(start(command, env=env, cwd=Path("/"), stdin=PIPE, stdout=PIPE))
+        self.stack.callback(agent.end)
         self.agents["native"] = agent
         for kind in KINDS:
-            mounts = ["--mount", f"{code}:/code:ro"]
-            if kind != "tmp":
-                mounts += ["--mount", f"{place / kind}:{self.work}:{kind}"]
-            options = [*mounts, "--env", "PYTHONPATH=/code", "--env", "PYTHONDONTWRITEBYTECODE=1"]
-            running = self.stack.enter_context(husk_process(["run", *options, "--", *run], stdin=PIPE, stdout=PIPE))
-            self.stack.callback(_end, running.process)
-            self.agents[kind] = running.process
+            options = [] if kind == "tmp" else ["--mount", f"{place / kind}:{self.work}:{kind}"]
+            self.agents[kind] = agent_in_husk(self.stack, code, str(self.work), options)
 
     def close(self) -> None:
         self.stack.close()
-
-    def _ask(self, kind: str, steps: list[Step]) -> None:
-        pipe = self.agents[kind].stdin
-        assert pipe is not None
-        pipe.write(ascii(steps).encode() + b"\n")
-        pipe.flush()
-
-    def _answers(self, kind: str) -> list[str]:
-        pipe = self.agents[kind].stdout
-        assert pipe is not None
-        line = pipe.readline()
-        assert line, f"the agent on {kind} has gone"
-        answers: list[str] = ast.literal_eval(line.decode("ascii"))
-        return answers
 
     def run(self, steps: list[Step]) -> None:
         """One example, in a fresh tree on every side. Each answer must be the native one."""
@@ -82,13 +107,12 @@ class Sides:
         name = b"e%d" % self.number
         self.number += 1
         steps = [("begin", name, False), *steps, ("tree",)]
-        self._ask("native", steps)
-        told = zip(steps, self._answers("native"), strict=True)
+        told = zip(steps, self.agents["native"].do(*steps), strict=True)
         asked = [(step, answer) for step, answer in told if answer != NOT_ASKED]
         steps = [step for step, _ in asked[1:]]
         for kind in KINDS:
-            self._ask(kind, [("begin", name, kind == "tmp"), *steps])
-        answers = {kind: self._answers(kind) for kind in KINDS}
+            self.agents[kind].ask([("begin", name, kind == "tmp"), *steps])
+        answers = {kind: self.agents[kind].answers() for kind in KINDS}
         for number, (step, want) in enumerate(asked):
             wrong = [kind for kind in KINDS if answers[kind][number] != want]
             if wrong:
@@ -102,9 +126,3 @@ def _differing(want: str, got: str) -> str:
     lines = [f"  natively {line}" for line in theirs if line not in ours]
     return "\n".join(lines + [f"  in husk  {line}" for line in ours if line not in theirs])
 
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
-    process.wait(20)

@@ -41,8 +41,8 @@ pytestmark = [
     pytest.mark.skipif(_file_system() != EXT4, reason="the directory for temporary files is not on ext4, the model"),
 ]
 
-OLD = b"""file long none deep deep/inner deep/er deep/er/most deep/up deep/back deep/twin2 twin1 empty wide wide/far
-to_file to_dir dangling loop fifo""".split()
+OLD = b"""file long none holes deep deep/inner deep/er deep/er/most deep/up deep/back deep/twin2 twin1 empty wide
+wide/far to_file to_dir dangling loop fifo""".split()
 NEW = [b"a", b"b", b"deep/a", b"empty/a", b"a/b", b"wide/\xff\xfe", b"to_dir/inner", b"deep/up/file", b"n" * 255]
 MODES = [0o644, 0o600, 0o755, 0o777, 0o444, 0o000, 0o1777]
 ACCESS = [os.O_RDONLY, os.O_WRONLY, os.O_RDWR]
@@ -110,7 +110,7 @@ DESCRIPTORS = st.one_of(
 USES = st.one_of(
     one("write", slots, data), one("write", slots, data), one("read", slots),
     one("pread", slots, st.sampled_from([10, 5000]), sizes), one("ftruncate", slots, sizes), one("fstat", slots),
-    one("seek", slots, sizes, st.sampled_from([0, 1, 2])), one("copy", slots, slots, sizes),
+    one("seek", slots, sizes, st.sampled_from([0, 1, 2, 3, 4])), one("data", plain), one("copy", slots, slots, sizes),
     one("punch", slots, sizes, st.sampled_from([10, 4096])), one("map", slots, data, st.booleans()),
     one("fchmod", slots, modes), one("futime", slots, moments, moments), one("fsetxattr", slots, attributes, values),
     one("fgetxattr", slots, attributes), one("flistxattr", slots), one("fchdir", slots), one("freadlink", slots),

@@ -258,14 +258,15 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
                 self.drop_privilege(ctx, node)
         if node.source is not None:
             return node.source[0].open(node.source[1], host_flags, node.kind)
-        if node.nlink == 0 and node.via:
+        if node.nlink == 0 and node.via and not self.has_file(node):
             with self.held(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if flags & os.O_PATH:
             host_flags = os.O_PATH | os.O_NOFOLLOW  # openat2 takes no more
         fd = open_beneath(self.state.files_fd, b"%d" % self.host_number(node), host_flags)
         if node.nlink == 0:
-            self.state.orphan(node.number, node)
+            # Copied from a lower file that had lost its name: other descriptors show the lower one, and must lead here.
+            self.state.orphan(node.number, node, held_elsewhere=node.key is not None)
         return fd
 
     def readlink(self, ctx: Context, node: Node) -> bytes:

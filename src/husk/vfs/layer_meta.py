@@ -69,6 +69,14 @@ class LayerMeta(CopyUp):
             except (OSError, ValueError):
                 return (0, 0, 0, 0, 0, 0, 0, 0, 4096, 0, node.atime, node.mtime, node.ctime)
 
+    def has_file(self, node: Inode) -> bool:
+        """Is the real file of an inode without a name still there under its number?"""
+        try:
+            stat_beneath(self.state.files_fd, b"%d" % node.number)
+        except FileNotFoundError:
+            return False
+        return True
+
     def host_number(self, node: Inode) -> int:
         """The number of the real file; a symlink gets one when it is first opened (O_PATH), so that a descriptor
         names it."""
@@ -130,7 +138,7 @@ class LayerMeta(CopyUp):
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         inode = self.owned(node)
         self.own_content(inode, empty=size == 0)
-        if inode.nlink == 0 and inode.via:
+        if inode.nlink == 0 and inode.via and not self.has_file(inode):
             with self.held(inode) as path:
                 os.truncate(path, size)
         else:

@@ -100,20 +100,25 @@ class State:
     def keep(self, number: int, node: Node) -> None:
         self.nodes[number] = node
 
-    def orphan(self, number: int, node: Node) -> None:
+    def orphan(self, number: int, node: Node, *, held_elsewhere: bool = False) -> None:
         """The last name of `node` is gone. Guests may hold descriptors, and nobody tells us when they close them, so
         the oldest are forgotten: fstat on such a one then shows its content right and its owner and mode by
-        default."""
-        try:
-            os.unlink(b"%d" % number, dir_fd=self.files_fd)
-        except FileNotFoundError:
-            pass  # an O_TMPFILE file never had one
+        default. With `held_elsewhere`, what guests hold is not this real file, which therefore has to stay."""
+        if not held_elsewhere:
+            self._remove(number)
         self.nodes[number] = node
         self._orphans[number] = None
         if len(self._orphans) > ORPHANS_KEPT:
             oldest = next(iter(self._orphans))
             del self._orphans[oldest]
             self.nodes.pop(oldest, None)
+            self._remove(oldest)
+
+    def _remove(self, number: int) -> None:
+        try:
+            os.unlink(b"%d" % number, dir_fd=self.files_fd)
+        except FileNotFoundError:
+            pass  # an O_TMPFILE file never had one
 
     def adopt(self, number: int) -> None:
         """An orphan got a name after all."""

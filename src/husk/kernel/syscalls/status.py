@@ -118,7 +118,12 @@ def _stat_fd(call: Call, fd: int) -> Stat:
     node = held_node(call, fd)
     if node is None:
         return stat_held(call, fd)
-    found = call.vfs.stat_node(call, node)
+    try:
+        found = call.vfs.stat_node(call, node)
+    except FileNotFoundError:  # a host process took the name away; the open file is still there
+        found = stat_held(call, fd)
+        found.dev = node.tree.dev
+        return found
     if node.kind == st.S_IFREG:
         # The descriptor may hold the file as it was before copy-up or after its name was gone: content is the host's.
         host = call.raw.fd_stat(fd)
