@@ -57,6 +57,7 @@ PACKAGES = {
     "npm": "npm",
     "java": "default-jdk-headless",
     "javac": "default-jdk-headless",
+    "inotifywait": "inotify-tools",
     "busybox": "busybox-static",
     "musl-gcc": "musl-tools",
     # About 80 MB and ten seconds; Debian's Go brings its library compiled, so building a static program is instant.

@@ -35,6 +35,7 @@ _OTHER_MOUNT = "the working directory is a mount of its own inside, and natively
 _LEASE = "a lease is refused by the filter, which does not look at the descriptor"
 _BIRTH = "husk does not know when a file of the host's was made"
 _EVERYWHERE = ("", " on a copy", " in tmp")
+_SEAT = "who sits in a directory sits in its placeholder, which keeps nothing alive, see docs/design/005-inotify.md"
 
 ACCEPTED: tuple[Accepted, ...] = (
     Accepted("coreutils: chmod", "4755 words", "755 words", _SET_ID),
@@ -123,4 +124,37 @@ ACCEPTED: tuple[Accepted, ...] = (
         for call, result in ((r"fsync\(path\)", "0"), (r"ftruncate\(path, 7\)", "-1 EINVAL"))
     ),
     Accepted("files_statx", "birth time known 1 and just now 1", "birth time known 0 and just now 0", _BIRTH),
+    *(
+        Accepted(f"inotify_names{where}", native, husk, _SEAT)
+        for where in ("", " in tmp", " copy-on-write")
+        for native, husk in (
+            (r'rmdir\("../t"\) = 0; 7 (.*)', r'rmdir\("../t"\) = 0; 6 DELETE_SELF; 6 IGNORED; 7 (.*)'),
+            (r'chdir\(".."\) = 0; 6 DELETE_SELF; 6 IGNORED', r'chdir\(".."\) = 0'),
+        )
+    ),
+    *(
+        Accepted("inotify_names", native, native.split(";")[0], "on a host mount a guest opens the placeholder only")
+        for native in (
+            r'fd = open\("d", O_RDONLY \| O_DIRECTORY\) = 4; 1 OPEN\|ISDIR',
+            r"close\(fd\) = 0; 1 CLOSE_NOWRITE\|ISDIR",
+        )
+    ),
+    Accepted(
+        "inotify_names",
+        r'list\("d/sub"\) = 2((; 1 \w+\|ISDIR sub){3})',
+        r'list\("d/sub"\) = 2((; 1 \w+\|ISDIR sub){3}){2}',
+        "the end of an empty host directory is found by reading it again",
+    ),
+    Accepted(
+        "inotify_names",
+        r'lchown\("d/link", -1, getgid\(\)\) = 0; 1 ATTRIB link',
+        r'lchown\("d/link", -1, getgid\(\)\) = 0',
+        "what is only shown as the guest's stays as it is on the host: there is nothing to change",
+    ),
+    Accepted(
+        "inotify_names copy-on-write",
+        r"close\(early\) = 0; 8 CLOSE_NOWRITE early",
+        r"close\(early\) = 0",
+        "opened before its directory was watched, it is still the host's file",
+    ),
 )

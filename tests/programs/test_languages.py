@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.guest.build import SOURCES, guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
-from tests.guest.running import husk
+from tests.guest.harness import differential
 from tests.programs.cases import HERE, folder, load
 
 OTHERS = load("others")
@@ -26,12 +25,9 @@ def test_node(name: str, status: int) -> None:
 
 
 @pytest.mark.needs("node")
-def test_watching_files_is_refused() -> None:
-    """There is no inotify yet, and libraries fall back to polling when they are told so."""
-    if NATIVE_ONLY:
-        return
-    result = husk(["run", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--", "node", f"{GUESTS}/node_watch.js"])
-    assert (result.status, result.out, result.err) == (0, "refused ENOSYS\n", "")
+@pytest.mark.parametrize("where", [".", "/tmp"])
+def test_node_watches_files(where: str) -> None:
+    differential(["node", "{guests}/node_watch.js", where], case="node watch", timeout=90)
 
 
 @pytest.mark.needs("java", "javac")

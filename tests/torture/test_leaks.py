@@ -65,3 +65,26 @@ def test_nothing_grows_with_executions(count: int) -> None:
     assert threads_later == threads
     assert abs(memory_later - memory) <= memory * 0.05, f"resident: {memory} kB, later {memory_later} kB"
     assert files_later == files, "files in the state directory"
+
+
+def test_queues_that_come_and_go_leave_nothing() -> None:
+    """Nobody tells husk that a queue is closed; it holds nothing that would have to be given back."""
+    pipe = subprocess.PIPE
+    program = [f"{GUESTS}/inotify_load", "instances", "350"]
+    with husk_process(
+        ["run", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--", *program], stdin=pipe, stdout=pipe
+    ) as running:
+        stdin, stdout = running.process.stdin, running.process.stdout
+        assert stdin is not None and stdout is not None
+        seen = []
+        for _ in range(3):
+            assert stdout.readline() == b"phase\n"
+            seen.append(holdings(running))
+            stdin.write(b"x")
+            stdin.flush()
+        assert running.process.wait(timeout=30) == 0
+    (kinds, threads, _, files), *later = seen
+    for kinds_later, threads_later, memory_later, files_later in later:
+        assert kinds_later.total() == kinds.total(), f"{kinds_later - kinds} came, {kinds - kinds_later} went"
+        assert (threads_later, files_later) == (threads, files)
+        assert abs(memory_later - seen[1][2]) <= seen[1][2] * 0.05

@@ -6,7 +6,7 @@ file, placeholder directory or store file that stands behind a descriptor.
 
 from __future__ import annotations
 
-from errno import EINVAL, ENOSYS, EPERM
+from errno import ENOSYS, EPERM
 
 from husk.abi.rules import native, refused, virtual
 
@@ -94,10 +94,15 @@ ROWS = (
     refused(468, "file_getattr", ENOSYS, "carries a name; new in Linux 6.17, callers fall back to FS_IOC_FSGETXATTR"),
     refused(469, "file_setattr", ENOSYS, "carries a name; new in Linux 6.17, callers fall back to FS_IOC_FSSETXATTR"),
     # Watching
-    refused(253, "inotify_init", ENOSYS, "not served yet for virtual directories; libraries fall back to polling"),
-    refused(294, "inotify_init1", ENOSYS, "not served yet for virtual directories; libraries fall back to polling"),
-    refused(254, "inotify_add_watch", ENOSYS, "carries a name, and is not served yet for virtual directories"),
-    refused(255, "inotify_rm_watch", EINVAL, "no inotify descriptor can exist while inotify_init is refused"),
-    refused(300, "fanotify_init", EPERM, "watches whole host mounts and can hold up other processes' opens"),
+    native(253, "inotify_init", "a queue without a watch; husk alone puts watches into it"),
+    native(294, "inotify_init1", "a queue without a watch; husk alone puts watches into it"),
+    virtual(254, "inotify_add_watch", "carries a name; husk watches the host file or directory that stands behind it"),
+    native(255, "inotify_rm_watch", "takes a number of the guest's own queue"),
+    refused(
+        300,
+        "fanotify_init",
+        EPERM,
+        "watches whole host mounts and can hold up other processes' opens; Linux wants CAP_SYS_ADMIN for most of it",
+    ),
     virtual(301, "fanotify_mark", "no fanotify descriptor can exist while fanotify_init is refused"),
 )

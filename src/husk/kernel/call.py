@@ -24,7 +24,7 @@ class GiveFd:
     """The call returns a new descriptor. `fd` is husk's, handed over by the dispatcher.
 
     `alone`: husk's own copy must be gone before the guest runs on, because somebody could notice it: the other end of a
-    FIFO, or an execve that asks whether the file is open for writing.
+    FIFO, an execve that asks whether the file is open for writing, or somebody who watches it being closed.
     """
 
     __slots__ = ("alone", "cloexec", "fd")

@@ -17,7 +17,7 @@ from husk.kernel.namecache import NameCache
 from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
 from husk.kernel.syscalls.executing import names_in
-from husk.native._core import wake_thread
+from husk.native._core import clear_umask, wake_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Kernel:
     def _serve(self) -> None:
         me = _thread.get_native_id()
         self._threads[me] = None
+        clear_umask()
         try:
             receive, answer = self.listener.receive, self.answer
             while (raw := receive()) is not None:

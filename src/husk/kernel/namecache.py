@@ -34,6 +34,7 @@ class NameCache:
         self, listener: Listener, vfs: Vfs, uid: int, gid: int, host_uid: int, groups: list[int], *, cached: bool
     ) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
+        self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
         self._taught: set[int] = set()
@@ -177,6 +178,12 @@ class NameCache:
             owner.place or 0,
             view.manifest,
         )
+
+    def watch(self) -> None:
+        """Somebody watches files, and sees them closed when the last copy of a descriptor is: ours must not be it."""
+        if not self.watched:
+            self.watched = True
+            self._listener.cache_watched()
 
     def opened(self, node: Node, fd: int) -> None:
         """The guest is about to get `fd`, a descriptor of `node`: fstat on it will be asked next."""

@@ -26,6 +26,13 @@ class Sockets:
 
     def bind(self, fd: int, guest_name: bytes, directory_fd: int, name: bytes) -> None:
         """Bind the host socket `fd` to `name` in `directory_fd`; `guest_name` is the path as the guest gave it."""
+        umask = os.umask(0o077)  # this thread's own; nobody else may connect before the tree has set the mode
+        try:
+            self._bind(fd, guest_name, directory_fd, name)
+        finally:
+            os.umask(umask)
+
+    def _bind(self, fd: int, guest_name: bytes, directory_fd: int, name: bytes) -> None:
         if os.fstat(directory_fd).st_dev != os.fstat(self._places_fd).st_dev:
             # No link leads to another file system; there the socket's own idea of its name is husk's.
             bind_address(fd, unix_address(b"/proc/self/fd/%d/%s" % (directory_fd, name)))

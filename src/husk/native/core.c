@@ -13,6 +13,8 @@ static PyMethodDef functions[] = {
     {"open_beneath", hostfs_open_beneath, METH_VARARGS, "open_beneath(root_fd, relative, flags, mode=0) -> fd"},
     {"stat_beneath", hostfs_stat_beneath, METH_VARARGS, "stat_beneath(root_fd, relative) -> lstat as a tuple"},
     {"stat_fd", hostfs_stat_fd, METH_VARARGS, "stat_fd(fd) -> fstat as a tuple"},
+    {"watch", hostfs_watch, METH_VARARGS, "watch(inotify_fd, file_fd, mask) -> watch descriptor"},
+    {"clear_umask", hostfs_clear_umask, METH_NOARGS, "clear_umask(): this thread gets a umask of its own, 0"},
     {"open_interruptible", open_interruptible, METH_VARARGS, "open(2) that gives up on EINTR"},
     {"wake_thread", wake_thread, METH_VARARGS, "wake_thread(tid): get one of husk's threads out of a waiting call"},
     {"socket_name", socket_name, METH_VARARGS, "socket_name(fd, peer): getsockname or getpeername, as raw bytes"},

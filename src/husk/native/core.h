@@ -119,6 +119,7 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args);
 PyObject *listener_cache_image(Listener *self, PyObject *args);
 PyObject *listener_cache_handle(Listener *self, PyObject *args);
 PyObject *listener_cache_forget(Listener *self, PyObject *args);
+PyObject *listener_cache_watched(Listener *self, PyObject *noargs);
 
 /* fastpath.c */
 bool cache_answer(Listener *listener, const struct seccomp_notif *notif);
@@ -133,6 +134,8 @@ PyObject *stat_tuple(const struct stat *stat);
 PyObject *hostfs_open_beneath(PyObject *self, PyObject *args);
 PyObject *hostfs_stat_beneath(PyObject *self, PyObject *args);
 PyObject *hostfs_stat_fd(PyObject *self, PyObject *args);
+PyObject *hostfs_watch(PyObject *self, PyObject *args);
+PyObject *hostfs_clear_umask(PyObject *self, PyObject *args);
 
 /* task.c: what the host's proc says of a guest thread. */
 PyObject *call_fd_link(Call *call, PyObject *args);

@@ -208,13 +208,23 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
                     fcntl(fd, F_SETFL, 0);
                 cache_remember_handle(cache, &t.dir->showing, &s);
             }
-            int got = answer_descriptor(listener, notif, fd, flags & O_CLOEXEC);
+            int got;
+            if (cache->watched) {
+                got = add_descriptor(listener, notif, fd, flags & O_CLOEXEC);
+                close(fd);
+                fd = -1;
+                if (got >= 0)
+                    answer_value(listener, notif->id, got);
+            } else {
+                got = answer_descriptor(listener, notif, fd, flags & O_CLOEXEC);
+            }
             if (got < 0 && got != -ENOENT)
                 answer_error(listener, notif->id, -got);
             done = true;
         }
     }
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     return done;
 }
 

@@ -4,6 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,4 +79,27 @@ PyObject *hostfs_stat_fd(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "i:stat_fd", &fd))
         return NULL;
     return fstat(fd, &s) < 0 ? raise_errno(errno) : stat_tuple(&s);
+}
+
+/* The file is given by a descriptor, which no rename can lead astray; both descriptors stay the caller's. */
+PyObject *hostfs_watch(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int instance, file;
+    unsigned int mask;
+    char path[64];
+    if (!PyArg_ParseTuple(args, "iiI:watch", &instance, &file, &mask))
+        return NULL;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    int wd = inotify_add_watch(instance, path, mask & ~(unsigned)IN_DONT_FOLLOW);
+    return wd < 0 ? raise_errno(errno) : PyLong_FromLong(wd);
+}
+
+/* A file made with the mode it is to have needs no chmod afterwards, which a watcher would see. */
+PyObject *hostfs_clear_umask(PyObject *self, PyObject *args)
+{
+    (void)self, (void)args;
+    if (unshare(CLONE_FS) == 0)
+        umask(0);
+    Py_RETURN_NONE;
 }

@@ -286,3 +286,15 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
+
+PyObject *listener_cache_watched(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    if (self->cache) {
+        Py_BEGIN_ALLOW_THREADS
+        pthread_rwlock_wrlock(&self->cache->lock);
+        self->cache->watched = true;
+        pthread_rwlock_unlock(&self->cache->lock);
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+}

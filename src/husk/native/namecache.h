@@ -68,6 +68,7 @@ struct name_cache {
     /* who the guest is */
     uint32_t uid, gid, host_uid, group_count, groups[MOST_GROUPS];
     uint64_t pipe_dev;
+    bool watched;          /* somebody watches files: our own copy of a descriptor goes before the guest runs on */
     bool links_changed;    /* a hard-linked file has a changed twin somewhere: leave all hard links to Python */
     char images[512];      /* host path of the links to an image's blobs, with a slash; no box has more than one */
     size_t images_size;

@@ -137,6 +137,7 @@ static PyMethodDef Listener_methods[] = {
     {"cache_handle", (PyCFunction)listener_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
     {"begun", (PyCFunction)listener_begun, METH_O, "the description of the program C last started in a process"},
     {"program_learn", (PyCFunction)listener_program_learn, METH_VARARGS, "teach a program, to be executed again"},
+    {"cache_watched", (PyCFunction)listener_cache_watched, METH_NOARGS, "cache_watched(): somebody watches files now"},
     {"cache_forget", (PyCFunction)listener_cache_forget, METH_VARARGS, "cache_forget(owner, taught): take it back"},
     {NULL, NULL, 0, NULL},
 };

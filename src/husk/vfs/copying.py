@@ -74,13 +74,14 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
 
 
 class Copy:
-    """A copy that is being made for `inode`. `users` and `attached` change under the vfs's lock only."""
+    """A copy that is being made for `inode`. `users` and `attached` change under the vfs's lock only. `kept` are the
+    stand-ins of watched files: where `inode` has one, the content comes into that."""
 
-    __slots__ = ("_busy", "_done", "attached", "inode", "number", "source", "state", "users")
+    __slots__ = ("_busy", "_done", "_kept", "attached", "inode", "number", "source", "state", "users")
 
-    def __init__(self, state: State, inode: Inode, source: int) -> None:
-        self.state, self.inode, self.source = state, inode, source
-        self.number = state.new_number()
+    def __init__(self, state: State, inode: Inode, source: int, kept: dict[int, int]) -> None:
+        self.state, self.inode, self.source, self._kept = state, inode, source, kept
+        self.number = kept.get(inode.ino) or state.new_number()
         self.users = 0
         self.attached = self._done = False
         self._busy = allocate_lock()
@@ -104,7 +105,7 @@ class Copy:
 
     def discard(self) -> None:
         os.close(self.source)
-        if not self.attached:
+        if not self.attached and self._kept.get(self.inode.ino) != self.number:
             try:
                 os.unlink(b"%d" % self.number, dir_fd=self.state.files_fd)
             except FileNotFoundError:

@@ -34,7 +34,7 @@ class Handles(Walker):
             named = self.state.named_by(link)
             if named is not None:
                 return self._named(*named)
-            node = self.state.node_of(link, ino)
+            node = self.state.node_of(link, ino) or self.state.real_node(link)
             if node is not None:
                 if isinstance(node, Inode) and node.nlink == 0:
                     node.via = via

@@ -61,7 +61,7 @@ class HostTree(HostRead):
         """The one descriptor that is not bound by the new file's mode is the one that made it."""
         with _At(self, directory) as at:
             host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
-            fd = os.open(name, host_flags, 0o600, dir_fd=at)
+            fd = os.open(name, host_flags, harmless(mode), dir_fd=at)
             try:
                 self._own(at, fd, harmless(mode))
                 return self.lookup(ctx, directory, name), fd
@@ -77,10 +77,12 @@ class HostTree(HostRead):
             os.close(fd)
 
     def _own(self, at: int, fd: int, mode: int) -> None:
-        """Mode and host owner of a new file in `at`. The supervisor's umask must not show."""
+        """Mode and host owner of a new file in `at`. The supervisor's umask must not show; but whoever watches the
+        directory must not see a change that changes nothing."""
         if self.owner is not None:
             os.fchown(fd, *self._owner_in(at))
-        os.fchmod(fd, mode)
+        if os.fstat(fd).st_mode & 0o7777 != mode:
+            os.fchmod(fd, mode)
 
     def _owner_in(self, at: int) -> tuple[int, int]:
         """In a set-gid directory the host gave the new file its group already."""
@@ -90,17 +92,20 @@ class HostTree(HostRead):
 
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
         with _At(self, directory) as at:
-            setgid = os.fstat(at).st_mode & st.S_ISGID
-            os.mkdir(name, 0o700, dir_fd=at)
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-            self._settle(at, fd, mode & 0o1777 | setgid)
+            wanted = mode & 0o1777 | os.fstat(at).st_mode & st.S_ISGID
+            os.mkdir(name, mode & 0o1777, dir_fd=at)
+            made = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode & 0o7777
+            # To open a directory is something a watcher sees, so only where there is a reason.
+            if self.owner is not None or made != wanted:
+                fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+                self._settle(at, fd, wanted)
         child = self.lookup(ctx, directory, name)
         assert isinstance(child, HostDir)
         return child
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
         with _At(self, directory) as at:
-            os.mknod(name, st.S_IFMT(mode) | 0o600, dir_fd=at)
+            os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at)
             return self._own_special(ctx, directory, at, name, mode)
 
     def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
@@ -113,7 +118,8 @@ class HostTree(HostRead):
         with Reached(self, node) as path:
             if self.owner is not None:
                 os.chown(path, *self._owner_in(at))
-            os.chmod(path, mode & 0o777)
+            if os.stat(path).st_mode & 0o7777 != mode & 0o777:
+                os.chmod(path, mode & 0o777)
         return self.lookup(ctx, directory, name)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
@@ -208,11 +214,9 @@ class HostTree(HostRead):
                 os.utime(path, ns=times)
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
-        fd = self.open(ctx, node, os.O_WRONLY)
-        try:
-            os.ftruncate(fd, size)
-        finally:
-            os.close(fd)
+        # Not by opening it: that, too, is something a watcher sees.
+        with Reached(self, node) as path:
+            os.truncate(path, size)
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
         with Reached(self, node) as path:

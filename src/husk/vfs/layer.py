@@ -147,7 +147,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if directory.own:
             self.accessed(directory)
         if after <= 2 or not listing:
-            listing = directory.listing = self._snapshot(directory)
+            listing = directory.listing = self.snapshot(directory)
         start = bisect_right(listing, after, key=_cookie)
         if start == len(listing):
             # Read to its end. Positions in an unchanged lower directory follow from the host's order: no need to keep
@@ -163,7 +163,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             if cookies.get(entry.name) == entry.cookie:
                 yield entry
 
-    def _snapshot(self, directory: LayerDir) -> list[Entry]:
+    def snapshot(self, directory: LayerDir) -> list[Entry]:
         found: dict[bytes, tuple[int, int] | None] = {}
         for name, ino, kind in self._lower_names(directory):
             found[name] = ino, kind
@@ -246,6 +246,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             self.own_content(node, empty=True)
         if writes and not isinstance(node, Inode):
             node = self.owned(node)
+        if self.watched and not flags & os.O_PATH:
+            node = self.shown_to_watchers(node)
         if isinstance(node, Orphan):
             with pinned(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
@@ -263,11 +265,25 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if flags & os.O_PATH:
             host_flags = os.O_PATH | os.O_NOFOLLOW  # openat2 takes no more
-        fd = open_beneath(self.state.files_fd, b"%d" % self.host_number(node), host_flags)
+        self.host_number(node)
+        fd = open_beneath(self.state.fd, self.home(node), host_flags)
         if node.nlink == 0:
             # Copied from a lower file that had lost its name: other descriptors show the lower one, and must lead here.
             self.state.orphan(node.number, node, held_elsewhere=node.key is not None)
         return fd
+
+    def shown_to_watchers(self, node: Node) -> Node:
+        """Somebody may want to know who reads the files of a directory. The host tells of a file only under the
+        directory it lies in, so a lower one is copied there first."""
+        from husk.vfs.real import wants_a_copy
+
+        if isinstance(node, LowerNode | Inode) and wants_a_copy(self, node):
+            inode = self.owned(node)
+            source = inode.source
+            self.own_content(inode, empty=False)
+            inode.origin = source
+            return inode
+        return node
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         if isinstance(node, Inode):

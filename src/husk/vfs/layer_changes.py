@@ -99,10 +99,13 @@ def _untouched(directory: LayerDir, name: bytes, node: Inode, info: HostStat) ->
     if lower is None:
         return False
     met = node.kind == st.S_IFIFO and node.key == (info[0], info[1])  # opening it gave the box a FIFO of its own
-    if not met and node.source != (lower, directory.below(name)):
+    if not met and (node.source or node.origin) != (lower, directory.below(name)):
         return False
     owner = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
-    return (node.mode, node.uid, node.gid) == (info[2], *owner) and (met or node.mtime == info[11])
+    now = node.tree.stat(_ANYONE, node)
+    if (now.mode, now.uid, now.gid) != (info[2], *owner):
+        return False
+    return met or (now.mtime, now.size) == (info[11], info[7])
 
 
 def _lower_info(directory: LayerDir, name: bytes) -> HostStat | None:

@@ -41,11 +41,21 @@ class CopyUp(Tree):
         self.inodes: dict[tuple[int, int], Inode] = {}  # lower identity -> the inode that took its place
         self._devices: dict[int, int] = {}
         self.copies: dict[Inode, Copy] = {}  # on their way
+        self.watched = False  # some directory here is real: look before you use a file's number
+        self.kept: dict[int, int] = {}  # inode number -> file that stands for a node without one in real directories
         self.links_touched = False  # a hard-linked lower file was changed: its other names no longer show the host's
 
     def held(self, inode: Inode) -> Pinned:
         """The open file of an inode without a name, by a path of our own."""
         return Pinned(inode.via, lambda link, found: self.state.node_of(link, found.st_ino) is inode)
+
+    def home(self, inode: Inode) -> bytes:
+        """Where the real file of an inode lies, beneath the state's descriptor."""
+        if self.watched and inode.kind != st.S_IFLNK:
+            for directory, name in inode.all_names():
+                if directory.real is not None and name in directory.real.names:
+                    return directory.real.entry(name)
+        return b"files/%d" % inode.number
 
     def number_of(self, info: HostStat) -> int:
         """The inode number shown for a lower file: the host's, unless a second host device or a huge number could
@@ -100,7 +110,8 @@ class CopyUp(Tree):
         return inode
 
     def own_content(self, inode: Inode, *, empty: bool) -> None:
-        """Give an inode that still reads lower content a real file; CopyDue where that would take long."""
+        """Give an inode that still reads lower content a real file; CopyDue where that would take long. Nobody who
+        watches may notice: it is written by a name that nobody watches."""
         if inode.source is None:
             return
         if inode.parent is not None:
@@ -108,18 +119,26 @@ class CopyUp(Tree):
         copy = None if empty or inode.kind != st.S_IFREG else self._large_copy(inode)
         if inode.kind == st.S_IFIFO:
             # Who meets at a FIFO of the box are guests; a host process that waits at the lower one is none.
-            number = self.state.new_number()
-            os.mknod(b"%d" % number, st.S_IFIFO | 0o600, dir_fd=self.state.files_fd)
+            number = self.kept.get(inode.ino, 0)  # what stands for a FIFO is one
+            if not number:
+                number = self.state.new_number()
+                os.mknod(b"%d" % number, st.S_IFIFO | 0o600, dir_fd=self.state.files_fd)
         elif copy is None:
             number = self._small_copy(inode, empty)
         else:
             number, copy.attached = copy.number, True
         name = b"%d" % number
         os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=self.state.files_fd)
-        inode.host_ctime = stat_beneath(self.state.files_fd, name)[12]
+        # Nobody has written yet, so set-uid and set-gid still hold.
+        inode.plain_mtime, inode.host_ctime = stat_beneath(self.state.files_fd, name)[11:13]
         inode.source = None
         inode.number = number
         self.state.keep(number, inode)
+        if self.kept.get(inode.ino) == number:
+            self.state.count(-1)
+            del self.kept[inode.ino]
+            if self.home(inode) != b"files/" + name:
+                os.unlink(name, dir_fd=self.state.files_fd)
 
     def _large_copy(self, inode: Inode) -> Copy | None:
         """The copy made for `inode`, or None where it is so small that it can be made now."""
@@ -128,16 +147,19 @@ class CopyUp(Tree):
             assert inode.source is not None
             if inode.source[0].stat(inode.source[1])[7] < LARGE:
                 return None
-            copy = self.copies[inode] = Copy(self.state, inode, inode.source[0].content(inode.source[1]))
+            copy = self.copies[inode] = Copy(self.state, inode, inode.source[0].content(inode.source[1]), self.kept)
         if not copy.done:
             raise CopyDue(copy, self.copies)
-        return copy
+        # Where the inode got a stand-in only while the copy was made, that is where the content belongs.
+        return copy if self.kept.get(inode.ino, copy.number) == copy.number else None
 
     def _small_copy(self, inode: Inode, empty: bool) -> int:
         assert inode.source is not None
-        number = self.state.new_number()
+        kept = self.kept.get(inode.ino)
+        number = kept or self.state.new_number()
         name = b"%d" % number
-        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
+        fresh = os.O_TRUNC if kept else os.O_CREAT | os.O_EXCL
+        target = os.open(name, os.O_WRONLY | fresh | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
         try:
             if not empty:
                 source = inode.source[0].content(inode.source[1])
@@ -146,7 +168,8 @@ class CopyUp(Tree):
                 finally:
                     os.close(source)
         except BaseException:
-            os.unlink(name, dir_fd=self.state.files_fd)
+            if not kept:
+                os.unlink(name, dir_fd=self.state.files_fd)
             raise
         finally:
             os.close(target)

@@ -61,7 +61,7 @@ class LayerMeta(CopyUp):
         if node.source is not None:
             return node.source[0].stat(node.source[1])
         try:
-            return stat_beneath(self.state.files_fd, b"%d" % node.number)
+            return stat_beneath(self.state.fd, self.home(node))
         except FileNotFoundError:
             # No name any more: only through a descriptor some guest holds.
             try:
@@ -107,13 +107,14 @@ class LayerMeta(CopyUp):
 
     def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
         target = self._changeable(node)
-        if isinstance(target, Inode) and target.kind in TIMED_BY_HOST and target.source is None:
+        told = isinstance(target, Inode) and target.kind in TIMED_BY_HOST and target.source is None
+        if isinstance(target, Inode) and told:
             info = self._host_info(target)
             times = (info[10] if atime is None else atime, info[11] if mtime is None else mtime)
             if target.mode & PRIVILEGE and target.plain_mtime == info[11]:
                 target.plain_mtime = times[1]
             try:
-                os.utime(b"%d" % target.number, ns=times, dir_fd=self.state.files_fd, follow_symlinks=False)
+                os.utime(self.home(target), ns=times, dir_fd=self.state.fd, follow_symlinks=False)
             except FileNotFoundError:
                 if target.via:
                     with self.held(target) as path:
@@ -122,7 +123,7 @@ class LayerMeta(CopyUp):
             target.atime = atime
         if mtime is not None:
             target.mtime = mtime
-        self._changed(target)
+        self._changed(target, told=told)
 
     def accessed(self, node: Inode | LayerDir) -> None:
         """A link was followed or a directory listed, which only we know of. The rule is relatime's: once after each
@@ -142,11 +143,7 @@ class LayerMeta(CopyUp):
             with self.held(inode) as path:
                 os.truncate(path, size)
         else:
-            fd = os.open(b"%d" % inode.number, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.state.files_fd)
-            try:
-                os.ftruncate(fd, size)
-            finally:
-                os.close(fd)
+            os.truncate(b"/proc/self/fd/%d/%s" % (self.state.fd, self.home(inode)), size)
         self.drop_privilege(ctx, inode)
 
     def _changeable(self, node: Node) -> Inode | LayerDir:
@@ -159,8 +156,20 @@ class LayerMeta(CopyUp):
             self.on_change(inode.parent, False)
         return inode
 
-    def _changed(self, node: Inode | LayerDir) -> None:
+    def _changed(self, node: Inode | LayerDir, *, told: bool = False) -> None:
         node.ctime = now()
+        if self.watched and not told:
+            self.attribute_changed(node)
+
+    def attribute_changed(self, node: Inode | LayerDir) -> None:
+        """Whoever watches hears of it if the host changes something of the same kind."""
+        if isinstance(node, Inode):
+            for directory, name in node.all_names():
+                if directory.real is not None and name in directory.real.names:
+                    os.chmod(directory.real.entry(name), 0o600, dir_fd=self.state.fd)
+                    return
+        elif path := self.state.real_path(node):
+            os.chmod(path, os.stat(path, dir_fd=self.state.fd).st_mode & 0o777, dir_fd=self.state.fd)
 
     # -- extended attributes -----------------------------------------------------------------------------------
     # Only user.* reaches a tree; attributes of host files do not show, so nothing of the host's labels leaks in.

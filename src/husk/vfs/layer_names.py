@@ -7,7 +7,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import stat_fd
+from husk.native._core import stat_beneath, stat_fd
 from husk.vfs.hostfile import HOST_FLAGS
 from husk.vfs.layer_copy import NOBODY, CopyUp, now
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode, attribute_bytes, weight
@@ -29,33 +29,37 @@ class LayerNames(CopyUp):
 
     # -- new nodes ---------------------------------------------------------------------------------------------
     def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
-        inode, fd = self.create_open(ctx, directory, name, mode, os.O_WRONLY)
-        os.close(fd)
-        return inode
+        inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
+        path = self._spot(directory, name, inode.ino)
+        os.mknod(path, st.S_IFREG | 0o600, dir_fd=self.state.fd)
+        if mode & PRIVILEGE:
+            inode.plain_mtime = stat_beneath(self.state.fd, path)[11]
+        return self._bind(directory, name, inode, inode.ino)
 
     def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
         host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        fd = os.open(b"%d" % inode.ino, host_flags, 0o600, dir_fd=self.state.files_fd)
+        fd = os.open(self._spot(directory, name, inode.ino), host_flags, 0o600, dir_fd=self.state.fd)
         if mode & PRIVILEGE:
             inode.plain_mtime = stat_fd(fd)[11]
         return self._bind(directory, name, inode, inode.ino), fd
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
         inode = self._new(ctx, directory, mode)
-        # A directory descriptor plus a number: no guest name is involved, whatever the kind.
-        os.mknod(b"%d" % inode.ino, st.S_IFMT(mode) | 0o600, dir_fd=self.state.files_fd)
+        os.mknod(self._spot(directory, name, inode.ino), st.S_IFMT(mode) | 0o600, dir_fd=self.state.fd)
         return self._bind(directory, name, inode, inode.ino)
 
     def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Inode:
         inode = self._new(ctx, directory, st.S_IFSOCK | mode & 0o7777)
-        make(self.state.files_fd, b"%d" % inode.ino)
+        make(self.state.fd, self._spot(directory, name, inode.ino))
         return self._bind(directory, name, inode, inode.ino)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
         self.state.room_for(1 + weight(len(target)))
         inode = self._new(ctx, directory, st.S_IFLNK | 0o777)
         inode.target = target
+        if directory.real is not None and directory.real.full:
+            directory.real.show(name, inode)
         self._bind(directory, name, inode, 0)
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
@@ -87,6 +91,13 @@ class LayerNames(CopyUp):
         mode, gid = inherit(ctx.creds, directory.mode, directory.gid, mode)
         return Inode(self, self.state.new_number(), mode, ctx.creds.uid, gid, now())
 
+    def _spot(self, directory: Dir, name: bytes, number: int) -> bytes:
+        """Where the real file of a new name is made: a watcher sees it come where its directory is."""
+        if directory.real is not None and directory.real.full:
+            directory.real.clear(name)
+            return directory.real.entry(name)
+        return b"files/%d" % number
+
     def _bind(self, directory: Dir, name: bytes, inode: Inode, number: int) -> Inode:
         assert isinstance(directory, LayerDir)
         inode.number = number
@@ -94,6 +105,8 @@ class LayerNames(CopyUp):
         if number:
             self.state.keep(number, inode)
         inode.nlink = 1
+        if directory.real is not None and directory.real.full:
+            directory.real.names.add(name)
         self._put(directory, name, inode)
         return inode
 
@@ -105,6 +118,8 @@ class LayerNames(CopyUp):
         child = LayerDir(self, directory, name, self.state.new_number())
         child.mode, child.uid, child.gid, child.own = mode, ctx.creds.uid, gid, True
         child.atime = child.mtime = child.ctime = child.btime = now()
+        if directory.real is not None and directory.real.full:
+            directory.real.show(name, child)
         self._put(directory, name, child)
         self.state.count(1)
         return child
@@ -120,6 +135,10 @@ class LayerNames(CopyUp):
             self._revive(inode)
         if inode.parent is not None:
             self.on_change(inode.parent, False)  # its link count shows under the old name, too
+        if self.watched:
+            from husk.vfs.real import link
+
+            link(self, directory, name, inode)
         inode.nlink += 1
         inode.ctime = now()
         self._put(directory, name, inode)
@@ -140,6 +159,8 @@ class LayerNames(CopyUp):
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, LayerDir)
         node = self._with_twins(self.lookup(ctx, directory, name))
+        if directory.real is not None:
+            directory.real.remove(name, node)
         self._take(directory, name)
         self._forget(node)
 
@@ -149,6 +170,8 @@ class LayerNames(CopyUp):
         assert isinstance(child, LayerDir)
         if not self.is_empty(ctx, child):
             raise error(errno.ENOTEMPTY)
+        if directory.real is not None:
+            directory.real.remove(name, child)
         self._take(directory, name)
         self._forget(child)
 
@@ -163,6 +186,7 @@ class LayerNames(CopyUp):
         moving = self._movable(old, old_name)
         if flags & RENAME_EXCHANGE:
             other = self._movable(new, new_name)
+            self._host_rename(old, old_name, moving, new, new_name, other, exchange=True)
             self._take(old, old_name)
             self._take(new, new_name)
             self._put(old, old_name, other)
@@ -176,12 +200,29 @@ class LayerNames(CopyUp):
                 pass
             if isinstance(replaced, LayerDir) and not self.is_empty(ctx, replaced):
                 raise error(errno.ENOTEMPTY)
+            self._host_rename(old, old_name, moving, new, new_name, replaced, exchange=False)
             self._take(old, old_name)
             if replaced is not None:
                 self._take(new, new_name)
                 self._forget(replaced)
             self._put(new, new_name, moving)
         self._stamp(moving)
+
+    def _host_rename(
+        self,
+        old: LayerDir,
+        old_name: bytes,
+        moving: Node,
+        new: LayerDir,
+        new_name: bytes,
+        other: Node | None,
+        *,
+        exchange: bool,
+    ) -> None:
+        if old.real is not None or new.real is not None:
+            from husk.vfs.real import rename
+
+            rename(self, (old, old_name, moving), (new, new_name, other), exchange=exchange)
 
     def _movable(self, directory: LayerDir, name: bytes) -> Node:
         node = self.lookup(NOBODY, directory, name)

@@ -113,6 +113,7 @@ class Inode(Node):
         "nameless",
         "nlink",
         "number",
+        "origin",
         "others",
         "parent",
         "plain_mtime",
@@ -141,12 +142,18 @@ class Inode(Node):
         self.plain_mtime = 0
         self.via = b""
         self.doomed = False
+        self.origin: tuple[Lower, bytes] | None = None  # `source`, of a content copied only for being watched
 
     def add_name(self, parent: LayerDir, name: bytes) -> None:
         if self.nameless:
             self.parent, self.name, self.nameless = parent, name, False
         else:
             self.others.append((parent, name))
+
+    def all_names(self) -> list[tuple[LayerDir, bytes]]:
+        if self.nameless or self.parent is None:
+            return self.others
+        return [(self.parent, self.name), *self.others]
 
     def drop_name(self, parent: LayerDir, name: bytes) -> None:
         if self.parent is parent and self.name == name:

@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from husk.vfs.real import Real
+
 
 def error(code: int) -> OSError:
     """The exception for one errno; written `raise error(ENOENT)`."""
@@ -99,6 +101,10 @@ class Node:
     def __init__(self, tree: Tree, kind: int) -> None:
         self.tree, self.kind = tree, kind
 
+    def below_real(self, name: bytes) -> Node | None:
+        """What stands behind `name` in the counterpart of a watched directory."""
+        return None
+
 
 class Dir(Node):
     """A directory, which also knows its name: paths are told by climbing `parent`.
@@ -108,9 +114,10 @@ class Dir(Node):
     root, the directory it is mounted on. `place` is the number of its placeholder once it has one, `path_only` of the
     one for O_PATH descriptors.
     `searchable` remembers that the guest may search it; only the walker sets it, only for trees with `stable_modes`.
+    `real` is its counterpart on the host; None as long as nobody watches anything in it.
     """
 
-    __slots__ = ("covers", "mounted", "name", "parent", "path_only", "place", "removed", "searchable")
+    __slots__ = ("covers", "mounted", "name", "parent", "path_only", "place", "real", "removed", "searchable")
 
     def __init__(self, tree: Tree, parent: Dir | None, name: bytes) -> None:
         super().__init__(tree, st.S_IFDIR)
@@ -121,6 +128,10 @@ class Dir(Node):
         self.path_only: int | None = None
         self.removed = False
         self.searchable = False
+        self.real: Real | None = None
+
+    def below_real(self, name: bytes) -> Node | None:
+        return None if self.real is None else self.real.node(name)
 
 
 class Entry:

@@ -150,6 +150,9 @@ class Opening(Walker):
         if flags & os.O_DIRECT and (kind in (st.S_IFDIR, st.S_IFCHR) or (kind == st.S_IFREG and not tree.host_backed)):
             raise error(errno.EINVAL)
         if isinstance(node, Dir):
+            path = self.state.real_path(node)
+            if path:  # a watcher sees it opened
+                return Opened(self.state.real_fd(path, flags, searchable=permitted(ctx.creds, info, SEARCH)), node)
             return Opened(self._place(ctx, node, flags, info), node)
         if kind == st.S_IFSOCK:
             raise error(errno.ENXIO)

@@ -1,8 +1,8 @@
-"""vfs: what a box keeps on the host's disk — real files behind upper inodes, and placeholder directories.
+"""vfs: what a box keeps on the host's disk — real files behind upper inodes, placeholders, and what is watched.
 
 `<state>/files/<n>` is the content of upper inode number n; `<state>/places/<n>` is an empty directory that stands for a
-virtual one. Both numbers are never used twice, so what `/proc/PID/fd/N` shows always names one node. No guest name ever
-reaches the host here.
+virtual one. Both numbers are never used twice, so what `/proc/PID/fd/N` shows always names one node. No guest name
+reaches the host, with one exception: `<state>/real/<n>` is the counterpart of a watched directory and holds its names.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ORPHANS_KEPT = 8192
 STAND_INS_KEPT = 1 << 16
 REAL_ONES_KEPT = 256
+GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY  # of a directory's flags
 
 
 class State:
@@ -29,7 +30,9 @@ class State:
         "_orphans",
         "_places",
         "dirs",
+        "fd",
         "files_fd",
+        "gone",
         "nodes",
         "nodes_left",
         "nodes_refused",
@@ -44,14 +47,16 @@ class State:
     def __init__(self, path: bytes) -> None:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
+        self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.files_fd = self._directory(b"files")
         self.places_fd = self._directory(b"places")
         self.nodes: dict[int, Node] = {}  # file number -> node
-        self.unnamed: dict[int, Node] = {}  # host inode number of an O_TMPFILE file -> node
+        self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node
         self.path_only: set[int] = set()  # place numbers of directories opened with O_PATH
         self.stand_ins: dict[int, Node] = {}  # place number -> what an O_PATH descriptor names
         self.real_ones: dict[int, int] = {}  # place number -> our own descriptor of the same
-        self.dirs: dict[int, Dir] = {}  # place number -> directory
+        self.dirs: dict[int, Dir] = {}  # place number, or number of its counterpart -> directory
+        self.gone: dict[bytes, Dir] = {}  # where the counterpart of a removed directory lay -> directory
         self.nodes_left = 1 << 62  # names the guest may still make; each is memory of ours
         self.nodes_refused = 0
         self._orphans: dict[int, None] = {}
@@ -71,6 +76,7 @@ class State:
         for real in self.real_ones.values():
             os.close(real)
         self.real_ones.clear()
+        os.close(self.fd)
         os.close(self.files_fd)
         os.close(self.places_fd)
 
@@ -125,6 +131,7 @@ class State:
         self._orphans.pop(number, None)
 
     def remember_unnamed(self, host_ino: int, node: Node) -> None:
+        self.unnamed.pop(host_ino, None)  # the host uses numbers again, and the newest is to be forgotten last
         self.unnamed[host_ino] = node
         if len(self.unnamed) > ORPHANS_KEPT:
             del self.unnamed[next(iter(self.unnamed))]
@@ -141,7 +148,7 @@ class State:
             self.dirs[number] = directory
             self._set_search(name, searchable)
         # No flag of our own: the guest can see them (F_GETFL).
-        wanted = flags & (os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY)
+        wanted = flags & GUEST_SEES
         return os.open(b"%d" % number, wanted | os.O_CLOEXEC, dir_fd=self.places_fd)
 
     def path_only_place(self, directory: Dir) -> int:
@@ -187,9 +194,66 @@ class State:
         """A native fchdir into the placeholder succeeds exactly where the virtual directory may be searched."""
         if directory.place is not None:
             self._set_search(b"%d" % directory.place, searchable)
+        path = self.real_path(directory)
+        if path:
+            self._set_real_search(path, searchable)
 
     def _set_search(self, name: bytes, searchable: bool) -> None:
         os.chmod(name, 0o555 if searchable else 0o444, dir_fd=self.places_fd)
+
+    # -- counterparts of watched directories ---------------------------------------------------------------------
+    def new_real(self, directory: Dir) -> bytes:
+        """Make one, empty so far."""
+        try:
+            os.mkdir(b"real", 0o700, dir_fd=self.fd)
+        except FileExistsError:
+            pass
+        self._places += 1
+        self.dirs[self._places] = directory
+        path = b"real/%d" % self._places
+        os.mkdir(path, 0o755, dir_fd=self.fd)
+        return path
+
+    def real_path(self, directory: Dir) -> bytes:
+        """Where the counterpart of `directory` lies beneath `fd`: in that of its parent, if it has an entry there.
+        Empty where it has none."""
+        names: list[bytes] = []
+        while (above := directory.parent) is not None and above.real is not None and not directory.removed:
+            if directory.name not in above.real.names:
+                break
+            names.append(directory.name)
+            directory = above
+        if directory.real is None or directory.removed:
+            return b""
+        names.append(directory.real.top)
+        names.reverse()
+        return b"/".join(names)
+
+    def real_fd(self, path: bytes, flags: int, *, searchable: bool) -> int:
+        self._set_real_search(path, searchable)
+        return os.open(path, flags & GUEST_SEES | os.O_CLOEXEC, dir_fd=self.fd)
+
+    def _set_real_search(self, path: bytes, searchable: bool) -> None:
+        mode = 0o755 if searchable else 0o644
+        # Whoever watches must not see a change that changes nothing.
+        if os.stat(path, dir_fd=self.fd, follow_symlinks=False).st_mode & 0o7777 != mode:
+            os.chmod(path, mode, dir_fd=self.fd)
+
+    def real_node(self, link: bytes) -> Node | None:
+        """What a descriptor of a counterpart, or of a file in one, stands for."""
+        prefix = self.path + b"/real/"
+        number, *names = link[len(prefix) :].split(b"/")
+        here: Node | None = self.dirs.get(int(number)) if link.startswith(prefix) and number.isdigit() else None
+        for name in names:
+            here = None if here is None else here.below_real(name)
+        return here or self.gone.get(link[len(self.path) + 1 :].removesuffix(b" (deleted)"))
+
+    def real_gone(self, path: bytes, directory: Dir) -> None:
+        """The counterpart of `directory` is about to go; descriptors of it may stay."""
+        self.gone.pop(path, None)
+        self.gone[path] = directory
+        if len(self.gone) > STAND_INS_KEPT:
+            del self.gone[next(iter(self.gone))]
 
     # -- from links --------------------------------------------------------------------------------------------
     def dir_of(self, link: bytes) -> Dir | None:
@@ -209,7 +273,7 @@ class State:
         number = self._number(link, b"/files/")
         if number is not None:
             return self.nodes.get(number)
-        if link.startswith(self.path + b"/") and link.endswith(b" (deleted)") and b"/#" in link:
+        if link.startswith(self.path + b"/") and link.endswith(b" (deleted)"):
             return self.unnamed.get(ino)
         return None
 

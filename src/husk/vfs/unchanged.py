@@ -42,8 +42,10 @@ MISSING = HostView(-1, b"", 0, ("host", 0, SAME, SAME), layered=False)
 
 def host_view(directory: Dir) -> HostView | None:
     """None unless every name in `directory` is the host's, unchanged."""
-    if directory.removed or directory.mounted is not None:
+    if directory.removed or directory.mounted is not None or directory.real is not None:
         return None
+    if directory.parent is not None and directory.parent.real is not None:
+        return None  # who opens it may be watched
     tree = directory.tree
     if isinstance(directory, HostDir) and isinstance(tree, HostRead):
         if any(child.mounted for child in directory.children.values()):
@@ -63,7 +65,7 @@ def host_view(directory: Dir) -> HostView | None:
 
 def lower_view(node: LowerNode) -> HostView | None:
     """The same for one unchanged file, in a directory where others may have changed."""
-    return _layered(node.tree, node.lower, node.rel)
+    return _layered(node.tree, node.lower, node.rel) if node.parent.real is None else None
 
 
 def upper_view(node: Inode) -> HostView | None:
@@ -73,6 +75,8 @@ def upper_view(node: Inode) -> HostView | None:
         return None
     if node.mode & PRIVILEGE or not isinstance(node.tree, CopyUp):
         return None
+    if node.parent is not None and node.parent.real is not None:
+        return None  # opened by the name that is watched, and whoever renames a directory above moves it
     info = node.tree.stat(_NOBODY, node)
     info.ctime = node.ctime
     return HostView(

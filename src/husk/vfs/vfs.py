@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 
 from husk.vfs.attributes import NOW, Attributes
+from husk.vfs.copying import with_copies
 from husk.vfs.handles import Handles
 from husk.vfs.layer import LayeredTree
 from husk.vfs.naming import Naming
@@ -26,6 +27,12 @@ _ROOT = Context(Credentials(0, 0))
 
 class Vfs(Attributes, Naming, Handles):
     """Walking, opening, naming, describing, and the way back from descriptors."""
+
+    def watch(self, ctx: Context, start: Dir, path: bytes, mask: int, instance: int) -> int:
+        """inotify_add_watch on the queue `instance`, a descriptor of ours: the watch descriptor."""
+        from husk.vfs.watching import watch
+
+        return with_copies(self.lock, lambda: watch(self, ctx, start, path, mask, instance))
 
     def mount(self, tree: Tree, path: bytes) -> None:
         """Mount `tree` at an absolute path, made in the covering tree (as root's) where it is missing; EROFS where

@@ -195,6 +195,9 @@ class FakeListener:
     def cache_learn(self, *what: Any) -> None:
         self.taught.append(what)
 
+    def cache_watched(self) -> None:
+        pass
+
     def cache_forget(self, *what: Any) -> None:
         self.forgotten.append(what)
 

@@ -5,6 +5,7 @@ The tests that break something on purpose start from these: a call that fails an
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import struct
@@ -46,6 +47,12 @@ def _held_attribute(guest: Guest) -> int:
 def _socket(guest: Guest) -> int:
     """Not blocking: a call that may wait is answered later, by another thread (test_waiting.py)."""
     return guest.hold(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK).detach())
+
+
+def _queue() -> int:
+    queue = ctypes.CDLL(None).inotify_init1(os.O_CLOEXEC)
+    assert isinstance(queue, int) and queue >= 0
+    return queue
 
 
 def _bound(guest: Guest) -> Arguments:
@@ -100,6 +107,7 @@ GOOD: dict[str, Callable[[Guest], Arguments]] = {
     "faccessat2": _at(b"file", 4, 0x200),
     "readlink": lambda guest: (guest.text(b"link"), _room(guest), 4096),
     "readlinkat": lambda guest: (_dir(guest), guest.text(b"link"), _room(guest), 4096),
+    "inotify_add_watch": lambda guest: (guest.hold(_queue()), guest.text(b"file"), 2),
     "getdents": lambda guest: (_dir(guest), _room(guest), 4096),
     "getdents64": lambda guest: (_dir(guest), _room(guest), 4096),
     "statfs": lambda guest: (guest.text(b"file"), _room(guest)),

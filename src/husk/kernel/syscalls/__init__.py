@@ -7,6 +7,7 @@ from husk.kernel.syscalls import (
     attributes,
     directories,
     executing,
+    inotify,
     names,
     opening,
     privileged,
@@ -24,7 +25,19 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Call], Reply]
 
-FAMILIES = (attributes, directories, executing, names, opening, privileged, processes, sockets, status, xattrs)
+FAMILIES = (
+    attributes,
+    directories,
+    executing,
+    inotify,
+    names,
+    opening,
+    privileged,
+    processes,
+    sockets,
+    status,
+    xattrs,
+)
 HUSK_CALL = 0x4855
 
 

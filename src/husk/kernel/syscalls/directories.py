@@ -65,6 +65,9 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
         return ANSWERED
     try:
         size, position = _copy_out(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
+        if call.kernel.names.watched and call.vfs.state.real_path(directory):
+            with os.scandir(shared) as host:  # so that a watcher sees it read
+                next(host, None)
         os.lseek(shared, position, os.SEEK_SET)
         return size
     finally:

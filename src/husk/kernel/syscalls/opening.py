@@ -103,5 +103,5 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
         return later(call, lambda: GiveFd(open_interruptible(name, fifo_flags), cloexec=cloexec, alone=True), host_fd)
     if not flags & os.O_PATH:  # what stands in for such a descriptor is not the file
         call.kernel.names.opened(opened.node, opened.host_fd)
-    shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO
+    shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO or call.kernel.names.watched
     return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)
