@@ -11,6 +11,7 @@ pytestmark = pytest.mark.both_settings
 # Which of two equal events become one depends on when they are read, so only those are asked for that never do.
 INOTIFYWAIT = """
 cd "$1" && mkdir -p tree/a/b tree/c && echo old >tree/a/old
+: >log >err
 inotifywait -m -r -e create,delete,moved_from,moved_to,close_write,delete_self --format '%e %w%f' tree >log 2>err &
 watcher=$!
 until grep -q established err; do sleep 0.02; done
@@ -23,7 +24,7 @@ cat log
 """
 
 TAIL = """
-cd "$1" && echo one >log
+cd "$1" && echo one >log && : >out
 tail -n +1 -f log >out & tail=$!
 until grep -q one out; do sleep 0.02; done
 echo two >>log; until grep -q two out; do sleep 0.02; done
