@@ -79,7 +79,8 @@ def test_the_hosts_own_changes_are_seen(mode: str) -> None:
     with scratch() as place:
         Path(place, "file").write_text("text")
         with watcher(f"{place}:/watched:{mode}") as running:
-            Path(place, "file").write_text("more")
+            with Path(place, "file").open("a") as file:
+                file.write("more")
             Path(place, "file").rename(place / "other")
             Path(place, "other").unlink()
             Path(place, "end").mkdir()

@@ -69,7 +69,7 @@ class Real:
             if home.startswith(b"files/"):
                 os.unlink(home, dir_fd=at)
         else:
-            os.link(stand_in(tree, number_shown(tree, node)), path, src_dir_fd=at, dst_dir_fd=at)
+            os.link(_likeness(tree, node), path, src_dir_fd=at, dst_dir_fd=at)
         self.names.add(name)
 
     def clear(self, name: bytes) -> None:
@@ -215,9 +215,7 @@ def _away(tree: CopyUp, node: Node) -> bytes:
         return home
     # The name that moves is one of several, or it has a stand-in, which must keep its other name.
     path = b"files/%d" % tree.state.new_number()
-    whence = (
-        tree.home(node) if isinstance(node, Inode) and _has_file(node) else stand_in(tree, number_shown(tree, node))
-    )
+    whence = tree.home(node) if isinstance(node, Inode) and _has_file(node) else _likeness(tree, node)
     os.link(whence, path, src_dir_fd=tree.state.fd, dst_dir_fd=tree.state.fd, follow_symlinks=False)
     return path
 
@@ -234,6 +232,24 @@ def stand_in(tree: CopyUp, ino: int) -> bytes:
         tree.state.count(1)
         tree.kept[ino] = number
     return b"files/%d" % number
+
+
+def _likeness(tree: CopyUp, node: Node) -> bytes:
+    """A host path of what stands for a node without a file: by its second name, or else by an entry."""
+    ino = number_shown(tree, node)
+    if ino not in tree.kept and isinstance(node, Inode):
+        for directory, name in node.all_names():
+            if directory.real is not None and name in directory.real.names:
+                return directory.real.entry(name)
+    return stand_in(tree, ino)
+
+
+def drop_second_name(tree: CopyUp, node: Inode) -> None:
+    """Of what is watched itself and can get no content: whoever watches would see that name go."""
+    number = tree.kept.pop(node.ino, 0)
+    if number:
+        tree.state.count(-1)
+        os.unlink(b"files/%d" % number, dir_fd=tree.state.fd)
 
 
 def drop_stand_in(tree: CopyUp, node: Node) -> None:

@@ -18,7 +18,7 @@ from husk.vfs.layer import LayeredTree
 from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan, pinned
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import READ, require
-from husk.vfs.real import hold, real_of, stand_in
+from husk.vfs.real import drop_second_name, hold, real_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def _file(tree: LayeredTree, node: Node) -> int:
     entered = [name for name in names if name[0].real is not None and name[1] in name[0].real.names]
     directory, name = (entered or names)[0]
     hold(tree, directory, name, inode)
+    if inode.kind == st.S_IFLNK:
+        drop_second_name(tree, inode)
     assert directory.real is not None
     return open_beneath(tree.state.fd, directory.real.entry(name), os.O_PATH | os.O_NOFOLLOW)
 
