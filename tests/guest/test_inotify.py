@@ -41,6 +41,7 @@ def test_transcript_copy_on_write(name: str) -> None:
     with scratch() as place:
         trees.prepare(place, LOW)
         os.link(place / "low/twin1", place / "low/twin2")
+        os.mkfifo(place / "low/fifo", 0o644)
         before = trees.snapshot(place, "")
         script = "test -d /cow && cd /cow || cd here && {guests}/" + name
         tree = {f"here/{path}": content for path, content in LOW.items()}

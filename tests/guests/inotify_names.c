@@ -138,6 +138,8 @@ static void there_before(void) {
     char byte;
     if (link("low/twin1", "low/twin2") < 0 && errno != EEXIST)
         say("low/twin2: %s", errname(errno));
+    if (mkfifo("low/fifo", 0644) < 0 && errno != EEXIST)
+        say("low/fifo: %s", errname(errno));
     MUST(early = open("low/early", O_RDONLY));
     STEP(inotify_add_watch(queue, "low", IN_ALL_EVENTS));
     STEP(inotify_add_watch(queue, "low/watched", IN_ALL_EVENTS));
@@ -175,6 +177,9 @@ static void there_before(void) {
     DO(close(fd));
     DO(unlink("low/twin1"));
     DO(fd = open("low/twin2", O_WRONLY));
+    DO(write(fd, "x", 1));
+    DO(close(fd));
+    DO(fd = open("low/fifo", O_RDWR | O_NONBLOCK));
     DO(write(fd, "x", 1));
     DO(close(fd));
     DO(rename("low/link", "low/link2"));

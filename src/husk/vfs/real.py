@@ -113,7 +113,7 @@ class Real:
             if entry.kind == st.S_IFDIR:
                 os.mkdir(path, 0o755, dir_fd=at)
             else:
-                os.link(stand_in(tree, entry.ino), path, src_dir_fd=at, dst_dir_fd=at)
+                os.link(stand_in(tree, entry.ino, entry.kind), path, src_dir_fd=at, dst_dir_fd=at)
             self.names.add(entry.name)
         self.full = True
 
@@ -220,15 +220,15 @@ def _away(tree: CopyUp, node: Node) -> bytes:
     return path
 
 
-def stand_in(tree: CopyUp, ino: int) -> bytes:
-    """An empty file for what has none of its own; all names of one inode share it."""
+def stand_in(tree: CopyUp, ino: int, kind: int = st.S_IFREG) -> bytes:
+    """An empty file, or a FIFO, for what has none of its own; all names of one inode share it."""
     number = tree.kept.get(ino)
     if number is None:
         if len(tree.kept) >= MOST_KEPT:
             raise error(errno.ENOSPC)
         tree.state.room_for(1)
         number = tree.state.new_number()
-        os.mknod(b"files/%d" % number, st.S_IFREG | 0o600, dir_fd=tree.state.fd)
+        os.mknod(b"files/%d" % number, (st.S_IFIFO if kind == st.S_IFIFO else st.S_IFREG) | 0o600, dir_fd=tree.state.fd)
         tree.state.count(1)
         tree.kept[ino] = number
     return b"files/%d" % number
@@ -241,7 +241,7 @@ def _likeness(tree: CopyUp, node: Node) -> bytes:
         for directory, name in node.all_names():
             if directory.real is not None and name in directory.real.names:
                 return directory.real.entry(name)
-    return stand_in(tree, ino)
+    return stand_in(tree, ino, node.kind)
 
 
 def drop_second_name(tree: CopyUp, node: Inode) -> None:
