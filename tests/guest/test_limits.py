@@ -135,8 +135,7 @@ def test_file_size() -> None:
     "script",
     [
         "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
-        "import os\nkept = []\n"
-         "for n in range(60): kept.append(open(f'{n}', 'wb', 0)); os.unlink(f'{n}'); kept[n].write(bytes(1 << 20))",
+        "import os; k = []\nfor n in range(60): k.append(open('f', 'wb', 0)); os.unlink('f'); k[n].write(bytes(1 << 20))",
     ],
     ids=["named", "removed but open"],
 )

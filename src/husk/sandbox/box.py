@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -14,7 +15,18 @@ from husk.native import INIT, LOADER
 from husk.native._core import Listener
 from husk.sandbox.errors import HuskError
 from husk.sandbox.filesystem import Files, build, find_program, not_started, working_directory
-from husk.sandbox.launch import ENDED, EXEC_FAILED, REPORT, Ids, Launch, NoNamespaces, walls_here
+from husk.sandbox.launch import (
+    ENDED,
+    EXEC_FAILED,
+    REPORT,
+    SCOPES_SIGNALS,
+    Ids,
+    Launch,
+    NoNamespaces,
+    may_switch_user,
+    missing,
+    walls_here,
+)
 from husk.sandbox.limits import Exceeded
 from husk.sandbox.policy import WORKDIR
 from husk.sandbox.result import Result
@@ -28,7 +40,6 @@ if TYPE_CHECKING:
     from husk.sandbox.policy import Policy
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
-SCOPES_SIGNALS = 6  # Landlock's version that does
 
 __all__ = ["Box", "Events", "Full"]
 
@@ -43,24 +54,21 @@ class Box:
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
 
     def run(self) -> Result:
-        walls = walls_here(namespaces=self.policy.namespaces)
+        weaken = self.policy.weaken
+        walls = walls_here(namespaces=self.policy.namespaces and "namespaces" not in weaken)
         if not walls.landlock:
-            raise HuskError(
-                "this kernel offers no Landlock, the wall that lets a guest execute nothing but husk's loader; use one "
-                "that has it (Linux 5.13 or later, with `landlock` among its active security modules)."
-            )
-        missing = "they were not wanted"
+            raise missing("landlock")
+        denied = "they were not wanted"
         if walls.pid:
             try:
                 return self._run_behind(walls)
-            except NoNamespaces as denied:
-                missing = str(denied)
+            except NoNamespaces as error:
+                denied = str(error)
                 walls = walls_here(namespaces=False)
-        if walls.landlock < SCOPES_SIGNALS:
-            raise HuskError(
-                f"there are no namespaces ({missing}), and this kernel's Landlock cannot confine signals (that takes "
-                "Linux 6.12); one of the two must stand: allow user namespaces, or use a newer kernel."
-            )
+        if walls.landlock < SCOPES_SIGNALS and "signals" not in weaken:
+            raise missing("signals", f"no namespaces, {denied}; Landlock ABI {walls.landlock}")
+        if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):
+            raise missing("user", f"{lacking} is missing; no namespaces, {denied}")
         return self._run_behind(walls)
 
     def end(self, signal: int) -> None:
@@ -95,7 +103,8 @@ class Box:
                 source.close()
 
     def _run_from(self, source: ImageSource | None, state: StateDir, walls: Walls) -> Result:
-        ids = Ids(user_namespace=walls.user, wanted=(source.uid, source.gid) if source else None)
+        wanted = (source.uid, source.gid) if source else None
+        ids = Ids(user_namespace=walls.user, keep_user="user" in self.policy.weaken, wanted=wanted)
         tasks = Tasks(walls.pid)
         if source is not None:
             self.policy.adopt(source)
@@ -160,8 +169,18 @@ class Box:
         if any(limit.ended for limit in self.met):
             result.exit_code, result.signal = LIMIT_MET, 0
         result.limits = self.met
+        result.weakened = self._weakened(walls)
         result.lost = {"events": self.events.lost, "refusals": self.events.refusals_lost}
         return result
+
+    def _weakened(self, walls: Walls) -> list[str]:
+        """Of what the caller allowed to be missing, what is."""
+        lacks = {
+            "namespaces": not walls.pid,
+            "signals": not walls.pid and walls.landlock < SCOPES_SIGNALS,
+            "user": os.geteuid() == 0,
+        }
+        return [name for name in lacks if name in self.policy.weaken and lacks[name]]
 
     def _rlimits(self, ids: Ids, own_user: bool) -> list[tuple[int, int]]:
         limits = self.policy.limits
@@ -199,7 +218,20 @@ class Box:
             elif kind == ENDED:
                 result.user_seconds, result.system_seconds = user / 1e6, system / 1e6
                 if failed:
-                    raise not_started(files, program, failed)
+                    raise _cannot_look(failed) or not_started(files, program, failed)
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 return result
+
+
+def _cannot_look(error: int) -> HuskError | None:
+    """No file is refused with these, so it was husk that may not look at its guests; the doctor knows why."""
+    if error not in (errno.EPERM, errno.EFAULT):
+        return None
+    from husk.sandbox.doctor import examine_one
+
+    for name in ("ptrace", "memory"):
+        finding = examine_one(name)
+        if not finding.stands:
+            return missing(name, finding.detail)
+    return None

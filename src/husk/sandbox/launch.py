@@ -42,7 +42,8 @@ STEPS = (
     "setting limits",
     "entering the working directory",
 )
-NAMESPACE_STEPS, FILTER_STEP = (2, 3, 4, 6), 11
+NAMESPACE_STEPS, USER_STEP, FILTER_STEP = (2, 3, 4, 6), 5, 11
+SCOPES_SIGNALS = 6  # Landlock's version that does
 
 # A box started by root runs as a host id of its own and as 1000 inside. The range is one that neither distributions nor
 # systemd's containers hand out (systemd: docs/UIDS-GIDS). An id for each box, not one for all: what Linux counts or
@@ -63,9 +64,11 @@ class Ids:
 
     __slots__ = ("gid", "host_gid", "host_uid", "switch", "uid")
 
-    def __init__(self, *, user_namespace: bool, wanted: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, *, user_namespace: bool, keep_user: bool = False, wanted: tuple[int, int] | None = None
+    ) -> None:
         """`wanted`: the ids an image wants inside, which takes a user namespace."""
-        self.switch = os.geteuid() == 0
+        self.switch = os.geteuid() == 0 and not keep_user
         if self.switch:
             self.host_uid = self.host_gid = box_id()
             self.uid = self.gid = GUEST_ID if user_namespace else self.host_uid
@@ -74,6 +77,16 @@ class Ids:
             self.host_gid = self.gid = os.getegid()
         if wanted is not None and user_namespace:
             self.uid, self.gid = wanted
+
+
+def may_switch_user(*, user_namespace: bool) -> str:
+    """Which capability is missing for root to run a guest as somebody else; empty for none. A user namespace's owner
+    may trace what is in it; without one, looking at another user's process takes a capability."""
+    with open("/proc/self/status") as status:
+        (line,) = [line for line in status if line.startswith("CapEff:")]
+    held = int(line.split()[1], 16)
+    wanted = {"CAP_SETGID": 6, "CAP_SETUID": 7} | ({} if user_namespace else {"CAP_SYS_PTRACE": 19})
+    return ", ".join(name for name, bit in wanted.items() if not held >> bit & 1)
 
 
 class NoNamespaces(HuskError):
@@ -209,7 +222,7 @@ def _pack(
         namespaces,
         ids.uid,
         ids.gid,
-        *_landlock(walls.landlock),
+        *landlock_rights(walls.landlock),
         walls.landlock,
         len(program_filter) // 8,
         filter_at,
@@ -226,7 +239,7 @@ def _pack(
     return head + limits.ljust(LIMITS_BYTES, b"\0") + program_filter + texts
 
 
-def _landlock(abi: int) -> tuple[int, int, int, int]:
+def landlock_rights(abi: int) -> tuple[int, int, int, int]:
     """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may."""
     fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
     return fs, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0, 1 | 4
@@ -239,21 +252,24 @@ def walls_here(*, namespaces: bool) -> Walls:
     )
 
 
+def missing(name: str, seen: str = "") -> HuskError:
+    """The doctor's own sentence about a mechanism the box cannot do without."""
+    from husk.sandbox.doctor.rows import BY_NAME
+
+    return HuskError(BY_NAME[name].sentence() + (f" (Seen: {seen}.)" if seen else "") + " `husk doctor` tells more.")
+
+
 def _explain(step: int, error: int) -> HuskError:
     text = f"{STEPS[step] if step < len(STEPS) else 'husk-init'}: {os.strerror(error)}"
     # Some hosts let anybody make a user namespace but give no capability in it, which shows only when it is used.
     if step in NAMESPACE_STEPS and error in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSPC, errno.ENOSYS):
         return NoNamespaces(text)
+    if step == USER_STEP and error == errno.EPERM:
+        return missing("user")
     if step == FILTER_STEP and error == errno.EBUSY:
-        return HuskError(
-            "this process tree already has a seccomp listener (another husk, a container runtime or an agent's "
-            "sandbox), and Linux allows only one; run husk outside of it."
-        )
+        return missing("seccomp-alone")
     if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
-        return HuskError(
-            "this kernel cannot notify husk of system calls (seccomp user notification with WAIT_KILLABLE_RECV, "
-            "Linux 5.19 or later); use a newer kernel."
-        )
+        return missing("seccomp-killable")
     return HuskError(f"the box could not be built: {text}.")
 
 

@@ -168,7 +168,7 @@ def test_report(reader: Path) -> None:
 @pytest.mark.parametrize(("abi", "highest"), [(1, 12), (2, 13), (3, 14), (4, 14), (5, 15), (6, 15), (7, 15)])
 def test_landlock_handles_all_rights_of_its_version(abi: int, highest: int) -> None:
     """What is not handled is allowed: a missing bit is a hole. A bit too many is EINVAL, and no box."""
-    fs, net, scoped, loader = launch._landlock(abi)
+    fs, net, scoped, loader = launch.landlock_rights(abi)
     assert fs == (1 << (highest + 1)) - 1
     assert net == (3 if abi >= 4 else 0)
     assert scoped == (3 if abi >= 6 else 0)

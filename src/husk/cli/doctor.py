@@ -1,0 +1,57 @@
+"""cli: `husk doctor`: what stands on this machine, what is missing, what that means, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+
+from husk.sandbox.doctor import Finding, examine, exit_code
+from husk.sandbox.doctor.rows import BETTER, FULL, MINIMUM
+
+VERDICTS = {
+    0: "husk can run here, behind all its walls.",
+    1: "husk can run here, with less: see what is missing above.",
+    125: "husk cannot run here as it is: see what it needs above.",
+}
+TITLES = {MINIMUM: "without these husk does not run", FULL: "walls and abilities", BETTER: "nice to have"}
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="husk doctor",
+        description="Tries every mechanism husk stands on and says what stands, what is missing and what to do.",
+        epilog="exit code 0: husk can run fully; 1: with less; 125: the minimum is not there.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
+    options = parser.parse_args(argv)
+    findings = examine()
+    code = exit_code(findings)
+    if options.json:
+        told = {"exit_code": code, "verdict": VERDICTS[code], "findings": [finding.as_dict() for finding in findings]}
+        print(json.dumps(told, indent=2))
+    else:
+        print(table(findings, code), end="")
+    return code
+
+
+def table(findings: list[Finding], code: int) -> str:
+    """Plain text, the same on a terminal and in a file."""
+    lines = []
+    for need, title in TITLES.items():
+        lines.append(f"{title}:")
+        for finding in findings:
+            if finding.row.need == need:
+                lines += _entry(finding)
+        lines.append("")
+    return "\n".join([*lines, VERDICTS[code], ""])
+
+
+def _entry(finding: Finding) -> list[str]:
+    row = finding.row
+    head = f"  {'ok' if finding.stands else 'no':<4}{row.what}"
+    lines = textwrap.wrap(f"{head}: {finding.detail}", 100, subsequent_indent=" " * 8)
+    if not finding.stands:
+        lines += textwrap.wrap(f"which means: {row.without}", 100, initial_indent=" " * 8, subsequent_indent=" " * 10)
+        lines += textwrap.wrap(f"what to do: {row.remedy}", 100, initial_indent=" " * 8, subsequent_indent=" " * 10)
+    return lines

@@ -1,0 +1,178 @@
+"""`husk doctor` and `husk run` on hosts that give less: behind Docker's profile, without Landlock, without tracing.
+
+host.c makes such a host out of this one. On each the doctor must find what is missing, and `husk run` must either work
+or refuse with the doctor's own sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from husk.sandbox.doctor.rows import BY_NAME, FULL, MINIMUM, ROWS
+from tests.guest.harness import NATIVE_ONLY
+from tests.guest.running import Result, husk, husk_command, scratch
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+NOBODY = 65534
+NAMESPACES = {row.name for row in ROWS if row.name.endswith("-namespace")}
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Path]:
+    with scratch() as place:
+        source = Path(__file__).with_name("host.c")
+        subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", place / "host", source], check=True)
+        yield place / "host"
+
+
+class Host:
+    """husk on such a host, started by root or by nobody."""
+
+    def __init__(self, host: Path, kinds: str, *, root: bool, state: Path) -> None:
+        user = [] if root else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+        self._wrapper = [*user, str(host), *kinds.split(), "--"]
+        self._env = {"HUSK_STATE": str(state)}
+
+    def husk(self, *arguments: str) -> Result:
+        return husk(arguments, wrapper=self._wrapper, env=self._env)
+
+    def doctor(self) -> tuple[int, dict[str, str]]:
+        """Its exit code, and what it found missing that husk wants, with the detail."""
+        result = self.husk("doctor", "--json")
+        told = json.loads(result.out)
+        assert told["exit_code"] == result.status and result.err == ""
+        return result.status, {
+            finding["name"]: finding["detail"]
+            for finding in told["findings"]
+            if not finding["stands"] and finding["need"] != "better"
+        }
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    with scratch() as place:
+        (place / "state").mkdir(mode=0o700)
+        yield place / "state"
+        assert list((place / "state").iterdir()) == [], "state left behind"
+
+
+@pytest.fixture(params=["root", "nobody"])
+def who(request: pytest.FixtureRequest, state: Path) -> bool:
+    """Is husk started by root?"""
+    root: bool = request.param == "root"
+    if os.getuid() != 0:
+        pytest.skip(f"only root can try both users: {request.param}")
+    if not root:
+        os.chown(state, NOBODY, NOBODY)
+        command = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", "--", *husk_command(), "--version"]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("an ordinary user cannot execute husk here")
+    return root
+
+
+# kind of host -> what the doctor misses there
+LACKS: dict[str, set[str]] = {
+    "no-namespaces": NAMESPACES,
+    "no-landlock": {"landlock", "landlock-scopes", "box"},
+    "no-landlock no-namespaces": {"landlock", "landlock-scopes", "signals", "box"} | NAMESPACES,
+    "no-ptrace": {"ptrace", "box"},
+    "no-wait-killable": {"seccomp-killable", "seccomp-addfd", "box"},
+    "listener": {"seccomp-alone", "seccomp-addfd", "box"},
+    "docker": {"pidfd-getfd"} | NAMESPACES,
+}
+# ... and the row whose sentence `husk run` refuses with
+REFUSES = {
+    "no-landlock": "landlock",
+    "no-landlock no-namespaces": "landlock",
+    "no-ptrace": "ptrace",
+    "no-wait-killable": "seccomp-killable",
+    "listener": "seccomp-alone",
+}
+
+
+BOTH = ("no-namespaces", "docker")  # where who starts husk makes a difference
+
+
+@pytest.mark.parametrize("kinds", BOTH)
+def test_what_each_user_misses_is_found(host: Path, state: Path, who: bool, kinds: str) -> None:
+    _found(Host(host, kinds, root=who, state=state), LACKS[kinds] | ({"user"} if who and kinds == "docker" else set()))
+
+
+@pytest.mark.parametrize("kinds", [kinds for kinds in LACKS if kinds not in BOTH])
+def test_what_is_missing_is_found(host: Path, state: Path, kinds: str) -> None:
+    _found(Host(host, kinds, root=True, state=state), LACKS[kinds])
+
+
+def _found(there: Host, expected: set[str]) -> None:
+    status, missing = there.doctor()
+    assert missing.keys() == expected, missing
+    assert status == (125 if any(BY_NAME[name].need == MINIMUM for name in expected) else 1)
+
+
+@pytest.mark.parametrize("kinds", REFUSES)
+def test_run_refuses_in_the_doctors_words(host: Path, state: Path, kinds: str) -> None:
+    result = Host(host, kinds, root=True, state=state).husk("run", "--", "true")
+    assert (result.status, result.out) == (125, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("husk: " + BY_NAME[REFUSES[kinds]].sentence()) and "husk doctor" in line
+
+
+SMOKE = "echo $(($(ls /bin/ | wc -l) > 10)); sh -c 'exit 3' || echo $?; sleep 60 & kill $! && wait; echo $? >f; cat f"
+
+
+@pytest.mark.parametrize("kinds", BOTH)
+def test_husk_runs_where_namespaces_are_denied(host: Path, state: Path, who: bool, kinds: str) -> None:
+    weaken = ["--weaken", "user"] if who and kinds == "docker" else []
+    there = Host(host, kinds, root=who, state=state)
+    result = there.husk("run", "--json", *weaken, "--", "sh", "-c", SMOKE)
+    told: dict[str, Any] = json.loads(result.out)
+    assert (result.status, told["stdout"], told["stderr"]) == (0, "1\n3\n0\n", ""), told
+    assert not told["walls"]["pid"] and told["walls"]["landlock"] >= 6
+    assert told["weakened"] == weaken[1:]
+
+
+def test_a_container_whose_root_may_not_trace(host: Path, state: Path) -> None:
+    """Docker's root has no CAP_SYS_PTRACE, so it cannot look at a guest that is another user: husk says so and runs
+    only when told to do without that wall. The guest then has root's number and none of its power."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be a container's root")
+    there = Host(host, "docker", root=True, state=state)
+    refused = there.husk("run", "--", "true")
+    assert refused.status == 125 and BY_NAME["user"].sentence() in refused.err and "CAP_SYS_PTRACE" in refused.err
+    script = "id -u; grep CapEff /proc/self/status; kill -0 1 2>&- || echo apart; cat /etc/shadow 2>&- || echo no"
+    weakened = there.husk("run", "--summary", "--weaken", "user", "--", "sh", "-c", script)
+    assert weakened.out.split() == ["0", "CapEff:", "0" * 16, "apart", "no"]
+    assert "\n  weakened: user\n" in weakened.err
+
+
+def test_a_wall_that_stands_is_not_named_as_weakened() -> None:
+    told = json.loads(husk(["run", "--json", "--weaken", "signals", "--", "true"]).out)
+    assert told["weakened"] == []
+    told = json.loads(husk(["run", "--json", "--weaken", "namespaces", "--", "true"]).out)
+    assert told["weakened"] == ["namespaces"] and not told["walls"]["pid"]
+
+
+def test_landlock_cannot_be_weakened() -> None:
+    result = husk(["run", "--weaken", "landlock", "--", "true"])
+    assert result.status == 2 and "not possible" in result.err
+    assert husk(["run", "--weaken", "nonsense", "--", "true"]).status == 2
+
+
+def test_the_table_says_what_the_json_says() -> None:
+    plain, told = husk(["doctor"]), json.loads(husk(["doctor", "--json"]).out)
+    assert [finding["name"] for finding in told["findings"]] == [row.name for row in ROWS]
+    text = " ".join(plain.out.split())
+    for finding in told["findings"]:
+        assert f"{'ok' if finding['stands'] else 'no'} {finding['what']}: " in text
+        if not finding["stands"]:
+            assert finding["without"] in text and finding["remedy"] in text
+    assert plain.status == told["exit_code"] and plain.out.rstrip().endswith(told["verdict"])
+    assert (told["exit_code"] == 0) == all(f["stands"] for f in told["findings"] if f["need"] in (MINIMUM, FULL))

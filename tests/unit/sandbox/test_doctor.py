@@ -1,0 +1,127 @@
+"""The doctor's frame: no probe can hurt it, and what it concludes follows from the rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from husk.cli.run import main
+from husk.sandbox import doctor, launch, weaken
+from husk.sandbox.doctor import Finding, Missing, examine, exit_code
+from husk.sandbox.doctor.probes import PROBES
+from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, ROWS
+from tests.unit.kernel.fakes import new_descriptors, open_descriptors
+
+
+def refuse() -> str:
+    raise Missing("not here")
+
+
+def deny() -> str:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def crash() -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "survived"
+
+
+def leave() -> str:
+    os._exit(0)
+
+
+def lose_a_child() -> str:
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    return "left one behind"
+
+
+def stray() -> str:
+    raise ValueError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("probe", "stands", "detail"),
+    [
+        (lambda: "seen", True, "seen"),
+        (refuse, False, "not here"),
+        (deny, False, "Operation not permitted"),
+        (stray, False, "ValueError: a bug"),
+        (crash, False, "the probe was ended"),
+        (leave, False, "the probe was ended"),
+        (lose_a_child, True, "left one behind"),
+    ],
+    ids=["stands", "refuse", "deny", "stray", "crash", "leave", "lose a child"],
+)
+def test_a_probe_cannot_hurt(probe: Callable[[], str], stands: bool, detail: str) -> None:
+    before = open_descriptors()
+    assert doctor._in_a_child(probe) == (stands, detail)
+    assert not new_descriptors(before)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_probe_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "PATIENCE", 0.1)
+    assert doctor._in_a_child(lambda: time.sleep(60) or "") == (False, "no answer")  # type: ignore[func-returns-value]
+
+
+def test_rows_and_probes_are_the_same_set() -> None:
+    assert list(PROBES) == [row.name for row in ROWS] == list(BY_NAME)
+
+
+def test_every_row_says_what_to_do() -> None:
+    for row in ROWS:
+        assert row.need in (MINIMUM, FULL, BETTER)
+        assert row.without and row.remedy and not row.remedy.endswith(".") and "\n" not in row.sentence()
+
+
+def test_what_can_be_weakened_is_offered_and_the_rest_is_not() -> None:
+    offered = {row.name for row in ROWS if "--weaken" in row.remedy}
+    assert offered == set(weaken.NAMES) - {"namespaces"}, "namespaces are done without by themselves"
+    assert all(f"--weaken {name}" in BY_NAME[name].remedy for name in offered)
+
+
+@pytest.mark.parametrize(
+    ("missing", "code"),
+    [(set(), 0), ({"clone", "cgroup"}, 0), ({"net-namespace"}, 1), ({"net-namespace", "landlock"}, 125)],
+)
+def test_exit_code(missing: set[str], code: int) -> None:
+    assert exit_code([Finding(row, row.name not in missing, "") for row in ROWS]) == code
+
+
+def test_all_rows_are_examined() -> None:
+    findings = examine(dict.fromkeys(PROBES, lambda: "seen"))
+    assert [finding.row.name for finding in findings] == [row.name for row in ROWS]
+    assert all(finding.as_dict()["detail"] == "seen" for finding in findings)
+
+
+# -- an older Landlock, which no filter can imitate -------------------------------------------------------------------
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """As on Linux 6.11: rights of Landlock ABI 5, and signals are not scoped."""
+    monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
+    monkeypatch.setenv("HUSK_STATE", f"{tmp_path}/state")
+    monkeypatch.setattr("husk.cli.run._with_signals", lambda box: box.run())  # this process keeps its handlers
+
+
+@pytest.mark.usefixtures("older")
+def test_signals_must_be_confined(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--no-namespaces", "--", "true"]) == 125
+    assert BY_NAME["signals"].sentence() in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("older")
+def test_without_that_wall_no_signal_is_sent(capfd: pytest.CaptureFixture[str]) -> None:
+    script = "sleep 0.1 & kill $! 2>/dev/null || echo refused; wait; echo $?"
+    assert main(["--no-namespaces", "--weaken", "signals", "--summary", "--", "sh", "-c", script]) == 0
+    out, err = capfd.readouterr()
+    assert out == "refused\n0\n"
+    assert "weakened: signals" in err
