@@ -135,7 +135,7 @@ def test_file_size() -> None:
     "script",
     [
         "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
-        "import os; k = []\nfor n in range(60): k.append(open('f', 'wb', 0)); os.unlink('f'); k[n].write(bytes(1 << 20))",
+        "import os; k = []\nfor n in range(60): k.append(open('f', 'wb', 0)); os.unlink('f'); k[n].write(bytes(2**20))",
     ],
     ids=["named", "removed but open"],
 )

@@ -1,8 +1,10 @@
 """kernel: calls that may wait for ever in the host — opening a FIFO, connecting a blocking socket.
 
 One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
-reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these: a
-second thread watches for a signal the guest handles, and for the guest's death, and only then breaks the wait. The
+reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these:
+one more thread, for all of them, watches for signals the guests handle, and for their deaths, and only then breaks a
+wait. There is a bound to how many calls of a box may wait: threads are husk's memory, and a guest has thousands. Letting
+more of them queue was rejected: those that would end the waiting of the others might be among them. The
 answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS, which makes the host restart the call.
 Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
 """
@@ -15,7 +17,7 @@ import os
 import time
 
 from husk.kernel import resident
-from husk.kernel.call import LATER, Call, GiveFd, Reply
+from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply
 from husk.native._core import wake_thread
 
 TYPE_CHECKING = False
@@ -23,7 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ERESTARTSYS = 512
-FIRST_LOOK, LONGEST_PAUSE = 0.002, 0.02  # seconds between two looks at the caller
+FIRST_LOOK, LONGEST_PAUSE = 0.002, 0.02  # seconds between two looks at the callers
+MOST_WAITING = 1000  # calls of one box
+
+
+_lock = _thread.allocate_lock()
+_waits: list[_Wait] = []
+_watching = False
 
 
 class _Wait:
@@ -34,11 +42,31 @@ class _Wait:
         self.done, self.thread = False, 0
 
 
-def later(call: Call, operate: Callable[[], Reply], held: int) -> Reply:
-    """Answer `call` with what `operate` returns. It must give up on EINTR. `held` is a descriptor closed at the end."""
+def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1) -> Reply:
+    """Answer `call` with what `operate` returns. It must give up on EINTR. `held` is a descriptor closed at the end;
+    `also` one that `operate` closes, or we, if it never runs."""
+    global _watching
     wait = _Wait(call, operate, held)
-    _thread.start_new_thread(_work, (wait,))
-    _thread.start_new_thread(_watch, (wait,))
+    with _lock:
+        full = sum(one.call.kernel is call.kernel and not one.done for one in _waits) >= MOST_WAITING
+        if not full:
+            _waits.append(wait)
+            watch, _watching = not _watching, True
+    try:
+        if full:
+            # What Linux says of a FIFO for whose buffer the user's share of memory does not suffice.
+            raise Refused(errno.ENOMEM, f"{MOST_WAITING} calls of this box wait already")
+        if watch:
+            _thread.start_new_thread(_watch, ())
+        _thread.start_new_thread(_work, (wait,))
+    except BaseException:  # also where the host gives no more threads
+        wait.done = True
+        if not full and watch:
+            _watching = False  # the next one tries again; a second watcher would do no harm
+        for fd in (held, also):
+            if fd >= 0:
+                os.close(fd)
+        raise
     return LATER
 
 
@@ -63,14 +91,26 @@ def _work(wait: _Wait) -> None:
         os.close(wait.held)
 
 
-def _watch(wait: _Wait) -> None:
-    pause = FIRST_LOOK
-    while not wait.done:
+def _watch() -> None:
+    """Lives as long as anybody waits. Looks often after a new wait began, seldom when nothing happens, and never for
+    more than a fifth of the time."""
+    global _watching
+    pause, known = FIRST_LOOK, 0
+    while True:
         time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE)
-        if not wait.done and (not wait.call.raw.valid() or _handled_signals(wait.call.tid)):
-            # Again and again until it left: a wake-up that comes just before the wait begins is lost.
-            wake_thread(wait.thread)
+        begin = time.monotonic()
+        with _lock:
+            _waits[:] = [wait for wait in _waits if not wait.done]
+            current = list(_waits)
+            if not current:
+                _watching = False
+                return
+        for wait in current:
+            if not wait.done and wait.thread and (not wait.call.raw.valid() or _handled_signals(wait.call.tid)):
+                # Again and again until it left: a wake-up that comes just before the wait begins is lost.
+                wake_thread(wait.thread)
+        pause = FIRST_LOOK if len(current) > known else min(pause * 1.5, LONGEST_PAUSE)
+        pause, known = max(pause, 4 * (time.monotonic() - begin)), len(current)
 
 
 def _interruption(tid: int) -> int:

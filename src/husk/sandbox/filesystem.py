@@ -78,9 +78,7 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: Ima
 
 def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
     source, target = os.fsencode(mount.source), os.fsencode(mount.target)
-    # Started by root, the guest is somebody else on the host; what the caller owns is the guest's inside all the same.
-    uids = {os.geteuid(): ids.uid} if ids.switch else {}
-    gids = {os.getegid(): ids.gid} if ids.switch else {}
+    uids, gids, owner = _owners(source, ids)
     state_base = os.path.dirname(state.path)
     inside = os.path.relpath(state_base, os.path.realpath(source))
     holds_state = inside != b".." and not inside.startswith(b"../")
@@ -100,7 +98,8 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             files.layers.append((target, layer))
         else:
             files.vfs.mount(
-                HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids), target
+                HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner),
+                target,
             )
         if holds_state:
             files.vfs.mount(
@@ -108,6 +107,20 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             )  # other boxes' files are none of its business
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+
+
+def _owners(source: bytes, ids: Ids) -> tuple[dict[int, int], dict[int, int], tuple[int, int] | None]:
+    """How owners are shown below a mount, and who owns what the guest makes there.
+
+    Started by root, the guest is somebody else on the host. Below a mount it acts as the owner of what was mounted:
+    their files are the guest's, and what the guest makes is theirs, as if they had run the program themselves. So root
+    who mounts a user's directory finds no root's files in it afterwards, and root's own files there stay closed.
+    Started by an ordinary user, the host's own ids are the right ones.
+    """
+    if not ids.switch:
+        return {}, {}, None
+    found = os.stat(source)
+    return {found.st_uid: ids.uid}, {found.st_gid: ids.gid}, (found.st_uid, found.st_gid)
 
 
 def _mount_file(files: Files, mount: Mount, uids: dict[int, int], gids: dict[int, int]) -> None:

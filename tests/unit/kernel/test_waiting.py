@@ -158,6 +158,51 @@ def test_connect_waits_without_holding_up_others(guest: Guest) -> None:
         each.close()
 
 
+def test_there_is_an_end_to_waiting(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one too many is refused aloud and leaves nothing; when others are done, there is room again."""
+    monkeypatch.setattr(waiting, "MOST_WAITING", 3)
+    before = open_descriptors()
+    name = guest.text(b"fifo")
+    readers = [guest.make("open", name, os.O_RDONLY) for _ in range(5)]
+    for reader in readers:
+        guest.kernel.answer(cast(Any, reader))
+    assert [reader.answers for reader in readers] == [[], [], [], [("error", errno.ENOMEM)], [("error", errno.ENOMEM)]]
+    (refusal,) = guest.events.refusals.values()
+    assert "3 calls of this box wait already" in str(refusal["reason"])
+    assert len(os.listdir("/proc/self/task")) <= 1 + 3 + 1, "one thread for each, and one that watches them all"
+    for reader in readers[:3]:
+        reader.answers.append(("died", 0))
+    assert until(lambda: not new_descriptors(before)), new_descriptors(before)
+    again = guest.make("open", name, os.O_RDONLY)
+    guest.kernel.answer(cast(Any, again))
+    assert not again.answered
+    again.answers.append(("died", 0))
+
+
+def test_a_refused_connect_leaves_nothing(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    address = guest.memory.put(b"\1\0sock\0")
+    guest.call("bind", guest.hold(os.dup(listening.fileno())), address, 7)
+    client = guest.hold(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach())
+    before = open_descriptors()
+    monkeypatch.setattr(waiting, "MOST_WAITING", 0)
+    assert guest.errno("connect", client, address, 7) == "ENOMEM"
+    assert not new_descriptors(before)
+    listening.close()
+
+
+def test_a_host_without_more_threads(guest: Guest, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    raw = guest.make("open")
+    monkeypatch.setattr(waiting._thread, "start_new_thread", no_thread)  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError):
+        later(Call(cast(Any, raw), guest.kernel), lambda: 0, held)
+    assert closed(held)
+    assert not waiting._watching, "nobody watches, and nobody would ever again"
+
+
 def test_threads_are_counted() -> None:
     """The check for threads left behind sees threads."""
     go = threading.Event()

@@ -50,7 +50,7 @@ def connect(call: Call) -> Reply:
         if os.get_blocking(fd) and address[:2] != b"\0\0":
             target = held.pop(0)
             path_fd = held.pop() if held else -1
-            return later(call, lambda: _connect_and_close(target, address, path_fd), target)
+            return later(call, lambda: _connect_and_close(target, address, path_fd), target, also=path_fd)
         connect_address(fd, address)
     finally:
         for each in held:
