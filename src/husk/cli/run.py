@@ -161,6 +161,10 @@ def main(args: list[str]) -> int:
     except HuskError as error:
         print(f"husk: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # a full disk, no descriptors left: the host's trouble, told without a traceback
+        what = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        print(f"husk: the host fails husk: {what}{error.strerror or error}.", file=sys.stderr)
+        return HuskError.exit_code
 
 
 def _run(options: Options) -> int:

@@ -188,10 +188,13 @@ class NameCache:
     def opened(self, node: Node, fd: int) -> None:
         """The guest is about to get `fd`, a descriptor of `node`: fstat on it will be asked next."""
         if self.cached and isinstance(node, Inode):
-            view = upper_view(node)
-            if view is not None:
-                host = os.fstat(fd)
-                self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
+            try:
+                view = upper_view(node)
+                if view is not None:
+                    host = os.fstat(fd)
+                    self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
+            except OSError:
+                pass  # the file is open, perhaps new: what cannot be taught must not fail the call
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
         """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""

@@ -3,9 +3,9 @@
 One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
 reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these:
 one more thread, for all of them, watches for signals the guests handle, and for their deaths, and only then breaks a
-wait. There is a bound to how many calls of a box may wait: threads are husk's memory, and a guest has thousands. Letting
-more of them queue was rejected: those that would end the waiting of the others might be among them. The
-answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS, which makes the host restart the call.
+wait. There is a bound to how many calls of a box may wait: threads are husk's memory. Letting more of them queue was
+rejected: those that would end the waiting of the others might be among them.
+The answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS: the host then restarts the call.
 Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
 """
 

@@ -14,12 +14,13 @@ from husk.sandbox.errors import HuskError
 
 ST_NOEXEC = 8
 TRIES = 100
+SPARE = 3
 
 
 class StateDir:
     """Created, locked, and removed again by `remove`."""
 
-    __slots__ = ("_lock", "path")
+    __slots__ = ("_lock", "_spare", "path")
 
     def __init__(self) -> None:
         base = _base()
@@ -31,10 +32,20 @@ class StateDir:
             # Another husk may take it for a leftover before we hold the lock; then it is gone, and we make a new one.
             self._lock = _lock(self.path, wait=True)
             if self._lock >= 0:
+                # Removing takes descriptors, and a husk that ends because it has none left must remove all the same.
+                self._spare: list[int] = []
+                try:
+                    for _ in range(SPARE):
+                        self._spare.append(os.dup(self._lock))
+                except OSError:
+                    os.rmdir(self.path)  # still empty
+                    raise
                 return
         raise HuskError(f"{base}: every new directory vanished at once; is somebody cleaning up there?")
 
     def remove(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
         _remove(self.path)
         os.close(self._lock)
 
@@ -92,11 +103,22 @@ def sweep(base: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Everything below `path`, never following a link: the tree is two levels of our own making."""
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _remove(entry.path)
-            else:
-                os.unlink(entry.path)
-    os.rmdir(path)
+    """Everything below `path`, never following a link: the tree is two levels of our own making. What somebody else
+    removed meanwhile is removed."""
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _remove(entry.path)
+                else:
+                    _unlink(entry.path)
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

@@ -133,6 +133,7 @@ class LayerNames(CopyUp):
             if inode.doomed or not inode.number:
                 raise error(errno.ENOENT)
             self._revive(inode)
+        self.own_dir(directory)
         if inode.parent is not None:
             self.on_change(inode.parent, False)  # its link count shows under the old name, too
         if self.watched:
@@ -170,6 +171,7 @@ class LayerNames(CopyUp):
         assert isinstance(child, LayerDir)
         if not self.is_empty(ctx, child):
             raise error(errno.ENOTEMPTY)
+        self.own_dir(child)
         if directory.real is not None:
             directory.real.remove(name, child)
         self._take(directory, name)
@@ -183,7 +185,10 @@ class LayerNames(CopyUp):
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
         assert isinstance(old, LayerDir)
         assert isinstance(new, LayerDir)
+        # Whatever the host must be asked is asked first: once names change, nothing may fail.
         moving = self._movable(old, old_name)
+        self.own_dir(old)
+        self.own_dir(new)
         if flags & RENAME_EXCHANGE:
             other = self._movable(new, new_name)
             self._host_rename(old, old_name, moving, new, new_name, other, exchange=True)
@@ -200,6 +205,8 @@ class LayerNames(CopyUp):
                 pass
             if isinstance(replaced, LayerDir) and not self.is_empty(ctx, replaced):
                 raise error(errno.ENOTEMPTY)
+            if isinstance(replaced, LayerDir):
+                self.own_dir(replaced)
             self._host_rename(old, old_name, moving, new, new_name, replaced, exchange=False)
             self._take(old, old_name)
             if replaced is not None:
@@ -226,6 +233,8 @@ class LayerNames(CopyUp):
 
     def _movable(self, directory: LayerDir, name: bytes) -> Node:
         node = self.lookup(NOBODY, directory, name)
+        if isinstance(node, LayerDir):
+            self.own_dir(node)
         return self.own_node(node) if isinstance(node, LowerNode) else node
 
     def _stamp(self, node: Node) -> None:
@@ -266,8 +275,10 @@ class LayerNames(CopyUp):
         assert directory.lower is not None
         try:
             directory.lower.stat(directory.below(name))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            pass  # a whiteout too many hides nothing; one too few would bring a removed file back
         return True
 
     def _with_twins(self, node: Node) -> Node:

@@ -47,8 +47,8 @@ class LayerTrace(CopyUp):
             return None
         try:
             info = lower.stat(rel)
-        except OSError:
-            return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # only these mean that it is gone: who is gone once stays so
         if (info[0], info[1]) != key or info[2] & 0o170000 == st.S_IFDIR:
             return None
         return LowerNode(self, directory, name, lower, rel, info)

@@ -71,9 +71,12 @@ class Lower:
     def content(self, rel: bytes) -> int:
         """A descriptor to copy the file from, which a host process may have replaced by something else."""
         source = open_beneath(self.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
-        if stat_fd(source)[2] & S_IFMT != S_IFREG:
+        try:
+            if stat_fd(source)[2] & S_IFMT != S_IFREG:
+                raise error(errno.EIO)
+        except OSError:
             os.close(source)
-            raise error(errno.EIO)
+            raise
         return source
 
     def link_name(self, rel: bytes) -> bytes:

@@ -142,11 +142,12 @@ class State:
         number = directory.place
         if number is None:
             self._places += 1
-            directory.place = number = self._places
+            number = self._places
             name = b"%d" % number
             os.mkdir(name, 0o700, dir_fd=self.places_fd)
-            self.dirs[number] = directory
             self._set_search(name, searchable)
+            directory.place = number  # only now: a directory whose placeholder could not be made may be asked again
+            self.dirs[number] = directory
         # No flag of our own: the guest can see them (F_GETFL).
         wanted = flags & GUEST_SEES
         return os.open(b"%d" % number, wanted | os.O_CLOEXEC, dir_fd=self.places_fd)

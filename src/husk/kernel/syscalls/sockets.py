@@ -73,9 +73,12 @@ def _socket(call: Call) -> int:
     """A duplicate of the guest's socket: EBADF and ENOTSOCK come before anything about the address."""
     open_link(call, i32(call, 0))
     fd = call.raw.get_fd(i32(call, 0))
-    if not st.S_ISSOCK(os.fstat(fd).st_mode):
+    try:
+        if not st.S_ISSOCK(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOTSOCK, "not a socket")
+    except OSError:
         os.close(fd)
-        raise OSError(errno.ENOTSOCK, "not a socket")
+        raise
     return fd
 
 

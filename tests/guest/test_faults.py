@@ -1,0 +1,210 @@
+"""Husk under fault: stopped, killed at any moment, on a full disk, out of descriptors. The guest gets an errno or
+ends; nothing is left behind, and nothing is granted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from husk.sandbox import cgroups
+from tests.guest.build import guest_programs
+from tests.guest.harness import GUESTS, NATIVE_ONLY
+from tests.guest.running import PIPE, husk, husk_process, leftovers, scratch
+
+pytestmark = [
+    pytest.mark.both_settings,
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+]
+
+# Names, programs, directories, pipes and a daemon, over and over, on the box's own files and on a mount.
+BUSY = f"""
+{GUESTS}/daemon /work/beat
+n=0
+while :; do
+    n=$((n + 1)); mkdir d$n && cd d$n && echo x >a && mv a b && ln -s b c && cat c >/dev/null && cd .. && rm -r d$n
+    echo $n >/work/out.new && mv /work/out.new /work/out; /bin/true | /bin/true; (exit 3)
+done
+"""
+
+
+@pytest.fixture
+def work() -> Iterator[Path]:
+    with scratch() as place:
+        (place / "work").mkdir()
+        (place / "beside").write_text("untouched")
+        yield place / "work"
+        assert (place / "beside").read_text() == "untouched"
+        assert sorted(path.name for path in place.iterdir()) == ["beside", "work"]
+
+
+def busy(work: Path, *options: str) -> list[str]:
+    mounts = ["--mount", f"{work}:/work:rw", "--mount", f"{guest_programs()}:{GUESTS}:ro"]
+    return ["run", *mounts, *options, "--", "sh", "-c", BUSY]
+
+
+def until(condition: object, seconds: float = 20) -> bool:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def groups() -> list[str]:
+    found = cgroups.delegation()
+    return [name for name in os.listdir(found[0]) if name.startswith(cgroups.PREFIX)] if found else []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_at_any_moment(work: Path, seed: int) -> None:
+    """From before the guest exists to the middle of its work. With a control group on every second run."""
+    pause = random.Random(seed).uniform(0, 0.12) * (1 + seed % 3)
+    options = ("--limit", "cpu=60") if seed % 2 else ()
+    with husk_process(busy(work, *options), grace=5) as running:
+        time.sleep(pause)
+        running.process.kill()
+        running.process.wait()
+        assert until(lambda: not leftovers(running.mark, 0), 5), "a guest outlived husk"
+        # What lies in the state directory is nobody's now, and the next husk takes it away; the group likewise.
+        after = husk(["run", *options, "--", "true"], env={"HUSK_STATE": str(running.state)})
+        assert (after.status, after.err) == (0, "")
+        assert list(running.state.iterdir()) == [] and groups() == []
+    size = (work / "beat").stat().st_size if (work / "beat").exists() else 0
+    time.sleep(0.1)
+    assert not size or (work / "beat").stat().st_size == size, "the daemon still beats"
+
+
+def test_killed_reaper(work: Path) -> None:
+    """husk-init's last process killed by somebody outside: husk says so and ends everything."""
+    with husk_process(busy(work), stderr=PIPE) as running:
+        assert until(lambda: (work / "out").exists())
+        (reaper,) = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
+        assert Path(f"/proc/{reaper}/comm").read_text() == "husk-reaper\n"
+        os.kill(int(reaper), signal.SIGKILL)
+        _, err = running.process.communicate(timeout=20)
+        assert (running.process.returncode, err) == (125, b"husk: husk-init died; the box is gone.\n")
+
+
+def test_stopped_for_a_while(work: Path) -> None:
+    """Guests wait, for names and for programs, and go on where they were."""
+    script = (
+        "echo up; n=0; while [ $n -lt 300 ]; do n=$((n + 1)); "
+        "[ -e /usr/bin/env ] || echo lost; /bin/true || echo failed; done; echo done"
+    )
+    with husk_process(["run", "--", "sh", "-c", script], stdout=PIPE, stderr=PIPE) as running:
+        assert running.process.stdout is not None
+        running.process.stdout.readline()
+        running.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        running.process.send_signal(signal.SIGCONT)
+        out, err = running.process.communicate(timeout=40)
+        assert (running.process.returncode, out, err) == (0, b"done\n", b"")
+
+
+def test_killed_while_stopped(work: Path) -> None:
+    with husk_process(busy(work), grace=5) as running:
+        assert until(lambda: (work / "out").exists())
+        running.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        running.process.kill()
+        running.process.wait()
+        assert until(lambda: not leftovers(running.mark, 0), 5)
+
+
+FILL = r"""
+import errno, json, os
+told = {}
+def attempt(name, do):
+    try:
+        do(); told[name] = "ok"
+    except OSError as error:
+        told[name] = errno.errorcode[error.errno]
+def fill():
+    with open("big", "wb", 0) as file:
+        while file.write(bytes(1 << 16)) == 1 << 16: pass
+        raise OSError(errno.ENOSPC, "short write")
+attempt("fill", fill)
+attempt("append", lambda: open("more", "wb", 0).write(bytes(1 << 16)))
+os.unlink("big")
+attempt("after", lambda: open("again", "wb", 0).write(bytes(1 << 16)))
+def many():
+    for n in range(10000): os.close(os.open(f"f{n}", os.O_CREAT))
+attempt("many", many)
+attempt("mkdir", lambda: os.mkdir("dir"))
+attempt("chdir", lambda: os.chdir("dir"))
+attempt("read", lambda: open("/etc/passwd").read())
+for name in os.listdir("/workspace"):
+    if name.startswith("f"): os.unlink("/workspace/" + name)
+attempt("chdir again", lambda: os.chdir("/workspace/dir"))
+attempt("one", lambda: open("one", "w").close())
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.needs("python3")
+def test_full_disk(work: Path) -> None:
+    """The state directory on a file system of 2 MiB with few inodes."""
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    state = work / "state"
+    state.mkdir()
+    mount = 'mount -t tmpfs -o size=2M,nr_inodes=120,mode=700 none "$HUSK_STATE" && exec "$@"'
+    result = husk(["run", "--", "python3", "-c", FILL], wrapper=["unshare", "-m", "sh", "-c", mount, "sh"],
+                  env={"HUSK_STATE": str(state)})
+    assert (result.status, result.err) == (0, "")
+    assert json.loads(result.out) == {
+        "fill": "ENOSPC", "append": "ENOSPC", "after": "ok", "many": "ENOSPC", "mkdir": "ok", "chdir": "ENOSPC",
+        "read": "ok", "chdir again": "ok", "one": "ok",
+    }
+
+
+@pytest.mark.needs("python3")
+def test_out_of_descriptors(work: Path) -> None:
+    """husk itself may open few: guests see EMFILE or success, never anything else, and husk lives on."""
+    script = r"""
+import errno, os, sys, threading
+seen = set()
+def work(n):
+    for _ in range(60):
+        try:
+            fd = os.open(f"/workspace/{n}", os.O_RDWR | os.O_CREAT); os.write(fd, b"x"); os.close(fd)
+            os.listdir("/usr/bin"); os.stat("/etc/passwd"); os.rename(f"/workspace/{n}", f"/workspace/{n}.new")
+        except OSError as error:
+            seen.add(errno.errorcode[error.errno])
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+made = [name for name in os.listdir("/workspace") if name.endswith(".new")]
+print(sorted(seen - {"EMFILE", "ENFILE", "ENOENT"}), len(made) > 0)
+"""
+    for limit in (8, 40):
+        result = husk(["run", "--", "python3", "-c", script], wrapper=["prlimit", f"--nofile={limit}:{limit}"])
+        assert "Traceback" not in result.err, result.err
+        if result.status != 125:  # so few that no box can be built, and husk says so
+            assert (result.status, result.out) == (0, "[] True\n"), result.err
+    assert result.status == 0
+
+
+def test_state_directory_that_vanishes(work: Path) -> None:
+    """Somebody removes the box's files under husk: guests get errors, and husk ends in order."""
+    state = work / "state"
+    state.mkdir()
+    script = "echo up; read line; echo x >new || echo refused; cat /etc/hostname >/dev/null; exit 7"
+    with husk_process(["run", "--", "sh", "-c", script], env={"HUSK_STATE": str(state)}, stdin=PIPE, stdout=PIPE,
+                      stderr=PIPE) as running:
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == b"up\n"
+        subprocess.run(["rm", "-rf", *state.iterdir()], check=True)
+        out, err = running.process.communicate(b"\n", timeout=20)
+        assert (running.process.returncode, out) == (7, b"refused\n"), err
+        assert b"Traceback" not in err
