@@ -177,7 +177,13 @@ class State:
         """
         self._places += 1
         name = b"%d" % self._places
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.places_fd))
+        try:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.places_fd))
+            fd = os.open(name, os.O_ACCMODE | os.O_CLOEXEC, dir_fd=self.places_fd)
+        except OSError:
+            if real >= 0:
+                os.close(real)
+            raise
         self.stand_ins[self._places] = node
         # Nobody tells us when the guest closes one. Those not used for longest lose their descriptor first, then
         # everything.
@@ -189,7 +195,7 @@ class State:
             oldest = next(iter(self.stand_ins))
             del self.stand_ins[oldest]
             os.unlink(b"%d" % oldest, dir_fd=self.places_fd)
-        return os.open(name, os.O_ACCMODE | os.O_CLOEXEC, dir_fd=self.places_fd)
+        return fd
 
     def set_search(self, directory: Dir, searchable: bool) -> None:
         """A native fchdir into the placeholder succeeds exactly where the virtual directory may be searched."""
