@@ -143,14 +143,14 @@ def test_no_forgery_leads_a_reader_out_of_the_file(seed: int) -> None:
         data = forger.sealed()
         fast, plain = opened(data), PlainManifest(data)
         for path in [path for path, _, _ in fixed()] + [b"x", b"a/x"]:
-            assert fast._core.lookup(path) == plain.lookup(path)
+            assert fast.mapped.lookup(path) == plain.lookup(path)
         for number in range(len(plain)):
             try:
                 expected: object = plain.entry(number)
             except BadManifest:
                 expected = None
             try:
-                found: object = fast._core.entry(number)
+                found: object = fast.mapped.entry(number)
             except ValueError:
                 found = None
             assert found == expected

@@ -128,8 +128,8 @@ def test_many_names() -> None:
     data = written([(name, 0o010600, {}) for name in names])
     manifest = opened(data)
     assert manifest.listdir(b"") == names
-    assert all(manifest._core.lookup(name) > 0 for name in names)
-    assert all(manifest._core.lookup(b"%06d" % number) < 0 for number in range(1, 60_000, 2))
+    assert all(manifest.mapped.lookup(name) > 0 for name in names)
+    assert all(manifest.mapped.lookup(b"%06d" % number) < 0 for number in range(1, 60_000, 2))
     assert 1 < PlainManifest(data).longest < 64
 
 
