@@ -216,7 +216,7 @@ def search(arena: Arena, examples: int, steps: int, *, repeatable: bool) -> None
 
 
 def test_same_as_linux(arena: Arena) -> None:
-    search(arena, EXAMPLES or 60, 60, repeatable=not EXAMPLES)
+    search(arena, EXAMPLES or 30, 60, repeatable=not EXAMPLES)
 
 
 @pytest.mark.soak

@@ -72,6 +72,7 @@ class Kernel:
 
     def stop(self) -> None:
         """Let every thread leave. The box is over: no guest waits for an answer any more."""
+        self.vfs.state.ending = True
         self.listener.stop()
         while self._threads:
             for tid in list(self._threads):

@@ -17,6 +17,7 @@ from _thread import allocate_lock
 from fcntl import ioctl
 
 from husk.native._core import stat_fd
+from husk.vfs.node import error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ CHUNK = 1 << 26
 LARGE = 1 << 20
 
 
-def copy_content(source: int, target: int) -> None:
-    """Share the blocks where the file system can, else copy what is data and leave the holes."""
+def copy_content(source: int, target: int, state: State | None = None) -> None:
+    """Share the blocks where the file system can, else copy what is data and leave the holes. EINTR when the box of
+    `state` ends meanwhile: nobody waits for the answer then, but somebody waits for husk."""
     try:
         ioctl(target, FICLONE, source)
         return
@@ -51,12 +53,14 @@ def copy_content(source: int, target: int) -> None:
             if failure.errno == errno.ENXIO:  # nothing but a hole to the end
                 return
             start, here = here, size  # a file system that does not know of holes
-        _copy_range(source, target, start, here)
+        _copy_range(source, target, start, here, state)
 
 
-def _copy_range(source: int, target: int, start: int, end: int) -> None:
+def _copy_range(source: int, target: int, start: int, end: int, state: State | None) -> None:
     try:
         while start < end:
+            if state is not None and state.ending:
+                raise error(errno.EINTR)
             done = os.copy_file_range(source, target, min(end - start, CHUNK), start, start)
             if not done:
                 return  # it became shorter meanwhile
@@ -67,6 +71,8 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
         if failure.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF):
             raise
     while start < end:
+        if state is not None and state.ending:
+            raise error(errno.EINTR)
         chunk = os.pread(source, min(end - start, LARGE), start)
         if not chunk:
             return
@@ -98,7 +104,7 @@ class Copy:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             target = os.open(b"%d" % self.number, flags, 0o600, dir_fd=self.state.files_fd)
             try:
-                copy_content(self.source, target)
+                copy_content(self.source, target, self.state)
                 self._done = True
             finally:
                 os.close(target)

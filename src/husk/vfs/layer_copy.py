@@ -164,7 +164,7 @@ class CopyUp(Tree):
             if not empty:
                 source = inode.source[0].content(inode.source[1])
                 try:
-                    copy_content(source, target)
+                    copy_content(source, target, self.state)
                 finally:
                     os.close(source)
         except BaseException:

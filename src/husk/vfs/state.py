@@ -30,6 +30,7 @@ class State:
         "_orphans",
         "_places",
         "dirs",
+        "ending",
         "fd",
         "files_fd",
         "gone",
@@ -59,6 +60,7 @@ class State:
         self.gone: dict[bytes, Dir] = {}  # where the counterpart of a removed directory lay -> directory
         self.nodes_left = 1 << 62  # names the guest may still make; each is memory of ours
         self.nodes_refused = 0
+        self.ending = False  # the box is over: what takes long need not be finished
         self._orphans: dict[int, None] = {}
         self._inodes = 1 << 32
         self._places = 0

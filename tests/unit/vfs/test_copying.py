@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from husk.vfs import copying
+from husk.vfs.state import State
 from tests.unit.vfs.test_layer import layer, real_files
 from tests.unit.vfs.virtual import Virtual
 
@@ -25,13 +27,13 @@ class Gate:
         self._copy = copying.copy_content
         monkeypatch.setattr(copying, "copy_content", self._wait)
 
-    def _wait(self, source: int, target: int) -> None:
+    def _wait(self, source: int, target: int, state: State | None = None) -> None:
         self.count += 1
         self.arrived.set()
         assert self.open.wait(10)
         if self.failure:
             raise self.failure
-        self._copy(source, target)
+        self._copy(source, target, state)
 
 
 @pytest.fixture
@@ -140,6 +142,15 @@ def test_an_unlinked_file_that_is_still_open(world: Virtual, gate: Gate) -> None
     opened = world.vfs.open_node(world.ctx, world.held(1), os.O_RDWR)
     assert os.pread(opened.host_fd, 3, BIG - 3) == b"xxx"
     os.close(opened.host_fd)
+
+
+def test_the_end_of_the_box_ends_a_copy(world: Virtual, gate: Gate) -> None:
+    slow = Aside(writer(world))
+    assert gate.arrived.wait(10)
+    world.vfs.state.ending = True
+    gate.open.set()
+    assert slow.wait() == errno.EINTR
+    assert real_files(world) == 0 and not layer(world).copies
 
 
 def test_emptying_copies_nothing(world: Virtual, gate: Gate) -> None:

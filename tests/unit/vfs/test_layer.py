@@ -227,7 +227,7 @@ def test_running_programs_are_not_written_to(world: Virtual) -> None:
 
 
 def test_a_failed_copy_leaves_nothing_behind(world: Virtual, lower: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: int, target: int) -> None:
+    def fail(*_: object) -> None:
         raise OSError(28, "no space")
 
     monkeypatch.setattr("husk.vfs.layer_copy.copy_content", fail)
