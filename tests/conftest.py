@@ -67,6 +67,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if compared := running.COMPARED["runs"]:
+        lines = running.COMPARED["lines"]
+        terminalreporter.section(f"{lines} lines compared, natively and in husk, in {compared} runs")
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if reasons:
         terminalreporter.section(f"{sum(reasons.values())} tests did not run, and why", yellow=True)

@@ -25,7 +25,7 @@ import pytest
 from tests.guest import trees
 from tests.guest.accepted import ACCEPTED, Accepted
 from tests.guest.build import guest_programs
-from tests.guest.running import MARK, PIPE, Result, finish, husk, husk_command, scratch, setting, start
+from tests.guest.running import COMPARED, MARK, PIPE, Result, finish, husk, husk_command, scratch, setting, start
 
 NATIVE_ONLY = os.environ.get("HUSK_GUEST_NATIVE") == "1"
 WORK = "/workspace"
@@ -135,6 +135,8 @@ def differential(
         if manner != "rw":
             assert second.tree == before, f"a mount that is {manner} wrote to the host"
             second.tree = first.tree
+    COMPARED["runs"] += 1
+    COMPARED["lines"] += first.out.count("\n") + first.err.count("\n") + len(first.tree)
     problems = []
     if first.status != second.status:
         problems.append(f"exit code: natively {first.status}, in husk {second.status}")

@@ -28,6 +28,7 @@ PIPE = subprocess.PIPE
 # Options that every `husk run` gets. The fixture `setting` (tests/conftest.py) changes it while a test runs.
 OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
 BARE = "--no-namespaces"
+COMPARED = {"lines": 0, "runs": 0}  # by differential tests, for the summary at the end (tests/conftest.py)
 
 
 @dataclass
