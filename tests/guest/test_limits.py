@@ -240,6 +240,12 @@ def test_kept_output_that_was_cut_is_told() -> None:
 
 def test_no_core_file_leaves_the_box() -> None:
     """Not 0: with 0 a host that pipes core files to a program would still feed it the guest's memory."""
+    def of(what: str) -> str:
+        return python(f"import resource as r\n{what}\nprint(r.getrlimit(r.RLIMIT_CORE))").out
+
     caller = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    result = python("import resource; print(resource.getrlimit(resource.RLIMIT_CORE))")
-    assert result.out == ("(0, 0)\n" if caller == 0 else "(1, 1)\n")
+    expected = "(0, 0)\n" if caller == 0 else "(1, 1)\n"
+    assert of("") == expected
+    assert of("r.setrlimit(r.RLIMIT_CORE, (0, 0))") == expected, "a guest that crashes on purpose would set it to 0"
+    assert of("r.prlimit(0, r.RLIMIT_CORE, (0, 0))") == expected
+    assert of("import os; r.prlimit(os.getpid(), r.RLIMIT_CORE, (0, 0))") == expected

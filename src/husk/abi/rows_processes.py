@@ -25,6 +25,7 @@ from husk.abi.rules import (
     refused,
     refused_if,
     virtual,
+    virtual_if,
 )
 
 NEW_NAMESPACE = "a new namespace would bring capabilities and mounts of its own"
@@ -46,6 +47,12 @@ def process_named(nr: int, name: str, reason: str, *caller: ArgTest) -> Row:
     """Native inside a pid namespace, and where the arguments name the caller; else husk checks whom they name."""
     return virtual(nr, name, reason, native_if(PID_WALL), native_if(*caller))
 
+
+CORE_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_CORE)
+CORE_STAYS = (
+    "the core limit stays 1: with any other, 0 included, a host whose core_pattern is a pipe feeds a guest's memory to "
+    "a program of the host's"
+)
 
 OWN_PID = Arg(0, "the pid").is_zero()
 OWN_PRIORITY = (Arg(0, "which").is_in(numbers.PRIO_PROCESS), Arg(1, "who").is_zero())
@@ -134,8 +141,25 @@ ROWS = (
     process_named(252, "ioprio_get", "names processes, groups or a whole user", *OWN_IO_PRIORITY),
     # Limits and accounts
     native(97, "getrlimit", "reads the caller's own limits"),
-    native(160, "setrlimit", "lowers the caller's own limits; the hard ones husk set cannot be raised"),
-    process_named(302, "prlimit64", "names a process; a host process of the same user could be limited", OWN_PID),
+    native(
+        160,
+        "setrlimit",
+        "lowers the caller's own limits; the hard ones husk set cannot be raised",
+        answered_if(CORE_STAYS, Arg(0, "the resource").is_in(numbers.RLIMIT_CORE)),
+    ),
+    virtual(
+        302,
+        "prlimit64",
+        "names a process; a host process of the same user could be limited",
+        # Asking for the core limit goes as asking for any; setting it does nothing. (A filter cannot test for "not
+        # null": the low half of a pointer may be zero.)
+        native_if(PID_WALL, CORE_LIMIT, is_null(2, "the new limit")),
+        native_if(OWN_PID, CORE_LIMIT, is_null(2, "the new limit")),
+        virtual_if(CORE_LIMIT, is_null(2, "the new limit")),
+        answered_if(CORE_STAYS, CORE_LIMIT),
+        native_if(PID_WALL),
+        native_if(OWN_PID),
+    ),
     native(98, "getrusage", "reads the accounts of the caller and its children"),
     native(100, "times", "reads the accounts of the caller and its children"),
     # User ids and capabilities: a guest has no capability, so it can only move among the ids it has
