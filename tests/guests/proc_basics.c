@@ -199,13 +199,16 @@ static void orphans(void) {
     pid = fork();
     if (pid == 0) {
         close(gate[0]);
+        int ready[2];
+        MUST(pipe(ready));
         pid_t inner = fork();
         if (inner == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            MUST(write(ready[1], "x", 1)); /* a parent that died before it was asked for would send nothing */
             pause();
             _exit(0);
         }
-        nap_ms(50);
+        MUST(read(ready[0], &(char){0}, 1));
         _exit(0);
     }
     wait_for(pid);
