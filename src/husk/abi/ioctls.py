@@ -1,9 +1,9 @@
 """Layer abi: the ioctl commands a guest may use, grouped by what they act on.
 
 An allow-list, because the same number space holds commands that reach beyond the descriptor. Never to be added:
-TIOCSTI and TIOCLINUX (they type into the person's terminal), TIOCCONS (takes the console's output), TIOCSETD (loads
-line-discipline modules), TIOCEXCL (outlives the run and locks the person out of their own terminal), FS_IOC_SETFLAGS
-(changes a file through a read-only descriptor), SIOCGSKNS and NS_GET_* (hand out namespaces).
+TIOCSTI and TIOCLINUX (they type into a terminal; no guest holds the person's, and this is the second wall), TIOCCONS
+(takes the console's output), TIOCSETD (loads line-discipline modules), TIOCVHANGUP, FS_IOC_SETFLAGS (changes a file
+through a read-only descriptor), SIOCGSKNS and NS_GET_* (hand out namespaces).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ TERMINAL = {
     "TCSBRK": 0x5409,
     "TCXONC": 0x540A,
     "TCFLSH": 0x540B,
+    "TIOCEXCL": 0x540C,
+    "TIOCNXCL": 0x540D,
     "TIOCSCTTY": 0x540E,
     "TIOCGPGRP": 0x540F,
     "TIOCSPGRP": 0x5410,
@@ -48,8 +50,10 @@ PSEUDO_TERMINAL = {
     "TIOCSIG": 0x40045436,
     "TIOCGPKT": 0x80045438,
     "TIOCGPTLCK": 0x80045439,
-    "TIOCGPTPEER": 0x5441,
 }
+
+# Opens a file, which Landlock forbids a guest: husk opens it instead.
+PEER = {"TIOCGPTPEER": 0x5441}
 
 DESCRIPTOR = {
     "FIONREAD": 0x541B,  # also TIOCINQ and SIOCINQ

@@ -10,7 +10,7 @@ from errno import EINVAL, ENOTTY, EPERM
 
 from husk.abi import ioctls
 from husk.abi.numbers import FCNTL_ALLOWED, FCNTL_OWNERS
-from husk.abi.rules import NET_WALL, SIGNAL_WALL, Arg, absent, native, native_if, refuse, refused_if
+from husk.abi.rules import NET_WALL, SIGNAL_WALL, Arg, absent, native, native_if, refuse, refused_if, virtual_if
 
 COMMAND = Arg(1, "the command")
 
@@ -72,6 +72,7 @@ ROWS = (
         "ioctl",
         "the listed commands stay with the descriptor they are given: terminals, queue lengths, clones, flags",
         native_if(COMMAND.is_in(ioctls.ANYWHERE)),
+        virtual_if(COMMAND.is_in(ioctls.PEER)),
         native_if(NET_WALL, COMMAND.is_in(ioctls.INTERFACE)),
         native_if(SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
         otherwise=refuse(

@@ -65,7 +65,7 @@ ROWS = (
     refused(171, "setdomainname", EPERM, "the box's host name is chosen from outside"),
     refused(172, "iopl", EPERM, "gives access to the machine's ports"),
     refused(173, "ioperm", EPERM, "gives access to the machine's ports"),
-    refused(153, "vhangup", EPERM, "hangs up the terminal of the person who started husk"),
+    refused(153, "vhangup", EPERM, "takes a capability no guest has"),
     virtual(179, "quotactl", "carries a name; the box has no block devices, hence no quotas"),
     virtual(443, "quotactl_fd", "no file system of the box has quotas"),
     # Numbers Linux keeps for calls it never had, or no longer has: its answer is ENOSYS as well

@@ -26,6 +26,7 @@ and a private /tmp, /home and /workspace. Nothing else of the host is there.
   --mount SRC:DST[:MODE]  show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes go to a copy)
   --workdir DIR           start in DIR (default /workspace, or what the image says)
   --env NAME=VALUE        set a variable; --env NAME passes the caller's
+  -t, -i, -it             give the program a terminal (-t) and your keyboard (-i) even where husk would not by itself
   --timeout SECONDS       end the box after this time (exit code 124)
   --limit NAME=VALUE      end the box (exit code 124) or fail a call when it uses more; NAME is cpu, memory, processes,
                           files, file-size, disk, disk-files, output, events or time; for example memory=512M
@@ -61,6 +62,10 @@ class Options:
             raise UsageError("an argument cannot hold a NUL byte.")
 
     def _option(self, word: str, words: Iterator[str]) -> None:
+        if word in TERMINAL:
+            self.policy.terminal |= "t" in word
+            self.policy.interactive |= "i" in word
+            return
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         flag = FLAGS.get(name)
         if flag is not None and not equals:
@@ -131,6 +136,7 @@ FLAGS = {
     "--help": "help",
     "--no-namespaces": "no_namespaces",
 }
+TERMINAL = ("-i", "-t", "-it", "-ti")
 SETTERS: dict[str, Callable[[Options, str], None]] = {
     "--mount": Options._mount,
     "--image": Options._image,
@@ -193,15 +199,21 @@ def _run(options: Options) -> int:
 
 
 def _with_signals(box: Box) -> Result:
-    """A key on the terminal reaches the guest by itself; a signal sent to husk alone ends the box."""
+    """What a key sends is passed on to the guest, which has a session of its own; SIGTERM and SIGHUP end the box."""
 
     def end(number: int, _frame: object) -> None:
         box.end(number)
 
-    _signal.signal(_signal.SIGINT, lambda *_: None)
-    _signal.signal(_signal.SIGQUIT, lambda *_: None)
+    def pass_on(number: int, _frame: object) -> None:
+        box.signal(number)
+
     for number in (_signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, end)
+    for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGCONT):
+        _signal.signal(number, pass_on)
+    if any(map(os.isatty, box.stdio)):
+        _signal.signal(_signal.SIGTSTP, pass_on)
+        _signal.signal(_signal.SIGWINCH, lambda *_: box.resize())
     return box.run()
 
 

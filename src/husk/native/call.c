@@ -169,6 +169,8 @@ static PyMethodDef Call_methods[] = {
      "exec_loader(loader_fd, empty_string_address, argv, envp): the thread executes the loader instead"},
     {"change_directory", (PyCFunction)call_change_directory, METH_VARARGS,
      "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
+    {"give_terminal", (PyCFunction)call_give_terminal, METH_VARARGS,
+     "give_terminal(fd, cloexec): hand it over as the session's controlling terminal, and return its number"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -20,6 +20,7 @@ static PyMethodDef functions[] = {
     {"socket_name", socket_name, METH_VARARGS, "socket_name(fd, peer): getsockname or getpeername, as raw bytes"},
     {"bind_address", bind_address, METH_VARARGS, "bind_address(fd, sockaddr)"},
     {"connect_address", connect_address, METH_VARARGS, "connect_address(fd, sockaddr): gives up on EINTR"},
+    {"relay", relay, METH_VARARGS, "relay(master, keys, screen, feed, orders, raw): carry bytes until told to stop"},
     {"landlock_abi", landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", notification_sizes, METH_NOARGS, "notification_sizes(): OSError where seccomp cannot notify"},
     {"name_hash", siphash, METH_VARARGS, "name_hash(seed, data): SipHash-1-3, as manifests use it"},

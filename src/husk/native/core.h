@@ -153,6 +153,10 @@ int execute_loader(Listener *listener, const struct seccomp_notif *notif, int lo
 PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_seek(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);
+PyObject *call_give_terminal(Call *call, PyObject *args);
+
+/* relay.c */
+PyObject *relay(PyObject *self, PyObject *args);
 
 /* sockets.c */
 PyObject *socket_name(PyObject *self, PyObject *args);

@@ -1,10 +1,13 @@
-/* native: the two remote calls Python asks for — executing the loader, and moving to another working directory. */
+/* native: the remote calls Python asks for — executing the loader, moving to another working directory, seeking, and
+ * taking a controlling terminal. */
 #include "core.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #ifndef AT_EMPTY_PATH
 #define AT_EMPTY_PATH 0x1000
@@ -123,6 +126,30 @@ PyObject *call_change_directory(Call *call, PyObject *args)
             error = remote_call(&remote, SYS_close, that, &closed);
         if (!error)
             error = remote_finish(&remote, moved);
+    }
+    Py_END_ALLOW_THREADS
+    call->answered = true;
+    return PyLong_FromLong(error);
+}
+
+PyObject *call_give_terminal(Call *call, PyObject *args)
+{
+    int terminal, cloexec, error, fd;
+    if (!PyArg_ParseTuple(args, "ip:give_terminal", &terminal, &cloexec))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    long taken = 0;
+    error = stop_with_descriptor(call->listener->fd, &call->notif, terminal, cloexec, &remote, &fd);
+    close(terminal); /* ours in any case; a master must not see husk's copy once the guest runs on */
+    if (!error)
+        error = remote_block_signals(&remote);
+    if (!error) {
+        /* Refused where it is somebody else's already, or open for writing only: then it is just an open file. */
+        uint64_t that[6] = {fd, TIOCSCTTY, 0};
+        error = remote_call(&remote, SYS_ioctl, that, &taken);
+        if (!error)
+            error = remote_finish(&remote, fd);
     }
     Py_END_ALLOW_THREADS
     call->answered = true;

@@ -20,6 +20,7 @@ from husk.sandbox.launch import (
     EXEC_FAILED,
     REPORT,
     SCOPES_SIGNALS,
+    STOPPED,
     Ids,
     Launch,
     NoNamespaces,
@@ -31,6 +32,7 @@ from husk.sandbox.limits import Exceeded
 from husk.sandbox.policy import WORKDIR
 from husk.sandbox.result import Result
 from husk.sandbox.statedir import StateDir
+from husk.sandbox.streams import Streams
 from husk.sandbox.watch import Watch
 
 TYPE_CHECKING = False
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from husk.sandbox.policy import Policy
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
+SIGCONT, SIGTSTP = 18, 20
 
 __all__ = ["Box", "Events", "Full"]
 
@@ -50,6 +53,7 @@ class Box:
     def __init__(self, policy: Policy, events: Events, stdio: tuple[int, int, int] = (0, 1, 2)) -> None:
         self.policy, self.events, self.stdio = policy, events, stdio
         self._launch: Launch | None = None
+        self._streams: Streams | None = None
         self.ended_by: int | None = None  # a signal husk itself got, after which the box must end
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
 
@@ -83,6 +87,18 @@ class Box:
         if limit.ended and self._launch is not None:
             self._launch.end()
 
+    def signal(self, number: int) -> None:
+        """Called from a signal handler: what a key on the person's terminal sent us is meant for the guest."""
+        streams, launch = self._streams, self._launch
+        if launch is None or not launch.reaper:
+            return
+        if streams is None or not streams.signal(number):
+            os.kill(launch.reaper, number)
+
+    def resize(self) -> None:
+        if self._streams is not None:
+            self._streams.resize()
+
     def _run_behind(self, walls: Walls) -> Result:
         state = StateDir()
         try:
@@ -114,6 +130,7 @@ class Box:
         cookie = int.from_bytes(os.urandom(8), "little")
         loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
         workdir_fd = working_directory(files, self.policy)
+        self._streams = streams = Streams(self.policy, self.stdio, files.terminals)
         started = time.monotonic()
         argv = [os.fsencode(word) for word in self.policy.argv]
         env = [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
@@ -129,8 +146,9 @@ class Box:
                 loader_fd,
                 workdir_fd,
                 INIT,
-                self.stdio,
+                streams.guest,
                 self._rlimits(ids, own_user),
+                streams.slave,
             )
             listener = Listener(launch.listener(), cookie, loader_fd, cached=not self.events.watching)
             tasks.reaper = launch.reaper
@@ -141,16 +159,19 @@ class Box:
             files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
             watch = Watch(self, launch, tasks, files.vfs.state.path + b"/files", own_user)
             kernel.start()
+            streams.begin()
             try:
                 result = self._wait(launch, files, program)
             finally:
                 launch.close()
                 watch.box_ends()
                 os.waitpid(launch.reaper, 0)
+                launch.reaper = 0  # from here on the number may be anybody's
                 kernel.stop()
                 watch.stop()
             watch.final(result)
         finally:
+            streams.finish()
             os.close(loader_fd)
             os.close(workdir_fd)
         result.seconds = time.monotonic() - started
@@ -215,6 +236,8 @@ class Box:
             kind, a, _, _, user, system, _rss = REPORT.unpack(report)
             if kind == EXEC_FAILED:
                 failed = a
+            elif kind == STOPPED:
+                self._stopped(launch, a)
             elif kind == ENDED:
                 result.user_seconds, result.system_seconds = user / 1e6, system / 1e6
                 if failed:
@@ -222,6 +245,13 @@ class Box:
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 return result
+
+    def _stopped(self, launch: Launch, signal: int) -> None:
+        """The first program stopped. By ^Z, then the person wants the shell back that husk was started from. Anything
+        else is the guests' own affair; husk must go on, or who is to continue it could not."""
+        if signal == SIGTSTP and self._streams is not None and self._streams.is_job:
+            self._streams.suspend()
+            os.kill(launch.reaper, SIGCONT)
 
 
 def _cannot_look(error: int) -> HuskError | None:

@@ -18,6 +18,7 @@ from husk.vfs.node import Context, Credentials, Dir
 from husk.vfs.proc import ProcTree
 from husk.vfs.state import State
 from husk.vfs.sysfs import SysTree
+from husk.vfs.terminals import PtsTree
 from husk.vfs.vfs import Vfs
 
 TYPE_CHECKING = False
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 class Files:
     """The vfs of a box and what made it."""
 
-    __slots__ = ("creds", "layers", "vfs")
+    __slots__ = ("creds", "layers", "terminals", "vfs")
 
-    def __init__(self, vfs: Vfs, creds: Credentials, layers: list[tuple[bytes, LayeredTree]]) -> None:
-        self.vfs, self.creds, self.layers = vfs, creds, layers
+    def __init__(
+        self, vfs: Vfs, creds: Credentials, layers: list[tuple[bytes, LayeredTree]], terminals: PtsTree
+    ) -> None:
+        self.vfs, self.creds, self.layers, self.terminals = vfs, creds, layers, terminals
 
     def changes(self) -> list[tuple[str, str]]:
         found = []
@@ -57,17 +60,19 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: Ima
         image = store_image(state, creds, source.store, source.manifest, owner, generated)
     vfs = Vfs(state, image, creds)
     tasks.vfs = vfs
-    allow_tty = os.isatty(0) or os.isatty(1) or os.isatty(2)
+    # A box has a session and terminals of its own only, so what the host tells of them is the guest's business.
     vfs.mount(
-        ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=allow_tty),
+        ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True),
         b"/proc",
     )
-    vfs.mount(DevTree(dev=state.new_device(), allow_tty=allow_tty), b"/dev")
+    terminals = PtsTree(creds, dev=state.new_device())
+    vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
+    vfs.mount(terminals, b"/dev/pts")
     shared_memory = LayeredTree(state, mode=0o1777)
     shared_memory.fstype = b"tmpfs"  # shm_open(3) of older C libraries takes nothing else for /dev/shm
     vfs.mount(shared_memory, b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
-    files = Files(vfs, creds, [(b"/", image)])
+    files = Files(vfs, creds, [(b"/", image)], terminals)
     for mount in policy.mounts:
         _mount(files, state, mount, ids)
     image.seal()  # what the caller mounted is no change of the guest's

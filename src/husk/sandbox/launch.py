@@ -13,7 +13,7 @@ from husk.native._core import landlock_abi
 from husk.sandbox.errors import HuskError
 from husk.walls.filter import compile_filter
 
-PLAN_MAGIC, SWITCH_USER = 0x314E4C50, 1
+PLAN_MAGIC, SWITCH_USER, TERMINAL = 0x314E4C50, 1, 2
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 ALL_NAMESPACES = (
@@ -24,7 +24,7 @@ PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
 LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
 LIMITS_BYTES = 16 * LIMIT.size
 REPORT = struct.Struct("<IiiIqqq")
-FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED = 1, 2, 3, 4, 5
+FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
 STEPS = (
     "",
     "reading its plan",
@@ -41,6 +41,7 @@ STEPS = (
     "handing over the listener",
     "setting limits",
     "entering the working directory",
+    "making a session of its own",
 )
 NAMESPACE_STEPS, USER_STEP, FILTER_STEP = (2, 3, 4, 6), 5, 11
 SCOPES_SIGNALS = 6  # Landlock's version that does
@@ -107,19 +108,19 @@ class Launch:
         loader_fd: int,
         workdir_fd: int,
         init: str,
-        stdio: tuple[int, int, int],
+        stdio: list[int],
         rlimits: list[tuple[int, int]],
+        terminal: int = -1,
     ) -> None:
         self.walls, self.ids = walls, ids
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
         ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
         self.control = ours
         plan = os.memfd_create("husk-plan", os.MFD_CLOEXEC)
-        os.write(plan, _pack(walls, ids, cookie, argv, env, program, rlimits))
+        os.write(plan, _pack(walls, ids, cookie, argv, env, program, rlimits, terminal=terminal >= 0))
         # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
-        moved = [
-            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in (*stdio, theirs.fileno(), plan, loader_fd, workdir_fd)
-        ]
+        passed = [*stdio, theirs.fileno(), plan, loader_fd, workdir_fd] + ([terminal] if terminal >= 0 else [])
+        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in passed]
         try:
             self.builder = os.posix_spawn(
                 init,
@@ -197,6 +198,8 @@ def _pack(
     env: list[bytes],
     program: bytes,
     rlimits: list[tuple[int, int]],
+    *,
+    terminal: bool = False,
 ) -> bytes:
     program_filter = compile_filter(walls, cookie)
     namespaces = sum(
@@ -218,7 +221,7 @@ def _pack(
     env_at = argv_at + len(strings)
     head = PLAN.pack(
         PLAN_MAGIC,
-        SWITCH_USER if ids.switch else 0,
+        (SWITCH_USER if ids.switch else 0) | (TERMINAL if terminal else 0),
         namespaces,
         ids.uid,
         ids.gid,

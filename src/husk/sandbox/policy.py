@@ -63,10 +63,12 @@ class Policy:
         "env",
         "home",
         "image",
+        "interactive",
         "limits",
         "mounts",
         "namespaces",
         "store",
+        "terminal",
         "timeout",
         "user",
         "weaken",
@@ -85,6 +87,8 @@ class Policy:
         self.limits = Limits()
         self.weaken: set[str] = set()  # walls to do without if the host does not give them
         self.namespaces = True  # use them where the host gives them
+        self.interactive = False  # read the keyboard even where the output goes elsewhere
+        self.terminal = False  # a terminal even where the output is none
 
     def adopt(self, image: ImageSource) -> None:
         """What the image says about how to start it, where the caller did not say otherwise."""

@@ -11,10 +11,12 @@ import stat as st
 
 from husk.vfs.node import Node, Stat
 from husk.vfs.synth import SynthTree
+from husk.vfs.terminals import KEPT_FLAGS, PTMX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.node import Context, Dir, Tree
+    from husk.vfs.terminals import PtsTree
 
 # name -> (major, minor), the same on every Linux. These names are also the host's: /dev/NAME is what gets opened.
 _HARMLESS = {
@@ -24,7 +26,6 @@ _HARMLESS = {
     b"urandom": (1, 9),
     b"zero": (1, 5),
 }
-_TTY, _PTMX = (5, 0), (5, 2)
 _LINKS = {
     b"fd": b"/proc/self/fd",
     b"stdin": b"/proc/self/fd/0",
@@ -32,33 +33,31 @@ _LINKS = {
     b"stderr": b"/proc/self/fd/2",
 }
 _PLACES = {b"mqueue": 0o1777, b"pts": 0o755, b"shm": 0o1777}
-_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_PATH | os.O_SYNC | os.O_DSYNC
 
 
 class Device(Node):
-    """A character device; not `allowed`: shown, with nothing behind it (the tty of a box without a terminal)."""
+    """A character device."""
 
-    __slots__ = ("allowed", "ino", "name", "parent", "rdev")
+    __slots__ = ("ino", "name", "parent", "rdev")
 
-    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, rdev: int, *, allowed: bool) -> None:
+    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, rdev: int) -> None:
         super().__init__(tree, st.S_IFCHR)
-        self.parent, self.name, self.ino, self.rdev, self.allowed = parent, name, ino, rdev, allowed
+        self.parent, self.name, self.ino, self.rdev = parent, name, ino, rdev
 
 
 class DevTree(SynthTree):
-    """`allow_tty` lets /dev/tty be the supervisor's terminal; `allow_pty` lets the guest make terminals of its own."""
+    """`terminals` is what tty and ptmx lead to: the box's own, never husk's."""
 
     fstype = b"devtmpfs"
     read_only = False  # writing to a device is no change of the tree
 
-    def __init__(self, *, dev: int, allow_tty: bool = False, allow_pty: bool = False) -> None:
+    def __init__(self, terminals: PtsTree, *, dev: int) -> None:
         super().__init__(dev)
         self._top.mode = 0o755
-        for name, numbers in _HARMLESS.items():
-            self._add_device(name, numbers, allowed=True)
-        self._add_device(b"tty", _TTY, allowed=allow_tty)
-        if allow_pty:
-            self._add_device(b"ptmx", _PTMX, allowed=True)
+        self._terminals = terminals
+        for name, numbers in (*_HARMLESS.items(), (b"tty", (5, 0)), (b"ptmx", PTMX)):
+            device = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers))
+            self._top.children[name] = device
         for name, target in _LINKS.items():
             self.add_link(self._top, name, target)
         for name, mode in _PLACES.items():
@@ -66,9 +65,6 @@ class DevTree(SynthTree):
 
     def statfs_path(self) -> bytes:
         return b"/dev"
-
-    def _add_device(self, name: bytes, numbers: tuple[int, int], *, allowed: bool) -> None:
-        self._top.children[name] = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers), allowed=allowed)
 
     def ino_of(self, node: Node) -> int:
         return node.ino if isinstance(node, Device) else super().ino_of(node)
@@ -82,14 +78,16 @@ class DevTree(SynthTree):
         return super().stat(ctx, node)
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
-        if not isinstance(node, Device):
+        if not isinstance(node, Device) or flags & os.O_PATH:
             return super().open(ctx, node, flags)
-        if not node.allowed:
-            raise OSError(errno.ENXIO, "no terminal in this box")  # what Linux says without a controlling terminal
-        fd = os.open(b"/dev/" + node.name, flags & _KEPT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
+        if node.name == b"ptmx":
+            return self._terminals.make(flags)
+        if node.name == b"tty":
+            return self._terminals.open(ctx, self._terminals.controlling(ctx.tid), flags)
+        fd = os.open(b"/dev/" + node.name, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
         opened = os.fstat(fd)
-        # A host /dev made by hand may hold anything under these names. tty and ptmx become another device once open.
-        if node.name in _HARMLESS and (not st.S_ISCHR(opened.st_mode) or opened.st_rdev != node.rdev):
+        # A host /dev made by hand may hold anything under these names.
+        if not st.S_ISCHR(opened.st_mode) or opened.st_rdev != node.rdev:
             os.close(fd)
             raise OSError(errno.ENXIO, "the host's device is not what its name says")
         return fd

@@ -66,6 +66,8 @@ class Handles(Walker):
 
     def _device(self, link: bytes) -> Node | None:
         """A device is opened by its host name, which the dev tree shows under the same one."""
+        if link == b"/dev/pts/ptmx":  # where the host's /dev/ptmx is a link to it
+            link = b"/dev/ptmx"
         try:
             return self._walk(self.context, self.root, link, self._trail(self.root), False)
         except OSError:

@@ -173,6 +173,9 @@ class FakeCall:
         self.answers.append(("value", 0))
         return 0
 
+    def give_terminal(self, fd: int, cloexec: bool) -> int:
+        return self.reply_fd(fd, cloexec, True)
+
     def exec_loader(self, loader_fd: int, empty: int, argv: int, envp: int) -> int:
         self.executed = loader_fd, empty, argv, envp
         self.answers.append(("executed", 0))

@@ -6,11 +6,14 @@ The tests that break something on purpose start from these: a call that fails an
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import socket
 import struct
 from collections.abc import Callable
 
+from husk.abi import ioctls
+from husk.vfs.terminals import PtsTree
 from tests.unit.kernel.fakes import Guest
 
 CWD = -100
@@ -69,6 +72,15 @@ def _program(guest: Guest) -> int:
 
 def _xattr_args(guest: Guest, value: int) -> int:
     return guest.memory.put(struct.pack("<QII", value, 1, 0))
+
+
+def _master(guest: Guest) -> Arguments:
+    """TIOCGPTPEER, of an unlocked terminal."""
+    tree = PtsTree(guest.creds, dev=guest.state.new_device())
+    guest.vfs.mount(tree, b"/dev/pts")
+    master = guest.hold(tree.make(os.O_RDWR))
+    fcntl.ioctl(master, ioctls.PSEUDO_TERMINAL["TIOCSPTLCK"], bytes(4))
+    return master, ioctls.PEER["TIOCGPTPEER"], os.O_RDWR | os.O_NOCTTY
 
 
 # The smallest program Linux would run: a header, one segment, exit(0).
@@ -146,6 +158,7 @@ GOOD: dict[str, Callable[[Guest], Arguments]] = {
     "listxattrat": lambda guest: (CWD, _named_attribute(guest, b"file"), 0, _room(guest), 64),
     "removexattrat": lambda guest: (CWD, _named_attribute(guest, b"file"), 0, guest.text(b"user.x")),
     "open_tree": lambda guest: (_dir(guest), guest.text(b"file"), 0),
+    "ioctl": _master,
     "bind": lambda guest: (_socket(guest), guest.memory.put(b"\1\0sock\0"), 7),
     "connect": _bound,
     "execve": lambda guest: (_program(guest), 0, 0),

@@ -27,7 +27,9 @@ from husk.sandbox.launch import (
     PLAN_MAGIC,
     REPORT,
     STEPS,
+    STOPPED,
     SWITCH_USER,
+    TERMINAL,
     Ids,
     NoNamespaces,
     walls_here,
@@ -65,9 +67,9 @@ int main(void)
                (unsigned long long)p->limits[i].soft, (unsigned long long)p->limits[i].hard);
     printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
-    C(PLAN_MAGIC); C(PLAN_SWITCH_USER);
-    C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED);
-    C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_WORKDIR);
+    C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL);
+    C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);
+    C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_TERMINAL);
     C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
     printf("program=%s\n", data + p->program_offset);
     const char *text = data + p->argv_offset;
@@ -120,7 +122,7 @@ def test_every_field_arrives(reader: Path, walls: Walls) -> None:
     assert (plan["limits.offset"], plan["limits.bytes"]) == (PLAN.size, LIMITS_BYTES)
     assert plan["magic"] == PLAN_MAGIC == plan["PLAN_MAGIC"]
     assert plan["flags"] == (plan["PLAN_SWITCH_USER"] if os.geteuid() == 0 else 0)
-    assert plan["PLAN_SWITCH_USER"] == SWITCH_USER
+    assert (plan["PLAN_SWITCH_USER"], plan["PLAN_TERMINAL"]) == (SWITCH_USER, TERMINAL)
     assert (plan["uid"], plan["gid"]) == (ids.uid, ids.gid)
     assert plan["namespaces"] == (ALL_NAMESPACES if walls.user else 0)
     assert plan["landlock_abi"] == walls.landlock
@@ -145,13 +147,14 @@ def test_the_filter_is_whole(reader: Path) -> None:
 
 def test_constants(reader: Path) -> None:
     plan = Plan(reader, packed(Walls()))
-    assert [plan[f"REPORT_{name}"] for name in ("FAILED", "MAP_IDS", "LISTENER", "EXEC_FAILED", "ENDED")] == [
-        FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED
+    names = ("FAILED", "MAP_IDS", "LISTENER", "EXEC_FAILED", "ENDED", "STOPPED")
+    assert [plan[f"REPORT_{name}"] for name in names] == [
+        FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED
     ]
     assert plan["STEP_FILTER"] == FILTER_STEP
     needing_namespaces = [plan[f"STEP_{name}"] for name in ("NAMESPACES", "MOUNT", "LOOPBACK", "HOSTNAME")]
     assert sorted(NAMESPACE_STEPS) == sorted(needing_namespaces)
-    assert plan["STEP_WORKDIR"] == len(STEPS) - 1, "a step without words, or words without a step"
+    assert plan["STEP_TERMINAL"] == len(STEPS) - 1, "a step without words, or words without a step"
     (namespaces,) = [value for name, value in plan.numbers.items() if "CLONE_NEWNS" in name]
     assert namespaces == ALL_NAMESPACES
 

@@ -17,6 +17,7 @@ from husk.vfs.node import Context, Credentials, Dir, Node, Tree
 from husk.vfs.proc import ProcTree
 from husk.vfs.synth import SynthDir, SynthTree
 from husk.vfs.sysfs import SysTree
+from husk.vfs.terminals import PtsTree
 
 UID, GID = 4_000_000_001, 4_000_000_002
 SECRET = b"/home/somebody/host-only"
@@ -89,12 +90,16 @@ class Box:
         self.tasks = FakeTasks(self.top.root)
         self.proc = ProcTree(self.tasks, self.mounts, self.creds, dev=os.makedev(0, 41), guest_file=guest_file,
                              hostname=b"boxed")
-        self.dev = DevTree(dev=os.makedev(0, 42))
+        self.pts = PtsTree(self.creds, dev=os.makedev(0, 44))
+        self.dev = DevTree(self.pts, dev=os.makedev(0, 42))
         self.sys = SysTree(dev=os.makedev(0, 43))
         assert isinstance(self.top.root, SynthDir)
         for name, tree in ((b"proc", self.proc), (b"dev", self.dev), (b"sys", self.sys)):
             point = self.top.add_dir(self.top.root, name)
             point.mounted, tree.root.covers = tree.root, point
+        pts = self.dev.lookup(Context(self.creds), self.dev.root, b"pts")
+        assert isinstance(pts, Dir)
+        pts.mounted, self.pts.root.covers = self.pts.root, pts
         self.me = self.tasks.add(os.getpid())
         self.ctx = Context(self.creds, os.getpid())
 

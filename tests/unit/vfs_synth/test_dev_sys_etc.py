@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat as st
 from pathlib import Path
 
 import pytest
 
-from husk.vfs.dev import DevTree
+from husk.vfs import terminals
 from husk.vfs.etcfiles import etc_files
 from husk.vfs.node import Credentials, Dir
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # -- /dev -------------------------------------------------------------------------------------------------------------
 def test_dev_names(box: Box) -> None:
     assert set(box.names(b"/dev")) == {
-        b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"fd", b"stdin", b"stdout", b"stderr",
+        b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"ptmx", b"fd", b"stdin", b"stdout", b"stderr",
         b"shm", b"pts", b"mqueue"}
 
 
@@ -46,12 +47,49 @@ def test_devices_work(box: Box) -> None:
     os.close(fd)
 
 
-def test_no_terminal_unless_allowed(box: Box) -> None:
+def test_tty_is_the_callers_own_and_never_husks(box: Box) -> None:
+    """Whatever terminal the supervisor has (these tests may have one): it is none of the box's."""
     with pytest.raises(OSError) as caught:
         box.open(b"/dev/tty", os.O_RDWR)
     assert caught.value.errno == errno.ENXIO
-    open_handed = DevTree(dev=1, allow_pty=True)
-    assert open_handed.lookup(box.ctx, open_handed.root, b"ptmx").kind == st.S_IFCHR
+
+
+def test_terminals_come_and_go_with_their_masters(box: Box) -> None:
+    assert box.names(b"/dev/pts") == [b"ptmx"]
+    master = box.open(b"/dev/ptmx", os.O_RDWR)
+    number = fcntl.ioctl(master, 0x80045430, bytes(4))[0]
+    name = b"/dev/pts/%d" % number
+    assert box.names(b"/dev/pts") == [b"ptmx", b"%d" % number]
+    found = box.dev.stat(box.ctx, box.walk(b"/dev/ptmx")), box.pts.stat(box.ctx, box.walk(name))
+    assert found[0].rdev == os.makedev(5, 2) and found[1].rdev == os.makedev(136, number)
+    assert (found[1].mode, found[1].uid, found[1].gid) == (st.S_IFCHR | 0o620, box.ctx.creds.uid, 5)
+    slave = box.walk(name)
+    with pytest.raises(OSError) as caught:
+        box.open(name, os.O_RDWR)
+    assert caught.value.errno == errno.EIO  # still locked
+    os.close(master)
+    assert box.names(b"/dev/pts") == [b"ptmx"]
+    # The host gives the number to the next who asks. What was remembered of the old one must not lead there.
+    stranger = os.openpty()
+    try:
+        with pytest.raises(OSError) as caught:
+            box.pts.open(box.ctx, slave, os.O_RDWR)
+        assert caught.value.errno == errno.EIO and box.names(b"/dev/pts") == [b"ptmx"]
+    finally:
+        for fd in stranger:
+            os.close(fd)
+
+
+def test_a_box_cannot_take_all_terminals_of_the_host(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminals, "MOST", 2)
+    masters = [box.open(b"/dev/ptmx", os.O_RDWR) for _ in range(2)]
+    with pytest.raises(OSError) as caught:
+        box.open(b"/dev/ptmx", os.O_RDWR)
+    assert caught.value.errno == errno.ENOSPC
+    os.close(masters.pop())
+    masters.append(box.open(b"/dev/ptmx", os.O_RDWR))
+    for master in masters:
+        os.close(master)
 
 
 def test_links_lead_into_proc(box: Box) -> None:
@@ -62,7 +100,7 @@ def test_links_lead_into_proc(box: Box) -> None:
 def test_places_to_mount_on(box: Box) -> None:
     for name, mode in ((b"shm", 0o1777), (b"mqueue", 0o1777), (b"pts", 0o755)):
         node = box.walk(b"/dev/" + name)
-        assert isinstance(node, Dir) and box.dev.stat(box.ctx, node).mode == st.S_IFDIR | mode
+        assert isinstance(node, Dir) and node.tree.stat(box.ctx, node).mode == st.S_IFDIR | mode
 
 
 # -- /sys -------------------------------------------------------------------------------------------------------------

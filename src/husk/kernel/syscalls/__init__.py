@@ -14,6 +14,7 @@ from husk.kernel.syscalls import (
     processes,
     sockets,
     status,
+    terminals,
     xattrs,
 )
 
@@ -36,6 +37,7 @@ FAMILIES = (
     processes,
     sockets,
     status,
+    terminals,
     xattrs,
 )
 HUSK_CALL = 0x4855

@@ -166,9 +166,13 @@ static void reap(pid_t guest)
     int status;
     pid_t pid;
     struct rusage usage;
-    while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0) {
+    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &usage)) > 0) {
         if (pid != guest)
             continue;
+        if (WIFSTOPPED(status)) {
+            report(REPORT_STOPPED, WSTOPSIG(status), 0);
+            continue;
+        }
         struct report message = {.kind = REPORT_ENDED, .a = status};
         getrusage(RUSAGE_CHILDREN, &usage);
         message.user_us = usage.ru_utime.tv_sec * 1000000LL + usage.ru_utime.tv_usec;
@@ -187,6 +191,27 @@ static void on_child(int signal)
     (void)signal;
     (void)!write(no_op_pipe[1], "", 1);
     errno = saved;
+}
+
+/* What a key would send to the person's foreground job, husk sends to us, and we to the guest's process group. We are
+ * the one who can: the guest's number cannot be anybody else's before we have reaped it. SIGHUP comes from the host
+ * kernel, which tells the leader of a session that its terminal is gone. */
+static volatile pid_t guest_group;
+
+static void pass_on(int signal)
+{
+    int saved = errno;
+    if (guest_group)
+        kill(-guest_group, signal);
+    errno = saved;
+}
+
+/* The box's own session. The reaper leads it, not the guest: a guest whose parent is of its session, but in another
+ * process group, is no orphan, so that a key can stop it. Nothing else comes with leading that a guest could use. */
+static void begin_session(void)
+{
+    if (setsid() < 0 || (plan->flags & PLAN_TERMINAL && ioctl(TERMINAL_FD, TIOCSCTTY, 0) < 0))
+        give_up(STEP_TERMINAL);
 }
 
 static _Noreturn void watch(pid_t guest)
@@ -249,6 +274,9 @@ static void send_listener(int listener)
 
 static _Noreturn void become_guest(char **argv, char **envp)
 {
+    /* SIGTTOU is still ignored here, so that a background process may come to the front. */
+    if (setpgid(0, 0) < 0 || (plan->flags & PLAN_TERMINAL && tcsetpgrp(TERMINAL_FD, getpid()) < 0))
+        give_up(STEP_TERMINAL);
     for (int signal = 1; signal < 65; signal++) {
         struct { uint64_t handler, flags, restorer, mask; } fresh = {0};
         syscall(SYS_rt_sigaction, signal, &fresh, NULL, 8);
@@ -317,9 +345,10 @@ int main(void)
     if (reaper > 0)
         _exit(0);
 
-    for (int signal = 1; signal < 32; signal++) /* a key on the terminal is for the guest, not for us */
+    for (int signal = 1; signal < 32; signal++)
         if (signal != SIGCHLD && signal != SIGKILL && signal != SIGSTOP)
             sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    begin_session();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (pipe2(no_op_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         give_up(STEP_REAPER);
@@ -329,7 +358,14 @@ int main(void)
         give_up(STEP_REAPER);
     if (guest == 0)
         become_guest(argv, envp);
+    setpgid(guest, guest); /* as it does itself: whoever is first */
+    guest_group = guest;
+    static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT, SIGHUP};
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        sigaction(passed_on[i], &(struct sigaction){.sa_handler = pass_on, .sa_flags = SA_RESTART}, NULL);
     close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD);
+    if (plan->flags & PLAN_TERMINAL)
+        close(TERMINAL_FD);
     prctl(PR_SET_NAME, "husk-reaper", 0, 0, 0);
     watch(guest);
 }

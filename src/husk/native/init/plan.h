@@ -4,9 +4,10 @@
 #define HUSK_PLAN_H
 #include <stdint.h>
 
-enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6 };
+enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7 };
 #define PLAN_MAGIC 0x314e4c50u /* "PLN1" */
 #define PLAN_SWITCH_USER 1u
+#define PLAN_TERMINAL 2u /* TERMINAL_FD is the box's terminal */
 
 struct plan {
     uint32_t magic, flags;
@@ -22,15 +23,17 @@ struct plan {
     struct { uint64_t resource, soft, hard; } limits[16];
 };
 
-enum report_kind { REPORT_FAILED = 1, REPORT_MAP_IDS, REPORT_LISTENER, REPORT_EXEC_FAILED, REPORT_ENDED };
+enum report_kind {
+    REPORT_FAILED = 1, REPORT_MAP_IDS, REPORT_LISTENER, REPORT_EXEC_FAILED, REPORT_ENDED, REPORT_STOPPED,
+};
 enum step {
     STEP_PLAN = 1, STEP_NAMESPACES, STEP_MOUNT, STEP_LOOPBACK, STEP_USER, STEP_HOSTNAME, STEP_REAPER,
-    STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR,
+    STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR, STEP_TERMINAL,
 };
 
 struct report {
     uint32_t kind;
-    int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status */
+    int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status; STOPPED: signal */
     uint32_t reserved;
     int64_t user_us, system_us, max_rss_kb;
 };

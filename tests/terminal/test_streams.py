@@ -1,0 +1,152 @@
+"""What a box gets of the caller's standard streams, and what becomes of the person's terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.guest import running
+from tests.guest.running import husk
+from tests.terminal.conftest import Sit
+from tests.terminal.person import Person
+
+pytestmark = pytest.mark.both_settings
+
+# Which of the three is a terminal, and do they have the host's: its device number is the person's.
+LOOK = "for n in 0 1 2; do [ -t $n ] && printf 'tty ' || printf 'no '; done; echo; stat -L -c %t:%T /dev/fd/1"
+
+
+def device(person: Person) -> str:
+    number = os.fstat(person.slave).st_rdev
+    return f"{os.major(number):x}:{os.minor(number):x}"
+
+
+def in_shell(sit: Sit) -> Person:
+    """A person at an ordinary shell of the host, who types husk commands: HUSK is `husk run` with this setting."""
+    person = sit(command=["bash", "--norc", "--noprofile", "--noediting"])
+    command = shlex.join([*running.husk_command(), "run", *running.OPTIONS])
+    person.type(f"PS1='host''> '; HUSK={shlex.quote(command)}\r")
+    person.expect("host> ")
+    return person
+
+
+def test_the_hosts_terminal_is_not_handed_over(sit: Sit) -> None:
+    person = sit("run", "--", "sh", "-c", LOOK)
+    assert person.wait() == 0
+    words = person.seen.split("\r\n")
+    assert words[0] == "tty tty tty "
+    assert words[1].startswith("88:") and words[1] != device(person)
+
+
+def test_pipelines_leave_the_keyboard_alone(sit: Sit) -> None:
+    person = in_shell(sit)
+    person.type(f"$HUSK -- sh -c {shlex.quote(LOOK + ' | head -1; cat')} | cat\r")
+    person.expect("no no tty \r\n")
+    person.expect("host> ")  # its input is empty, so that `cat` ends
+    person.type("echo typed ahead | $HUSK -- sh -c 'cat; [ -t 1 ] && echo out' \r")
+    person.expect("typed ahead\r\nout\r\n.*host> ")
+    person.type("$HUSK -i -- sh -c 'read line; echo got $line' | cat\r")
+    person.type("a line\r")
+    person.expect("got a line\r\n.*host> ")
+    assert person.modes()[3] == person.before[3]
+
+
+def test_output_passes_unchanged_where_only_output_is_a_terminal(sit: Sit) -> None:
+    person = in_shell(sit)
+    person.type("stty -onlcr; $HUSK -- printf 'one\\ntwo' < /dev/null; stty onlcr\r")
+    person.expect("one\ntwo.*host> ")
+
+
+def test_ctrl_c_ends_a_program_and_not_only_husk(sit: Sit) -> None:
+    person = in_shell(sit)
+    for redirection in ("", "< /dev/null", "| cat"):
+        person.type(f"$HUSK -- sh -c 'echo here''-I-am; exec sleep 1000' {redirection}\r")
+        person.expect("here-I-am\r\n")
+        person.type("\x03")
+        person.expect("host> ")
+        person.type("echo status ${PIPESTATUS[0]}\r")
+        person.expect("status 130\r\n.*host> ")
+
+
+def test_ctrl_z_stops_husk_as_a_job(sit: Sit) -> None:
+    person = in_shell(sit)
+    person.type("$HUSK -- sh -c 'echo here''-I-am; read x; echo got $x'\r")
+    person.expect("here-I-am\r\n")
+    person.type("\x1a")
+    person.expect("Stopped.*host> ")
+    assert person.modes()[3] == person.before[3]
+    person.type("fg\r")
+    person.expect("fg\r\n.*\r\n")
+    person.type("word\r")
+    person.expect("got word.*host> ")
+
+
+def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
+    person = in_shell(sit)
+    person.type("$HUSK -- sh -c 'echo here''-I-am; sleep 1000; echo woken' < /dev/null\r")
+    person.expect("here-I-am\r\n")
+    person.type("\x1a")
+    person.expect("Stopped.*host> ")
+    person.type("kill %1; fg\r")  # SIGTERM is husk's once it runs again, and ends the box
+    person.expect("host> ")
+    person.type("echo status $?\r")
+    person.expect("status 143\r\n.*host> ")
+
+
+def test_the_terminal_is_put_back_whatever_happens(sit: Sit) -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        person = sit("run", "-it", "--", "sh", "-c", "stty -echo raw; echo here''-I-am; exec sleep 1000")
+        person.expect("here-I-am")
+        assert person.modes() != person.before
+        person.process.send_signal(number)
+        assert person.wait() == 128 + number
+        assert person.modes() == person.before
+    person = sit("run", "-it", "--timeout", "0.5", "--", "sleep", "1000")
+    assert person.wait() == 124 and person.modes() == person.before
+    person = sit("run", "-it", "--", "/no/such/program")
+    assert person.wait() == 127 and person.modes() == person.before
+
+
+def test_all_output_arrives(sit: Sit) -> None:
+    """Also the last of it, written just before the end."""
+    person = sit("run", "--", "seq", "1", "20000")
+    assert person.wait() == 0
+    assert person.seen.split() == [str(number) for number in range(1, 20001)]
+
+
+def test_without_a_terminal() -> None:
+    """Nothing changes for scripts; who asks for a keyboard is told that there is none."""
+    plain = husk(["run", "--", "sh", "-c", "cat; [ -t 1 ] || echo no; cat /dev/tty"], stdin=b"in\n")
+    assert plain.out == "in\nno\n" and "/dev/tty: No such device or address" in plain.err
+    made = husk(["run", "-t", "--", "sh", "-c", "[ -t 1 ] && stty size < /dev/tty; cat"], stdin=b"in\n")
+    assert (made.status, made.out) == (0, "24 80\r\nin\r\n")
+    asked = husk(["run", "-it", "--", "true"])
+    assert asked.status == 2 and asked.err.startswith("husk: -it: standard input is not a terminal;")
+    shell = husk(["shell"])
+    assert shell.status == 2 and "husk shell needs a terminal" in shell.err
+
+
+def test_a_screen_that_goes_away_hangs_up() -> None:
+    """`husk run -t -- yes | head`: nobody reads any more, so the box's terminal is hung up."""
+    command = [*running.husk_command(), "run", *running.OPTIONS, "-t", "--", "yes"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"y\r\n"
+        process.stdout.close()
+        assert process.wait(30) == 128 + signal.SIGHUP
+
+
+def test_passwords_are_asked_on_the_terminal(sit: Sit, tmp_path: Path) -> None:
+    person = sit("run", "--", "python3", "-c", "import getpass; print('it was', getpass.getpass('Secret: ')[::-1])")
+    person.expect("Secret: ")
+    person.type("drow\r")
+    person.expect("it was word\r\n")
+    assert "drow" not in person.seen
+    assert person.wait() == 0
+    assert termios.tcgetattr(person.slave) == person.before
