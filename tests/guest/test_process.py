@@ -15,6 +15,12 @@ def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 
 
+@pytest.mark.both_settings
+@pytest.mark.parametrize("name", ["pty_sides", "pty_session"])
+def test_terminals(name: str) -> None:
+    differential(["{guests}/" + name], case=name)
+
+
 def test_interrupted_calls() -> None:
     """In one setting only: it is made of waiting, and no wall has a part in it."""
     differential(["{guests}/sig_eintr"], case="sig_eintr")
