@@ -40,7 +40,7 @@ def number(person: Person) -> str:
 
 
 def test_the_attack_works_without_husk(program: Path) -> None:
-    """Else the next test would prove nothing. Newer kernels may forbid TIOCSTI (dev.tty.legacy_tiocsti), and say EIO."""
+    """Else the next test would prove nothing. Newer kernels may forbid TIOCSTI (dev.tty.legacy_tiocsti) and say EIO."""
     with shell() as person:
         person.type(f"{shlex.quote(str(program))}\r")
         pushed = person.expect(r"0: pushed (\d+)")[1]
