@@ -79,24 +79,29 @@ class HostTree(HostRead):
     def _own(self, at: int, fd: int, mode: int) -> None:
         """Mode and host owner of a new file in `at`. The supervisor's umask must not show; but whoever watches the
         directory must not see a change that changes nothing."""
-        if self.owner is not None:
-            os.fchown(fd, *self._owner_in(at))
+        owner = self._owner_for(at, os.fstat(fd))
+        if owner is not None:
+            os.fchown(fd, *owner)
         if os.fstat(fd).st_mode & 0o7777 != mode:
             os.fchmod(fd, mode)
 
-    def _owner_in(self, at: int) -> tuple[int, int]:
-        """In a set-gid directory the host gave the new file its group already."""
-        if self.owner is None or os.fstat(at).st_mode & st.S_ISGID:
-            return (-1 if self.owner is None else self.owner[0]), -1
-        return self.owner
+    def _owner_for(self, at: int, made: os.stat_result) -> tuple[int, int] | None:
+        """Whom a new file in `at` has to be given to; None where it is theirs already. In a set-gid directory the host
+        gave it its group."""
+        if self.owner is None:
+            return None
+        uid, gid = self.owner
+        if os.fstat(at).st_mode & st.S_ISGID:
+            gid = made.st_gid
+        return (uid, gid) if (uid, gid) != (made.st_uid, made.st_gid) else None
 
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
         with _At(self, directory) as at:
             wanted = mode & 0o1777 | os.fstat(at).st_mode & st.S_ISGID
             os.mkdir(name, mode & 0o1777, dir_fd=at)
-            made = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode & 0o7777
+            made = os.stat(name, dir_fd=at, follow_symlinks=False)
             # To open a directory is something a watcher sees, so only where there is a reason.
-            if self.owner is not None or made != wanted:
+            if made.st_mode & 0o7777 != wanted or self._owner_for(at, made) is not None:
                 fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
                 self._settle(at, fd, wanted)
         child = self.lookup(ctx, directory, name)
@@ -116,8 +121,9 @@ class HostTree(HostRead):
     def _own_special(self, ctx: Context, directory: Dir, at: int, name: bytes, mode: int) -> Node:
         node = self.lookup(ctx, directory, name)
         with Reached(self, node) as path:
-            if self.owner is not None:
-                os.chown(path, *self._owner_in(at))
+            owner = self._owner_for(at, os.stat(path))
+            if owner is not None:
+                os.chown(path, *owner)
             if os.stat(path).st_mode & 0o7777 != mode & 0o777:
                 os.chmod(path, mode & 0o777)
         return self.lookup(ctx, directory, name)
@@ -125,8 +131,9 @@ class HostTree(HostRead):
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
         with _At(self, directory) as at:
             os.symlink(target, name, dir_fd=at)
-            if self.owner is not None:
-                os.chown(name, *self._owner_in(at), dir_fd=at, follow_symlinks=False)
+            owner = self._owner_for(at, os.stat(name, dir_fd=at, follow_symlinks=False))
+            if owner is not None:
+                os.chown(name, *owner, dir_fd=at, follow_symlinks=False)
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
         assert isinstance(directory, HostDir)
