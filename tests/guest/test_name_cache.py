@@ -33,7 +33,8 @@ TREE: dict[str, str | bytes] = {
     **{f"{folder}/{name}": f"{folder} {name}" for folder in (
         "one", "two", "three", "four", "six", "seven", "eight", "nine", "eleven", "thirteen") for name in ("a", "b")},
     "plain": "a plain file", "three/d/x": "x", "tree/sub/a": "tree sub a", "four/deep/a": "deep",
-    "five/deep/a": "deep", "eight/deep/": "", "fifteen/deep/a": "deep", "ten/a": "ten a", "ten/deep/a": "deep", "eleven/deep/a": "deep",
+    "five/deep/a": "deep", "eight/deep/": "", "fifteen/deep/a": "deep", "ten/a": "ten a", "ten/deep/a": "deep",
+    "eleven/deep/a": "deep",
     "twins/first": "twins", "twins/far/": "", "twins/single": "single", "pair/first": "pair", "kin/first": "kin",
     "kin/far/neighbour": "next door",
     "way@": "six", "chain@": "way", "short@": "six/a", "dangling@": "nowhere", "loop@": "loop",
