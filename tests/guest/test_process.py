@@ -21,6 +21,11 @@ def test_terminals(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 
 
+def test_message_queues() -> None:
+    """Only where an ipc namespace stands; without one they are refused, as the registry's own tests say."""
+    differential(["{guests}/ipc_queue"], case="ipc_queue")
+
+
 def test_interrupted_calls() -> None:
     """In one setting only: it is made of waiting, and no wall has a part in it."""
     differential(["{guests}/sig_eintr"], case="sig_eintr")

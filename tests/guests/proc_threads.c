@@ -37,6 +37,24 @@ static void basics(void) {
     say("counter %ld, thread-local sum %ld, mine %d", counter, sum, local);
 }
 
+/* A thread asks for another one's list of held locks, by number. */
+static void *ask(void *wanted) {
+    long tid = (long)(intptr_t)wanted;
+    void *head = NULL, *own = NULL;
+    size_t size = 0;
+    STEP(syscall(SYS_get_robust_list, tid, &head, &size));
+    MUST(syscall(SYS_get_robust_list, 0, &own, &size));
+    say("a list %d of its own %d", head != NULL, head != own);
+    STEP(syscall(SYS_get_robust_list, 0x3fffffff, &head, &size));
+    return NULL;
+}
+
+static void robust_lists(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, ask, (void *)syscall(SYS_gettid));
+    pthread_join(thread, NULL);
+}
+
 /* Eight threads want the same fifty names: each name has one winner, the others see EEXIST. */
 static void *race(void *number) {
     int me = (int)(intptr_t)number;
@@ -203,6 +221,7 @@ static void visible(void) {
 
 int main(void) {
     basics();
+    robust_lists();
     races();
     appends();
     endings();

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from errno import ENOSYS, EPERM
 
-from husk.abi.rules import UTS_WALL, Arg, absent, native, native_if, refuse, refused, virtual
+from husk.abi.rules import PID_WALL, UTS_WALL, Arg, absent, native, native_if, refuse, refused, virtual
 
 PID = Arg(0, "the pid")
 NUMA_PID = refuse(EPERM, "acts on another process's pages, which is reserved to debuggers; ptrace is refused too")
@@ -57,12 +57,12 @@ ROWS = (
     native(455, "futex_wait", "waits on the guest's own memory", interruptible=True),
     native(456, "futex_requeue", "moves waiters between two words of the guest's own memory"),
     native(273, "set_robust_list", "registers the caller's own list of held locks"),
-    native(
+    virtual(
         274,
         "get_robust_list",
-        "with pid 0 it reads the caller's own registration",
+        "names a thread, and would tell an address in a host process",
+        native_if(PID_WALL),
         native_if(PID.is_zero()),
-        otherwise=refuse(EPERM, "reads an address of another process, which is reserved to debuggers"),
     ),
     native(218, "set_tid_address", "registers a word in the caller's own memory"),
     native(334, "rseq", "registers a structure in the caller's own memory"),

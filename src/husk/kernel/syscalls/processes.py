@@ -1,5 +1,5 @@
-"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2): on a process by number;
-and uname(2).
+"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2), get_robust_list(2): on
+a process by number; and uname(2).
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -37,7 +37,7 @@ def _confined(call: Call, pid: int) -> Reply:
     return CONTINUE
 
 
-getpgid = getsid = prlimit64 = _on_pid
+getpgid = getsid = prlimit64 = get_robust_list = _on_pid
 sched_getaffinity = sched_setaffinity = sched_getattr = sched_setattr = _on_pid
 sched_getparam = sched_setparam = sched_getscheduler = sched_setscheduler = sched_rr_get_interval = _on_pid
 

@@ -85,6 +85,19 @@ static void raise_loopback(void)
     close(fd);
 }
 
+/* The root of the box's own message queues, for a Landlock rule: mq_open(2) is no path of the guest's, but opens a file
+ * of this file system. No wall hangs on it, so where it cannot be had, mq_open fails and all else goes on. */
+static int queues = -1;
+
+static void find_queues(void)
+{
+    int context = syscall(SYS_fsopen, "mqueue", 1 /* FSOPEN_CLOEXEC */);
+    if (context >= 0 && syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
+        queues = syscall(SYS_fsmount, context, 1 /* FSMOUNT_CLOEXEC */, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+    if (context >= 0)
+        close(context);
+}
+
 static void build(void)
 {
     if (plan->namespaces && unshare((int)plan->namespaces) < 0)
@@ -99,6 +112,8 @@ static void build(void)
         give_up(STEP_HOSTNAME);
     if (plan->namespaces & CLONE_NEWNET)
         raise_loopback();
+    if (plan->namespaces & CLONE_NEWIPC && plan->namespaces & CLONE_NEWNS)
+        find_queues();
     if (plan->namespaces & CLONE_NEWNS)
         empty_root();
     else if (chdir("/") < 0)
@@ -248,11 +263,17 @@ static void drop_identity(void)
 static void raise_landlock(void)
 {
     struct { uint64_t fs, net, scoped; } ruleset = {plan->landlock_fs, plan->landlock_net, plan->landlock_scoped};
-    struct __attribute__((packed)) { uint64_t allowed; int32_t parent; } loader = {plan->landlock_loader, LOADER_FD};
+    struct __attribute__((packed)) { uint64_t allowed; int32_t parent; } rule = {plan->landlock_loader, LOADER_FD};
     size_t size = plan->landlock_abi >= 6 ? 24 : plan->landlock_abi >= 4 ? 16 : 8;
     int fd = syscall(SYS_landlock_create_ruleset, &ruleset, size, 0);
-    if (fd < 0 || syscall(SYS_landlock_add_rule, fd, 1 /* path beneath */, &loader, 0) < 0 ||
-        syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+    if (fd < 0 || syscall(SYS_landlock_add_rule, fd, 1 /* path beneath */, &rule, 0) < 0)
+        give_up(STEP_LANDLOCK);
+    if (queues >= 0) {
+        rule.allowed = 2 | 4; /* write and read files */
+        rule.parent = queues;
+        syscall(SYS_landlock_add_rule, fd, 1, &rule, 0);
+    }
+    if (syscall(SYS_landlock_restrict_self, fd, 0) < 0)
         give_up(STEP_LANDLOCK);
     close(fd);
 }
@@ -363,7 +384,7 @@ int main(void)
     static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT, SIGHUP};
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
         sigaction(passed_on[i], &(struct sigaction){.sa_handler = pass_on, .sa_flags = SA_RESTART}, NULL);
-    close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD);
+    close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD), close(queues);
     if (plan->flags & PLAN_TERMINAL)
         close(TERMINAL_FD);
     prctl(PR_SET_NAME, "husk-reaper", 0, 0, 0);
