@@ -3,6 +3,8 @@
  * Metadata: stat, lstat, fstat, statx, access, chmod, utimensat, truncate. They must agree with each other.
  */
 #include "step.h"
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -74,6 +76,25 @@ static void basics(void) {
     STEP(statfs(".", &fs));
     say("block size set %d name length %ld", fs.f_bsize > 0, (long)fs.f_namelen);
     STEP(statfs("missing", &fs));
+    int ends[2], pair[2];
+    MUST(pipe(ends));
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    const struct { const char *what; int fd; } held[] = {
+        {"pipe", ends[0]},
+        {"socket", pair[0]},
+        {"memfd", MUST(memfd_create("m", 0))},
+        {"eventfd", MUST(eventfd(0, 0))},
+        {"proc", MUST(open("/proc/self/stat", O_RDONLY))},
+        {"proc directory", MUST(open("/proc", O_RDONLY | O_DIRECTORY))},
+        {"device", MUST(open("/dev/null", O_RDONLY))},
+    };
+    for (unsigned i = 0; i < sizeof held / sizeof *held; i++) {
+        MUST(fstatfs(held[i].fd, &fs));
+        say("%s lives in %lx", held[i].what, (unsigned long)fs.f_type);
+        close(held[i].fd);
+    }
+    close(ends[1]);
+    close(pair[1]);
 }
 
 static void permissions(void) {

@@ -19,8 +19,9 @@ from husk.abi.rules import Walls
 from tests.unit.kernel.fakes import Guest
 
 FIRST = (
-    "getpgid", "getsid", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_getattr", "sched_setattr",
-    "sched_getparam", "sched_setparam", "sched_getscheduler", "sched_setscheduler", "sched_rr_get_interval",
+    "getpgid", "getsid", "get_robust_list", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_getattr",
+    "sched_setattr", "sched_getparam", "sched_setparam", "sched_getscheduler", "sched_setscheduler",
+    "sched_rr_get_interval",
 )
 # call -> the arguments before the process's number
 BY_PID: dict[str, tuple[int, ...]] = {
