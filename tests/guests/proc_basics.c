@@ -1,9 +1,10 @@
-/* build: proc_basics
+/* build: proc_basics -pthread
  *
  * Processes: fork, vfork, wait in its forms, groups and sessions, orphans, pipes, ids, limits.
  */
 #include "step.h"
 #include <grp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -284,6 +285,30 @@ static void identity(void) {
     STEP(setpriority(PRIO_PROCESS, 0, 5));
 }
 
+static void *unshare_thread(void *unused) {
+    (void)unused;
+    STEP(unshare(CLONE_THREAD));
+    STEP(unshare(CLONE_VM));
+    return NULL;
+}
+
+static void unsharing(void) {
+    STEP(unshare(0));
+    STEP(unshare(CLONE_FS | CLONE_FILES));
+    STEP(unshare(CLONE_THREAD));
+    STEP(unshare(CLONE_SIGHAND | CLONE_VM));
+    STEP(unshare(1));
+    STEP(unshare(CLONE_PARENT));
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, unshare_thread, NULL);
+        pthread_join(thread, NULL);
+        _exit(0);
+    }
+    wait_for(pid);
+}
+
 static void personalities(void) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -317,5 +342,6 @@ int main(void) {
     pipes();
     identity();
     personalities();
+    unsharing();
     return 0;
 }

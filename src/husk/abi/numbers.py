@@ -23,7 +23,14 @@ CLONE_NAMESPACES = {
     "CLONE_NEWNET": 0x40000000,
 }
 CLONE_PTRACE = {"CLONE_PTRACE": 0x2000}
-UNSHARE_ALLOWED = {"CLONE_FS": 0x200, "CLONE_FILES": 0x400, "CLONE_SYSVSEM": 0x40000}
+UNSHARE_ALLOWED = {
+    "CLONE_FS": 0x200,
+    "CLONE_FILES": 0x400,
+    "CLONE_SYSVSEM": 0x40000,
+    "CLONE_VM": 0x100,  # this and the next two do nothing in a process of one thread and fail in any other
+    "CLONE_SIGHAND": 0x800,
+    "CLONE_THREAD": 0x10000,
+}
 
 PERSONALITY_QUERY = {"0xffffffff (the query)": 0xFFFFFFFF}
 # No MMAP_PAGE_ZERO and no READ_IMPLIES_EXEC: they undo what the loader and the hardware promise about memory.

@@ -213,7 +213,8 @@ ROWS = (
         "unshare",
         "the listed flags stop sharing with the caller's own threads",
         native_if(FLAGS.within(numbers.UNSHARE_ALLOWED)),
-        otherwise=refuse(EPERM, NEW_NAMESPACE),
+        refused_if(EPERM, NEW_NAMESPACE, FLAGS.has_any({**numbers.CLONE_NAMESPACES, "CLONE_NEWTIME": 0x80})),
+        otherwise=refuse(EINVAL, "no flag that Linux lets one stop sharing"),
     ),
     native(317, "seccomp", "a further filter can only narrow; a second listener is refused by Linux itself (EBUSY)"),
     # Reaching into other processes
