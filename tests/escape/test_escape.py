@@ -262,3 +262,22 @@ def test_who_knows_the_cookie_executes_nothing_of_the_host(programs: Path, place
 
     natively = unprotected(programs, ["cookie", *names], place).out.splitlines()
     assert [line for line in natively[1:] if not line.endswith(": executed")] == []
+
+
+# ---- other processes' memory ---------------------------------------------------------------------------------------
+
+
+def test_memory_of_foreign_processes(programs: Path, place: Path) -> None:
+    """process_vm_readv and process_vm_writev are native. They end at the box: no reaper, no husk, no host process of the
+    same user."""
+    user = [] if os.geteuid() else ["setpriv", "--reuid", str(guest_ids()[0]), "--clear-groups"]
+    stranger = subprocess.Popen([*user, "sleep", "60"])
+    try:
+        strangers = [str(stranger.pid), str(os.getpid())]
+        result = boxed(programs, ["foreign_memory", *strangers])
+        lines = dict(line.rsplit(": ", 1) for line in result.out.splitlines())
+        assert {lines.pop("read own"), lines.pop("write own")} == {"EFAULT"}
+        assert set(lines.values()) <= {"EPERM", "ESRCH"}, result.out
+    finally:
+        stranger.kill()
+        stranger.wait()

@@ -9,6 +9,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 
 static void exits(void) {
@@ -285,6 +286,36 @@ static void identity(void) {
     STEP(setpriority(PRIO_PROCESS, 0, 5));
 }
 
+static void foreign_memory(void) {
+    static char shared_text[32] = "of the parent";
+    char copy[32] = "", words[32] = "from outside";
+    int ready[2], go[2];
+    MUST(pipe(ready));
+    MUST(pipe(go));
+    pid_t pid = fork();
+    if (pid == 0) {
+        strcpy(shared_text, "of the child");
+        MUST(write(ready[1], "", 1));
+        MUST(read(go[0], copy, 1));
+        say("the child sees: %s", shared_text);
+        _exit(0);
+    }
+    MUST(read(ready[0], copy, 1));
+    struct iovec mine = {copy, sizeof copy}, theirs = {shared_text, sizeof shared_text}, nowhere = {(void *)8, 32};
+    STEP(process_vm_readv(pid, &mine, 1, &theirs, 1, 0));
+    say("read: %s, mine: %s", copy, shared_text);
+    STEP(process_vm_readv(pid, &mine, 1, &nowhere, 1, 0));
+    STEP(process_vm_readv(pid, &mine, 1, &theirs, 1, 1));
+    mine.iov_base = words;
+    STEP(process_vm_writev(pid, &mine, 1, &theirs, 1, 0));
+    STEP(process_vm_readv(1, &mine, 1, &theirs, 1, 0)); /* somebody else's */
+    STEP(process_vm_readv(0x3fffffff, &mine, 1, &theirs, 1, 0));
+    MUST(write(go[1], "", 1));
+    wait_for(pid);
+    STEP(process_vm_readv(pid, &mine, 1, &theirs, 1, 0));
+    close(ready[0]), close(ready[1]), close(go[0]), close(go[1]);
+}
+
 static void *unshare_thread(void *unused) {
     (void)unused;
     STEP(unshare(CLONE_THREAD));
@@ -343,5 +374,6 @@ int main(void) {
     identity();
     personalities();
     unsharing();
+    foreign_memory();
     return 0;
 }

@@ -12,6 +12,7 @@ from husk.abi import numbers
 from husk.abi.rules import (
     PID_WALL,
     SIGNAL_WALL,
+    TRACE_WALL,
     Arg,
     ArgTest,
     Row,
@@ -37,6 +38,8 @@ PERSONA = Arg(0, "the persona")
 UNCONFINED_SIGNAL = refuse(
     EPERM, "without a pid namespace or Landlock's signal scope it would reach every host process of the same user"
 )
+
+FOREIGN_MEMORY = refuse(EPERM, "without Landlock it would reach every host process of the same user")
 
 
 def signal_sender(nr: int, name: str, reason: str) -> Row:
@@ -219,8 +222,21 @@ ROWS = (
     native(317, "seccomp", "a further filter can only narrow; a second listener is refused by Linux itself (EBUSY)"),
     # Reaching into other processes
     refused(101, "ptrace", EPERM, "a tracer could change calls after husk judged them; debuggers are not served yet"),
-    refused(310, "process_vm_readv", EPERM, "reads another process's memory, which is reserved to debuggers"),
-    refused(311, "process_vm_writev", EPERM, "writes another process's memory, past what husk judged there"),
+    # Another guest's memory: what husk judged there was copied first, and a thread could change it just as well
+    native(
+        310,
+        "process_vm_readv",
+        "reads the memory of a process of the same box",
+        native_if(TRACE_WALL),
+        otherwise=FOREIGN_MEMORY,
+    ),
+    native(
+        311,
+        "process_vm_writev",
+        "writes the memory of a process of the same box",
+        native_if(TRACE_WALL),
+        otherwise=FOREIGN_MEMORY,
+    ),
     refused(312, "kcmp", EPERM, "compares kernel objects of other processes, which is reserved to debuggers"),
     refused(438, "pidfd_getfd", EPERM, "takes a descriptor out of another process that did not hand it over"),
     refused(448, "process_mrelease", EPERM, "frees the memory of another process, which is the host's business"),

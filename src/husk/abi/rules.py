@@ -72,6 +72,9 @@ UTS_WALL = WallTest("a uts namespace stands", lambda walls: walls.ipc)  # made t
 SIGNAL_WALL = WallTest(
     "a pid namespace or Landlock ABI 6 confines signals", lambda walls: walls.pid or walls.landlock >= 6
 )
+# Landlock, since its first version, lets nobody trace or reach into a process outside his own domain: not the reaper,
+# not husk, not the host's.
+TRACE_WALL = WallTest("Landlock keeps a guest out of every process but guests", lambda walls: walls.landlock >= 1)
 # Abstract names belong to the network namespace, path names to what the root *and the working directory* can reach.
 UNIX_NAME_WALL = WallTest(
     "network and mount namespaces confine socket names (placeholder directories too)",
