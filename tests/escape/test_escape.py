@@ -268,8 +268,8 @@ def test_who_knows_the_cookie_executes_nothing_of_the_host(programs: Path, place
 
 
 def test_memory_of_foreign_processes(programs: Path, place: Path) -> None:
-    """process_vm_readv and process_vm_writev are native. They end at the box: no reaper, no husk, no host process of the
-    same user."""
+    """process_vm_readv and process_vm_writev are native. They end at the box: no reaper, no husk, no process of the
+    same user on the host."""
     user = [] if os.geteuid() else ["setpriv", "--reuid", str(guest_ids()[0]), "--clear-groups"]
     stranger = subprocess.Popen([*user, "sleep", "60"])
     try:
