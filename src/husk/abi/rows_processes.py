@@ -154,12 +154,7 @@ ROWS = (
         302,
         "prlimit64",
         "names a process; a host process of the same user could be limited",
-        # Asking for the core limit goes as asking for any; setting it does nothing. (A filter cannot test for "not
-        # null": the low half of a pointer may be zero.)
-        native_if(PID_WALL, CORE_LIMIT, is_null(2, "the new limit")),
-        native_if(OWN_PID, CORE_LIMIT, is_null(2, "the new limit")),
-        virtual_if(CORE_LIMIT, is_null(2, "the new limit")),
-        answered_if(CORE_STAYS, CORE_LIMIT),
+        virtual_if(CORE_LIMIT),  # setting that one does nothing (see setrlimit), and the old value must be told
         native_if(PID_WALL),
         native_if(OWN_PID),
     ),

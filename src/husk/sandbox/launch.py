@@ -65,9 +65,7 @@ class Ids:
 
     __slots__ = ("gid", "host_gid", "host_uid", "switch", "uid")
 
-    def __init__(
-        self, *, user_namespace: bool, keep_user: bool = False, wanted: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, *, user_namespace: bool, keep_user: bool = False, wanted: tuple[int, int] | None = None) -> None:
         """`wanted`: the ids an image wants inside, which takes a user namespace."""
         self.switch = os.geteuid() == 0 and not keep_user
         if self.switch:

@@ -13,6 +13,7 @@ import os
 from husk.kernel.call import CONTINUE, Call, Reply, i32
 
 PRIO_PROCESS = 0  # getpriority's `which`
+RLIMIT_CORE, RLIMIT_BYTES, UNLIMITED = 4, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
 HOSTNAME, UTS_FIELD = b"husk", 65
 
@@ -37,9 +38,29 @@ def _confined(call: Call, pid: int) -> Reply:
     return CONTINUE
 
 
-getpgid = getsid = prlimit64 = get_robust_list = _on_pid
+getpgid = getsid = get_robust_list = _on_pid
 sched_getaffinity = sched_setaffinity = sched_getattr = sched_setattr = _on_pid
 sched_getparam = sched_setparam = sched_getscheduler = sched_setscheduler = sched_rr_get_interval = _on_pid
+
+
+def prlimit64(call: Call) -> Reply:
+    if i32(call, 1) == RLIMIT_CORE and call.args[2]:
+        return _core_limit_stays(call)
+    # Asking for it inside a pid namespace comes here too; the number is the namespace's, so the host may answer.
+    return CONTINUE if call.kernel.walls.pid else _on_pid(call)
+
+
+def _core_limit_stays(call: Call) -> Reply:
+    """Success, and nothing happens: the registry's row of setrlimit says why. The caller's limit stands for all."""
+    if not call.kernel.walls.pid:
+        _confined(call, i32(call, 0))
+    call.raw.read(call.args[2], RLIMIT_BYTES)  # EFAULT comes first
+    if call.args[3]:
+        with open(f"/proc/{call.tid}/limits", "rb") as limits:
+            (line,) = [line for line in limits if line.startswith(b"Max core file size")]
+        values = [UNLIMITED if word == b"unlimited" else int(word) for word in line[18:].split()[:2]]
+        call.raw.write(call.args[3], b"".join(value.to_bytes(8, "little") for value in values))
+    return 0
 
 
 def getpriority(call: Call) -> Reply:

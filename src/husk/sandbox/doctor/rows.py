@@ -63,7 +63,7 @@ ROWS = (
     Row("net-namespace", FULL, "network namespaces", "guests have no network sockets at all, not even on loopback",
         _NAMESPACES),
     Row("ipc-namespace", FULL, "ipc namespaces", "guests have no System V IPC and no message queues", _NAMESPACES),
-    Row("uts-namespace", FULL, "uts namespaces", "uname(2) tells guests the host's name", _NAMESPACES),
+    Row("uts-namespace", FULL, "uts namespaces", "husk must answer uname(2) itself, which is slower", _NAMESPACES),
     Row("cgroup-namespace", FULL, "cgroup namespaces", "guests could tell which control group they are in",
         _NAMESPACES),
     Row("pidfd-getfd", FULL, "taking a descendant's descriptor", "guests cannot bind or connect Unix sockets by name",
