@@ -101,7 +101,7 @@ cd .. && rm -rf tree && ls -A
 
 @pytest.mark.needs("rsync", "python3", "find", "tar")
 @pytest.mark.parametrize("manner", ["cow", "rw"])
-@size(300, 10_000)
+@size(400, 10_000)
 def test_changing_what_was_there(count: int, manner: str) -> None:
     with scratch() as place:
         archives.tree(place / "tree.tar", count)
