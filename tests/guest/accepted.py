@@ -95,10 +95,11 @@ ACCEPTED: tuple[Accepted, ...] = (
         for label in ("first name unlinked", "both unlinked")
     ),
     Accepted(
-        "sock_peercred",
-        "accepted: pid is mine 1, uid is mine 1",
-        "accepted: pid is mine 0, uid is mine [01]",
-        "husk connects on the guest's behalf",
+        "sock_passing",
+        r"sendmsg\(from, &message, 0\) = -1 EPERM",
+        r"sendmsg\(from, &message, 0\) = -1 EINVAL",
+        _NO_UID_0,
+        setting="walled",
     ),
     *(
         Accepted(f"calls_privileged{where}", rf"name_to_handle_at.*, .file., .* {errno}", ".* EOPNOTSUPP", _NO_HANDLES)

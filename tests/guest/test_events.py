@@ -117,10 +117,10 @@ def test_what_the_host_has_not_either_is_no_refusal(place: Path) -> None:
 
 
 def test_refused_call(place: Path) -> None:
-    code = "import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)"
+    code = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
     found = events_of(place, f"/usr/bin/python3 -c '{code}'")
     refused = [event for event in found if event["event"] == "refused"]
-    assert [(event["call"], event["errno"]) for event in refused] == [("socket", "ESOCKTNOSUPPORT")]
+    assert [(event["call"], event["errno"]) for event in refused] == [("socket", "EAFNOSUPPORT")]
     assert len(refused[0]["reason"]) > 20
 
 

@@ -7,9 +7,7 @@ import tempfile
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY, differential, native
-from tests.guest.running import husk, scratch
+from tests.guest.harness import differential
 
 pytestmark = pytest.mark.both_settings
 
@@ -63,18 +61,3 @@ def test_set_id_bits_stay_in_a_layer() -> None:
         cd /; rm -r "$d"
     """
     differential(["/bin/sh", "-c", script])
-
-
-def test_unix_datagram_sockets_are_refused() -> None:
-    """Their names would reach the host (docs/security.md). When they come, sock_dgram becomes one more transcript."""
-    with scratch() as place:
-        place.chmod(0o777)
-        natively = native([str(guest_programs() / "sock_dgram")], place, env={})
-    assert natively.status == 0 and "recv(receiver, text, 20, 0) = 8\n" in natively.out
-    if not NATIVE_ONLY:
-        refused = husk(["run", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--", f"{GUESTS}/sock_dgram"])
-        assert refused.out == "socket(AF_UNIX, SOCK_DGRAM, 0) = -1 ESOCKTNOSUPPORT\n"
-
-
-def test_peer_of_a_unix_socket() -> None:
-    differential(["{guests}/sock_peercred"], case="sock_peercred")

@@ -49,6 +49,16 @@ def dispatch_names() -> dict[int, str]:
     }
 
 
+def mixed_calls() -> frozenset[int]:
+    """Calls that are notified both to be answered and to be refused: for these the dispatcher asks the row first. (All
+    but ioctl, whose handler has to look at the descriptor before.)"""
+    return frozenset(
+        nr
+        for nr, candidate in ROWS.items()
+        if len({verdict.way for verdict in candidate.verdicts() if verdict.way != "native" and not verdict.quiet}) > 1
+    )
+
+
 def refusal(nr: int, args: Sequence[int], walls: Walls = NO_WALLS) -> tuple[int, str]:
     """Errno and reason for a call that was notified because the registry refuses it.
 

@@ -21,12 +21,14 @@ COOKIE = -1
 class Walls:
     """Which walls stand around a box. Each one may let more calls run natively; none ever makes a call safer to refuse.
 
+    `outside` is a hole asked for: the policy lets something of the network in or out, so network sockets are husk's.
+
     `places` says that the placeholder directories a guest sits in belong to its own mount namespace. While they are
     host directories it is false: a name such as ``../../../run/x`` walks from there to the host's real root, whatever
     the process's root is.
     """
 
-    __slots__ = ("ipc", "landlock", "mount", "net", "pid", "places", "user")
+    __slots__ = ("ipc", "landlock", "mount", "net", "outside", "pid", "places", "user")
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Walls:
         user: bool = False,
         landlock: int = 0,
         places: bool = False,
+        outside: bool = False,
     ) -> None:
         self.pid = pid
         self.net = net
@@ -46,6 +49,12 @@ class Walls:
         self.user = user
         self.landlock = landlock
         self.places = places
+        self.outside = outside
+
+    @property
+    def private_net(self) -> bool:
+        """Network sockets are the host's own, in a namespace that holds nothing but the box's loopback."""
+        return self.net and not self.outside
 
     def __repr__(self) -> str:
         return f"Walls({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
@@ -75,11 +84,7 @@ SIGNAL_WALL = WallTest(
 # Landlock, since its first version, lets nobody trace or reach into a process outside his own domain: not the reaper,
 # not husk, not the host's.
 TRACE_WALL = WallTest("Landlock keeps a guest out of every process but guests", lambda walls: walls.landlock >= 1)
-# Abstract names belong to the network namespace, path names to what the root *and the working directory* can reach.
-UNIX_NAME_WALL = WallTest(
-    "network and mount namespaces confine socket names (placeholder directories too)",
-    lambda walls: walls.net and walls.mount and walls.places,
-)
+PRIVATE_NET = WallTest("a network namespace stands and is all the network there is", lambda walls: walls.private_net)
 
 
 class ArgTest:
@@ -222,7 +227,7 @@ class Row:
         self.reason = plain.reason
         self.rules = rules
         self.otherwise = otherwise or plain
-        # Linux ends this native call with EINTR when a handler without SA_RESTART ran (the ERESTARTSYS class).
+        # Linux ends this call, where it runs natively, with EINTR after a handler without SA_RESTART (ERESTARTSYS).
         self.interruptible = interruptible
 
     def verdict(self, args: Sequence[int], walls: Walls, cookie: int | None = None) -> Verdict:
@@ -242,8 +247,8 @@ def native(
     return Row(nr, name, Verdict("native", reason), rules, otherwise, interruptible)
 
 
-def virtual(nr: int, name: str, reason: str, *rules: Rule) -> Row:
-    return Row(nr, name, Verdict("virtual", reason), rules)
+def virtual(nr: int, name: str, reason: str, *rules: Rule, interruptible: bool = False) -> Row:
+    return Row(nr, name, Verdict("virtual", reason), rules, interruptible=interruptible)
 
 
 def refused(nr: int, name: str, errno: int, reason: str, quiet: bool = False) -> Row:

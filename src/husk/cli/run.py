@@ -8,7 +8,7 @@ import sys
 
 from husk.sandbox.box import Box, Events, Full
 from husk.sandbox.errors import HuskError, UsageError
-from husk.sandbox.policy import Mount, Policy
+from husk.sandbox.policy import Mount, Policy, Publish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ and a private /tmp, /home and /workspace. Nothing else of the host is there.
   --workdir DIR           start in DIR (default /workspace, or what the image says)
   --env NAME=VALUE        set a variable; --env NAME passes the caller's
   -t, -i, -it             give the program a terminal (-t) and your keyboard (-i) even where husk would not by itself
+  --net none|host         none (default): a loopback of the box's own; host: the host's network, all of it
+  --allow-net RULE        let connections out: a domain, *.domain, an address or network, each with :PORT or :FIRST-LAST
+  --deny-net RULE         but not these
+  --publish HOST:GUEST    a port of the host's loopback that leads to a server inside
   --timeout SECONDS       end the box after this time (exit code 124)
   --limit NAME=VALUE      end the box (exit code 124) or fail a call when it uses more; NAME is cpu, memory, processes,
                           files, file-size, disk, disk-files, output, events or time; for example memory=512M
@@ -115,6 +119,20 @@ class Options:
             raise UsageError(f"--timeout {text}: give a number of seconds above 0.")
         self.policy.timeout = seconds
 
+    def _net(self, text: str) -> None:
+        if text not in ("none", "host"):
+            raise UsageError(f"--net {text}: it is none or host; for something in between use --allow-net.")
+        self.policy.net = text
+
+    def _allow_net(self, text: str) -> None:
+        self.policy.allow_net.append(text)
+
+    def _deny_net(self, text: str) -> None:
+        self.policy.deny_net.append(text)
+
+    def _publish(self, text: str) -> None:
+        self.policy.publish.append(Publish.parse(text))
+
     def _events(self, text: str) -> None:
         self.events = text
 
@@ -143,6 +161,10 @@ SETTERS: dict[str, Callable[[Options, str], None]] = {
     "--store": Options._store,
     "--workdir": Options._workdir,
     "--env": Options._env,
+    "--net": Options._net,
+    "--allow-net": Options._allow_net,
+    "--deny-net": Options._deny_net,
+    "--publish": Options._publish,
     "--timeout": Options._timeout,
     "--events": Options._events,
     "--limit": Options._limit,

@@ -35,7 +35,7 @@ class GiveFd:
 
 class Refused(OSError):
     """An errno that husk's own policy gave, not Linux's rules: its reason is told outside. A third argument says what
-    was asked for, where the bare call would not tell."""
+    was asked for, where the bare call would not tell; a fifth (OSError ignores the fourth) what would allow it."""
 
 
 class Special:

@@ -114,11 +114,18 @@ class Events:
                 self.ran[program.exe] = None
             self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
 
+    def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:
+        """A refusal that answers no system call: a name the box's resolver may not look up."""
+        self._note_refusal(by, error, shown(what.encode("utf-8", "surrogateescape")), why, allow)
+
+    def published(self, host: str, guest_port: int) -> None:
+        self._say({"event": "publish", "host": host, "guest": guest_port})
+
     # -- reasons -----------------------------------------------------------------------------------------------
     def _reason(self, call: Call, number: int, error: OSError) -> tuple[str, str, str] | None:
         """(what, why, what would allow it), or None where Linux itself would have said no."""
         if isinstance(error, Refused):
-            return error.filename or signature(call), str(error.strerror), ""
+            return error.filename or signature(call), str(error.strerror), error.filename2 or ""
         where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
         if number == errno.EROFS:
             return (
@@ -132,12 +139,15 @@ class Events:
         return shown(where), "nothing is mounted there", f"--mount {shown(where)}:{shown(where)}:ro"
 
     def _refuse(self, call: Call, error: str, what: str, why: str, allow: str) -> None:
+        self._note_refusal(call_name(call.nr), error, what, why, allow)
+
+    def _note_refusal(self, by: str, error: str, what: str, why: str, allow: str) -> None:
         key = (what, why)
         if key in self.refusals:
             return
         refusal: dict[str, object] = {
             "event": "refused",
-            "call": call_name(call.nr),
+            "call": by,
             "what": what,
             "errno": error,
             "reason": why,

@@ -10,10 +10,12 @@ import errno
 import os
 import time
 
-from husk.abi.registry import refusal
+from husk.abi.registry import mixed_calls, refusal, row
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
+from husk.kernel.network import Network
+from husk.kernel.peers import Peers
 from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
 from husk.kernel.syscalls.executing import names_in
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
 MOST_PENDING = 256
-ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands are refused
+IOCTL = 16
+ON_DESCRIPTOR = frozenset((IOCTL, 72))  # ioctl and fcntl, of which some commands are refused
 
 
 class Kernel:
@@ -50,16 +53,20 @@ class Kernel:
         loader_fd: int,
         eintr_bitmap: bytes,
         tasks: Tasks,
+        diagnosis: int = -1,
+        network: Network | None = None,
     ) -> None:
         self.listener, self.vfs, self.creds, self.identity = listener, vfs, creds, identity
         self.walls, self.events, self.tasks = walls, events, tasks
         self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
-        self.sockets = Sockets(vfs.state.places_fd)
+        self.sockets = Sockets(own_abstract_names=walls.net)
+        self.peers = Peers(diagnosis)
+        self.network = network or Network()
         self.listings = Listings()
         self.pending: dict[int, Program] = {}
         self._begun: dict[int, Program] = {}  # what was started last in a process; closed, only its names count
         tasks.begun = self.begun
-        self._handlers = handlers()
+        self._handlers, self._mixed = handlers(), mixed_calls() - {IOCTL}
         self._threads: dict[int, None] = {}
         self.names = NameCache(
             listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups), cached=not events.watching
@@ -81,6 +88,7 @@ class Kernel:
         for program in self.pending.values():
             program.close()
         self.pending.clear()
+        self.peers.close()
 
     def _serve(self) -> None:
         me = _thread.get_native_id()
@@ -99,7 +107,7 @@ class Kernel:
         call = Call(raw, self)
         try:
             handler = self._handlers.get(raw.nr)
-            if handler is None:
+            if handler is None or (raw.nr in self._mixed and self._refuses(call)):
                 if raw.nr in ON_DESCRIPTOR:
                     open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
                 number, reason = refusal(raw.nr, call.args, self.walls)
@@ -120,6 +128,10 @@ class Kernel:
             self._fail(call, error)
         except BaseException as fault:  # a stray exception is our bug
             self.fault(raw, fault)
+
+    def _refuses(self, call: Call) -> bool:
+        entry = row(call.nr)
+        return entry is not None and entry.verdict(call.args, self.walls).way == "refused"
 
     def _fail(self, call: Call, error: OSError) -> None:
         try:

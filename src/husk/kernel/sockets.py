@@ -1,7 +1,8 @@
 """kernel: Unix sockets with a name. The host binds them under a name only husk knows; this remembers the guest's.
 
-The host keeps, for getsockname and getpeername, the very text a socket was bound with. So every socket is bound under
-a number in a directory of husk's, and its file then takes its place in the tree: the number leads back to the name.
+The host keeps, for everybody who asks whose socket this is, the very text it was bound with. So every socket is bound
+under a number in a directory husk chose, and its file then takes its place in the tree; the text leads to the name.
+Abstract names belong to the network namespace; without one of the box's own they get numbers, too.
 """
 
 from __future__ import annotations
@@ -12,52 +13,107 @@ import os
 from husk.native._core import bind_address
 
 MOST_NAMES = 65536
+AUTOBIND_NAMES = 1 << 20  # Linux, too, draws five hexadecimal digits
 
 
 class Sockets:
-    """Names of bound sockets, by number. The oldest are forgotten: a socket that old then shows an empty name."""
+    """Names of bound sockets, by the host's text. The oldest are forgotten: a socket that old shows an empty name."""
 
-    __slots__ = ("_last", "_names", "_places_fd", "_prefix")
+    __slots__ = ("_abstract", "_guest_names", "_last", "_own_abstract", "_secret")
 
-    def __init__(self, places_fd: int) -> None:
-        self._places_fd, self._prefix = places_fd, b"/proc/self/fd/%d/s" % places_fd
-        self._names: dict[int, bytes] = {}
+    def __init__(self, *, own_abstract_names: bool) -> None:
+        self._own_abstract = own_abstract_names
+        self._guest_names: dict[bytes, bytes] = {}  # host text -> guest text, both as in sun_path
+        self._abstract: dict[bytes, bytes] = {}  # guest text -> host text; without a namespace of our own
+        self._secret = b"" if own_abstract_names else os.urandom(12).hex().encode()
         self._last = 0
 
+    # -- paths -------------------------------------------------------------------------------------------------
     def bind(self, fd: int, guest_name: bytes, directory_fd: int, name: bytes) -> None:
         """Bind the host socket `fd` to `name` in `directory_fd`; `guest_name` is the path as the guest gave it."""
+        self._last += 1
+        ours = b".husk-s%d" % self._last  # beside its place: no link leads from one mount to another
+        text = b"/proc/self/fd/%d/%s\0" % (directory_fd, ours)
         umask = os.umask(0o077)  # this thread's own; nobody else may connect before the tree has set the mode
         try:
-            self._bind(fd, guest_name, directory_fd, name)
+            bind_address(fd, b"\1\0" + text)
         finally:
             os.umask(umask)
-
-    def _bind(self, fd: int, guest_name: bytes, directory_fd: int, name: bytes) -> None:
-        if os.fstat(directory_fd).st_dev != os.fstat(self._places_fd).st_dev:
-            # No link leads to another file system; there the socket's own idea of its name is husk's.
-            bind_address(fd, unix_address(b"/proc/self/fd/%d/%s" % (directory_fd, name)))
-            return
-        self._last += 1
-        number = self._last
-        bind_address(fd, unix_address(self._prefix + b"%d" % number))
-        ours = b"s%d" % number
         try:
-            os.link(ours, name, src_dir_fd=self._places_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
+            _move(directory_fd, ours, name)
         except FileExistsError:
             raise OSError(errno.EADDRINUSE, "the name is taken") from None
-        finally:
-            os.unlink(ours, dir_fd=self._places_fd)
-        if len(self._names) >= MOST_NAMES:
-            del self._names[next(iter(self._names))]
-        self._names[number] = guest_name + b"\0"
+        self._remember(text, guest_name + b"\0")
 
-    def guest_name(self, host_name: bytes) -> bytes:
-        """The text of a Unix address as the guest knows it: unnamed and abstract ones are what they are."""
-        if not host_name.startswith(self._prefix):
-            return host_name
-        number = host_name[len(self._prefix) :].rstrip(b"\0")
-        return self._names.get(int(number), b"") if number.isdigit() else b""
+    # -- abstract names ----------------------------------------------------------------------------------------
+    def bind_abstract(self, fd: int, guest_text: bytes) -> None:
+        """`guest_text` is what follows the family: empty to let the kernel choose, or a NUL and the name."""
+        if self._own_abstract:
+            bind_address(fd, b"\1\0" + guest_text)
+        elif guest_text:
+            bind_address(fd, b"\1\0" + self._host_text(guest_text))
+        else:
+            self._autobind(fd)
+
+    def abstract_address(self, guest_text: bytes) -> bytes:
+        """Where to find the socket of that name. A name nobody in the box has bound is nobody's."""
+        if self._own_abstract:
+            return b"\1\0" + guest_text
+        host_text = self._abstract.get(guest_text)
+        if host_text is None:
+            raise OSError(errno.ECONNREFUSED, "no socket of the box has this name")
+        return b"\1\0" + host_text
+
+    def _host_text(self, guest_text: bytes) -> bytes:
+        """One number for one name, for ever: so the host says EADDRINUSE where Linux would."""
+        host_text = self._abstract.get(guest_text)
+        if host_text is None:
+            self._last += 1
+            host_text = self._abstract[guest_text] = b"\0husk-%s-%d" % (self._secret, self._last)
+            if len(self._abstract) > MOST_NAMES:
+                del self._abstract[next(iter(self._abstract))]
+            self._remember(host_text, guest_text)
+        return host_text
+
+    def _autobind(self, fd: int) -> None:
+        for _ in range(AUTOBIND_NAMES):
+            try:
+                number = int.from_bytes(os.urandom(4), "little") % AUTOBIND_NAMES
+                bind_address(fd, b"\1\0" + self._host_text(b"\0%05x" % number))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+        raise OSError(errno.ENOSPC, "no name is left")
+
+    # -- what the guest is shown -------------------------------------------------------------------------------
+    def guest_name(self, host_text: bytes) -> bytes:
+        """The text of a Unix address as the guest knows it: unnamed and its own abstract ones are what they are."""
+        if not host_text or (self._own_abstract and host_text[:1] == b"\0"):
+            return host_text
+        return self._guest_names.get(host_text, b"")
+
+    def _remember(self, host_text: bytes, guest_text: bytes) -> None:
+        if len(self._guest_names) >= MOST_NAMES:
+            del self._guest_names[next(iter(self._guest_names))]
+        self._guest_names[host_text] = guest_text
 
 
 def unix_address(host_path: bytes) -> bytes:
     return b"\1\0" + host_path + b"\0"
+
+
+def _move(at: int, old: bytes, new: bytes) -> None:
+    """A link, because renaming would replace what is there. Some file systems have none: there a look has to do."""
+    try:
+        os.link(old, new, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            try:
+                os.stat(new, dir_fd=at, follow_symlinks=False)
+            except FileNotFoundError:
+                os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
+                return
+        os.unlink(old, dir_fd=at)
+        raise
+    os.unlink(old, dir_fd=at)

@@ -74,21 +74,22 @@ def _work(wait: _Wait) -> None:
     raw = wait.call.raw
     wait.thread = _thread.get_native_id()
     try:
-        reply = wait.operate()
-        wait.done = True
+        try:
+            reply = wait.operate()
+        finally:
+            wait.done = True
+            os.close(wait.held)  # before the guest runs on: somebody might notice that husk still holds it open
         if isinstance(reply, GiveFd):
             raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
+        elif isinstance(reply, int):
+            raw.reply(reply)
         else:
-            raw.reply(0)
+            raise TypeError(f"{reply!r} answers nobody")
     except OSError as error:
-        wait.done = True
         if not raw.answered:
             raw.fail(_interruption(wait.call.tid) if error.errno == errno.EINTR else error.errno or errno.EIO)
     except BaseException as fault:  # a stray exception is our bug
-        wait.done = True
         wait.call.kernel.fault(raw, fault)
-    finally:
-        os.close(wait.held)
 
 
 def _watch() -> None:

@@ -52,6 +52,8 @@ typedef struct {
     uint64_t cookie;      /* marks husk's own remote calls for the filter */
     struct lead *lead;    /* owned; who receives */
     int loader_fd;        /* borrowed */
+    int mapped;           /* network addresses have to be translated */
+    int confined;         /* names a guest slips into a native send lead nowhere */
 } Listener;
 
 /* One received notification. Lives until answered; answering twice is an error the kernel reports as ENOENT. */
@@ -146,6 +148,7 @@ PyObject *call_cwd_link(Call *call, PyObject *noargs);
 PyObject *call_umask(Call *call, PyObject *noargs);
 PyObject *call_tgid(Call *call, PyObject *noargs);
 pid_t thread_group(pid_t tid);
+int take_descriptor(pid_t tid, int fd); /* a duplicate of a guest's, or -errno; check the call afterwards */
 
 /* exec.c */
 int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
@@ -162,6 +165,16 @@ PyObject *relay(PyObject *self, PyObject *args);
 PyObject *socket_name(PyObject *self, PyObject *args);
 PyObject *bind_address(PyObject *self, PyObject *args);
 PyObject *connect_address(PyObject *self, PyObject *args);
+PyObject *listen_on(PyObject *self, PyObject *args);
+PyObject *accept_address(PyObject *self, PyObject *args);
+PyObject *send_message(PyObject *self, PyObject *args);
+PyObject *receive_message(PyObject *self, PyObject *args);
+PyObject *get_option(PyObject *self, PyObject *args);
+PyObject *set_option(PyObject *self, PyObject *args);
+PyObject *socket_kind(PyObject *self, PyObject *args);
+
+/* messages.c */
+bool serve_message(Listener *listener, const struct seccomp_notif *notif); /* false: no message, or one for Python */
 
 /* walls.c */
 PyObject *landlock_abi(PyObject *self, PyObject *noargs);

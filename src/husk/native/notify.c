@@ -18,10 +18,11 @@ static void wake_up(int signal)
 
 static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fd", "cookie", "loader_fd", "cached", NULL};
+    static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", NULL};
     unsigned long long cookie;
-    int fd, loader_fd, cached = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|p:Listener", names, &fd, &cookie, &loader_fd, &cached))
+    int fd, loader_fd, cached = 1, mapped = 0, confined = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|ppp:Listener", names, &fd, &cookie, &loader_fd, &cached, &mapped,
+                                     &confined))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(WAKE_SIGNAL, &action, NULL);
@@ -35,6 +36,8 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     self->fd = fd;
     self->loader_fd = loader_fd;
     self->cookie = cookie;
+    self->mapped = mapped;
+    self->confined = confined;
     self->cache = cached ? cache_new() : NULL;
     return 0;
 }
@@ -67,7 +70,7 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             serve_rt_sigaction(self, notif);
             continue;
         }
-        if (self->cache && cache_answer(self, notif))
+        if ((self->cache && cache_answer(self, notif)) || serve_message(self, notif))
             continue;
         pin_let_go(0);
         return true;

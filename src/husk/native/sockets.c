@@ -1,5 +1,6 @@
-/* native: bind(2) and connect(2) with an address husk has copied, on a duplicate of the guest's socket. Unlike Python's
- * socket module they take the address as bytes, and give up on EINTR so that a guest's signal can break the wait. */
+/* native: socket calls husk makes on a duplicate of a guest's socket, with an address it has copied and judged. Unlike
+ * Python's socket module they take addresses and control messages as bytes, and give up on EINTR so that a guest's
+ * signal can break the wait. */
 #include "core.h"
 
 #include <errno.h>
@@ -33,6 +34,11 @@ static PyObject *with_address(PyObject *args, socket_operation operation)
     Py_RETURN_NONE;
 }
 
+static PyObject *address_bytes(const struct sockaddr_storage *address, socklen_t size)
+{
+    return PyBytes_FromStringAndSize((const char *)address, size < sizeof *address ? size : sizeof *address);
+}
+
 PyObject *socket_name(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -43,7 +49,7 @@ PyObject *socket_name(PyObject *self, PyObject *args)
         return NULL;
     if ((peer ? getpeername : getsockname)(fd, (struct sockaddr *)&address, &size) < 0)
         return raise_errno(errno);
-    return PyBytes_FromStringAndSize((char *)&address, size < sizeof address ? size : sizeof address);
+    return address_bytes(&address, size);
 }
 
 PyObject *bind_address(PyObject *self, PyObject *args)
@@ -56,4 +62,133 @@ PyObject *connect_address(PyObject *self, PyObject *args)
 {
     (void)self;
     return with_address(args, run_connect);
+}
+
+PyObject *listen_on(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, backlog;
+    if (!PyArg_ParseTuple(args, "ii:listen_on", &fd, &backlog))
+        return NULL;
+    if (listen(fd, backlog) < 0)
+        return raise_errno(errno);
+    Py_RETURN_NONE;
+}
+
+PyObject *accept_address(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, flags, taken, error;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    if (!PyArg_ParseTuple(args, "ii:accept_address", &fd, &flags))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    taken = accept4(fd, (struct sockaddr *)&address, &size, flags);
+    error = errno;
+    Py_END_ALLOW_THREADS
+    if (taken < 0)
+        return raise_errno(error);
+    return Py_BuildValue("iN", taken, address_bytes(&address, size));
+}
+
+PyObject *send_message(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, flags, error;
+    Py_buffer address, data, control;
+    if (!PyArg_ParseTuple(args, "iy*y*y*i:send_message", &fd, &address, &data, &control, &flags))
+        return NULL;
+    struct iovec part = {data.buf, data.len};
+    struct msghdr message = {
+        .msg_name = address.len ? address.buf : NULL, .msg_namelen = (socklen_t)address.len,
+        .msg_iov = &part, .msg_iovlen = 1,
+        .msg_control = control.len ? control.buf : NULL, .msg_controllen = control.len};
+    ssize_t sent;
+    Py_BEGIN_ALLOW_THREADS
+    sent = sendmsg(fd, &message, flags);
+    error = errno;
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&address);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&control);
+    return sent < 0 ? raise_errno(error) : PyLong_FromSsize_t(sent);
+}
+
+PyObject *receive_message(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, flags, error;
+    Py_ssize_t size, control_size;
+    struct sockaddr_storage address;
+    if (!PyArg_ParseTuple(args, "inni:receive_message", &fd, &size, &control_size, &flags))
+        return NULL;
+    PyObject *data = PyBytes_FromStringAndSize(NULL, size);
+    PyObject *control = PyBytes_FromStringAndSize(NULL, control_size);
+    if (!data || !control) {
+        Py_XDECREF(data);
+        Py_XDECREF(control);
+        return NULL;
+    }
+    struct iovec part = {PyBytes_AS_STRING(data), size};
+    struct msghdr message = {
+        .msg_name = &address, .msg_namelen = sizeof address, .msg_iov = &part, .msg_iovlen = 1,
+        .msg_control = control_size ? PyBytes_AS_STRING(control) : NULL, .msg_controllen = control_size};
+    ssize_t got;
+    Py_BEGIN_ALLOW_THREADS
+    got = recvmsg(fd, &message, flags);
+    error = errno;
+    Py_END_ALLOW_THREADS
+    if (got < 0) {
+        Py_DECREF(data);
+        Py_DECREF(control);
+        return raise_errno(error);
+    }
+    /* With MSG_TRUNC the length told is the datagram's, which may exceed what was copied. */
+    if (_PyBytes_Resize(&data, got < size ? got : size) < 0 ||
+        _PyBytes_Resize(&control, (Py_ssize_t)message.msg_controllen) < 0) {
+        Py_XDECREF(data);
+        Py_XDECREF(control);
+        return NULL;
+    }
+    return Py_BuildValue("NNNin", data, address_bytes(&address, message.msg_namelen), control, message.msg_flags, got);
+}
+
+PyObject *get_option(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, level, name, size;
+    char value[256];
+    if (!PyArg_ParseTuple(args, "iiii:get_option", &fd, &level, &name, &size))
+        return NULL;
+    socklen_t length = size < (int)sizeof value ? size : (int)sizeof value;
+    if (getsockopt(fd, level, name, value, &length) < 0)
+        return raise_errno(errno);
+    return PyBytes_FromStringAndSize(value, length);
+}
+
+PyObject *set_option(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, level, name;
+    Py_buffer value;
+    if (!PyArg_ParseTuple(args, "iiiy*:set_option", &fd, &level, &name, &value))
+        return NULL;
+    int failed = setsockopt(fd, level, name, value.buf, (socklen_t)value.len), error = errno;
+    PyBuffer_Release(&value);
+    if (failed)
+        return raise_errno(error);
+    Py_RETURN_NONE;
+}
+
+PyObject *socket_kind(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, family, type;
+    socklen_t size = sizeof family;
+    if (!PyArg_ParseTuple(args, "i:socket_kind", &fd))
+        return NULL;
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
+        return raise_errno(errno);
+    return Py_BuildValue("ii", family, type);
 }

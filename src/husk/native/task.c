@@ -120,22 +120,28 @@ PyObject *call_position(Call *call, PyObject *args)
     return PyLong_FromLongLong(strtoll(text + 4, NULL, 10));
 }
 
+int take_descriptor(pid_t tid, int fd)
+{
+    /* The thread's own table counts (CLONE_FILES need not hold); kernels before 6.9 know only leaders. */
+    int pidfd = syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
+    if (pidfd < 0)
+        pidfd = syscall(SYS_pidfd_open, thread_group(tid), 0);
+    if (pidfd < 0)
+        return -ESRCH;
+    int copy = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+    int error = errno;
+    close(pidfd);
+    return copy < 0 ? -error : copy;
+}
+
 PyObject *call_get_fd(Call *call, PyObject *args)
 {
     int fd;
     if (!PyArg_ParseTuple(args, "i:get_fd", &fd))
         return NULL;
-    /* The thread's own table counts (CLONE_FILES need not hold); kernels before 6.9 know only leaders. */
-    int pidfd = syscall(SYS_pidfd_open, call->notif.pid, PIDFD_THREAD);
-    if (pidfd < 0)
-        pidfd = syscall(SYS_pidfd_open, thread_group(call->notif.pid), 0);
-    if (pidfd < 0)
-        return raise_errno(ESRCH);
-    int copy = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
-    int error = errno;
-    close(pidfd);
+    int copy = take_descriptor(call->notif.pid, fd);
     if (copy < 0)
-        return raise_errno(error);
+        return raise_errno(-copy);
     if (!still_valid(call->listener->fd, call->notif.id)) {
         close(copy);
         return raise_errno(ESRCH);

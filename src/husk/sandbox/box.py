@@ -38,6 +38,7 @@ from husk.sandbox.watch import Watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.abi.rules import Walls
+    from husk.kernel.network import Network
     from husk.sandbox.imagesource import ImageSource
     from husk.sandbox.policy import Policy
 
@@ -58,8 +59,9 @@ class Box:
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
 
     def run(self) -> Result:
-        weaken = self.policy.weaken
-        walls = walls_here(namespaces=self.policy.namespaces and "namespaces" not in weaken)
+        self.policy.check_net()
+        weaken, outside = self.policy.weaken, self.policy.outside
+        walls = walls_here(namespaces=self.policy.namespaces and "namespaces" not in weaken, outside=outside)
         if not walls.landlock:
             raise missing("landlock")
         denied = "they were not wanted"
@@ -68,7 +70,7 @@ class Box:
                 return self._run_behind(walls)
             except NoNamespaces as error:
                 denied = str(error)
-                walls = walls_here(namespaces=False)
+                walls = walls_here(namespaces=False, outside=outside)
         if walls.landlock < SCOPES_SIGNALS and "signals" not in weaken:
             raise missing("signals", f"no namespaces, {denied}; Landlock ABI {walls.landlock}")
         if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):
@@ -131,6 +133,7 @@ class Box:
         loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
         workdir_fd = working_directory(files, self.policy)
         self._streams = streams = Streams(self.policy, self.stdio, files.terminals)
+        network = _network(self.policy, self.events, walls)
         started = time.monotonic()
         argv = [os.fsencode(word) for word in self.policy.argv]
         env = [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
@@ -150,11 +153,30 @@ class Box:
                 self._rlimits(ids, own_user),
                 streams.slave,
             )
-            listener = Listener(launch.listener(), cookie, loader_fd, cached=not self.events.watching)
+            listener = Listener(
+                launch.listener(),
+                cookie,
+                loader_fd,
+                not self.events.watching,
+                not walls.private_net,
+                walls.private_net and walls.places,
+            )
+            if launch.state >= 0:
+                files.vfs.state.move(launch.state)
             tasks.reaper = launch.reaper
             identity = Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid)
             kernel = Kernel(
-                listener, files.vfs, files.creds, identity, walls, self.events, loader_fd, eintr_bitmap(), tasks
+                listener,
+                files.vfs,
+                files.creds,
+                identity,
+                walls,
+                self.events,
+                loader_fd,
+                eintr_bitmap(),
+                tasks,
+                launch.diagnosis,
+                network,
             )
             files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
             watch = Watch(self, launch, tasks, files.vfs.state.path + b"/files", own_user)
@@ -172,6 +194,8 @@ class Box:
             watch.final(result)
         finally:
             streams.finish()
+            if network is not None:
+                network.close()
             os.close(loader_fd)
             os.close(workdir_fd)
         result.seconds = time.monotonic() - started
@@ -265,3 +289,11 @@ def _cannot_look(error: int) -> HuskError | None:
         if not finding.stands:
             return missing(name, finding.detail)
     return None
+
+
+def _network(policy: Policy, events: Events, walls: Walls) -> Network | None:
+    if walls.private_net:
+        return None
+    from husk.sandbox.networks import build_network
+
+    return build_network(policy, events)

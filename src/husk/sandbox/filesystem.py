@@ -49,7 +49,7 @@ class Files:
 def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: ImageSource | None = None) -> Files:
     creds = Credentials(ids.uid, ids.gid, frozenset() if ids.switch else frozenset(os.getgroups()))
     state = State(state_path)
-    generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk")
+    generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
     if source is None:
         image = default_image(state, creds, generated, USER.encode())
     else:
@@ -209,6 +209,17 @@ def _interpreter(files: Files, program: bytes) -> str:
     except OSError:
         found = None
     return os.fsdecode(found or b"")
+
+
+def _resolver(policy: Policy) -> bytes:
+    """What /etc/resolv.conf says: husk's resolver with rules, the host's with the host's network, else nothing."""
+    if policy.net == "host":
+        try:
+            with open("/etc/resolv.conf", "rb") as file:
+                return file.read(65536)
+        except OSError:
+            return b""
+    return b"nameserver 127.0.0.53\n" if policy.allow_net else b""
 
 
 def _is_dir(files: Files, path: str) -> bool:

@@ -13,6 +13,7 @@ from husk.native._core import landlock_abi
 from husk.sandbox.errors import HuskError
 from husk.walls.filter import compile_filter
 
+NETLINK_SOCK_DIAG = 4
 PLAN_MAGIC, SWITCH_USER, TERMINAL = 0x314E4C50, 1, 2
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -25,6 +26,7 @@ LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
 LIMITS_BYTES = 16 * LIMIT.size
 REPORT = struct.Struct("<IiiIqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
+DIAGNOSIS, REAPER, STATE, GUEST = 7, 8, 9, 10
 STEPS = (
     "",
     "reading its plan",
@@ -132,6 +134,8 @@ class Launch:
             os.close(plan)
             theirs.close()
         self.guest = self.reaper = 0
+        self.state = -1  # the state directory in the box's mount namespace, where it has one
+        self.diagnosis = -1  # a diagnosis socket in the box's network namespace, where it has one
 
     def listener(self) -> int:
         """Take husk-init through its steps until the guest is behind its filter. Returns the listener."""
@@ -139,9 +143,18 @@ class Launch:
             kind, a, b, fds, pid = self._receive()
             if kind == MAP_IDS:
                 self._map_ids()
+            elif kind == REAPER:
+                self.reaper = pid
+            elif kind == GUEST:
+                self.guest = pid
+            elif kind == STATE:
+                self.state = fds[0]
+            elif kind == DIAGNOSIS:
+                self.diagnosis = fds[0]
             elif kind == LISTENER:
                 os.waitpid(self.builder, 0)
-                self.guest, self.reaper = pid, _parent(pid)
+                if not self.walls.net:
+                    self.diagnosis = _diagnosis()
                 return fds[0]
             elif kind == FAILED:
                 os.waitpid(self.builder, 0)
@@ -246,10 +259,25 @@ def landlock_rights(abi: int) -> tuple[int, int, int, int]:
     return fs, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0, 1 | 4
 
 
-def walls_here(*, namespaces: bool) -> Walls:
+def _diagnosis() -> int:
+    """Where the box has no network namespace, its sockets are in ours."""
+    try:
+        return _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG).detach()
+    except OSError:
+        return -1
+
+
+def walls_here(*, namespaces: bool, outside: bool = False) -> Walls:
     """The walls to try: all namespaces or none, and Landlock as this kernel has it."""
     return Walls(
-        pid=namespaces, net=namespaces, mount=namespaces, ipc=namespaces, user=namespaces, landlock=landlock_abi()
+        pid=namespaces,
+        net=namespaces,
+        mount=namespaces,
+        ipc=namespaces,
+        user=namespaces,
+        landlock=landlock_abi(),
+        places=namespaces,
+        outside=outside,
     )
 
 
@@ -272,14 +300,6 @@ def _explain(step: int, error: int) -> HuskError:
     if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
         return missing("seccomp-killable")
     return HuskError(f"the box could not be built: {text}.")
-
-
-def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/status", "rb") as status:
-        for line in status:
-            if line.startswith(b"PPid:"):
-                return int(line[5:])
-    return 0
 
 
 def _write(path: str, text: str) -> None:

@@ -9,6 +9,8 @@ from husk.sandbox.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.sandbox.imagesource import ImageSource
 
 MODES = ("ro", "rw", "cow")
@@ -55,18 +57,46 @@ class Mount:
             raise UsageError(f"--mount {self.source}: you may not read it; check its permissions.")
 
 
+class Publish:
+    """A port of the host, by default of its loopback only, that leads to a port of the box."""
+
+    __slots__ = ("guest_port", "host", "host_port")
+
+    def __init__(self, host: str, host_port: int, guest_port: int) -> None:
+        self.host, self.host_port, self.guest_port = host, host_port, guest_port
+
+    @classmethod
+    def parse(cls, text: str) -> Publish:
+        """[ADDRESS:]HOST:GUEST"""
+        address, _, ports = text.rpartition("]:") if text.startswith("[") else ("", "", text)
+        parts = ports.split(":")
+        if address:
+            address = address[1:]
+        elif len(parts) == 3:
+            address = parts.pop(0)
+        numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in parts]
+        if len(numbers) != 2 or not (0 <= numbers[0] < 65536 and 0 < numbers[1] < 65536):
+            raise UsageError(f"--publish {text}: write HOST:GUEST, two ports like 8080:8000, or ADDRESS:HOST:GUEST.")
+        return cls(address or "127.0.0.1", *numbers)
+
+
 class Policy:
     """Everything `husk run` was told. Plain attributes, checked when the box is built."""
 
     __slots__ = (
+        "allow_net",
         "argv",
+        "deny_net",
         "env",
         "home",
         "image",
         "interactive",
         "limits",
+        "lookup",
         "mounts",
         "namespaces",
+        "net",
+        "publish",
         "store",
         "terminal",
         "timeout",
@@ -89,6 +119,22 @@ class Policy:
         self.namespaces = True  # use them where the host gives them
         self.interactive = False  # read the keyboard even where the output goes elsewhere
         self.terminal = False  # a terminal even where the output is none
+        self.net = "none"  # the box's own loopback and what the rules add; or "host"
+        self.allow_net: list[str] = []  # rules as husk.kernel.network_rules reads them
+        self.deny_net: list[str] = []
+        self.publish: list[Publish] = []
+        self.lookup: Callable[[str], list[str]] | None = None  # how names are found; None: as the host does
+
+    @property
+    def outside(self) -> bool:
+        """Does anything of the network go in or out?"""
+        return self.net == "host" or bool(self.allow_net or self.publish)
+
+    def check_net(self) -> None:
+        if self.deny_net and not self.allow_net:
+            raise UsageError("--deny-net takes something away from --allow-net; give that too, or leave both out.")
+        if self.net == "host" and self.allow_net:
+            raise UsageError("--net host allows everything; leave it out, or leave out --allow-net.")
 
     def adopt(self, image: ImageSource) -> None:
         """What the image says about how to start it, where the caller did not say otherwise."""

@@ -79,14 +79,16 @@ netgroup:       files
 """
 
 
-def etc_files(creds: Credentials, user: bytes, home: bytes, hostname: bytes) -> dict[bytes, bytes]:
-    """File name in /etc -> content."""
+def etc_files(
+    creds: Credentials, user: bytes, home: bytes, hostname: bytes, resolver: bytes = b""
+) -> dict[bytes, bytes]:
+    """File name in /etc -> content. `resolver` is the text of resolv.conf, or empty."""
     return {
         b"passwd": _passwd(creds, user, home),
         b"group": _group(creds, user),
         b"hosts": _HOSTS % hostname,
         b"hostname": hostname + b"\n",
-        b"resolv.conf": b"# the box has no resolver unless its policy gives it one\n",
+        b"resolv.conf": resolver or b"# the box has no resolver unless its policy gives it one\n",
         b"nsswitch.conf": _NSSWITCH,
         b"host.conf": b"multi on\n",
     }

@@ -51,6 +51,9 @@ class State:
         self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.files_fd = self._directory(b"files")
         self.places_fd = self._directory(b"places")
+        for fd in (self.places_fd, os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+            os.chmod(fd, 0o711)  # husk-init walks through them as the guest's user
+        os.close(fd)
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node
         self.path_only: set[int] = set()  # place numbers of directories opened with O_PATH
@@ -137,6 +140,16 @@ class State:
         self.unnamed[host_ino] = node
         if len(self.unnamed) > ORPHANS_KEPT:
             del self.unnamed[next(iter(self.unnamed))]
+
+    def move(self, inside: int) -> None:
+        """From now on everything is opened through `inside`, an O_PATH descriptor: the same directory, in the box's own
+        mount namespace. So no way leads up and out of a directory that a guest holds."""
+        os.dup2(inside, self.fd, inheritable=False)
+        os.close(inside)
+        for name, fd in ((b"files", self.files_fd), (b"places", self.places_fd)):
+            moved = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+            os.dup2(moved, fd, inheritable=False)
+            os.close(moved)
 
     # -- places ------------------------------------------------------------------------------------------------
     def place_fd(self, directory: Dir, flags: int, *, searchable: bool) -> int:

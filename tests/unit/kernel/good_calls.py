@@ -58,6 +58,13 @@ def _queue() -> int:
     return queue
 
 
+def _message(guest: Guest) -> tuple[int, int]:
+    """A datagram to a bound socket, as struct mmsghdr, which begins as struct msghdr does."""
+    fd, address, size = _bound(guest)
+    part = guest.memory.put(struct.pack("<QQ", guest.memory.put(b"data"), 4))
+    return fd, guest.memory.put(struct.pack("<QiIQQQQQQ", address, size, 0, part, 1, 0, 0, 0, 0))
+
+
 def _bound(guest: Guest) -> Arguments:
     """A datagram socket connects to another without anybody waiting."""
     address = guest.memory.put(b"\1\0sock\0")
@@ -161,6 +168,9 @@ GOOD: dict[str, Callable[[Guest], Arguments]] = {
     "ioctl": _master,
     "bind": lambda guest: (_socket(guest), guest.memory.put(b"\1\0sock\0"), 7),
     "connect": _bound,
+    "sendto": lambda guest: (_bound(guest)[0], guest.memory.put(b"data"), 4, 0, guest.memory.put(b"\1\0sock\0"), 7),
+    "sendmsg": lambda guest: (*_message(guest), 0),
+    "sendmmsg": lambda guest: (*_message(guest), 1, 0),
     "execve": lambda guest: (_program(guest), 0, 0),
     "execveat": lambda guest: (CWD, _program(guest), 0, 0, 0),
 }

@@ -64,7 +64,7 @@ def test_descriptor(guest: Guest, held: int) -> None:
     raw, _ = wait_for(guest, lambda: GiveFd(mine, cloexec=True), held)
     assert until(lambda: raw.answered)
     assert raw.answers[0][0] == "fd"
-    assert until(lambda: closed(held) and closed(mine))
+    assert until(lambda: closed(mine))  # `held` was closed first; its number is in use again
 
 
 def test_error(guest: Guest, held: int) -> None:

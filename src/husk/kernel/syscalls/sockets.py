@@ -1,4 +1,4 @@
-"""bind(2), connect(2), getsockname(2), getpeername(2): calls that name a peer, or are told its name.
+"""socket(2), bind(2), connect(2), accept(2), getsockname(2), getpeername(2), getsockopt(2): naming and being named.
 
 The address is copied once, judged, and used by husk on a duplicate of the guest's socket; letting the host read it from
 guest memory would let a second thread change a harmless address into `../../run/docker.sock` in between.
@@ -10,52 +10,78 @@ import errno
 import os
 import stat as st
 
-from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, open_link, start_dir
+from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, i32, open_link, start_dir
 from husk.kernel.sockets import unix_address
 from husk.kernel.waiting import later
-from husk.native._core import bind_address, connect_address, socket_name
+from husk.native._core import accept_address, connect_address, get_option, listen_on, socket_kind, socket_name
 
-AF_UNSPEC, AF_INET, AF_INET6 = 0, 2, 10
-LONGEST_ADDRESS = 128
+AF_UNIX, AF_NETLINK = 1, 16
+SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
+SOCK_CLOEXEC, SOCK_NONBLOCK = 0o2000000, 0o4000
+SOL_SOCKET, SO_PEERCRED, UCRED_SIZE = 1, 17, 12
+LONGEST_ADDRESS, LONGEST_UNIX_ADDRESS = 128, 110
+
+Kind = tuple[int, int]
+
+
+def socket(call: Call) -> Reply:
+    kind = i32(call, 1)
+    fd = call.kernel.network.socket(i32(call, 0), kind & 0xF, i32(call, 2), kind & SOCK_NONBLOCK)
+    return GiveFd(fd, cloexec=bool(kind & SOCK_CLOEXEC))
 
 
 def bind(call: Call) -> Reply:
-    fd = _socket(call)
+    fd = socket_of(call, i32(call, 0))
     try:
-        address = _address(call)
-        name = _path_in(address)
-        if name:
-            start = start_dir(call, AT_FDCWD, name)
-            bound = call.kernel.sockets
-            call.vfs.bind(call, start, name, 0o777, lambda directory, entry: bound.bind(fd, name, directory, entry))
+        address = copy_address(call, call.args[1], i32(call, 2))
+        kind = kind_of(call, fd)
+        if kind[0] == AF_UNIX:
+            _bind_unix(call, fd, address)
         else:
-            _must_be_confined(call, address)
-            bind_address(fd, address)
+            call.kernel.network.bind(call, fd, kind, address)
     finally:
         os.close(fd)
     return 0
 
 
 def connect(call: Call) -> Reply:
-    fd = _socket(call)
-    held = [fd]
+    fd = socket_of(call, i32(call, 0))
     try:
-        address = _address(call)
-        name = _path_in(address)
-        if name:
-            held.append(_socket_file(call, name))
-            address = unix_address(b"/proc/self/fd/%d" % held[1])
-        else:
-            _must_be_confined(call, address)
-        if os.get_blocking(fd) and address[:2] != b"\0\0":
-            target = held.pop(0)
-            path_fd = held.pop() if held else -1
-            return later(call, lambda: _connect_and_close(target, address, path_fd), target, also=path_fd)
-        connect_address(fd, address)
+        address = copy_address(call, call.args[1], i32(call, 2))
+        kind = kind_of(call, fd)
+        if kind[0] == AF_UNIX and kind[1] != SOCK_DGRAM:
+            call.kernel.peers.note(fd, *_who(call))
+        to, path_fd = destination(call, fd, kind, address)
+        if kind[1] != SOCK_DGRAM and os.get_blocking(fd) and to[:2] != b"\0\0":
+            waiting, fd = fd, -1
+            return later(call, lambda: _connect_and_close(waiting, to, path_fd), waiting, also=path_fd)
+        _connect_and_close(fd, to, path_fd)
     finally:
-        for each in held:
-            os.close(each)
+        if fd >= 0:
+            os.close(fd)
     return 0
+
+
+def listen(call: Call) -> Reply:
+    fd = socket_of(call, i32(call, 0))
+    try:
+        kind = kind_of(call, fd)
+        if kind[0] == AF_UNIX:
+            call.kernel.peers.note_listener(socket_name(fd, False), *_who(call))
+        else:
+            call.kernel.network.may_listen(fd, kind)
+        listen_on(fd, i32(call, 1))
+    finally:
+        os.close(fd)
+    return 0
+
+
+def accept(call: Call) -> Reply:
+    return _accept(call, 0)
+
+
+def accept4(call: Call) -> Reply:
+    return _accept(call, i32(call, 3))
 
 
 def getsockname(call: Call) -> Reply:
@@ -66,13 +92,47 @@ def getpeername(call: Call) -> Reply:
     return _name(call, peer=True)
 
 
-# -- what they mean ----------------------------------------------------------------------------------------------------
+def getsockopt(call: Call) -> Reply:
+    """SO_PEERCRED; and what the network in use has to answer in the host's place."""
+    fd = socket_of(call, i32(call, 0))
+    try:
+        if (i32(call, 1), i32(call, 2)) != (SOL_SOCKET, SO_PEERCRED):
+            value = call.kernel.network.option(fd, i32(call, 1), i32(call, 2))
+        else:
+            credentials = get_option(fd, SOL_SOCKET, SO_PEERCRED, UCRED_SIZE)
+            if socket_kind(fd)[0] != AF_UNIX or int.from_bytes(credentials[:4], "little") != os.getpid():
+                return CONTINUE  # nothing was judged: the host knows who it is, in the guest's own numbers
+            unknown = bytes(4) + call.creds.uid.to_bytes(4, "little") + call.creds.gid.to_bytes(4, "little")
+            value = call.kernel.peers.of(fd) or unknown
+    finally:
+        os.close(fd)
+    room = _room(call, call.args[4])
+    call.raw.write(call.args[3], value[:room])
+    call.raw.write(call.args[4], min(room, len(value)).to_bytes(4, "little"))
+    return 0
 
 
-def _socket(call: Call) -> int:
+def setsockopt(call: Call) -> Reply:
+    """Options of a mapped network that husk keeps in the host's place."""
+    fd = socket_of(call, i32(call, 0))
+    try:
+        size = i32(call, 4)
+        if size < 4:
+            raise OSError(errno.EINVAL, "too short for an option")
+        value = call.raw.read(call.args[3], 4)
+        call.kernel.network.set_option(fd, i32(call, 1), i32(call, 2), value)
+    finally:
+        os.close(fd)
+    return 0
+
+
+# -- shared with messages.py -------------------------------------------------------------------------------------------
+
+
+def socket_of(call: Call, number: int) -> int:
     """A duplicate of the guest's socket: EBADF and ENOTSOCK come before anything about the address."""
-    open_link(call, i32(call, 0))
-    fd = call.raw.get_fd(i32(call, 0))
+    open_link(call, number)
+    fd = call.raw.get_fd(number)
     try:
         if not st.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, "not a socket")
@@ -82,19 +142,69 @@ def _socket(call: Call) -> int:
     return fd
 
 
-def _name(call: Call, *, peer: bool) -> Reply:
-    fd = _socket(call)
-    try:
-        address = socket_name(fd, peer)
-    finally:
-        os.close(fd)
-    room = int.from_bytes(call.raw.read(call.args[2], 4), "little", signed=True)
+def copy_address(call: Call, where: int, size: int) -> bytes:
+    if not 0 <= size <= LONGEST_ADDRESS:
+        raise OSError(errno.EINVAL, "an address of impossible length")
+    return call.raw.read(where, size)
+
+
+def destination(call: Call, fd: int, kind: Kind, address: bytes) -> tuple[bytes, int]:
+    """The address husk uses to reach what the guest named, and a descriptor that has to stay open until then, or -1."""
+    if kind[0] != AF_UNIX:
+        return call.kernel.network.destination(call, fd, kind, address), -1
+    text = address[2:]
+    if address[:2] != b"\1\0" or not text or len(address) > LONGEST_UNIX_ADDRESS:
+        return address, -1  # disconnecting, or what the host has an errno for; none of it names anything
+    if text[:1] == b"\0":
+        return call.kernel.sockets.abstract_address(text), -1
+    path_fd = _socket_file(call, text.split(b"\0", 1)[0])
+    return unix_address(b"/proc/self/fd/%d" % path_fd), path_fd
+
+
+def kind_of(call: Call, fd: int) -> Kind:
+    """Family and type as the guest knows them."""
+    return (AF_NETLINK, SOCK_RAW) if call.kernel.network.is_netlink(fd) else socket_kind(fd)
+
+
+def shown(call: Call, fd: int, address: bytes) -> bytes:
+    """An address the host told of a message that came to `fd`, as the guest knows it."""
+    if address[:2] == b"\1\0" and not call.kernel.network.is_netlink(fd):
+        return address[:2] + call.kernel.sockets.guest_name(address[2:])
+    return call.kernel.network.shown(fd, address)
+
+
+def give_address(call: Call, address: bytes, where: int, size_at: int) -> None:
+    """Cut to the guest's room, with the true length told: EINVAL for a negative room."""
+    room = _room(call, size_at)
+    call.raw.write(where, address[:room])
+    call.raw.write(size_at, len(address).to_bytes(4, "little"))
+
+
+# -- what they mean ----------------------------------------------------------------------------------------------------
+
+
+def _who(call: Call) -> tuple[int, int, int]:
+    return call.kernel.tasks.guest_of(call.raw.tgid()), call.creds.uid, call.creds.gid
+
+
+def _room(call: Call, size_at: int) -> int:
+    room = int.from_bytes(call.raw.read(size_at, 4), "little", signed=True)
     if room < 0:
         raise OSError(errno.EINVAL, "a negative size")
-    shown = address[:2] + call.kernel.sockets.guest_name(address[2:]) if address[:2] == b"\1\0" else address
-    call.raw.write(call.args[1], shown[:room])
-    call.raw.write(call.args[2], len(shown).to_bytes(4, "little"))
-    return 0
+    return room
+
+
+def _bind_unix(call: Call, fd: int, address: bytes) -> None:
+    text, bound = address[2:], call.kernel.sockets
+    if address[:2] != b"\1\0" or len(address) > LONGEST_UNIX_ADDRESS:
+        raise OSError(errno.EINVAL, "not a Unix address")
+    if not text or text[:1] == b"\0":
+        bound.bind_abstract(fd, text)
+        return
+    name = text.split(b"\0", 1)[0]
+    start = start_dir(call, AT_FDCWD, name)
+    mode = os.fstat(fd).st_mode & 0o777  # the socket's own, which fchmod may have changed
+    call.vfs.bind(call, start, name, mode, lambda directory, entry: bound.bind(fd, name, directory, entry))
 
 
 def _connect_and_close(fd: int, address: bytes, path_fd: int) -> int:
@@ -106,16 +216,38 @@ def _connect_and_close(fd: int, address: bytes, path_fd: int) -> int:
     return 0
 
 
-def _address(call: Call) -> bytes:
-    size = i32(call, 2)
-    if not 2 <= size <= LONGEST_ADDRESS:
-        raise OSError(errno.EINVAL, "an address of impossible length")
-    return call.raw.read(call.args[1], size)
+def _accept(call: Call, flags: int) -> Reply:
+    if flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK):
+        raise OSError(errno.EINVAL, "unknown flags")
+    fd = socket_of(call, i32(call, 0))
+
+    def take() -> Reply:
+        taken, address = accept_address(fd, flags & SOCK_NONBLOCK | SOCK_CLOEXEC)
+        try:
+            unix = address[:2] == b"\1\0"
+            named = shown(call, fd, address) if unix else call.kernel.network.accepted(address)
+            give_address(call, named, call.args[1], call.args[2])
+        except BaseException:
+            os.close(taken)  # as in Linux: the connection is lost
+            raise
+        return GiveFd(taken, cloexec=bool(flags & SOCK_CLOEXEC), alone=True)
+
+    if os.get_blocking(fd):
+        return later(call, take, fd)
+    try:
+        return take()
+    finally:
+        os.close(fd)
 
 
-def _path_in(address: bytes) -> bytes:
-    """The path of a Unix address; empty for unnamed and abstract ones, and for other families."""
-    return address[2:].split(b"\0", 1)[0] if address[:2] == b"\1\0" else b""
+def _name(call: Call, *, peer: bool) -> Reply:
+    fd = socket_of(call, i32(call, 0))
+    try:
+        address = call.kernel.network.name(fd, peer) or shown(call, fd, socket_name(fd, peer))
+    finally:
+        os.close(fd)
+    give_address(call, address, call.args[1], call.args[2])
+    return 0
 
 
 def _socket_file(call: Call, name: bytes) -> int:
@@ -124,31 +256,3 @@ def _socket_file(call: Call, name: bytes) -> int:
     if node.kind != st.S_IFSOCK:
         raise OSError(errno.ECONNREFUSED, "not a socket")
     return node.tree.open(call, node, os.O_PATH)
-
-
-def _far_address(family: int, address: bytes) -> str:
-    """The address as text where it is neither loopback nor "any"."""
-    port = int.from_bytes(address[2:4], "big")
-    if family == AF_INET and len(address) >= 8 and address[4] not in (0, 127):
-        return ".".join(str(byte) for byte in address[4:8]) + f":{port}"
-    if family == AF_INET6 and len(address) >= 24:
-        ip = address[8:24]
-        mapped = ip[:12] == bytes(10) + b"\xff\xff"
-        if mapped:
-            return _far_address(AF_INET, address[:4] + ip[12:])
-        if any(ip[:15]) or ip[15] > 1:
-            return f"[{ip.hex(':', 2)}]:{port}"
-    return ""
-
-
-def _must_be_confined(call: Call, address: bytes) -> None:
-    """Without a network namespace the box's loopback, and its abstract names, would be the host's; with one, loopback
-    is all there is, and whoever wants more is told so instead of being left with the host's bare ENETUNREACH."""
-    family = int.from_bytes(address[:2], "little")
-    far = _far_address(family, address)
-    if far:
-        raise Refused(
-            errno.ENETUNREACH, "the box's network is its own loopback and nothing else", f"connection to {far}"
-        )
-    if not call.kernel.walls.net and family != AF_UNSPEC and len(address) > 2:
-        raise Refused(errno.EACCES, "no network namespace confines this box, so husk lets no network address through")

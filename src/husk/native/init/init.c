@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,11 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -34,90 +32,40 @@
 #include <unistd.h>
 #include <grp.h>
 
-#include "plan.h"
+#include "init.h"
 
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
 
-static const struct plan *plan;
+const struct plan *plan;
 
-static void report(uint32_t kind, int32_t a, int32_t b)
+void report(uint32_t kind, int32_t a, int32_t b)
 {
     struct report message = {.kind = kind, .a = a, .b = b};
     /* A husk that is gone is noticed by the poll below; there is nobody else to tell. */
     (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
 }
 
-static _Noreturn void give_up(int step)
+_Noreturn void give_up(int step)
 {
     report(REPORT_FAILED, step, errno);
     _exit(125);
 }
 
-/* ---- builder ------------------------------------------------------------------------------------------------------ */
-
-static void wait_for_go(void)
+void send_descriptor(uint32_t kind, int fd, int step)
 {
-    char go;
-    if (recv(CONTROL_FD, &go, 1, 0) != 1)
-        _exit(125);
-}
-
-static void empty_root(void)
-{
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        give_up(STEP_MOUNT);
-    /* Any existing directory will do as the place of the new root; /proc is there on every Linux. */
-    if (mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,nr_inodes=2,mode=555") < 0 ||
-        chdir("/proc") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
-        chdir("/") < 0 ||
-        mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        give_up(STEP_MOUNT);
-}
-
-static void raise_loopback(void)
-{
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-        give_up(STEP_LOOPBACK);
-    close(fd);
-}
-
-/* The root of the box's own message queues, for a Landlock rule: mq_open(2) is no path of the guest's, but opens a file
- * of this file system. No wall hangs on it, so where it cannot be had, mq_open fails and all else goes on. */
-static int queues = -1;
-
-static void find_queues(void)
-{
-    int context = syscall(SYS_fsopen, "mqueue", 1 /* FSOPEN_CLOEXEC */);
-    if (context >= 0 && syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
-        queues = syscall(SYS_fsmount, context, 1 /* FSMOUNT_CLOEXEC */, MS_NOSUID | MS_NODEV | MS_NOEXEC);
-    if (context >= 0)
-        close(context);
-}
-
-static void build(void)
-{
-    if (plan->namespaces && unshare((int)plan->namespaces) < 0)
-        give_up(STEP_NAMESPACES);
-    if (plan->namespaces & CLONE_NEWUSER) {
-        /* Changed credentials make a process undumpable, and husk could not open our uid_map. */
-        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-        report(REPORT_MAP_IDS, 0, 0);
-        wait_for_go();
-    }
-    if (plan->namespaces & CLONE_NEWUTS && sethostname("husk", 4) < 0)
-        give_up(STEP_HOSTNAME);
-    if (plan->namespaces & CLONE_NEWNET)
-        raise_loopback();
-    if (plan->namespaces & CLONE_NEWIPC && plan->namespaces & CLONE_NEWNS)
-        find_queues();
-    if (plan->namespaces & CLONE_NEWNS)
-        empty_root();
-    else if (chdir("/") < 0)
-        give_up(STEP_MOUNT);
+    struct report message = {.kind = kind};
+    struct iovec part = {&message, sizeof message};
+    union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    if (sendmsg(CONTROL_FD, &header, MSG_NOSIGNAL) < 0)
+        give_up(step);
 }
 
 /* ---- reaper ------------------------------------------------------------------------------------------------------- */
@@ -278,19 +226,35 @@ static void raise_landlock(void)
     close(fd);
 }
 
+/* The filter notifies sendmsg, and nobody listens yet who could answer. So a helper that shares our memory and our
+ * descriptors, made before the filter and thus without it, sends the listener for us. A child of the reaper's, which
+ * buries it. */
+static volatile int helper_gets, helper_done;
+
+static int hand_over(void *unused)
+{
+    (void)unused;
+    while (!helper_gets)
+        syscall(SYS_futex, &helper_gets, 0 /* FUTEX_WAIT */, 0, NULL, NULL, 0);
+    send_descriptor(REPORT_LISTENER, helper_gets, STEP_LISTENER);
+    helper_done = 1;
+    syscall(SYS_futex, &helper_done, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    return 0;
+}
+
+static void start_helper(void)
+{
+    static char stack[65536] __attribute__((aligned(16)));
+    if (clone(hand_over, stack + sizeof stack, CLONE_VM | CLONE_FILES | CLONE_PARENT | SIGCHLD, NULL) < 0)
+        give_up(STEP_LISTENER);
+}
+
 static void send_listener(int listener)
 {
-    struct report message = {.kind = REPORT_LISTENER};
-    struct iovec part = {&message, sizeof message};
-    union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &listener, sizeof listener);
-    if (sendmsg(CONTROL_FD, &header, MSG_NOSIGNAL) < 0)
-        give_up(STEP_LISTENER);
+    helper_gets = listener; /* never 0: that is the guest's input */
+    syscall(SYS_futex, &helper_gets, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    while (!helper_done)
+        syscall(SYS_futex, &helper_done, 0 /* FUTEX_WAIT */, 0, NULL, NULL, 0);
 }
 
 static _Noreturn void become_guest(char **argv, char **envp)
@@ -326,6 +290,8 @@ static _Noreturn void become_guest(char **argv, char **envp)
     /* Nothing but the three standard descriptors survives the execve below. */
     syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
     struct sock_fprog program = {plan->filter_count, (struct sock_filter *)((char *)plan + plan->filter_offset)};
+    report(REPORT_GUEST, 0, 0);
+    start_helper();
     int listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                            SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program);
     if (listener < 0)
@@ -374,6 +340,7 @@ int main(void)
     if (pipe2(no_op_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         give_up(STEP_REAPER);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART}, NULL);
+    report(REPORT_REAPER, 0, 0); /* husk sees by the credentials who sent this */
     pid_t guest = fork();
     if (guest < 0)
         give_up(STEP_REAPER);

@@ -1,0 +1,167 @@
+"""kernel: messages husk sends and receives in a guest's place: their headers, buffers and control messages.
+
+Here: what struct msghdr, iovec and cmsghdr hold, copied out of and into the guest. Not here: where a message may go
+(syscalls/messages.py asks the network and the vfs). A header is copied once; data is not judged, so it is copied late.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from husk.kernel.call import Call
+
+HEADER = struct.Struct("<QiIQQQQI4x")  # struct msghdr: name, its size, iovec and count, control and size, flags
+HEADER_SIZE, MMSG_SIZE, LENGTH_AT = HEADER.size, HEADER.size + 8, HEADER.size
+CONTROL = struct.Struct("<Qii")  # struct cmsghdr: size with itself, level, type
+MOST_PARTS, MOST_CONTROL, LONGEST_ADDRESS = 1024, 65536, 128
+MOST_AT_ONCE = 1 << 22  # no datagram is longer; a stream goes in pieces
+
+SOL_SOCKET, SCM_RIGHTS, SCM_CREDENTIALS = 1, 1, 2
+SOL_IP, SOL_IPV6 = 0, 41
+MSG_CMSG_CLOEXEC, MSG_CTRUNC = 0x40000000, 8
+
+
+class Header:
+    """One struct msghdr as it was when it was copied, or the same made of a simple call's arguments."""
+
+    __slots__ = ("address_at", "control_at", "control_room", "name_at", "name_room", "parts", "total")
+
+    def __init__(self, name_at: int, name_room: int, parts: list[tuple[int, int]], control_at: int, room: int) -> None:
+        self.name_at, self.name_room, self.parts = name_at, name_room, parts
+        self.control_at, self.control_room = control_at, room
+        self.address_at = 0  # of the struct itself, where there is one
+        self.total = sum(size for _, size in parts)
+
+
+def copy_header(call: Call, where: int) -> Header:
+    name_at, name_room, _, parts_at, count, control_at, room, _ = HEADER.unpack(call.raw.read(where, HEADER_SIZE))
+    if name_at == 0:
+        name_room = 0
+    if name_room < 0:
+        raise OSError(errno.EINVAL, "a negative size")
+    if count > MOST_PARTS:
+        raise OSError(errno.EMSGSIZE, "too many parts")
+    raw = call.raw.read(parts_at, 16 * count)
+    parts = [(at, size) for at, size in struct.iter_unpack("<Qq", raw)]
+    if any(size < 0 for _, size in parts):
+        raise OSError(errno.EINVAL, "a negative size")
+    header = Header(name_at, min(name_room, LONGEST_ADDRESS), parts, control_at, room if control_at else 0)
+    header.address_at = where
+    return header
+
+
+def copy_data(call: Call, header: Header, start: int, most: int) -> bytes:
+    """At most `most` bytes of what the parts hold, from `start` on."""
+    made = []
+    for at, size in header.parts:
+        if start >= size:
+            start -= size
+            continue
+        piece = min(size - start, most)
+        made.append(call.raw.read(at + start, piece))
+        start, most = 0, most - piece
+        if not most:
+            break
+    return made[0] if len(made) == 1 else b"".join(made)
+
+
+def put_data(call: Call, header: Header, data: bytes) -> None:
+    start = 0
+    for at, size in header.parts:
+        if start >= len(data):
+            return
+        call.raw.write(at, data[start : start + size])
+        start += size
+
+
+# -- control messages --------------------------------------------------------------------------------------------------
+
+
+def control_messages(control: bytes) -> list[tuple[int, int, bytes]]:
+    found, at = [], 0
+    while at + CONTROL.size <= len(control):
+        size, level, kind = CONTROL.unpack_from(control, at)
+        if size < CONTROL.size or at + size > len(control):
+            raise OSError(errno.EINVAL, "a broken control message")
+        found.append((level, kind, control[at + CONTROL.size : at + size]))
+        at += (size + 7) & ~7
+    return found
+
+
+def pack_control(messages: list[tuple[int, int, bytes]]) -> bytes:
+    made = b""
+    for level, kind, value in messages:
+        made += CONTROL.pack(CONTROL.size + len(value), level, kind) + value + bytes(-len(value) % 8)
+    return made
+
+
+def control_out(
+    call: Call, header: Header, added: list[tuple[int, int, bytes]], *, unix: bool, held: list[int]
+) -> bytes:
+    """The guest's control messages as husk may send them, and `added` ones; descriptors of husk's go into `held`."""
+    if header.control_room > MOST_CONTROL:
+        raise OSError(errno.ENOBUFS, "too much control data")
+    control = call.raw.read(header.control_at, header.control_room) if header.control_room else b""
+    made = list(added)
+    speaks_for_itself = False
+    for level, kind, value in control_messages(control):
+        if level == SOL_SOCKET and kind == SCM_RIGHTS:
+            numbers = [number for (number,) in struct.iter_unpack("<i", value[: len(value) // 4 * 4])]
+            for number in numbers:
+                held.append(call.raw.get_fd(number))
+            value = struct.pack(f"<{len(numbers)}i", *held[len(held) - len(numbers) :])
+        elif level == SOL_SOCKET and kind == SCM_CREDENTIALS:
+            _must_be_own(call, value)
+            speaks_for_itself = True
+            continue
+        elif level in (SOL_IP, SOL_IPV6) and call.kernel.network.mapped:
+            continue  # they choose an interface or a source address, and those are the host's
+        made.append((level, kind, value))
+    if unix and os.geteuid() == 0:
+        # Only root may say for whom it sends; without, a receiver that asks (SO_PASSCRED) sees husk.
+        own = struct.pack("<III", call.raw.tgid(), call.kernel.identity.host_uid, call.kernel.identity.host_gid)
+        made.append((SOL_SOCKET, SCM_CREDENTIALS, own))
+    elif speaks_for_itself and not unix:
+        raise OSError(errno.EINVAL, "credentials on a network socket")
+    return pack_control(made)
+
+
+def _must_be_own(call: Call, value: bytes) -> None:
+    if len(value) != 12:
+        raise OSError(errno.EINVAL, "not a struct ucred")
+    pid, uid, gid = struct.unpack("<III", value)
+    if (pid, uid, gid) != (call.kernel.tasks.guest_of(call.raw.tgid()), call.creds.uid, call.creds.gid):
+        raise OSError(errno.EPERM, "somebody else's credentials")
+
+
+def control_in(call: Call, header: Header, control: bytes, flags: int, told: int) -> tuple[bytes, int]:
+    """Received control messages as the guest gets them, cut to its room, and the message's flags."""
+    made: list[tuple[int, int, bytes]] = []
+    for level, kind, value in control_messages(control):
+        if level == SOL_SOCKET and kind == SCM_RIGHTS:
+            value, told = _hand_over(call, value, flags, told)
+            if not value:
+                continue
+        elif level == SOL_SOCKET and kind == SCM_CREDENTIALS:
+            pid, uid, gid = struct.unpack("<III", value)
+            identity = call.kernel.identity
+            guest_pid = call.kernel.tasks.guest_of(pid) if pid else 0
+            value = struct.pack("<III", guest_pid, identity.guest_uid(uid), identity.guest_gid(gid))
+        made.append((level, kind, value))
+    return pack_control(made), told
+
+
+def _hand_over(call: Call, value: bytes, flags: int, told: int) -> tuple[bytes, int]:
+    ours = [number for (number,) in struct.iter_unpack("<i", value)]
+    theirs: list[int] = []
+    try:
+        for fd in ours:
+            theirs.append(call.raw.add_fd(fd, bool(flags & MSG_CMSG_CLOEXEC)))
+    except OSError:
+        told |= MSG_CTRUNC  # a full table: the rest is lost, as in Linux
+    finally:
+        for fd in ours:
+            os.close(fd)
+    return struct.pack(f"<{len(theirs)}i", *theirs), told

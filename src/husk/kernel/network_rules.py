@@ -1,0 +1,247 @@
+"""kernel: what `--allow-net` and `--deny-net` say, and what follows from it for a name or an address. Pure: no sockets.
+
+A RULE is a domain, `*.domain` (all below it), `*` (everything), an address, or a network in CIDR notation; each may end
+in `:PORT` or `:FIRST-LAST`, and an IPv6 address with a port stands in brackets. Denials win. Addresses that lead into
+somebody's private network, or to this machine, are allowed only by a rule that names an address or network within that
+very range: neither `*` nor a name nor `0.0.0.0/0` opens them.
+"""
+
+from __future__ import annotations
+
+import _socket
+
+ANY_PORT = (0, 65535)
+V4_IN_V6 = bytes(10) + b"\xff\xff"
+# Networks no rule opens by the way: (network, prefix length, what it is)
+_CLOSED = (
+    ("0.0.0.0", 8, "this machine"),
+    ("10.0.0.0", 8, "a private network"),
+    ("100.64.0.0", 10, "a provider's private network"),
+    ("127.0.0.0", 8, "the host's own loopback"),
+    ("169.254.0.0", 16, "link-local, where clouds keep credentials"),
+    ("172.16.0.0", 12, "a private network"),
+    ("192.0.0.0", 24, "reserved"),
+    ("192.168.0.0", 16, "a private network"),
+    ("198.18.0.0", 15, "reserved for tests"),
+    ("224.0.0.0", 4, "multicast"),
+    ("240.0.0.0", 4, "reserved, or broadcast"),
+    ("::", 127, "this machine"),
+    ("fc00::", 7, "a private network"),
+    ("fe80::", 10, "link-local"),
+    ("fec0::", 10, "a private network"),
+    ("ff00::", 8, "multicast"),
+)
+# IPv6 networks that carry an IPv4 address at this byte: it decides.
+_CARRIERS = (("::", 96, 12), ("64:ff9b::", 96, 12), ("64:ff9b:1::", 48, 12), ("2002::", 16, 2))
+
+
+class RuleError(ValueError):
+    """One sentence for whoever wrote the rule."""
+
+
+class Net:
+    """A network: an address of 4 or 16 bytes and how many of its bits count."""
+
+    __slots__ = ("bits", "ip")
+
+    def __init__(self, ip: bytes, bits: int) -> None:
+        self.ip, self.bits = ip, bits
+
+    def holds(self, ip: bytes) -> bool:
+        if len(ip) != len(self.ip):
+            return False
+        shift = 8 * len(ip) - self.bits
+        return int.from_bytes(ip, "big") >> shift == int.from_bytes(self.ip, "big") >> shift
+
+
+class Rule:
+    """`name` is a domain in lower case, with `below` for all below it; or `net` is set; or neither, for everything."""
+
+    __slots__ = ("below", "name", "net", "ports", "text")
+
+    def __init__(self, text: str, name: str, below: bool, net: Net | None, ports: tuple[int, int]) -> None:
+        self.text, self.name, self.below, self.net, self.ports = text, name, below, net, ports
+
+    def fits_name(self, name: str) -> bool:
+        if self.net is not None:
+            return False
+        if self.below:
+            return name.endswith("." + self.name)
+        return name == self.name if self.name else True
+
+    def fits(self, ip: bytes, port: int, names: list[str]) -> bool:
+        if not self.ports[0] <= port <= self.ports[1]:
+            return False
+        if self.net is not None:
+            return self.net.holds(ip)
+        return not self.name or any(self.fits_name(name) for name in names)
+
+
+class Verdict:
+    __slots__ = ("allow", "allowed", "reason")
+
+    def __init__(self, allowed: bool, reason: str = "", allow: str = "") -> None:
+        self.allowed, self.reason, self.allow = allowed, reason, allow
+
+
+class Rules:
+    """The rules of a box. `names` are always those an address was looked up by."""
+
+    __slots__ = ("allow", "deny")
+
+    def __init__(self, allow: list[Rule], deny: list[Rule]) -> None:
+        self.allow, self.deny = allow, deny
+
+    def name(self, name: str) -> Verdict:
+        """May this name be looked up? Whether it may be connected to is decided with the address."""
+        name = name.rstrip(".").lower()
+        if any(rule.fits_name(name) and rule.ports == ANY_PORT and rule.name for rule in self.deny):
+            return Verdict(False, "a --deny-net rule names it")
+        if any(rule.fits_name(name) for rule in self.allow):
+            return Verdict(True)
+        return Verdict(False, "no --allow-net rule names it", f"--allow-net {name}")
+
+    def address(self, ip: bytes, port: int, names: list[str]) -> Verdict:
+        """May a connection go there?"""
+        shown = endpoint(ip, port)
+        for rule in self.deny:
+            if rule.fits(ip, port, names):
+                return Verdict(False, f"--deny-net {rule.text} forbids it")
+        closed = closed_range(ip)
+        if closed is not None:
+            if self.names(ip, port):
+                return Verdict(True)
+            return Verdict(False, f"it is {closed}, which only a rule naming the address opens", f"--allow-net {shown}")
+        if any(rule.fits(ip, port, names) for rule in self.allow):
+            return Verdict(True)
+        best = f"{names[0]}:{port}" if names else shown
+        return Verdict(False, "no --allow-net rule covers it", f"--allow-net {best}")
+
+    def names(self, ip: bytes, port: int) -> bool:
+        """Does a rule name this closed address: itself, or a network no larger than the closed range it lies in?"""
+        ranges = [net for net, _ in _closed_nets() if net.holds(ip)]
+        return not any(rule.fits(ip, port, []) for rule in self.deny) and any(
+            rule.net is not None
+            and rule.fits(ip, port, [])
+            and any(rule.net.bits >= closed.bits and closed.holds(rule.net.ip) for closed in ranges)
+            for rule in self.allow
+        )
+
+    def answer(self, ip: bytes) -> bool:
+        """May a name lead to this address? A private one may not, unless some rule names it: whoever owns an allowed
+        name could otherwise point it into the caller's own network (DNS rebinding)."""
+        return closed_range(ip) is None or any(self.names(ip, rule.ports[0]) for rule in self.allow)
+
+
+def parse(text: str) -> Rule:
+    host, ports = _split_port(text)
+    if not host or any(ord(c) <= 32 or ord(c) == 127 for c in text):
+        raise RuleError(f"{text!r}: write a domain, *.domain, an address or a network, each with :PORT if need be.")
+    if host == "*":
+        return Rule(text, "", False, None, ports)
+    address, slash, bits = host.partition("/")
+    ip = parse_ip(address)
+    if ip is not None:
+        return Rule(text, "", False, _net(text, ip, slash, bits), ports)
+    if slash:
+        raise RuleError(f"{text}: a domain has no /; write a network like 192.0.2.0/24, or the domain alone.")
+    below = host.startswith("*.")
+    name = _ascii_name(host[2:] if below else host).rstrip(".").lower()
+    labels = name.split(".")
+    if not all(0 < len(label) <= 63 and _is_label(label) for label in labels) or len(name) > 253:
+        raise RuleError(f"{text}: that is no domain name; write example.com or *.example.com.")
+    if labels[-1].isdigit():
+        raise RuleError(f"{text}: that is no address; an IPv4 address has four numbers up to 255.")
+    return Rule(text, name, below, None, ports)
+
+
+def parse_ip(text: str) -> bytes | None:
+    """IPv4 in IPv6 counts as IPv4, as it does for the host."""
+    try:
+        ip = _socket.inet_pton(_socket.AF_INET6 if ":" in text else _socket.AF_INET, text)
+    except (OSError, ValueError):
+        return None
+    return plain_ip(ip)
+
+
+def plain_ip(ip: bytes) -> bytes:
+    return ip[12:] if len(ip) == 16 and ip[:12] == V4_IN_V6 else ip
+
+
+def closed_range(ip: bytes) -> str | None:
+    """What makes this address private, or None. An IPv4 address inside an IPv6 one decides for it."""
+    for net, what in _closed_nets():
+        if net.holds(ip):
+            return what
+    if len(ip) == 16:
+        for text, bits, at in _CARRIERS:
+            if Net(_socket.inet_pton(_socket.AF_INET6, text), bits).holds(ip):
+                return closed_range(ip[at : at + 4])
+    return None
+
+
+def endpoint(ip: bytes, port: int) -> str:
+    if len(ip) == 4:
+        return f"{_socket.inet_ntop(_socket.AF_INET, ip)}:{port}"
+    return f"[{_socket.inet_ntop(_socket.AF_INET6, ip)}]:{port}"
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _split_port(text: str) -> tuple[str, tuple[int, int]]:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or parse_ip(host.partition("/")[0]) is None or (rest and not rest.startswith(":")):
+            raise RuleError(f"{text}: in brackets stands an IPv6 address; write [2001:db8::1]:443.")
+        return host, _ports(text, rest[1:]) if rest else ANY_PORT
+    if text.count(":") > 1:
+        return text, ANY_PORT  # IPv6 without a port
+    host, colon, ports = text.partition(":")
+    return host, _ports(text, ports) if colon else ANY_PORT
+
+
+def _ports(text: str, ports: str) -> tuple[int, int]:
+    first, dash, last = ports.partition("-")
+    if not (first.isascii() and first.isdigit() and (not dash or (last.isascii() and last.isdigit()))):
+        raise RuleError(f"{text}: a port is a number, a range two of them; write :443 or :8000-8080.")
+    low, high = int(first), int(last) if dash else int(first)
+    if not 0 < low <= high < 65536:
+        raise RuleError(f"{text}: ports go from 1 to 65535, the lower one first.")
+    return low, high
+
+
+def _net(text: str, ip: bytes, slash: str, bits: str) -> Net:
+    if not slash:
+        return Net(ip, 8 * len(ip))
+    if not (bits.isascii() and bits.isdigit()) or int(bits) > 8 * len(ip):
+        raise RuleError(f"{text}: after / stands the number of bits, at most {8 * len(ip)}.")
+    net = Net(ip, int(bits))
+    host_bits = 8 * len(ip) - net.bits
+    if int.from_bytes(ip, "big") & (1 << host_bits) - 1:
+        raise RuleError(f"{text}: the address has bits beyond its /{bits}; write the network's first address.")
+    return net
+
+
+def _ascii_name(name: str) -> str:
+    if name.isascii():
+        return name
+    try:
+        return name.encode("idna").decode()
+    except UnicodeError:
+        return ""
+
+
+def _is_label(label: str) -> bool:
+    return all(c.isalnum() or c in "-_" for c in label) and label[0] != "-" and label[-1] != "-"
+
+
+_nets: list[tuple[Net, str]] = []
+
+
+def _closed_nets() -> list[tuple[Net, str]]:
+    if not _nets:
+        for text, bits, what in _CLOSED:
+            ip = _socket.inet_pton(_socket.AF_INET6 if ":" in text else _socket.AF_INET, text)
+            _nets.append((Net(ip, bits), what))
+    return _nets

@@ -1,0 +1,115 @@
+/* native: messages. Most may go on in the host after all, and need no Python.
+ *
+ * Receiving: only Unix names, and the addresses of a mapped network, have to be translated. Continuing is safe although guest memory was looked at: nothing these calls bring along decides anything. A guest
+ * that changes its msghdr, or the descriptor, in between sees an address untranslated: a number in a directory of
+ * husk's, or a port of a loopback that it cannot use. */
+#include "core.h"
+
+#include <errno.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { MOST_LOOKED_AT = 64 };
+struct guest_msghdr { /* as the guest's memory holds it */
+    uint64_t name;
+    uint32_t name_size, gap;
+    uint64_t parts, part_count, control, control_size;
+    uint32_t flags, gap2;
+};
+struct guest_mmsghdr {
+    struct guest_msghdr header;
+    uint32_t length, gap;
+};
+
+/* Does the message have room for an address, or one in it? A fault is the host's to report. */
+static bool has_address(const struct seccomp_notif *notif)
+{
+    uint64_t where = notif->data.args[1];
+    if (notif->data.nr == SYS_recvmsg || notif->data.nr == SYS_sendmsg) {
+        struct guest_msghdr header;
+        return guest_read(notif->pid, where, &header, sizeof header) == sizeof header && header.name;
+    }
+    if (notif->data.nr == SYS_recvmmsg || notif->data.nr == SYS_sendmmsg) {
+        struct guest_mmsghdr headers[MOST_LOOKED_AT];
+        uint32_t count = (uint32_t)notif->data.args[2] < MOST_LOOKED_AT ? (uint32_t)notif->data.args[2] : MOST_LOOKED_AT;
+        ssize_t size = count * sizeof *headers;
+        if (guest_read(notif->pid, where, headers, size) != size)
+            return false;
+        for (uint32_t i = 0; i < count; i++)
+            if (headers[i].header.name)
+                return true;
+        return false;
+    }
+    return true; /* accept, recvfrom and sendto: the filter has seen that the pointer is there */
+}
+
+static bool peer_is_unnamed(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    return getpeername(fd, (struct sockaddr *)&address, &size) == 0 && size <= sizeof(sa_family_t);
+}
+
+static bool needs_translation(Listener *listener, const struct seccomp_notif *notif)
+{
+    int fd = take_descriptor(notif->pid, (int)notif->data.args[0]);
+    if (fd < 0)
+        return fd == -EPERM; /* where pidfd_getfd is denied Python fails too, with a reason; else the host says EBADF */
+    int family = 0, type = 0;
+    bool needed;
+    socklen_t size = sizeof family;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+    if (family != AF_UNIX) /* a TCP stream's messages carry no address, only its connections do */
+        needed = listener->mapped && (family == AF_INET || family == AF_INET6) &&
+                 (type != SOCK_STREAM || notif->data.nr == SYS_accept || notif->data.nr == SYS_accept4);
+    else /* a connected pair may also be a stand-in for a netlink socket */
+        needed = (listener->mapped && type == SOCK_SEQPACKET) || !peer_is_unnamed(fd);
+    close(fd);
+    return needed;
+}
+
+/* A datagram to the box's own loopback. Others are Python's: it has to find a path, or to say why not. */
+static bool stays_on_loopback(const struct seccomp_notif *notif)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } to;
+    size_t size = (uint32_t)notif->data.args[5];
+    if (size < sizeof to.four || size > sizeof(struct sockaddr_storage))
+        return false;
+    if (size > sizeof to)
+        size = sizeof to;
+    if (guest_read(notif->pid, notif->data.args[4], &to, size) != (ssize_t)size)
+        return false;
+    if (to.any.sa_family == AF_INET)
+        return ntohl(to.four.sin_addr.s_addr) >> 24 == 127;
+    return to.any.sa_family == AF_INET6 && size >= sizeof to.six && IN6_IS_ADDR_LOOPBACK(&to.six.sin6_addr);
+}
+
+bool serve_message(Listener *listener, const struct seccomp_notif *notif)
+{
+    switch (notif->data.nr) {
+    case SYS_accept: case SYS_accept4: case SYS_recvfrom: case SYS_recvmsg: case SYS_recvmmsg:
+        if (has_address(notif) && needs_translation(listener, notif))
+            return false;
+        break;
+    case SYS_sendmsg: case SYS_sendmmsg:
+        if (!listener->confined || has_address(notif))
+            return false;
+        break;
+    case SYS_sendto:
+        if (!listener->confined || !stays_on_loopback(notif))
+            return false;
+        break;
+    default:
+        return false;
+    }
+    answer_continue(listener->fd, notif->id);
+    return true;
+}

@@ -1,0 +1,97 @@
+"""Tries to reach servers of the host from a box without any rule: by Unix names, by loopback, by racing husk's look."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.escape.test_escape import boxed, place, programs, unprotected  # noqa: F401 — fixtures
+from tests.guest.harness import NATIVE_ONLY
+from tests.guest.running import husk
+
+pytestmark = [
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+    pytest.mark.both_settings,
+]
+
+
+class Servers:
+    """One of every kind, open to everybody on the host. What they hear is looked at afterwards."""
+
+    def __init__(self, directory: Path) -> None:
+        self.name, self.path = f"husk-escape-{os.getpid()}-{os.urandom(4).hex()}", directory / "server"
+        directory.chmod(0o755)
+        self.sockets: list[socket.socket] = []
+        for address in ("\0" + self.name, str(self.path)):
+            self._listen(socket.AF_UNIX, address, address + "-dgram")
+        # On every address: a box must not meet them under one of its own, either.
+        self._listen(socket.AF_INET, ("0.0.0.0", 0), ("0.0.0.0", 0))
+        for path in (self.path, Path(f"{self.path}-dgram")):
+            path.chmod(0o777)
+        self.ports = [str(each.getsockname()[1]) for each in self.sockets[-2:]]
+
+    def _listen(self, family: int, stream: object, datagram: object) -> None:
+        for kind, address in ((socket.SOCK_STREAM, stream), (socket.SOCK_DGRAM, datagram)):
+            each = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+            each.bind(address)  # type: ignore[arg-type]
+            if kind == socket.SOCK_STREAM:
+                each.listen(64)
+            self.sockets.append(each)
+
+    def heard(self) -> int:
+        """How many of them heard anything."""
+        count = 0
+        for each in self.sockets:
+            try:
+                if each.type & 0xF == socket.SOCK_STREAM:
+                    each.accept()[0].close()
+                else:
+                    each.recv(100)
+                count += 1
+            except BlockingIOError:
+                pass
+        return count
+
+
+@pytest.fixture
+def servers(place: Path) -> Iterator[Servers]:  # noqa: F811
+    made = Servers(place)
+    yield made
+    for each in made.sockets:
+        each.close()
+
+
+def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, servers: Servers) -> None:  # noqa: F811
+    arguments = ["abstract_out", servers.name, str(servers.path), *servers.ports]
+    natively = unprotected(programs, arguments, place)
+    assert servers.heard() == 6, natively.out
+    while servers.heard():
+        pass
+    done = boxed(programs, arguments)
+    assert servers.heard() == 0, done.out
+    # Nor with rules that name none of them.
+    options = ["--allow-net", "*", "--mount", f"{programs}:/escape:ro"]
+    wide = husk(["run", *options, "--", "/escape/abstract_out", *arguments[1:]])
+    assert wide.status == 0 and servers.heard() == 0, wide.out
+
+
+def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) -> None:  # noqa: F811
+    done = boxed(programs, ["send_race", f"{servers.path}-dgram"])
+    assert done.out == "done\n"
+    assert servers.heard() == 0
+
+
+def test_a_descriptor_cannot_be_passed_out(programs: Path, place: Path) -> None:  # noqa: F811
+    """A server of the host behind a mount can be spoken to, which docs/security.md says; so none may be there by
+    default: nothing outside the box's own tree has a name."""
+    result = husk(["run", "--", "/usr/bin/python3", "-c", (
+        "import os, socket\n"
+        "for path in ('/run/docker.sock', '/run/systemd/notify', '/run/dbus/system_bus_socket', '/dev/log'):\n"
+        "    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "    print(s.connect_ex(path) != 0, end=' ')\n"
+    )])
+    assert result.out == "True True True True ", result.err

@@ -1,0 +1,29 @@
+"""Sockets: each program prints one line per call, and the lines are compared with what Linux says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.guest.harness import differential
+
+pytestmark = pytest.mark.both_settings
+
+
+@pytest.mark.parametrize("name", ["sock_stream", "sock_dgram", "sock_passing"])
+def test_unix_transcript(name: str) -> None:
+    differential(["{guests}/" + name], case=name)
+
+
+@pytest.mark.parametrize("name", ["sock_stream", "sock_dgram"])
+def test_unix_transcript_in_tmp(name: str) -> None:
+    script = 'd=$(mktemp -d) && cd "$d" && {guests}/' + name + '; cd / && rm -rf "$d"'
+    differential(["/bin/sh", "-c", script], case=name + " in tmp")
+
+
+def test_netlink_transcript() -> None:
+    differential(["{guests}/sock_netlink"], case="sock_netlink")
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_inet_transcript(family: str) -> None:
+    differential(["{guests}/sock_inet", family], case="sock_inet " + family)

@@ -1,0 +1,21 @@
+"""`husk` where names lead where a test says: the first argument is a JSON object from name to addresses."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from husk.cli import main
+from husk.kernel import outside
+
+NAMES: dict[str, list[str]] = json.loads(sys.argv.pop(1))
+
+
+def lookup(name: str) -> list[str]:
+    if name not in NAMES:
+        raise OSError(-2, "no such name")
+    return NAMES[name]
+
+
+outside.host_lookup = lookup
+sys.exit(main())

@@ -1,0 +1,139 @@
+"""The resolver's messages, and what leads from a name to an address."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+
+import pytest
+
+from husk.kernel.call import Refused
+from husk.kernel.network_rules import Rules, parse, parse_ip
+from husk.kernel.outside import Outside
+from husk.kernel.resolver import Resolver, read_name
+from husk.kernel.routes import answers
+
+NAMES = {
+    "good.example": ["192.0.2.7", "2001:db8::7"],
+    "rebound.example": ["169.254.169.254", "10.0.0.1"],
+    "half.example": ["192.168.0.1", "192.0.2.8"],
+    "many.example": [f"192.0.2.{n}" for n in range(100)],
+}
+
+
+def lookup(name: str) -> list[str]:
+    if name == "busy.example":
+        raise socket.gaierror(socket.EAI_AGAIN, "later")
+    if name not in NAMES:
+        raise socket.gaierror(socket.EAI_NONAME, "no such name")
+    return NAMES[name]
+
+
+class Asked(Resolver):
+    """Without its sockets and threads."""
+
+    def __init__(self, *allow: str) -> None:
+        self.told: list[tuple[str, str, str]] = []
+        rules = Rules([parse(text) for text in allow], [])
+        self._outside = Outside(rules, lookup, lambda *what: self.told.append(what))
+
+
+def query(name: str, kind: int = 1, group: int = 1) -> bytes:
+    labels = b"".join(bytes((len(label),)) + label.encode() for label in name.split("."))
+    return struct.pack(">HHHHHH", 0x1234, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, group)
+
+
+def read(answer: bytes) -> tuple[int, list[str]]:
+    number, flags, questions, count, *_ = struct.unpack_from(">HHHHHH", answer)
+    assert number == 0x1234 and flags & 0x8000
+    at = read_name(answer, 12)[1] + 4 if questions else 12
+    found = []
+    for _ in range(count):
+        _, kind, _, _, size = struct.unpack_from(">HHHIH", answer, at)
+        family = socket.AF_INET if kind == 1 else socket.AF_INET6
+        found.append(socket.inet_ntop(family, answer[at + 12 : at + 12 + size]))
+        at += 12 + size
+    assert at == len(answer) and len(answer) <= 512
+    return flags & 15, found
+
+
+def test_allowed_names() -> None:
+    box = Asked("*.example")
+    assert read(box.answer(query("good.example"))) == (0, ["192.0.2.7"])
+    assert read(box.answer(query("GOOD.example", 28))) == (0, ["2001:db8::7"])
+    assert read(box.answer(query("good.example", 65))) == (0, [])
+    assert read(box.answer(query("none.example"))) == (3, [])
+    assert read(box.answer(query("busy.example"))) == (2, [])
+    assert len(read(box.answer(query("many.example")))[1]) == 14
+    assert box.told == []
+
+
+def test_other_names_do_not_exist() -> None:
+    box = Asked("good.example:443")
+    assert read(box.answer(query("rebound.example"))) == (3, [])
+    assert box.told == [("look-up of rebound.example", "no --allow-net rule names it", "--allow-net rebound.example")]
+
+
+def test_private_answers_are_left_out() -> None:
+    box = Asked("*")
+    assert read(box.answer(query("rebound.example"))) == (3, [])
+    assert read(box.answer(query("half.example"))) == (0, ["192.0.2.8"])
+    assert "169.254.169.254" in box.told[0][1] and len(box.told) == 3
+    box = Asked("*", "10.0.0.0/8")
+    assert read(box.answer(query("rebound.example"))) == (0, ["10.0.0.1"])
+
+
+def test_an_address_counts_for_the_names_that_led_to_it() -> None:
+    box = Asked("good.example:443")
+    address = parse_ip("192.0.2.7") or b""
+    with pytest.raises(Refused):
+        box._outside.judge(address, 443)  # nobody has looked the name up
+    box.answer(query("good.example"))
+    box._outside.judge(address, 443)
+    with pytest.raises(Refused) as refused:
+        box._outside.judge(address, 80)
+    assert refused.value.filename == "connection to 192.0.2.7:80 (good.example)"
+    assert refused.value.filename2 == "--allow-net good.example:80"
+
+
+def test_no_address_of_this_machine_by_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Outside, "_is_ours", lambda self, ip: True)
+    address = parse_ip("192.0.2.7") or b""
+    for rule in ("*", "192.0.2.0/24"):
+        with pytest.raises(Refused, match="this machine"):
+            Asked(rule)._outside.judge(address, 443)
+    Asked("192.0.2.7:443")._outside.judge(address, 443)
+
+
+def test_any_bytes_get_an_answer_or_none() -> None:
+    """Whatever a guest sends: an error in DNS's own words, or silence, and never an exception of another kind."""
+    box, choice = Asked("*"), random.Random(53)
+    whole = query("good.example")
+    for _ in range(3000):
+        text = bytearray(whole)
+        for _ in range(choice.randrange(4)):
+            text[choice.randrange(len(text))] = choice.randrange(256)
+        text = text[: choice.randrange(len(text) + 1)]
+        try:
+            assert len(box.answer(bytes(text))) >= 12
+        except ValueError:
+            pass
+
+
+@pytest.mark.parametrize("bad", [b"\xc0\x0c", b"\x05abc", b"\x40" + b"a" * 64, b"\x01.\0", b"\x01 \0", b""])
+def test_names_that_are_none(bad: bytes) -> None:
+    with pytest.raises(ValueError, match="name|label"):
+        read_name(bytes(12) + bad, 12)
+
+
+def test_routes() -> None:
+    def asked(kind: int, family: int, flags: int = 0x301) -> list[int]:
+        question = struct.pack("<IHHIIB3x", 20, kind, flags, 7, 0, family)
+        return [struct.unpack_from("<4xH", message)[0] for message in answers(question)]
+
+    assert asked(18, 0) == [16, 3] and asked(22, 0) == [20, 3] and asked(26, 0) == [3]
+    assert asked(22, 2) == [20, 3] and len(answers(struct.pack("<IHHIIB3x", 20, 22, 0x301, 7, 0, 2))[0]) == 56
+    assert asked(16, 0) == asked(24, 0) == asked(99, 0) == [2]  # nothing can be changed
+    assert asked(18, 0, 1) == [16] and asked(26, 0, 1) == [2]
+    assert answers(b"") == answers(b"short") == []
