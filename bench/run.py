@@ -13,9 +13,11 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from measure import BUILD, HERE, Command, Meter, Samples, build, in_turn, printed, whole
+from store import StoreBench
 
 IMAGE_FILE = "/usr/lib/os-release"
 MISSING = "/usr/lib/husk-bench-no-such-name"
@@ -42,6 +44,8 @@ class Group:
         self.meters: dict[str, Meter] = {}
         self.rows: list[Row] = []
         self.samples: dict[str, Samples] = {}
+        self.prepare: Callable[[], None] = lambda: None
+        self.clear: Callable[[], None] = lambda: None
 
     def compare(self, name: str, base: Meter, subject: Meter, target: float | None = None) -> None:
         self.meters[f"{name}/base"] = base
@@ -54,7 +58,10 @@ class Plan:
 
     def __init__(self, husk: Command, *, quick: bool) -> None:
         self.husk, self.rounds, self.scale = husk, 2 if quick else 5, 10 if quick else 1
-        self.groups = [self.native_calls(), self.virtual_calls(), self.programs(), self.start(), *self.peers()]
+        self.store = StoreBench(husk, BUILD / "store", self.scale)
+        self.groups = [
+            self.native_calls(), self.virtual_calls(), self.programs(), self.start(), self.ingests(), *self.peers()
+        ]  # fmt: skip
 
     def outside(self, what: str, count: int, *arguments: str) -> Meter:
         return printed([str(BUILD / "calls"), what, "5", str(max(1, count // self.scale)), *arguments])
@@ -111,6 +118,13 @@ class Plan:
         group = Group("a cold start, against an empty run of the same Python", self.rounds)
         python = whole([f"{sys.prefix}/bin/python3", "-c", "pass"], 5)
         group.compare("husk run -- true", python, whole([*self.husk, "run", "--", "true"], 5), 4.0)
+        return group
+
+    def ingests(self) -> Group:
+        group = Group(f"the store: a tree of {self.store.files} small files", min(self.rounds, 3))
+        group.prepare, group.clear = self.store.prepare, self.store.remove
+        group.compare("ingest, against cp -a", self.store.copy(), self.store.ingest(), 1.5)
+        group.compare("ingest again, against find", self.store.find(), self.store.again(), 3.0)
         return group
 
     def peers(self) -> list[Group]:
@@ -189,7 +203,9 @@ def main() -> None:
     plan = Plan(shlex.split(options.husk), quick=options.quick)
     print(f"{'median cost of one':<38}{'base':>12}{'here':>12}{'ratio':>10}{'target':>9}  verdict", flush=True)
     for group in plan.groups:
+        group.prepare()
         group.samples = in_turn(group.meters, group.rounds)
+        group.clear()
         print("\n".join(lines(group)), flush=True)
     print(f"all samples: {save(plan, time.strftime('%Y%m%d-%H%M%S'))}")
 
