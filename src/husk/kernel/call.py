@@ -10,6 +10,7 @@ import errno
 
 from husk.vfs.node import Context, Dir, Node
 from husk.vfs.pinned import look
+from husk.vfs.synth import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,10 +74,12 @@ class Call(Context):
         return self.raw.umask()
 
     def may_grow(self, size: int) -> None:
-        import resource
-
-        limit = resource.prlimit(self.tid, resource.RLIMIT_FSIZE)[0]
-        if limit != resource.RLIM_INFINITY and size > limit:
+        # Not prlimit(2): for another user's process it takes CAP_SYS_RESOURCE, which root in a container may lack.
+        limits = read_host(b"/proc/%d/limits" % self.tid)
+        if not self.raw.valid():
+            raise OSError(errno.ESRCH, "the caller is gone")
+        soft = limits.partition(b"\nMax file size")[2].split()[:1]
+        if soft and soft[0].isdigit() and size > int(soft[0]):
             _tell_of_limit(self)
             raise OSError(errno.EFBIG, "beyond RLIMIT_FSIZE")
 

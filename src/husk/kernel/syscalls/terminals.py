@@ -7,7 +7,7 @@ import os
 
 from husk.abi.ioctls import PEER
 from husk.abi.registry import refusal
-from husk.kernel.call import ANSWERED, Call, GiveFd, Refused, Reply, i32, u32
+from husk.kernel.call import ANSWERED, Call, GiveFd, Refused, Reply, i32, open_link, u32
 from husk.vfs.synth import read_host
 from husk.vfs.terminals import PtsTree, Slave
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def ioctl(call: Call) -> Reply:
     if u32(call, 1) not in PEER.values():
+        open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
         raise Refused(*refusal(call.nr, call.args, call.kernel.walls))
     return _peer(call, i32(call, 0), u32(call, 2))
 
