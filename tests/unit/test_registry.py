@@ -91,7 +91,8 @@ def test_dispatch_names() -> None:
     assert not set(names.values()) & {"read", "close", "clone", "pivot_root", "shutdown"}
     assert numbers.HUSK_CALL not in names
     partly = {name for nr, name in names.items() if ROWS[nr].way != "virtual"}
-    assert partly - {"ioctl"} == {"socket", "listen", "accept", "accept4", "sendto", "recvfrom", "setsockopt", "getsockopt"}
+    sockets = {"socket", "listen", "accept", "accept4", "sendto", "recvfrom", "setsockopt", "getsockopt"}
+    assert partly - {"ioctl"} == sockets
 
 
 def test_a_wall_never_adds_a_refusal() -> None:

@@ -123,7 +123,7 @@ def test_any_bytes_get_an_answer_or_none() -> None:
 
 @pytest.mark.parametrize("bad", [b"\xc0\x0c", b"\x05abc", b"\x40" + b"a" * 64, b"\x01.\0", b"\x01 \0", b""])
 def test_names_that_are_none(bad: bytes) -> None:
-    with pytest.raises(ValueError, match="name|label"):
+    with pytest.raises(ValueError, match=r"name|label"):
         read_name(bytes(12) + bad, 12)
 
 
