@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 MOST_REMEMBERED = 16384
+A_FEW, MOST_AT_ONCE = 4, 4096
 NO_FILE = (-1, b"", 0, 0, 0, 0)
 
 
@@ -37,6 +38,9 @@ class NameCache:
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
+        # The same of directories that are not the host's alone, whose names are taught one by one; and how many were
+        # asked for so far.
+        self._mixed: dict[tuple[int, bytes], tuple[LayerDir, int]] = {}
         self._taught: set[int] = set()
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         listener.cache_identity(uid, gid, host_uid, groups, vfs.state.path + b"/places/")
@@ -56,14 +60,26 @@ class NameCache:
             number = 0 if name[:1] == b"/" else start.place
             if number is None:
                 return
+            mixed = self._mixed.get((number, name[:cut]))
+            if mixed is not None:
+                directory, asked = mixed
+                self._mixed[number, name[:cut]] = directory, asked + 1
+                if asked == A_FEW:
+                    self._teach_own_files(number, name[:cut], directory)
+                else:
+                    self._teach_name(call, number, name, directory, name[cut:])
+                return
             if (number, name[:cut]) not in self._settled:
-                directory = self._directory(call, start, name[:cut])
-                if directory is None:
+                there = self._directory(call, start, name[:cut])
+                if there is None:
                     self._teach_absent(call, number, start, name[:cut])
                     return
-                if not self._teach_directory(number, name[:cut], directory):
-                    if isinstance(directory, LayerDir):
-                        self._teach_name(call, number, name, directory, name[cut:])
+                if not self._teach_directory(number, name[:cut], there):
+                    if isinstance(there, LayerDir):
+                        if len(self._mixed) >= MOST_REMEMBERED:
+                            self._mixed.clear()
+                        self._mixed[number, name[:cut]] = there, 1
+                        self._teach_name(call, number, name, there, name[cut:])
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself.
             if not self._settled.get((number, name + b"/")):
@@ -162,6 +178,13 @@ class NameCache:
         if view is not None:
             self._tell(number, name, directory, view, view.rel)
 
+    def _teach_own_files(self, number: int, key: bytes, directory: LayerDir) -> None:
+        """Who asked for a few names, one after another, is likely to ask for all: find, rsync, git status."""
+        for name, node in list(directory.names.items())[:MOST_AT_ONCE]:
+            view = upper_view(node) if isinstance(node, Inode) else None
+            if view is not None:
+                self._tell(number, key + name, directory, view, view.rel)
+
     def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes, *, absent: bool = False) -> None:
         self._taught.add(id(owner))
         self._listener.cache_learn(
@@ -219,6 +242,7 @@ class NameCache:
         """Called by the vfs before a change becomes visible."""
         if structural:
             self._settled.clear()
+            self._mixed.clear()
             self._taught.clear()
             self._program_homes.clear()
             # One hard-linked file with a changed twin, and no hard link can be told from the host alone any more.
@@ -229,6 +253,7 @@ class NameCache:
         if taught:
             self._taught.discard(id(directory))
             self._settled.clear()
+            self._mixed.clear()
         self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
 
 

@@ -52,7 +52,7 @@ struct handle {
 
 #define BUCKETS 4096
 #define OWNER_BUCKETS 1024
-#define MOST_KNOWN 16384
+#define MOST_KNOWN 32768
 #define MOST_GROUPS 64
 
 struct programs;

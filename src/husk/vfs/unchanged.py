@@ -13,15 +13,13 @@ from husk.native._core import stat_beneath
 from husk.vfs.hosttree import HostDir, HostRead
 from husk.vfs.layer_copy import CopyUp
 from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode
-from husk.vfs.node import Context, Credentials
+from husk.vfs.node import Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.native._core import Manifest, Showing
     from husk.vfs.lower import Lower
-    from husk.vfs.node import Dir, Stat, Tree
-
-_NOBODY = Context(Credentials(0, 0))  # stat asks nobody
+    from husk.vfs.node import Dir, Tree
 
 SAME = (0xFFFFFFFF, 0xFFFFFFFF)  # no host id is shown as another
 PRIVILEGE = st.S_ISUID | st.S_ISGID
@@ -77,8 +75,9 @@ def upper_view(node: Inode) -> HostView | None:
         return None
     if node.parent is not None and node.parent.real is not None:
         return None  # opened by the name that is watched, and whoever renames a directory above moves it
-    info = node.tree.stat(_NOBODY, node)
-    info.ctime = node.ctime
+    # What is 0 here is asked of the real file each time.
+    times = 0, 0, node.ctime, node.btime
+    info = Stat(node.tree.dev, node.ino, node.mode, 1, node.uid, node.gid, 0, 0, 0, 0, *times)
     return HostView(
         node.tree.state.files_fd, b"%d" % node.number, 0, ("upper", pack_stat(info), node.host_ctime), layered=False
     )
