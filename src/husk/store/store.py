@@ -56,7 +56,7 @@ class Store:
         """A read-only descriptor, the caller's to close.
 
         Two virtual files of equal content get descriptors of one inode. Do not hand one to a guest as it is where
-        flock, the inode number or the link count could be seen: see docs/design/005-store.md.
+        flock, the inode number or the link count could be seen: see docs/design/009-store.md.
         """
         try:
             return os.open(self.blob_path(hash_), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
