@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     shared.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser = argparse.ArgumentParser(prog="husk store", description="Content-addressed files, and images made of them.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    # prog: without it argparse formats a usage to find out, which costs an import.
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="husk store")
 
     def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, parents=[shared], help=text, description=text)

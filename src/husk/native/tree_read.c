@@ -137,7 +137,10 @@ static bool each_linked(Tree *tree, void (*visit)(struct item *first, struct ite
 
 static int compare_hashes(const void *a, const void *b)
 {
-    return memcmp(sorting->items[*(const uint32_t *)a].hash, sorting->items[*(const uint32_t *)b].hash, 32);
+    const struct item *x = &sorting->items[*(const uint32_t *)a], *y = &sorting->items[*(const uint32_t *)b];
+    uint64_t left, right; /* any order will do, as long as equal ones meet */
+    memcpy(&left, x->hash, 8), memcpy(&right, y->hash, 8);
+    return left != right ? (left < right ? -1 : 1) : memcmp(x->hash, y->hash, 32);
 }
 
 PyObject *tree_distinct(Tree *tree, PyObject *noargs)
