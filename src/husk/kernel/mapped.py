@@ -187,6 +187,9 @@ class MappedNetwork(Network):
         if address[:2] == b"\0\0" and call.nr == CONNECT:  # let go of the peer
             hear_only(fd, b"", [])
             return address
+        if kind == (AF_INET6, SOCK_DGRAM) and address[:2] == b"\2\0" and len(address) >= 16:
+            # Linux lets an IPv6 datagram socket take IPv4 addresses as they are.
+            address = b"\n\0" + address[2:4] + bytes(4) + MAPPED_PREFIX + address[4:8] + bytes(4)
         ip, port = _split(kind[0], address, binding=False)
         if ip in (ANY, ANY6):
             ip = LOCALHOST6 if len(ip) == 16 else LOCALHOST

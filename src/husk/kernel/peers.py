@@ -13,6 +13,10 @@ import struct
 
 from husk.native._core import receive_message, send_message, socket_name
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MOST_PEERS = 65536
 SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 20, 1, 2
 AF_UNIX, ANY_STATE, UDIAG_SHOW_PEER, UNIX_DIAG_PEER, NO_COOKIE = 1, 0xFFFFFFFF, 4, 2, 0xFFFFFFFF
@@ -23,11 +27,13 @@ HEADERS, ATTRIBUTE = 16 + 16, struct.Struct("<HH")
 class Peers:
     """`diagnosis` is a socket of the kind NETLINK_SOCK_DIAG in the box's network namespace, or -1."""
 
-    __slots__ = ("_asked_by", "_diagnosis", "_listeners", "_lock", "_sequence")
+    __slots__ = ("_asked_by", "_callers", "_diagnosis", "_listeners", "_lock", "_sequence", "_told")
 
     def __init__(self, diagnosis: int) -> None:
         self._diagnosis = diagnosis
         self._asked_by: dict[int, bytes] = {}  # inode of a connecting socket -> struct ucred as the guest sees it
+        self._callers: dict[bytes, bytes] = {}  # by the listener's text: the only one who ever called, or nothing
+        self._told: dict[int, bytes] = {}  # inode of an accepted socket -> what was said of its peer
         self._listeners: dict[bytes, bytes] = {}  # by the host's text
         self._sequence = 0
         self._lock = _thread.allocate_lock()
@@ -38,25 +44,37 @@ class Peers:
             self._diagnosis = -1
 
     def note(self, fd: int, pid: int, uid: int, gid: int) -> None:
-        if len(self._asked_by) >= MOST_PEERS:
-            del self._asked_by[next(iter(self._asked_by))]
-        self._asked_by[os.fstat(fd).st_ino] = struct.pack("<III", pid, uid, gid)
+        _keep(self._asked_by, os.fstat(fd).st_ino, struct.pack("<III", pid, uid, gid))
 
     def note_listener(self, name: bytes, pid: int, uid: int, gid: int) -> None:
         """husk listens in the guest's place where `listen` is virtual. An accepted socket has its listener's name."""
-        if len(self._listeners) >= MOST_PEERS:
-            del self._listeners[next(iter(self._listeners))]
-        self._listeners[name] = struct.pack("<III", pid, uid, gid)
+        _keep(self._listeners, name, struct.pack("<III", pid, uid, gid))
+
+    def note_caller(self, fd: int) -> None:
+        """A connection stands. When its caller is gone before anybody asks, the listener's name is all that is left to
+        go by: it tells who it was if nobody else has called there."""
+        try:
+            listener, caller = socket_name(fd, True), self._asked_by.get(os.fstat(fd).st_ino, b"")
+        except OSError:
+            return
+        _keep(self._callers, listener, caller if self._callers.get(listener, caller) == caller else b"")
 
     def of(self, fd: int) -> bytes | None:
-        """Who is at the other end of a connection husk made; None when it is closed, or too long ago."""
+        """Who is at the other end of a connection husk made; None when that cannot be told any more."""
         try:
             if (server := self._listeners.get(socket_name(fd, True))) is not None:
                 return server
-            with self._lock:  # one question at a time: an answer to somebody else would be lost
-                return self._asked_by.get(self._peer(os.fstat(fd).st_ino))
         except OSError:
-            return None
+            pass
+        try:
+            own = os.fstat(fd).st_ino
+            with self._lock:  # one question at a time: an answer to somebody else would be lost
+                known = self._told.get(own) or self._asked_by.get(self._peer(own))
+        except OSError:
+            return self._callers.get(socket_name(fd, False))
+        if known is not None:
+            _keep(self._told, own, known)  # it stays true when the peer is gone
+        return known
 
     def _peer(self, inode: int) -> int:
         self._sequence = self._sequence + 1 & 0xFFFFFFFF
@@ -71,7 +89,13 @@ class Peers:
         at = HEADERS
         while kind != NLMSG_ERROR and at + 4 <= len(answer):
             size, attribute = ATTRIBUTE.unpack_from(answer, at)
-            if attribute == UNIX_DIAG_PEER:
+            if attribute == UNIX_DIAG_PEER and any(answer[at + 4 : at + 8]):  # 0 is one that is closed
                 return int.from_bytes(answer[at + 4 : at + 8], "little")
             at += (size + 3) & ~3 or 4
         raise OSError(errno.ENOTCONN, "no peer")
+
+
+def _keep(table: dict[Any, bytes], key: Any, who: bytes) -> None:
+    if len(table) >= MOST_PEERS:
+        del table[next(iter(table))]
+    table[key] = who

@@ -54,8 +54,8 @@ def connect(call: Call) -> Reply:
         to, path_fd = destination(call, fd, kind, address)
         if kind[1] != SOCK_DGRAM and os.get_blocking(fd) and to[:2] != b"\0\0":
             waiting, fd = fd, -1
-            return later(call, lambda: _connect_and_close(waiting, to, path_fd), waiting, also=path_fd)
-        _connect_and_close(fd, to, path_fd)
+            return later(call, lambda: _connect_and_close(call, waiting, to, path_fd), waiting, also=path_fd)
+        _connect_and_close(call, fd, to, path_fd)
     finally:
         if fd >= 0:
             os.close(fd)
@@ -207,9 +207,11 @@ def _bind_unix(call: Call, fd: int, address: bytes) -> None:
     call.vfs.bind(call, start, name, mode, lambda directory, entry: bound.bind(fd, name, directory, entry))
 
 
-def _connect_and_close(fd: int, address: bytes, path_fd: int) -> int:
+def _connect_and_close(call: Call, fd: int, address: bytes, path_fd: int) -> int:
     try:
         connect_address(fd, address)
+        if address[:2] == b"\1\0":
+            call.kernel.peers.note_caller(fd)
     finally:
         if path_fd >= 0:
             os.close(path_fd)
