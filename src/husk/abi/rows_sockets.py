@@ -97,7 +97,12 @@ ROWS = (
     ),
     # Naming
     virtual(49, "bind", "carries an address, which for a Unix socket is a path to be made in the virtual tree"),
-    virtual(42, "connect", "carries an address: a path of the virtual tree, or a network peer the policy has to allow"),
+    virtual(
+        42,
+        "connect",
+        "carries an address: a path of the virtual tree, or a network peer the policy has to allow",
+        interruptible=True,
+    ),
     native(
         50,
         "listen",

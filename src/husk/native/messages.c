@@ -1,8 +1,13 @@
-/* native: messages. Most may go on in the host after all, and need no Python.
+/* native: messages and connections. Most may go on in the host after all, and need no Python.
  *
- * Receiving: only Unix names, and the addresses of a mapped network, have to be translated. Continuing is safe although guest memory was looked at: nothing these calls bring along decides anything. A guest
- * that changes its msghdr, or the descriptor, in between sees an address untranslated: a number in a directory of
- * husk's, or a port of a loopback that it cannot use. */
+ * Receiving: only Unix names, and the addresses of a mapped network, have to be translated. Continuing is safe although
+ * guest memory was looked at: nothing these calls bring along decides anything. A guest that changes its msghdr, or the
+ * descriptor, in between sees an address untranslated: a number in a directory of husk's, or a port of a loopback that
+ * it cannot use.
+ *
+ * Sending without an address, and sending or connecting to loopback, may go on where names are confined: where a path
+ * leads to the box's own empty root, whether it begins there or in a placeholder, and every other address into its own
+ * network namespace (`confined`). What a guest slips in after our look then leads nowhere. */
 #include "core.h"
 
 #include <errno.h>
@@ -72,20 +77,20 @@ static bool needs_translation(Listener *listener, const struct seccomp_notif *no
     return needed;
 }
 
-/* A datagram to the box's own loopback. Others are Python's: it has to find a path, or to say why not. */
-static bool stays_on_loopback(const struct seccomp_notif *notif)
+/* An address of the box's own loopback. Others are Python's: it has to find a path, or to say why not. */
+static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
 {
     union {
         struct sockaddr any;
         struct sockaddr_in four;
         struct sockaddr_in6 six;
     } to;
-    size_t size = (uint32_t)notif->data.args[5];
+    size_t size = (uint32_t)length;
     if (size < sizeof to.four || size > sizeof(struct sockaddr_storage))
         return false;
     if (size > sizeof to)
         size = sizeof to;
-    if (guest_read(notif->pid, notif->data.args[4], &to, size) != (ssize_t)size)
+    if (guest_read(tid, address, &to, size) != (ssize_t)size)
         return false;
     if (to.any.sa_family == AF_INET)
         return ntohl(to.four.sin_addr.s_addr) >> 24 == 127;
@@ -104,7 +109,11 @@ bool serve_message(Listener *listener, const struct seccomp_notif *notif)
             return false;
         break;
     case SYS_sendto:
-        if (!listener->confined || !stays_on_loopback(notif))
+        if (!listener->confined || !stays_on_loopback(notif->pid, notif->data.args[4], notif->data.args[5]))
+            return false;
+        break;
+    case SYS_connect:
+        if (!listener->confined || !stays_on_loopback(notif->pid, notif->data.args[1], notif->data.args[2]))
             return false;
         break;
     default:

@@ -236,7 +236,7 @@ def _pack(
         namespaces,
         ids.uid,
         ids.gid,
-        *landlock_rights(walls.landlock),
+        *landlock_rights(walls.landlock, own_network=walls.private_net),
         walls.landlock,
         len(program_filter) // 8,
         filter_at,
@@ -253,10 +253,11 @@ def _pack(
     return head + limits.ljust(LIMITS_BYTES, b"\0") + program_filter + texts
 
 
-def landlock_rights(abi: int) -> tuple[int, int, int, int]:
-    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may."""
+def landlock_rights(abi: int, *, own_network: bool = False) -> tuple[int, int, int, int]:
+    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may. In a network
+    of its own a guest connects by itself."""
     fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
-    return fs, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0, 1 | 4
+    return fs, 3 if abi >= 4 and not own_network else 0, 3 if abi >= 6 else 0, 1 | 4
 
 
 def _diagnosis() -> int:

@@ -41,11 +41,11 @@ PIECE = 1 << 18  # of a stream, copied and sent at once
 
 def sendto(call: Call) -> Reply:
     simple = Header(call.args[4], i32(call, 5), [(call.args[1], min(call.args[2], 0x7FFFF000))], 0, 0)
-    return _send(call, lambda: [simple], i32(call, 3))
+    return _send(call, lambda: simple, i32(call, 3))
 
 
 def sendmsg(call: Call) -> Reply:
-    return _send(call, lambda: [copy_header(call, call.args[1])], i32(call, 2))
+    return _send(call, lambda: copy_header(call, call.args[1]), i32(call, 2))
 
 
 def sendmmsg(call: Call) -> Reply:
@@ -159,12 +159,12 @@ class _Sending:
             os.kill(self.call.raw.tgid(), SIGPIPE)
 
 
-def _send(call: Call, headers: Callable[[], list[Header]], flags: int) -> Reply:
+def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
         if flags & MSG_FASTOPEN:
             raise OSError(errno.EOPNOTSUPP, "connecting in disguise")
-        sending = _Sending(call, fd, headers()[0], flags)
+        sending = _Sending(call, fd, header(), flags)
         try:
             return sending.go_on(MSG_DONTWAIT)
         except OSError as error:
