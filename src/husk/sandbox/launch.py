@@ -254,8 +254,8 @@ def _pack(
 
 
 def landlock_rights(abi: int, *, own_network: bool = False) -> tuple[int, int, int, int]:
-    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may. In a network
-    of its own a guest connects by itself."""
+    """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may. In a
+    network of its own a guest connects by itself."""
     fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
     return fs, 3 if abi >= 4 and not own_network else 0, 3 if abi >= 6 else 0, 1 | 4
 

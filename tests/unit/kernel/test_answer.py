@@ -6,6 +6,7 @@ import ast
 import errno
 import os
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -17,7 +18,7 @@ from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
 from husk.kernel.kernel import MOST_PENDING
 from husk.kernel.program import Program
-from husk.kernel.syscalls import HUSK_CALL, handlers
+from husk.kernel.syscalls import HUSK_CALL, LATER, handlers
 from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, number, open_descriptors
 from tests.unit.kernel.good_calls import GOOD
 
@@ -80,6 +81,14 @@ def test_every_virtual_call_has_a_handler(name: str) -> None:
 
 def test_calls_served_in_c_have_no_handler_that_nobody_would_run() -> None:
     assert not {number(name) for name in IN_C} & handlers().keys()
+
+
+def test_families_for_later() -> None:
+    """The table that spares the imports names each call of its families, and nothing else."""
+    virtual = set(dispatch_names().values())
+    for family, names in LATER.items():
+        module = vars(import_module(f"husk.kernel.syscalls.{family}"))
+        assert sorted(names.split()) == sorted(name for name in module if name in virtual and callable(module[name]))
 
 
 def test_no_handler_without_a_row() -> None:
