@@ -1,7 +1,7 @@
 """kernel/syscalls: one file per family; a public function is a system call, spelled as Linux spells it.
 
-Families that a program may well do without are imported when the first of their calls is made: `husk run -- true` should
-not pay for sockets.
+Families that a program may well do without are imported when the first of their calls is made: `husk run -- true`
+should not pay for sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ LATER = {
     "directories": "chdir getcwd getdents getdents64",
     "inotify": "inotify_add_watch",
     "messages": "recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto",
-    "names": "link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 rmdir symlink symlinkat unlink unlinkat",
+    "names": (
+        "link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 rmdir symlink symlinkat unlink unlinkat"
+    ),
     "privileged": (
         "chroot fanotify_mark fsconfig mount mount_setattr name_to_handle_at open_by_handle_at open_tree quotactl"
         " quotactl_fd umount2"
