@@ -185,7 +185,11 @@ def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
                 finally:
                     patient.close()
 
-            return later(call, wait, waiting)
+            try:
+                return later(call, wait, waiting)
+            except BaseException:
+                patient.close()
+                raise
         finally:
             if sending is not None:
                 sending.close()
@@ -194,26 +198,42 @@ def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
             os.close(fd)
 
 
+def _give_up(sending: _Sending | None) -> int:
+    """Close it. Returns how much of it was sent."""
+    if sending is None:
+        return 0
+    sending.close()
+    return sending.sent
+
+
 def _send_several(call: Call, count: int, flags: int) -> Reply:
     fd = socket_of(call, i32(call, 0))
     done = 0
+    current: _Sending | None = None  # kept while it waits: a part of a stream's message may be on its way already
 
     def go_on(extra: int, which: int) -> int:
-        nonlocal done
+        nonlocal done, current
         while done < count:
             where = call.args[1] + done * messages.MMSG_SIZE
-            sending = None
+            waits = False
             try:
-                sending = _Sending(call, which, copy_header(call, where), flags)
-                sent = sending.go_on(extra)
+                if current is None:
+                    current = _Sending(call, which, copy_header(call, where), flags)
+                current.fd = which
+                sent = current.go_on(extra)
                 call.raw.write(where + messages.LENGTH_AT, sent.to_bytes(4, "little"))
             except OSError as error:
-                if not done or (error.errno == errno.EAGAIN and extra & ~flags):
+                waits = error.errno == errno.EAGAIN and bool(extra & ~flags)
+                if waits or not (done or (current is not None and current.sent)):
                     raise
-                return done
+                if current is None or not current.sent:
+                    return done
+                call.raw.write(where + messages.LENGTH_AT, current.sent.to_bytes(4, "little"))
+                return done + 1
             finally:
-                if sending is not None:
-                    sending.close()
+                if current is not None and not waits:
+                    current.close()
+                    current = None
             done += 1
         return done
 
@@ -224,11 +244,19 @@ def _send_several(call: Call, count: int, flags: int) -> Reply:
             return go_on(MSG_DONTWAIT, fd)
         except OSError as error:
             if error.errno != errno.EAGAIN or flags & MSG_DONTWAIT or not os.get_blocking(fd):
-                if done:
-                    return done
+                sent = _give_up(current)
+                if sent:
+                    where = call.args[1] + done * messages.MMSG_SIZE + messages.LENGTH_AT
+                    call.raw.write(where, sent.to_bytes(4, "little"))
+                if done or sent:
+                    return done + bool(sent)
                 raise
             waiting, fd = fd, -1
-            return later(call, lambda: go_on(0, waiting), waiting)
+            try:
+                return later(call, lambda: go_on(0, waiting), waiting)
+            except BaseException:
+                _give_up(current)
+                raise
     finally:
         if fd >= 0:
             os.close(fd)
