@@ -80,8 +80,7 @@ def test_reasons_can_be_checked(entry: Row) -> None:
 
 
 def test_the_dispatcher_can_tell_by_number() -> None:
-    """A notified call is either virtual or refused, whatever its arguments; where a row mixes the two, it is asked. But
-    ioctl's handler asks the registry by itself."""
+    """A notified call is either virtual or refused, whatever its arguments; where a row mixes the two, it is asked."""
     assert {ROWS[nr].name for nr in mixed_calls()} == {"socket", "ioctl"}
 
 

@@ -50,8 +50,7 @@ def dispatch_names() -> dict[int, str]:
 
 
 def mixed_calls() -> frozenset[int]:
-    """Calls that are notified both to be answered and to be refused: for these the dispatcher asks the row first. (All
-    but ioctl, whose handler has to look at the descriptor before.)"""
+    """Calls that are notified both to be answered and to be refused: for these the dispatcher asks the row first."""
     return frozenset(
         nr
         for nr, candidate in ROWS.items()

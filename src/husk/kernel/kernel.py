@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
 MOST_PENDING = 256
-IOCTL = 16
-ON_DESCRIPTOR = frozenset((IOCTL, 72))  # ioctl and fcntl, of which some commands are refused
+ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands are refused
 
 
 class Kernel:
@@ -66,7 +65,7 @@ class Kernel:
         self.pending: dict[int, Program] = {}
         self._begun: dict[int, Program] = {}  # what was started last in a process; closed, only its names count
         tasks.begun = self.begun
-        self._handlers, self._mixed = handlers(), mixed_calls() - {IOCTL}
+        self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
         self.names = NameCache(
             listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups), cached=not events.watching

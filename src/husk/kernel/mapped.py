@@ -36,11 +36,12 @@ MOST_NOTED, MOST_PEERS = 65536, 32
 class _Note:
     """What husk knows of a socket, by inode number. Nobody tells when it is closed: the oldest are forgotten."""
 
-    __slots__ = ("asked", "netlink", "only6", "peers", "wild")
+    __slots__ = ("asked", "meant", "netlink", "only6", "peers", "wild")
 
     def __init__(self) -> None:
         self.netlink = False
         self.asked: bytes | None = None  # the address it was bound to, as the guest said it
+        self.meant: bytes | None = None  # the loopback address it was connected to, as the guest said it
         self.only6 = False
         self.peers: list[bytes] = []  # outside
         self.wild = False  # bound to every address of the host's
@@ -158,6 +159,10 @@ class MappedNetwork(Network):
 
     def _as_six(self, fd: int, told: bytes, *, of_peer: bool) -> bytes:
         """Who bound "any" for both families is found at 127.0.0.1. The other end tells whether ::1 was meant."""
+        note = self._notes.get(os.fstat(fd).st_ino)
+        if told[:2] == b"\n\0" and note is not None and note.meant is not None:
+            own_loopback = told[8:24] in (LOCALHOST6, MAPPED_PREFIX + LOCALHOST)
+            return _with_ip(told, LOCALHOST6 if len(note.meant) == 16 else LOCALHOST) if own_loopback else told
         if told[:2] == b"\n\0" and told[8:24] == MAPPED_PREFIX + LOCALHOST:
             try:
                 if self.ports.guest_ip(socket_name(fd, of_peer)[20:24]) == LOCALHOST6:
@@ -186,6 +191,7 @@ class MappedNetwork(Network):
             return address if self.is_netlink(fd) else super().destination(call, fd, kind, address)
         if address[:2] == b"\0\0" and call.nr == CONNECT:  # let go of the peer
             hear_only(fd, b"", [])
+            self._note(fd).meant = None
             return address
         if kind == (AF_INET6, SOCK_DGRAM) and address[:2] == b"\2\0" and len(address) >= 16:
             # Linux lets an IPv6 datagram socket take IPv4 addresses as they are.
@@ -196,6 +202,8 @@ class MappedNetwork(Network):
         loopback = ip == LOCALHOST6 or (len(ip) == 4 and ip[0] == 127)
         if not loopback or (self.outside is not None and self.outside.names(ip, port)):
             return self._outside(fd, kind, address, ip, port)
+        if call.nr == CONNECT and kind[0] == AF_INET6:
+            self._note(fd).meant = ip
         return self._inside(fd, kind, ip, port)
 
     def _outside(self, fd: int, kind: tuple[int, int], address: bytes, ip: bytes, port: int) -> bytes:
