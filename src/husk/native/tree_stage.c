@@ -196,12 +196,12 @@ static int move_blob(int stage, int blobs, const char *hex)
     for (int tries = 0;; tries++) {
         if (!renameat2(stage, hex, blobs, place, RENAME_NOREPLACE))
             return 0;
-        if (errno == ENOENT && tries < 3) { /* a collection may remove an empty directory under our hands */
+        if (errno == ENOENT && !tries) { /* the first blob of this directory */
             snprintf(parent, sizeof parent, "%.2s", hex);
             if (mkdirat(blobs, parent, 0755) < 0 && errno != EEXIST)
                 return -errno;
             snprintf(parent, sizeof parent, "%.5s", place);
-            if (mkdirat(blobs, parent, 0755) < 0 && errno != EEXIST && errno != ENOENT)
+            if (mkdirat(blobs, parent, 0755) < 0 && errno != EEXIST)
                 return -errno;
             continue;
         }

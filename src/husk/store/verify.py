@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from husk.store.plain import PlainManifest
+
 SMALL = 1 << 20
 
 
@@ -130,6 +132,7 @@ def _judge(store: Store, name: str) -> tuple[int, str]:
 def _judge_images(store: Store, outcome: Outcome) -> None:
     """Which images each finding touches, and what they name that is not there."""
     found = {finding.hash: finding for finding in outcome.findings}
+    checked: dict[str, PlainManifest] = {}
 
     def finding(what: str, hash_: str, why: str) -> Finding:
         if hash_ not in found:
@@ -150,7 +153,7 @@ def _judge_images(store: Store, outcome: Outcome) -> None:
                 found[layer].images.append(name)
                 continue
             try:
-                _judge_manifest(store, layer, name, finding, found)
+                _judge_manifest(store, layer, name, finding, found, checked)
             except BadManifest as error:
                 finding("manifest", layer, str(error)).images.append(name)
             except FileNotFoundError:
@@ -163,9 +166,12 @@ def _judge_manifest(
     image: str,
     finding: Callable[[str, str, str], Finding],
     found: dict[str, Finding],
+    checked: dict[str, PlainManifest],
 ) -> None:
-    with open(store.blob_path(layer), "rb") as file:
-        manifest = check_manifest(file.read())
+    if layer not in checked:  # images share layers, and judging one takes long
+        with open(store.blob_path(layer), "rb") as file:
+            checked[layer] = check_manifest(file.read())
+    manifest = checked[layer]
     for number in range(len(manifest)):
         raw = manifest.entry(number)
         if raw[2] & 0o170000 != 0o100000:
