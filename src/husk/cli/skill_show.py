@@ -1,0 +1,111 @@
+"""cli: what `husk skill` says to a person. What came out of a skill is a stranger's text and is made plain first."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from husk.skills.boxes import Outcome
+from husk.skills.comparing import Verdict
+from husk.skills.describe import Description
+from husk.skills.produced import Produced
+
+MOST = 20
+
+
+def plain(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def description(found: Description) -> None:
+    head = found.skill.head
+    print(f"{plain(head.name or '(no name)')}: {plain(head.description)}")
+    for title, text in (("license", head.license), ("compatibility", head.compatibility)):
+        if text:
+            print(f"  {title}: {plain(text)}")
+    for name, text in head.metadata.items():
+        print(f"  {plain(name)}: {plain(text)}")
+    if head.allowed_tools:
+        print(f"  tools: {plain(' '.join(head.allowed_tools))}")
+    problems = [f"{problem.level}: {problem.text}" for problem in head.problems]
+    problems += [f"warning: {text}" for text in found.problems]
+    print("format: " + ("as the specification wants it" if not problems else ""))
+    for text in problems:
+        print(f"  {plain(text)}")
+    print(f"scripts: {len(found.scripts) or 'none'}")
+    for script in found.scripts:
+        print(f"  {plain(script.path)} ({plain(script.language)}){f': {plain(script.usage)}' if script.usage else ''}")
+    for title, items in (
+        ("pip packages", [f"{name} ({where})" for name, where in found.pip.items()]),
+        ("npm packages", [f"{name} ({where})" for name, where in found.npm.items()]),
+        ("programs", found.programs),
+        ("network", found.hosts),
+        ("writes", found.writes),
+    ):
+        if items:
+            print(f"{title}: {plain(', '.join(items[:MOST]))}{' …' if len(items) > MOST else ''}")
+
+
+def notes(texts: list[str]) -> None:
+    for text in texts:
+        print(f"husk skill: {plain(text)}", file=sys.stderr)
+
+
+def lines(texts: list[str]) -> None:
+    for text in texts[:MOST]:
+        print(f"    {plain(text)}", file=sys.stderr)
+    if len(texts) > MOST:
+        print(f"    … and {len(texts) - MOST} more", file=sys.stderr)
+
+
+def outcome(result: Outcome, produced: Produced, out: Path | None) -> None:
+    print(f"\nhusk skill: exit code {result.exit_code} after {result.seconds:.2f} s", file=sys.stderr)
+    for fault in result.faults:
+        print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
+    changed = [f"{path} ({change})" for change, path in result.changes if not path.startswith("/tmp/")]
+    for title, texts in (
+        ("limits", result.limits),
+        (f"in {out}", [f"{name} ({size} bytes)" for name, size in produced.files]),
+        ("left in the box", produced.left),
+        ("changed in the box, and gone with it", changed),
+        ("refused", [_refusal(item) for item in result.refusals]),
+    ):
+        if texts:
+            print(f"  {title}:", file=sys.stderr)
+            lines(texts)
+
+
+def _refusal(item: dict[str, object]) -> str:
+    return f"{item['what']}: {item['reason']}"
+
+
+def as_dict(result: Outcome, produced: Produced) -> dict[str, object]:
+    return {
+        "exit_code": result.exit_code,
+        "seconds": round(result.seconds, 3),
+        "stdout": result.stdout.decode("utf-8", "backslashreplace"),
+        "stderr": result.stderr.decode("utf-8", "backslashreplace"),
+        "files": [{"path": name, "size": size} for name, size in produced.files],
+        "left": produced.left,
+        "changes": [{"change": change, "path": path} for change, path in result.changes],
+        "refusals": result.refusals,
+        "limits": result.limits,
+        "faults": result.faults,
+        "programs": result.ran,
+        "read": [path for path in result.read if not path.startswith(("/usr/", "/lib", "/proc/", "/etc/ld.so"))],
+    }
+
+
+def verdict(found: Verdict) -> None:
+    name = f"{found.case.skill.name}: {found.case.name}"
+    times = f"{found.native_seconds:6.2f} s {found.box_seconds:6.2f} s" if found.box_seconds else ""
+    print(f"{found.status:<8} {plain(name):<48} {times}".rstrip(), flush=True)
+    if found.reason:
+        print(f"         {plain(found.reason)}", flush=True)
+
+
+def count(verdicts: list[Verdict]) -> None:
+    kinds: dict[str, int] = {}
+    for item in verdicts:
+        kinds[item.status] = kinds.get(item.status, 0) + 1
+    print(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + " (natively and in a box, seconds)")

@@ -1,0 +1,177 @@
+"""skills: a corpus of cases (JSON or TOML): each says how a skill is called and what must come of it.
+
+Here: reading them and judging one run. `comparing` runs them, natively and in a box.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from husk.sandbox.errors import UsageError
+
+FILES = ("cases.toml", "cases.json")
+FIELDS = {
+    "name",
+    "skill",
+    "script",
+    "argv",
+    "stdin",
+    "input",
+    "exit",
+    "stdout",
+    "stdout_has",
+    "files",
+    "needs",
+    "modules",
+}
+PLACES = ("{in}", "{out}", "{skill}")
+
+
+@dataclass
+class Case:
+    """`argv` may hold {in}, {out} and {skill}. `files` maps a produced file to what it must be: a text, or
+    {same = FILE} for the bytes of a file next to the cases, {has = TEXT}, {starts = TEXT}, or {} for being there."""
+
+    name: str
+    skill: Path
+    script: str = ""
+    argv: list[str] = field(default_factory=list)
+    stdin: str = ""
+    input: Path | None = None
+    exit: int = 0
+    stdout: str | None = None
+    stdout_has: list[str] = field(default_factory=list)
+    files: dict[str, Any] = field(default_factory=dict)
+    needs: list[str] = field(default_factory=list)  # programs, without which the case is skipped
+    modules: list[str] = field(default_factory=list)  # Python modules, likewise
+    base: Path = Path()
+
+
+@dataclass
+class Run:
+    """What came of a case in one of the two settings. In texts the places are written as in the case."""
+
+    exit: int
+    stdout: str
+    stderr: str
+    files: dict[str, bytes]
+
+
+def find_cases(paths: list[Path], cases: Path | None) -> list[Case]:
+    """The cases of skills and of folders of skills; or those of one file, for the skills given or all it names."""
+    if cases is not None:
+        found = _read(cases)
+        wanted = {path.resolve() for path in paths}
+        chosen = [case for case in found if not wanted or case.skill in wanted or case.skill.parent in wanted]
+    else:
+        chosen = []
+        for path in paths:
+            files = _files_of(path)
+            if not files:
+                raise UsageError(f"{path}: there are no cases in it; write a cases.toml, or name one with --cases.")
+            chosen += [case for file in files for case in _read(file)]
+    if not chosen:
+        raise UsageError("there are no cases for that.")
+    return chosen
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such directory.")
+    own = [path / name for name in FILES if (path / name).is_file()]
+    if own:
+        return own[:1]
+    below = []
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
+        below += [folder / name for name in FILES if (folder / name).is_file()][:1]
+    return below
+
+
+def _read(path: Path) -> list[Case]:
+    try:
+        text = path.read_text("utf-8")
+        data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}.") from None
+    rows = data if isinstance(data, list) else data.get("case") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise UsageError(f"{path}: write each case as a table: [[case]].")
+    return [_case(path, number, row) for number, row in enumerate(rows, 1)]
+
+
+def _case(path: Path, number: int, row: dict[str, Any]) -> Case:
+    where = f"{path}: case {number}"
+    unknown = sorted(set(row) - FIELDS)
+    if unknown:
+        raise UsageError(f"{where}: there is no field {unknown[0]!r}; there are {', '.join(sorted(FIELDS))}.")
+    base = path.resolve().parent
+    skill = (base / row.get("skill", ".")).resolve()
+    case = Case(str(row.get("name", f"case {number}")), skill, base=base)
+    for name, kind in (("script", str), ("stdin", str), ("exit", int), ("stdout", str), ("files", dict)):
+        if name in row:
+            if not isinstance(row[name], kind):
+                what = "a number" if kind is int else "a text" if kind is str else "a table"
+                raise UsageError(f"{where}: `{name}` must be {what}.")
+            setattr(case, name, row[name])
+    for name in ("argv", "needs", "modules", "stdout_has"):
+        value = row.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise UsageError(f"{where}: `{name}` must be a list of texts.")
+        setattr(case, name, value)
+    if "input" in row:
+        case.input = base / str(row["input"])
+        if not case.input.is_dir():
+            raise UsageError(f"{where}: the input directory {case.input} does not exist.")
+    return case
+
+
+def judge(case: Case, run: Run) -> str:
+    """The first thing that is not as the case wants it; empty if all is."""
+    if run.exit != case.exit:
+        return f"exit code {run.exit}, not {case.exit}{_said(run.stderr)}"
+    if case.stdout is not None and run.stdout != case.stdout:
+        return f"stdout is {_short(run.stdout)}, not {_short(case.stdout)}"
+    for text in case.stdout_has:
+        if text not in run.stdout:
+            return f"stdout has no {_short(text)}"
+    for name, wanted in case.files.items():
+        if name not in run.files:
+            return f"{name} was not made{_said(run.stderr)}"
+        if fault := _judge_file(case, name, wanted, run.files[name]):
+            return fault
+    return ""
+
+
+def _judge_file(case: Case, name: str, wanted: Any, data: bytes) -> str:
+    if isinstance(wanted, str):
+        return (
+            ""
+            if data == wanted.encode()
+            else f"{name} is {_short(data.decode('utf-8', 'replace'))}, not {_short(wanted)}"
+        )
+    if "same" in wanted:
+        return "" if data == (case.base / wanted["same"]).read_bytes() else f"{name} is not as {wanted['same']}"
+    if "has" in wanted:
+        return "" if wanted["has"].encode() in data else f"{name} has no {_short(wanted['has'])}"
+    if "starts" in wanted:
+        return (
+            ""
+            if data.startswith(wanted["starts"].encode())
+            else f"{name} does not start with {_short(wanted['starts'])}"
+        )
+    return ""
+
+
+def _said(stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return f": {_short(lines[-1])}" if lines else ""
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 160 else f"{text[:160]}…")

@@ -1,0 +1,198 @@
+"""skills: `husk skill test`: runs cases natively and in a box and says whether it works, differs or fails.
+
+The native run executes the skill on the host with the caller's rights. That is the point of a comparison, and for the
+skills of strangers a reason to say --no-native.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.policy import DEFAULT_PATH
+from husk.skills.boxes import Outcome
+from husk.skills.cases import Case, Run, judge
+from husk.skills.describe import describe
+from husk.skills.package import opened
+from husk.skills.pip_packages import look
+from husk.skills.running import INPUT, OUTPUT, SKILL, Request, choose, prepare
+
+WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"
+SECONDS = 120
+
+
+@dataclass
+class Verdict:
+    """`works`: in the box as the case wants it. `differs`: as wanted, but not as natively. `fails`: not as wanted,
+    though natively it is. `broken`: natively it is not either. `skipped`: something it needs is not on this machine."""
+
+    case: Case
+    status: str
+    reason: str = ""
+    native_seconds: float = 0.0
+    box_seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "skill": self.case.skill.name,
+            "case": self.case.name,
+            "status": self.status,
+            "reason": self.reason,
+            "native_seconds": round(self.native_seconds, 3),
+            "box_seconds": round(self.box_seconds, 3),
+        }
+
+
+def compare(case: Case, request: Request, *, native: bool) -> Verdict:
+    if lacking := _lacking(case, request):
+        return Verdict(case, SKIPPED, f"{lacking} is not on this machine")
+    with tempfile.TemporaryDirectory(prefix="husk-case-") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        verdict = Verdict(case, WORKS)
+        try:
+            boxed, outcome = _in_box(case, request, place / "box")
+        except HuskError as error:
+            verdict.status, verdict.reason = FAILS, str(error)
+            return verdict
+        verdict.box_seconds = outcome.seconds
+        fault = judge(case, boxed)
+        if native:
+            started = time.monotonic()
+            alone = _natively(case, request, place / "native")
+            verdict.native_seconds = time.monotonic() - started
+            wrong = judge(case, alone)
+            if wrong:
+                verdict.status, verdict.reason = BROKEN, f"natively: {wrong}"
+                return verdict
+            if not fault and (difference := _difference(alone, boxed)):
+                verdict.status, verdict.reason = DIFFERS, difference
+        if fault:
+            verdict.status, verdict.reason = FAILS, _why(fault, outcome)
+        return verdict
+
+
+def _lacking(case: Case, request: Request) -> str:
+    if not request.setting.image:
+        for program in case.needs:
+            if shutil.which(program, path=DEFAULT_PATH) is None:
+                return program
+    if case.modules and not (request.find_links or request.fetch or request.packages):
+        missing = look(request.setting, [], {}, case.modules, [])
+        if missing.modules:
+            return f"the Python module {missing.modules[0]}"
+    return ""
+
+
+def _in_box(case: Case, request: Request, place: Path) -> tuple[Run, Outcome]:
+    out = place / "out"
+    out.mkdir(parents=True)
+    asked = replace(
+        request,
+        args=_filled(case.argv, INPUT, OUTPUT, SKILL),
+        script=case.script,
+        input=case.input,
+        output=out,
+        limits={"time": str(SECONDS)} | request.limits,
+    )
+    with opened(case.skill) as skill:
+        outcome, _ = prepare(skill, asked).run(stdin=case.stdin.encode(), capture=True)
+    texts = [data.decode("utf-8", "backslashreplace") for data in (outcome.stdout, outcome.stderr)]
+    shown = [_named(text, {INPUT: "{in}", OUTPUT: "{out}", SKILL: "{skill}"}) for text in texts]
+    return Run(outcome.exit_code, shown[0], shown[1], _files(out)), outcome
+
+
+def _natively(case: Case, request: Request, place: Path) -> Run:
+    """As a person would run it: the same command in a fresh directory. /workspace and /out are that directory."""
+    out = place / "out"
+    out.mkdir(parents=True)
+    (place / "home").mkdir()
+    given = case.input.resolve() if case.input else place / "in"
+    with opened(case.skill) as skill:
+        script = choose(describe(skill), case.script)
+        root = str(skill.root)
+        argv = [*script.command(root), *_filled(case.argv, str(given), str(out), root)]
+        env = {"PATH": DEFAULT_PATH, "HOME": str(place / "home"), "LANG": os.environ.get("LANG", "C.UTF-8")}
+        env |= {"PYTHONDONTWRITEBYTECODE": "1", "USER": "user", "SHELL": "/bin/sh"} | request.env
+        sites = [
+            str(site) for folder in request.packages for site in folder.resolve().glob("lib/python3*/site-packages")
+        ]
+        if sites:
+            env["PYTHONPATH"] = ":".join(sites)
+        process = subprocess.Popen(
+            argv,
+            cwd=out,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            stdout, stderr = process.communicate(case.stdin.encode(), SECONDS)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            code = 124
+            stdout, stderr = b"", b"it took too long"
+        finally:
+            _end_session(process)
+    places = {str(given): "{in}", str(out): "{out}", root: "{skill}"}
+    texts = [_named(data.decode("utf-8", "backslashreplace"), places) for data in (stdout, stderr)]
+    return Run(128 - code if code < 0 else code, texts[0], texts[1], _files(out))
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """What it left in the background ends with it, as in a box."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.communicate()
+
+
+def _filled(argv: list[str], given: str, out: str, skill: str) -> list[str]:
+    return [word.replace("{in}", given).replace("{out}", out).replace("{skill}", skill) for word in argv]
+
+
+def _named(text: str, places: dict[str, str]) -> str:
+    for path, name in sorted(places.items(), key=lambda item: -len(item[0])):
+        text = text.replace(f"{path}/", f"{name}/")
+    return text
+
+
+def _files(out: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def _difference(alone: Run, boxed: Run) -> str:
+    if alone.stdout != boxed.stdout:
+        return "stdout is not as natively"
+    if names := sorted(alone.files.keys() ^ boxed.files.keys()):
+        return f"{names[0]} is made only {'natively' if names[0] in alone.files else 'in the box'}"
+    return ""
+
+
+def _why(fault: str, outcome: Outcome) -> str:
+    """The first refusal, fault of husk's or limit explains more than what the script made of it."""
+    for item in outcome.refusals:
+        return f"{fault} (refused: {item['call']} {item['what']}: {item['reason']})"
+    for text in (*outcome.faults, *outcome.limits):
+        return f"{fault} ({text.strip().splitlines()[-1]})"
+    return fault
+
+
+def check_cases(cases: list[Case]) -> None:
+    for case in cases:
+        if not (case.skill / "SKILL.md").is_file():
+            raise UsageError(f"{case.base}: the case {case.name!r} names {case.skill}, where there is no SKILL.md.")

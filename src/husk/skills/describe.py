@@ -1,0 +1,155 @@
+"""skills: everything that can be said of a skill without running it: `husk skill inspect`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from husk.skills.distributions import NPM, distribution_of, is_requirement, key
+from husk.skills.languages import Script, find_scripts
+from husk.skills.package import Skill
+from husk.skills.scan_python import scan_python
+from husk.skills.scan_text import scan_text
+
+REQUIREMENTS = ("requirements.txt", "scripts/requirements.txt")
+PACKAGES = ("package.json", "scripts/package.json")
+
+
+@dataclass
+class Description:
+    """`pip` and `npm` map a requirement to where it was found. `optional` are keys of those a script can do without."""
+
+    skill: Skill
+    scripts: list[Script]
+    pip: dict[str, str] = field(default_factory=dict)
+    npm: dict[str, str] = field(default_factory=dict)
+    optional: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def programs(self) -> list[str]:
+        return sorted({program for script in self.scripts for program in script.programs})
+
+    @property
+    def hosts(self) -> list[str]:
+        return sorted({host for script in self.scripts for host in script.hosts})
+
+    @property
+    def writes(self) -> list[str]:
+        return sorted({path for script in self.scripts for path in script.writes})
+
+    def as_dict(self) -> dict[str, object]:
+        head = self.skill.head
+        return {
+            "path": str(self.skill.source),
+            "name": head.name,
+            "description": head.description,
+            "license": head.license,
+            "compatibility": head.compatibility,
+            "metadata": head.metadata,
+            "allowed_tools": head.allowed_tools,
+            "valid": not head.errors,
+            "problems": [problem.as_dict() for problem in head.problems]
+            + [{"level": "warning", "text": text} for text in self.problems],
+            "scripts": [
+                {
+                    "path": script.path,
+                    "language": script.language,
+                    "usage": script.usage,
+                    "modules": {
+                        name: "optional" if maybe else "needed" for name, maybe in sorted(script.modules.items())
+                    },
+                    "programs": sorted(script.programs),
+                    "hosts": sorted(script.hosts),
+                    "writes": sorted(script.writes),
+                }
+                for script in self.scripts
+            ],
+            "pip": self.pip,
+            "npm": self.npm,
+            "optional": sorted(self.optional),
+            "files": len(self.skill.files),
+        }
+
+
+def describe(skill: Skill) -> Description:
+    found = Description(skill, find_scripts(skill))
+    for script in found.scripts:
+        if script.language == "python":
+            scan_python(skill, script)
+        elif script.language != "elf":
+            scan_text(skill, script)
+        found.problems += script.problems
+    _declared(found)
+    for script in found.scripts:
+        _needed(found, script)
+    return found
+
+
+def needs_of(found: Description, script: Script) -> list[Script]:
+    """The script and those of the skill it imports or calls, directly or not."""
+    by_path = {other.path: other for other in found.scripts}
+    reached, waiting = dict[str, Script](), [script]
+    while waiting:
+        current = waiting.pop()
+        if current.path not in reached:
+            reached[current.path] = current
+            waiting += [by_path[path] for path in current.local if path in by_path]
+    return list(reached.values())
+
+
+def _declared(found: Description) -> None:
+    skill = found.skill
+    for name in REQUIREMENTS:
+        if name not in skill.files:
+            continue
+        for line in skill.text(name).splitlines():
+            wanted = line.split("#", 1)[0].strip()
+            if not wanted:
+                continue
+            if is_requirement(wanted):
+                found.pip[wanted] = name
+            else:
+                found.problems.append(f"{name}: {wanted!r} is left out: only names and versions are taken")
+    for name in PACKAGES:
+        if name not in skill.files:
+            continue
+        try:
+            data = json.loads(skill.text(name))
+            wanted_npm = data.get("dependencies", {})
+            if not isinstance(wanted_npm, dict):
+                raise ValueError("`dependencies` must be an object")
+        except (ValueError, AttributeError, RecursionError) as error:
+            found.problems.append(f"{name}: cannot be read ({error})")
+            continue
+        for package, version in wanted_npm.items():
+            _add_npm(found, package, str(version), name)
+
+
+def _add_npm(found: Description, package: str, version: str, where: str) -> None:
+    plain = version.strip().lstrip("^~>=v ")
+    if not NPM.fullmatch(package) or not (plain in ("", "*", "latest") or plain[0].isdigit()):
+        found.problems.append(f"{where}: {package}@{version} is left out: only names and versions are taken")
+        return
+    found.npm[f"{package}@{version}" if plain not in ("", "*", "latest") else package] = where
+
+
+def _needed(found: Description, script: Script) -> None:
+    for wanted in script.requirements:
+        if is_requirement(wanted):
+            found.pip.setdefault(wanted, f"{script.path} (# /// script)")
+        else:
+            found.problems.append(f"{script.path}: {wanted!r} is left out: only names and versions are taken")
+    for module, optional in script.modules.items():
+        if script.language == "python":
+            name, have = distribution_of(module), {key(wanted) for wanted in found.pip}
+            if key(name) not in have:
+                found.pip[name] = f"{script.path} imports {module}"
+                if optional:
+                    found.optional.add(key(name))
+            elif not optional and found.pip.get(name, "").startswith(script.path) is False:
+                found.optional.discard(key(name))
+        elif script.language == "node":
+            names = {wanted[0] + wanted[1:].partition("@")[0] for wanted in found.npm}
+            if module not in names:
+                found.npm[module] = f"{script.path} requires it"

@@ -1,0 +1,96 @@
+"""skills: names. Which distribution brings a Python module, which Debian package a program, and what needs neither."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+# module: distribution, where they differ. Only well-known ones: a wrong guess would fetch a stranger's package.
+DISTRIBUTIONS = {
+    "Crypto": "pycryptodome",
+    "OpenSSL": "pyOpenSSL",
+    "PIL": "Pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cairosvg": "CairoSVG",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "PyMuPDF",
+    "git": "GitPython",
+    "google.genai": "google-genai",
+    "jose": "python-jose",
+    "jwt": "PyJWT",
+    "magic": "python-magic",
+    "markdown": "Markdown",
+    "mpl_toolkits": "matplotlib",
+    "pdfminer": "pdfminer.six",
+    "pkg_resources": "setuptools",
+    "pptx": "python-pptx",
+    "pymupdf": "PyMuPDF",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "slugify": "python-slugify",
+    "usb": "pyusb",
+    "win32com": "pywin32",
+    "xlsxwriter": "XlsxWriter",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+# program: Debian package, where they differ or matter
+DEBIAN = {
+    "chromium": "chromium",
+    "convert": "imagemagick",
+    "dot": "graphviz",
+    "exiftool": "libimage-exiftool-perl",
+    "ffmpeg": "ffmpeg",
+    "ffprobe": "ffmpeg",
+    "gs": "ghostscript",
+    "libreoffice": "libreoffice-writer",
+    "magick": "imagemagick",
+    "node": "nodejs",
+    "npm": "npm",
+    "pdfinfo": "poppler-utils",
+    "pdfimages": "poppler-utils",
+    "pdftoppm": "poppler-utils",
+    "pdftotext": "poppler-utils",
+    "qpdf": "qpdf",
+    "rg": "ripgrep",
+    "soffice": "libreoffice-writer",
+    "sqlite3": "sqlite3",
+    "tesseract": "tesseract-ocr",
+}
+_NODE = (
+    "assert async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel dns domain "
+    "events fs http http2 https inspector module net os path perf_hooks process punycode querystring readline repl sea "
+    "sqlite stream string_decoder sys test timers tls trace_events tty url util v8 vm wasi worker_threads zlib"
+)
+NODE_BUILTIN = frozenset(_NODE.split())
+REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"  # name
+    r"(?:\[[A-Za-z0-9._, -]*\])?"  # extras
+    r"(?:\s*(?:[<>=!~]=?=?\s*[A-Za-z0-9.*+!_-]+)(?:\s*,\s*[<>=!~]=?=?\s*[A-Za-z0-9.*+!_-]+)*)?"  # versions
+    r"(?:\s*;[^\n]*)?"  # marker
+)
+NPM = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.I)
+
+
+def is_standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def distribution_of(module: str) -> str:
+    """The distribution a module comes from; for most it has the module's own name."""
+    return DISTRIBUTIONS.get(module) or DISTRIBUTIONS.get(module.partition(".")[0]) or module.partition(".")[0]
+
+
+def key(name: str) -> str:
+    """Distribution names compare without case, and `-`, `_` and `.` alike."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\s\[<>=!~;]", name.strip(), maxsplit=1)[0]).lower()
+
+
+def is_requirement(text: str) -> bool:
+    """A plain name with versions. Options, paths and addresses are not: they make pip read or call what they name."""
+    return REQUIREMENT.fullmatch(text.strip()) is not None

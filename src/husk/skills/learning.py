@@ -1,0 +1,48 @@
+"""skills: what a run used, held against the permission manifest: tighten it to that, or say what was beyond it."""
+
+from __future__ import annotations
+
+import math
+
+from husk.skills.boxes import Outcome
+from husk.skills.distributions import key
+from husk.skills.permissions import Permissions
+from husk.skills.produced import Produced
+from husk.skills.running import INPUT, OUTPUT, WORK, Request
+
+ROOM = 10  # a later run may take this many times as long
+LEAST_SECONDS = 10
+
+
+def tightened(
+    start: Permissions, request: Request, outcome: Outcome, produced: Produced, packages: list[str]
+) -> Permissions:
+    """The manifest that this run would have been content with. `packages` are the requirements it was given."""
+    touched = [*outcome.read, *(path for _, path in outcome.changes)]
+    seconds = max(LEAST_SECONDS, math.ceil(outcome.seconds * ROOM))
+    return Permissions(
+        skill=start.skill,
+        input=request.input is not None and any(path.startswith(f"{INPUT}/") for path in touched),
+        output=bool(produced.files) or any(path.startswith(f"{OUTPUT}/") for path in touched),
+        work=request.work is not None and any(path.startswith(f"{WORK}/") for path in touched),
+        mounts=[text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)],
+        hosts=[],  # none could be reached, so none was needed
+        programs=sorted(outcome.ran),
+        pip=[text for text in start.pip if key(text) in {key(name) for name in packages}],
+        npm=[text for text in start.npm if text in packages],
+        limits=start.limits | {"time": str(seconds)},
+        expected=sorted(str(item["what"]) for item in outcome.refusals),
+    )
+
+
+def beyond(allowed: Permissions, outcome: Outcome) -> list[str]:
+    """What a run needed or tried that its manifest does not give."""
+    found = [f"program {path}" for path in sorted(outcome.ran) if not allowed.allows_program(path)]
+    found += [
+        f"{item['what']}: {item['reason']}" for item in outcome.refusals if str(item["what"]) not in allowed.expected
+    ]
+    return found + outcome.limits
+
+
+def _target(mount: str) -> str:
+    return mount.split(":")[1]

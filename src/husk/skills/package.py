@@ -1,0 +1,134 @@
+"""skills: a skill on disk, whichever way it came: its head, and the list of its files.
+
+A `Skill` is read, never changed. Links inside may point within the folder only, because a box shows the folder and
+nothing else; a link that leads out or in circles is a problem that is named, not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat as st
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from husk.sandbox.errors import UsageError
+from husk.skills.archive import unpack
+from husk.skills.frontmatter import Head, read_head
+
+ARCHIVES = (".skill", ".zip")
+MOST_FILES = 50_000
+MOST_HEADER_FILE = 1 << 20
+LEFT_OUT = {".git", "__pycache__", "node_modules", ".venv", "venv"}
+
+
+@dataclass
+class Skill:
+    """`root` is a host directory; `source` is what the person named."""
+
+    source: Path
+    root: Path
+    head: Head
+    files: list[str]  # relative, sorted; links among them only where they lead to a file of the skill
+
+    @property
+    def name(self) -> str:
+        return self.head.name or self.root.name
+
+    def check(self) -> None:
+        """Raises with the first thing that makes the skill unusable."""
+        if self.head.errors:
+            more = f" (and {len(self.head.errors) - 1} more: husk skill inspect)" if len(self.head.errors) > 1 else ""
+            raise UsageError(f"{self.source}: {self.head.errors[0]}{more}.")
+
+    def text(self, relative: str, most: int = 1 << 20) -> str:
+        with open(self.root / relative, "rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[Skill]:
+    """The skill at `source`: a directory, its SKILL.md, or an archive, which is gone again afterwards."""
+    if source.name.lower() == "skill.md" and source.is_file():
+        source = source.parent
+    if source.is_dir():
+        yield _read(source, source.resolve(), source.resolve().name)
+    elif not source.exists():
+        raise UsageError(
+            f"{source}: there is no such file or directory; name a folder with a SKILL.md, or a .skill file."
+        )
+    elif source.suffix.lower() not in ARCHIVES or not source.is_file():
+        raise UsageError(f"{source}: not a skill; name a folder with a SKILL.md, or a {' or '.join(ARCHIVES)} file.")
+    else:
+        place = Path(tempfile.mkdtemp(prefix="husk-skill-"))
+        try:
+            place.chmod(0o755)  # a box started by root has another user
+            (place / "skill").mkdir()
+            unpack(source, place / "skill")
+            root, folder = _root_of(place / "skill", source)
+            yield _read(source, root, folder)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _root_of(place: Path, source: Path) -> tuple[Path, str]:
+    """Archives hold the folder, or what is in it; then the folder's name is not told."""
+    if (place / "SKILL.md").exists():
+        return place, ""
+    holders = [entry for entry in sorted(place.iterdir()) if (entry / "SKILL.md").is_file()]
+    if len(holders) == 1:
+        return holders[0], holders[0].name
+    if holders:
+        names = ", ".join(holder.name for holder in holders)
+        raise UsageError(f"{source}: holds several skills ({names}); unpack it and name one of them.")
+    raise UsageError(f"{source}: there is no SKILL.md in it, neither at the top nor in a folder at the top.")
+
+
+def _read(source: Path, root: Path, folder: str) -> Skill:
+    document = root / "SKILL.md"
+    try:
+        if not st.S_ISREG(os.stat(document).st_mode):
+            raise UsageError(f"{source}: SKILL.md is not a file.")
+        if document.resolve().parent != root:
+            raise UsageError(f"{source}: SKILL.md leads out of the skill's folder.")
+        raw = document.read_bytes()[:MOST_HEADER_FILE]
+    except FileNotFoundError:
+        near = [entry.name for entry in root.iterdir() if entry.name.lower() == "skill.md"]
+        hint = f"; {near[0]} must be called SKILL.md" if near else ""
+        raise UsageError(f"{source}: there is no SKILL.md in it{hint}.") from None
+    except OSError as error:
+        raise UsageError(f"{source}: SKILL.md cannot be read ({error.strerror}).") from None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        head = Head()
+        head.error("SKILL.md is not UTF-8 text")
+    else:
+        head = read_head(text, folder)
+    return Skill(source, root, head, sorted(_files(root, head)))
+
+
+def _files(root: Path, head: Head) -> Iterator[str]:
+    count = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            relative = str(path.relative_to(root))
+            count += 1
+            if count > MOST_FILES:
+                raise UsageError(f"{root}: more than {MOST_FILES} files; is this the skill's own folder?")
+            if path.is_symlink() and not _leads_inside(path, root):
+                head.warn(f"the link {relative!r} leads out of the skill or in a circle; it will not work in a box")
+            elif name in names and path.is_file():
+                yield relative
+
+
+def _leads_inside(link: Path, root: Path) -> bool:
+    try:
+        return link.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):
+        return False

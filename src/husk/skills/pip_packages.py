@@ -1,0 +1,167 @@
+"""skills: Python packages for a skill: what the box's Python lacks, installed by pip inside a box, pinned by hash.
+
+Fetching and installing are two steps. Installing runs a stranger's code (a build script) and happens in a box without
+network. Fetching happens only when asked for, takes wheels and never source, so that it runs nobody's code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.policy import Mount
+from husk.skills.boxes import Setting, Wish, run
+from husk.skills.layers import Layer, layer
+from husk.skills.probe import PROBE
+
+PLACE = "/opt/skill/python"
+PIP = "/opt/skill/pip"
+LIMITS = {"time": "15m", "memory": "4G"}
+FETCH_SECONDS = 600
+PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+( --hash=sha256:[0-9a-f]{64})+")
+
+
+@dataclass
+class Missing:
+    python: str  # the box's version, "3.11"
+    modules: list[str]
+    requirements: list[str]
+
+
+def look(setting: Setting, mounts: list[Mount], env: dict[str, str], modules: list[str], wanted: list[str]) -> Missing:
+    """Which of these the box's Python does not have."""
+    path = ":".join(filter(None, [env.get("PYTHONPATH", ""), PIP]))
+    wish = Wish(
+        ["python3", "-B", "-c", PROBE],
+        mounts=[*mounts, _pip_mount()],
+        env=env | {"PYTHONPATH": path},
+        limits={"time": "60"},
+        setting=setting,
+    )
+    outcome = run(wish, stdin=json.dumps({"modules": modules, "requirements": wanted}).encode(), capture=True)
+    try:
+        answer = json.loads(outcome.stdout)
+        return Missing(answer["python"], answer["modules"], answer["requirements"])
+    except (ValueError, KeyError, TypeError):
+        raise HuskError(f"the box's python3 does not answer: {_last(outcome.stderr)}") from None
+
+
+def provide(
+    requirements: list[str], python: str, setting: Setting, *, find_links: Path | None, fetch: bool, lock: Path | None
+) -> Layer:
+    """A layer with these requirements and all they need."""
+    pins = _read_lock(lock) if lock is not None and lock.exists() else []
+    wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins, "image": setting.image}
+
+    def fill(content: Path) -> str:
+        if find_links is not None:
+            return _install(requirements, pins, find_links, content, setting)
+        if not fetch:
+            raise UsageError(
+                f"the box's python3 lacks {', '.join(requirements)}; give --find-links DIR with wheels, --packages DIR "
+                "with packages or a venv, or --fetch to get wheels from the package index."
+            )
+        with tempfile.TemporaryDirectory(prefix="husk-wheels-") as place:
+            Path(place).chmod(0o755)
+            _fetch(requirements, pins, python, Path(place))
+            return _install(requirements, pins, Path(place), content, setting)
+
+    found = layer(wish, fill)
+    if lock is not None and not lock.exists():
+        lock.write_text(found.lock.read_text())
+    return found
+
+
+def _fetch(requirements: list[str], pins: list[str], python: str, into: Path) -> None:
+    """Wheels only: a source distribution would have to be run to learn what it needs."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", python]
+    command += ["--disable-pip-version-check", "--no-input", "--dest", str(into)]
+    if pins:
+        (into / "pins.txt").write_text("\n".join(pins) + "\n")
+        command += ["--require-hashes", "-r", str(into / "pins.txt")]
+    else:
+        command += ["--", *requirements]
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=FETCH_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"the packages cannot be fetched ({error}); give --find-links DIR with wheels.") from None
+    if done.returncode:
+        raise UsageError(f"the packages cannot be fetched: {_last(done.stderr)}")
+
+
+def _install(requirements: list[str], pins: list[str], wheels: Path, content: Path, setting: Setting) -> str:
+    if not wheels.is_dir():
+        raise UsageError(f"--find-links {wheels}: there is no such directory.")
+    argv = ["python3", "-m", "pip", "install", "--no-index", "--find-links", "/wheels", "--target", "/layer/python"]
+    argv += ["--quiet", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
+    argv += ["--report", "/layer/report.json"]
+    if pins:
+        (content / "pins.txt").write_text("\n".join(pins) + "\n")
+        argv += ["--require-hashes", "-r", "/layer/pins.txt"]
+    else:
+        argv += ["--", *requirements]
+    (content / "python").mkdir()
+    wish = Wish(
+        argv,
+        mounts=[Mount(str(wheels.resolve()), "/wheels"), Mount(str(content), "/layer", "rw"), _pip_mount()],
+        env={"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"},
+        limits=LIMITS,
+        setting=setting,
+    )
+    outcome = run(wish, stdin=b"", capture=True)
+    if outcome.exit_code:
+        raise UsageError(f"the packages cannot be installed from {wheels}: {_last(outcome.stderr)}")
+    return _lock_text(content / "report.json")
+
+
+def _lock_text(report: Path) -> str:
+    """pip's own requirements format, so that the file can be used without husk too. What pip reports came out of a box:
+    it is data, and every line is held against the pattern before it is believed."""
+    try:
+        installed = json.loads(report.read_text())["install"]
+        lines = []
+        for item in installed:
+            about, archive = item["metadata"], item["download_info"]["archive_info"]
+            digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
+            lines.append(f"{about['name']}=={about['version']} --hash=sha256:{digest}")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HuskError(f"pip's report cannot be read ({error!r}).") from None
+    for line in lines:
+        if not PIN.fullmatch(line):
+            raise HuskError(f"pip reports {line!r}, which is no pinned package.")
+    return "".join(f"{line}\n" for line in sorted(lines, key=str.lower))
+
+
+def _read_lock(path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--lock {path}: cannot be read ({error}).") from None
+    pins = [line for line in lines if line and not line.startswith("#")]
+    for line in pins:
+        if not PIN.fullmatch(line):
+            raise UsageError(f"--lock {path}: {line!r} is not of the form NAME==VERSION --hash=sha256:….")
+    return pins
+
+
+def _pip_mount() -> Mount:
+    """husk's own pip, shown to the box: Debian's python3 comes without."""
+    spec = importlib.util.find_spec("pip")
+    if spec is None or not spec.submodule_search_locations:
+        raise HuskError("the Python that runs husk has no pip, which installs a skill's packages; python -m ensurepip.")
+    return Mount(spec.submodule_search_locations[0], f"{PIP}/pip")
+
+
+def _last(output: bytes) -> str:
+    """The line that says what went wrong: pip's last ERROR, else the last line."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
+    text = (errors or lines or ["it said nothing"])[-1]
+    return "".join(c if c.isprintable() else " " for c in text).rstrip(".") + "."

@@ -1,0 +1,37 @@
+"""skills: asks the box's own Python what it has. This text runs inside a box, never here.
+
+Given modules and requirements as JSON on stdin, it prints which of them are missing, and its version. Standing on the
+box's standard library; `pip`, mounted in, brings the reading of version specifiers.
+"""
+
+PROBE = r"""
+import importlib.metadata, importlib.util, json, sys
+asked = json.load(sys.stdin)
+try:
+    from pip._vendor.packaging.requirements import Requirement
+except ImportError:
+    Requirement = None
+
+def has_module(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+def has_requirement(text):
+    if Requirement is None:
+        return False
+    wanted = Requirement(text)
+    if wanted.marker is not None and not wanted.marker.evaluate():
+        return True
+    try:
+        return wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+print(json.dumps({
+    "python": "%d.%d" % sys.version_info[:2],
+    "modules": [name for name in asked["modules"] if not has_module(name)],
+    "requirements": [text for text in asked["requirements"] if not has_requirement(text)],
+}))
+"""

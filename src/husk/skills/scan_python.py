@@ -1,0 +1,196 @@
+"""skills: what a Python script would use, read from its syntax tree. Nothing is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+import warnings
+from pathlib import PurePosixPath
+
+from husk.skills.distributions import is_standard
+from husk.skills.languages import Script
+from husk.skills.package import Skill
+from husk.skills.scan_text import HOST, programs_of_words, shell_programs
+
+MOST = 2 << 20
+RUNNERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "system", "popen"}
+RUNNERS |= {"which", "create_subprocess_exec", "create_subprocess_shell", "execvp", "execv", "execlp"}
+SHELLED = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"}
+WRITERS = {"write_text", "write_bytes", "savefig", "save", "to_csv", "to_excel", "to_json", "mkdir", "makedirs"}
+SCRIPT_BLOCK = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?: .*)?$\n)+?)^# ///\s*$")
+
+
+def scan_python(skill: Skill, script: Script) -> None:
+    text = skill.text(script.path, MOST)
+    _declared(text, script)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in a stranger's string is no news of ours
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        script.problems.append(f"{script.path}: not Python that this Python can read ({error})")
+        return
+    _Visitor(skill, script).visit_all(tree)
+    script.usage = _usage(tree)
+
+
+def _declared(text: str, script: Script) -> None:
+    """PEP 723: a TOML block in comments at the top of a single-file script."""
+    found = SCRIPT_BLOCK.search(text)
+    if found is None:
+        return
+    body = "".join(line[2:] + "\n" if line.startswith("# ") else "\n" for line in found[1].splitlines())
+    try:
+        wanted = tomllib.loads(body).get("dependencies", [])
+    except tomllib.TOMLDecodeError as error:
+        script.problems.append(f"{script.path}: its `# /// script` block is not TOML ({error})")
+        return
+    if isinstance(wanted, list):
+        script.requirements += [word for word in wanted if isinstance(word, str)]
+
+
+class _Visitor:
+    """One pass. `optional` is true below a `try` that catches ImportError, and inside functions: there an import may
+    never happen, so a missing module is the script's own to handle."""
+
+    def __init__(self, skill: Skill, script: Script) -> None:
+        self.skill, self.script = skill, script
+        self.here = PurePosixPath(script.path).parent
+        self.files = set(skill.files)
+
+    def visit_all(self, tree: ast.AST) -> None:
+        waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+        while waiting:
+            node, optional = waiting.pop()
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self._module(alias.name, optional)
+            elif isinstance(node, ast.ImportFrom):
+                self._from(node, optional)
+            elif isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self.script.hosts.update(HOST.findall(node.value))
+            below = optional
+            if isinstance(node, ast.Try) and any(_catches_import(handler) for handler in node.handlers):
+                waiting += [(child, True) for child in node.body]
+                waiting += [(child, optional) for child in (*node.orelse, *node.finalbody)]
+                waiting += [(child, True) for handler in node.handlers for child in handler.body]
+                continue
+            waiting += [(child, below) for child in ast.iter_child_nodes(node)]
+
+    def _from(self, node: ast.ImportFrom, optional: bool) -> None:
+        if node.level:
+            base = self.here
+            for _ in range(node.level - 1):
+                base = base.parent
+            inner = base.joinpath(*(node.module or "").split(".")) if node.module else base
+            for name in [inner, *(inner / alias.name for alias in node.names)]:
+                self._file(name)
+            return
+        module = node.module or ""
+        self._module(module, optional)
+        if self._is_local(module):
+            for alias in node.names:
+                self._module(f"{module}.{alias.name}", optional)
+
+    def _is_local(self, module: str) -> bool:
+        return any(self._places(module))
+
+    def _places(self, module: str) -> list[str]:
+        """Where a module of the skill's own may be: next to the script, at the skill's root, or in one of its folders
+        that some script put on sys.path."""
+        parts = module.split(".")
+        tops = [self.here, PurePosixPath("."), PurePosixPath("scripts"), PurePosixPath("lib"), PurePosixPath("src")]
+        found = []
+        for top in dict.fromkeys(tops):
+            for end in (f"{parts[-1]}.py", f"{parts[-1]}/__init__.py"):
+                name = str(top.joinpath(*parts[:-1]) / end)
+                if name in self.files:
+                    found.append(name)
+            if any(file.startswith(f"{top.joinpath(*parts)}/") for file in self.files) and not found:
+                found.append("")  # a namespace package: local, with no file of its own
+        return found
+
+    def _module(self, module: str, optional: bool) -> None:
+        places = self._places(module)
+        if places:
+            self.script.local.update(name for name in places if name)
+            return
+        if not module or is_standard(module) or module == "__future__" or self._places(module.partition(".")[0]):
+            return
+        top = module.partition(".")[0]
+        known = self.script.modules.get(top, True)
+        self.script.modules[top] = known and optional
+
+    def _file(self, name: PurePosixPath) -> None:
+        for end in (f"{name}.py", f"{name}/__init__.py"):
+            if end in self.files:
+                self.script.local.add(end)
+
+    def _call(self, node: ast.Call) -> None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in RUNNERS and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.List | ast.Tuple):
+                self.script.programs.update(programs_of_words([_constant(item) for item in first.elts]))
+            elif text := _constant(first):
+                shelled = name in SHELLED or any(word.arg == "shell" for word in node.keywords)
+                self.script.programs.update(shell_programs(text) if shelled else programs_of_words([text]))
+        elif name == "open" and isinstance(node.func, ast.Name | ast.Attribute) and _writes(node):
+            self._written(node.args[0] if node.args else None)
+        elif name in WRITERS and isinstance(node.func, ast.Attribute):
+            self._written(node.args[0] if node.args and name not in ("write_text", "write_bytes") else node.func.value)
+
+    def _written(self, node: ast.AST | None) -> None:
+        if isinstance(node, ast.Call) and node.args:  # Path("x").write_text
+            node = node.args[0]
+        text = _constant(node)
+        if text and len(text) < 200:
+            self.script.writes.add(text)
+
+
+def _catches_import(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(handler.type)}
+    return bool(names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
+
+def _constant(node: ast.AST | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _writes(node: ast.Call) -> bool:
+    modes = [_constant(item) for item in node.args[1:2]]
+    modes += [_constant(word.value) for word in node.keywords if word.arg == "mode"]
+    return any(set(mode) & set("wax+") for mode in modes)
+
+
+def _usage(tree: ast.Module) -> str:
+    """A usage line as argparse or click would print it, from the calls that build it."""
+    words: list[str] = []
+    about = ""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for node in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        given = [_constant(item) for item in node.args]
+        told = {word.arg: word.value for word in node.keywords}
+        if name == "ArgumentParser":
+            about = _constant(told.get("description"))
+        elif name in ("add_argument", "option", "argument") and given and given[0]:
+            flag = next((text for text in given if text.startswith("--")), given[0])
+            valued = not (_constant(told.get("action")).startswith("store_") or "is_flag" in told or "version" in flag)
+            if not flag.startswith("-"):
+                words.append(flag.upper() if _constant(told.get("nargs")) not in ("?", "*") else f"[{flag.upper()}]")
+            else:
+                shown = f"{flag} {flag.lstrip('-').upper().replace('-', '_')}" if valued else flag
+                words.append(shown if _is_true(told.get("required")) else f"[{shown}]")
+    if not words and not about:
+        return ""
+    return " ".join(words) + (f" — {about.strip()}" if about.strip() else "")
+
+
+def _is_true(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
