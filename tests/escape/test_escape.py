@@ -166,7 +166,6 @@ def test_threads_that_execute_against_each_other(programs: Path) -> None:
     assert "rounds 300\n" in boxed(programs, ["exec_race", "300"]).out
 
 
-@pytest.mark.xfail(strict=False, reason="a thread's failed execve takes away what its sibling's execve has prepared")
 def test_the_thread_that_executes_gets_its_program(programs: Path, place: Path) -> None:
     assert unprotected(programs, ["exec_race", "100"], place).out == "rounds 100\nexecuted 100\n"
     assert boxed(programs, ["exec_race", "100"]).out == "rounds 100\nexecuted 100\n"

@@ -30,6 +30,10 @@ def test_moment_of_execution() -> None:
     differential(["{guests}/exec_moment"], case="exec_moment")
 
 
+def test_threads_that_execute_at_once() -> None:
+    differential(["{guests}/exec_threads"], case="exec_threads")
+
+
 @pytest.mark.parametrize("kind", ["", "_nopie", "_static", "_static_pie"])
 def test_kinds_of_programs(kind: str) -> None:
     result = differential(["{guests}/exec_show" + kind, "one", ""], case="exec_show" + kind, env={"SHOW": "nxdspw"})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread
 import errno
-import os
 import time
 
 from husk.abi.registry import mixed_calls, refusal, row
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from husk.abi.rules import Walls
     from husk.kernel.events import Events
     from husk.kernel.identity import Identity
-    from husk.kernel.program import Program
     from husk.kernel.tasks import Names, Tasks
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
@@ -34,12 +32,11 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
-MOST_PENDING = 256
 ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands are refused
 
 
 class Kernel:
-    """Serves one box. Owns the loader's descriptor and the programs that wait for their loader."""
+    """Serves one box. Owns the loader's descriptor."""
 
     def __init__(
         self,
@@ -62,8 +59,6 @@ class Kernel:
         self.peers = Peers(diagnosis)
         self.network = network or Network()
         self.listings = Listings()
-        self.pending: dict[int, Program] = {}
-        self._begun: dict[int, Program] = {}  # what was started last in a process; closed, only its names count
         tasks.begun = self.begun
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
@@ -84,9 +79,6 @@ class Kernel:
             for tid in list(self._threads):
                 wake_thread(tid)
             time.sleep(0.0005)
-        for program in self.pending.values():
-            program.close()
-        self.pending.clear()
         self.peers.close()
 
     def _serve(self) -> None:
@@ -152,27 +144,7 @@ class Kernel:
         self.events.fault(raw.nr, fault)
 
     # -- programs on their way ---------------------------------------------------------------------------------
-    def expect(self, tgid: int, program: Program) -> None:
-        """`program` waits until the loader of process `tgid` asks for it. An execve that the host refuses after all
-        (E2BIG) leaves its entry behind, so old ones are dropped when there are many: a loader asks within moments."""
-        previous = self.pending.pop(tgid, None)
-        if previous is not None:
-            previous.close()
-        if len(self.pending) >= MOST_PENDING:
-            gone = [pid for pid in self.pending if not os.path.exists(f"/proc/{pid}")]
-            for pid in gone or [next(iter(self.pending))]:
-                self.pending.pop(pid).close()
-        self.pending[tgid] = program
-        self._begun.pop(tgid, None)
-        if len(self._begun) >= MOST_PENDING:
-            self._begun.pop(next(iter(self._begun)))
-        self._begun[tgid] = program
-
     def begun(self, tgid: int) -> Names | None:
-        """The names of the program that was started last in a process. The C core forgets its own as soon as an execve
-        of that process goes through Python, so where it has one, that is the later."""
+        """The names of the program that was started last in a process."""
         info = self.listener.begun(tgid)
-        if info is not None:
-            return names_in(info)
-        program = self._begun.get(tgid)
-        return (program.exe, program.comm, program.prefix) if program is not None else None
+        return names_in(info) if info is not None else None

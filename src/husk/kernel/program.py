@@ -56,11 +56,6 @@ class Program:
         self.node: Node | None = None
         self.interpreter: Node | None = None
 
-    def take_program(self) -> int:
-        """The program's descriptor, now the caller's."""
-        fd, self.program_fd = self.program_fd, -1
-        return fd
-
     def close(self) -> None:
         for fd in (self.program_fd, self.interpreter_fd):
             if fd >= 0:

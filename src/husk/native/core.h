@@ -51,6 +51,7 @@ typedef struct {
     name_cache *cache;    /* owned; NULL: every call goes to Python */
     uint64_t cookie;      /* marks husk's own remote calls for the filter */
     struct lead *lead;    /* owned; who receives */
+    struct pending_table *pending; /* owned; programs that wait for their loader */
     int loader_fd;        /* borrowed */
     int mapped;           /* network addresses have to be translated */
     int confined;         /* names a guest slips into a native send lead nowhere */
@@ -126,8 +127,17 @@ PyObject *listener_cache_watched(Listener *self, PyObject *noargs);
 /* fastpath.c */
 bool cache_answer(Listener *listener, const struct seccomp_notif *notif);
 
-/* programs.c */
+/* pending.c: programs that wait for their loader. */
+struct pending_table *pending_table_new(void);
+void pending_table_free(struct pending_table *table);
+struct pending *pending_new(int program_fd, int interpreter_fd, const char *info, size_t info_size); /* takes both, unless NULL */
+void pending_free(struct pending *pending);
+void pending_expect(Listener *listener, struct pending *pending, pid_t tgid, pid_t tid, int loader); /* takes it */
+void pending_drop_stale(Listener *listener, pid_t tid); /* of an execve the host refused after all */
+bool pending_answer_loader(Listener *listener, const struct seccomp_notif *notif); /* false: it has nothing to ask */
 PyObject *listener_begun(Listener *self, PyObject *arg);
+
+/* programs.c */
 PyObject *listener_program_learn(Listener *self, PyObject *args);
 
 /* hostfs.c */
@@ -152,7 +162,7 @@ int take_descriptor(pid_t tid, int fd); /* a duplicate of a guest's, or -errno; 
 
 /* exec.c */
 int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
-                   uint64_t envp); /* answers the call in any case */
+                   uint64_t envp, struct pending *pending); /* answers the call and takes `pending`, in any case */
 PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_seek(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);

@@ -45,19 +45,24 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
 }
 
 int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
-                   uint64_t envp)
+                   uint64_t envp, struct pending *pending)
 {
     struct remote remote;
     uint64_t first;
+    pid_t tgid = thread_group(notif->pid); /* that it was this thread's is known once stop_with_descriptor succeeds */
     /* What the host would refuse after all leaves the loader's descriptor behind in the guest: look before. */
     if ((argv && guest_read(notif->pid, argv, &first, sizeof first) != sizeof first) ||
         (envp && guest_read(notif->pid, envp, &first, sizeof first) != sizeof first)) {
         answer_error(listener->fd, notif->id, EFAULT);
+        pending_free(pending);
         return -EFAULT;
     }
     int fd, error = stop_with_descriptor(listener->fd, notif, loader, true, &remote, &fd);
-    if (error)
+    if (error) {
+        pending_free(pending);
         return error;
+    }
+    pending_expect(listener, pending, tgid, notif->pid, fd); /* before the thread can go on and its loader ask */
     /* A racing guest could rewrite the empty string; then the host would look for a path below the loader, which is a
      * file, or in a root that is empty, and Landlock lets nothing but the loader be executed anyway. */
     uint64_t become[6] = {fd, empty, argv, envp, AT_EMPTY_PATH, listener->cookie};
@@ -66,12 +71,18 @@ int execute_loader(Listener *listener, const struct seccomp_notif *notif, int lo
 
 PyObject *call_exec_loader(Call *call, PyObject *args)
 {
-    int loader, error;
+    int loader, program_fd, interpreter_fd, error;
     unsigned long long empty, argv, envp;
-    if (!PyArg_ParseTuple(args, "iKKK:exec_loader", &loader, &empty, &argv, &envp))
+    const char *info;
+    Py_ssize_t info_size;
+    if (!PyArg_ParseTuple(args, "iKKKiiy#:exec_loader", &loader, &empty, &argv, &envp, &program_fd, &interpreter_fd, &info,
+                          &info_size))
         return NULL;
+    struct pending *pending = pending_new(program_fd, interpreter_fd, info, info_size);
+    if (!pending)
+        return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    error = execute_loader(call->listener, &call->notif, loader, empty, argv, envp);
+    error = execute_loader(call->listener, &call->notif, loader, empty, argv, envp, pending);
     Py_END_ALLOW_THREADS
     call->answered = true;
     return PyLong_FromLong(error);

@@ -14,7 +14,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "loader/protocol.h"
 
 #define EMPTY_PATH 0x1000
 #define NOFOLLOW 0x100
@@ -332,16 +331,8 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
 bool cache_answer(Listener *listener, const struct seccomp_notif *notif)
 {
     /* Starting a program waits for the guest: no lock is held meanwhile. */
-    switch (notif->data.nr) {
-    case SYS_execveat:
-        programs_drop_stale(listener, notif->pid);
-        return false;
-    case SYS_execve:
-        programs_drop_stale(listener, notif->pid);
+    if (notif->data.nr == SYS_execve)
         return programs_execve(listener, notif);
-    case HUSK_CALL:
-        return programs_answer_loader(listener, notif);
-    }
     pthread_rwlock_rdlock(&listener->cache->lock);
     bool done = answer(listener, notif);
     pthread_rwlock_unlock(&listener->cache->lock);

@@ -83,10 +83,7 @@ void cache_remember_handle(name_cache *cache, const struct showing *showing, con
 struct programs *programs_new(void);
 void programs_forget(struct programs *programs);
 void programs_free(struct programs *programs);
-/* Both: false leaves the call to Python. */
-void programs_drop_stale(Listener *listener, pid_t tid); /* of an execve the host refused after all */
-bool programs_execve(Listener *listener, const struct seccomp_notif *notif);
-bool programs_answer_loader(Listener *listener, const struct seccomp_notif *notif);
+bool programs_execve(Listener *listener, const struct seccomp_notif *notif); /* false leaves the call to Python */
 /* What `lstat` says of an entry; the device is left out. */
 void image_stat(const struct manifest_entry *entry, struct stat *s);
 const struct handle *cache_handle(name_cache *cache, const struct stat *host);

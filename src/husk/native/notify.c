@@ -1,6 +1,7 @@
 /* native: the listener. A receiver waits in the kernel without the GIL; what the name cache or the signal room can answer
  * never reaches Python. */
 #include "core.h"
+#include "loader/protocol.h"
 #include "pin.h"
 
 #include <errno.h>
@@ -29,7 +30,8 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     /* Older kernels lack the flag: slower, not wrong. */
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     self->lead = lead_new();
-    if (!self->lead) {
+    self->pending = pending_table_new();
+    if (!self->lead || !self->pending) {
         PyErr_NoMemory();
         return -1;
     }
@@ -47,6 +49,7 @@ static void Listener_dealloc(Listener *self)
     if (self->fd > 0)
         close(self->fd);
     cache_free(self->cache);
+    pending_table_free(self->pending);
     lead_free(self->lead);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -66,9 +69,17 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             continue;
         }
         pin_let_go(notif->pid);
-        if (notif->data.nr == SYS_rt_sigaction) {
+        switch (notif->data.nr) {
+        case SYS_rt_sigaction:
             serve_rt_sigaction(self, notif);
             continue;
+        case SYS_execve:
+        case SYS_execveat:
+            pending_drop_stale(self, notif->pid);
+            break;
+        case HUSK_CALL:
+            if (pending_answer_loader(self, notif))
+                continue;
         }
         if ((self->cache && cache_answer(self, notif)) || serve_message(self, notif))
             continue;

@@ -33,34 +33,17 @@ struct known_program {
     char *key;              /* absolute guest path; the other strings follow it */
 };
 
-/* A process on its way through execve: what its loader will be given. Owns its descriptors until the loader has `asked`;
- * the description stays longer, because /proc has to name the program while the loader still works. */
-struct pending {
-    pid_t tgid; /* 0: free */
-    bool asked;
-    int program_fd, interpreter_fd;
-    uint32_t info_size;
-    char info[HUSK_EXEC_INFO_MAX];
-};
-
 #define PROGRAM_BUCKETS 512
 #define MOST_PROGRAMS 1024
-#define MOST_PENDING 64
 
 struct programs {
     struct known_program *buckets[PROGRAM_BUCKETS];
     unsigned known;
-    pthread_mutex_t lock; /* of `waiting` and `oldest` */
-    unsigned oldest;      /* where to look first for a place that can be used again */
-    struct pending waiting[MOST_PENDING];
 };
 
 struct programs *programs_new(void)
 {
-    struct programs *programs = calloc(1, sizeof *programs);
-    if (programs)
-        pthread_mutex_init(&programs->lock, NULL);
-    return programs;
+    return calloc(1, sizeof(struct programs));
 }
 
 void programs_forget(struct programs *programs)
@@ -75,25 +58,11 @@ void programs_forget(struct programs *programs)
     }
 }
 
-static void drop(struct pending *pending)
-{
-    if (!pending->tgid)
-        return;
-    if (!pending->asked) {
-        close(pending->program_fd);
-        if (pending->interpreter_fd >= 0)
-            close(pending->interpreter_fd);
-    }
-    pending->tgid = 0;
-}
-
 void programs_free(struct programs *programs)
 {
     if (!programs)
         return;
     programs_forget(programs);
-    for (int i = 0; i < MOST_PENDING; i++)
-        drop(&programs->waiting[i]);
     free(programs);
 }
 
@@ -111,14 +80,6 @@ static struct known_program *find(struct programs *programs, const char *key, si
     while (program && (program->key_size != size || memcmp(program->key, key, size) != 0))
         program = program->next;
     return program;
-}
-
-static struct pending *waiting_for(struct programs *programs, pid_t tgid)
-{
-    for (int i = 0; i < MOST_PENDING; i++)
-        if (programs->waiting[i].tgid == tgid)
-            return &programs->waiting[i];
-    return NULL;
 }
 
 /* Open it if it still is what it was; -1 otherwise. */
@@ -148,144 +109,42 @@ static bool link_unchanged(const struct known_program *program)
     return n > 0 && (size_t)n == strlen(program->link_text) && memcmp(text, program->link_text, n) == 0;
 }
 
-/* ---- execve, and the loader's question -------------------------------------------------------------------------- */
-
-void programs_drop_stale(Listener *listener, pid_t tid)
-{
-    struct programs *programs = listener->cache->programs;
-    pid_t tgid = thread_group(tid);
-    pthread_mutex_lock(&programs->lock);
-    struct pending *stale = tgid > 0 ? waiting_for(programs, tgid) : NULL;
-    if (stale)
-        drop(stale);
-    pthread_mutex_unlock(&programs->lock);
-}
-
-/* A free place, one whose loader has asked long ago, or that of a process that died before; NULL: leave it to Python. */
-static struct pending *free_place(struct programs *programs)
-{
-    for (int i = 0; i < MOST_PENDING; i++) {
-        struct pending *place = &programs->waiting[(programs->oldest + i) % MOST_PENDING];
-        if (!place->tgid || place->asked) {
-            programs->oldest = (place - programs->waiting + 1) % MOST_PENDING;
-            return place;
-        }
-    }
-    for (int i = 0; i < MOST_PENDING; i++) {
-        if (task_is_dead(programs->waiting[i].tgid)) {
-            drop(&programs->waiting[i]);
-            return &programs->waiting[i];
-        }
-    }
-    return NULL;
-}
+/* ---- execve ------------------------------------------------------------------------------------------------------- */
 
 /* Find the program and open its files, under the cache's lock; what is left to do needs none of it. */
-static bool prepare(Listener *listener, const struct seccomp_notif *notif, struct pending *mine, ssize_t *size)
+static struct pending *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
 {
     char name[256];
     *size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
     struct known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
     const char *slash = program ? memrchr(name, '/', *size) : NULL;
     if (!slash || !cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
-        return false;
-    mine->program_fd = open_exact(&program->program);
-    mine->interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
-    mine->info_size = program->info_size;
-    memcpy(mine->info, program->info, program->info_size);
-    if (mine->program_fd >= 0 && (!program->interpreter.rel || mine->interpreter_fd >= 0))
-        return true;
-    if (mine->program_fd >= 0)
-        close(mine->program_fd);
-    if (mine->interpreter_fd >= 0)
-        close(mine->interpreter_fd);
-    return false;
+        return NULL;
+    int program_fd = open_exact(&program->program);
+    int interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
+    if (program_fd >= 0 && (!program->interpreter.rel || interpreter_fd >= 0)) {
+        struct pending *pending = pending_new(program_fd, interpreter_fd, program->info, program->info_size);
+        if (pending)
+            return pending;
+    }
+    if (program_fd >= 0)
+        close(program_fd);
+    if (interpreter_fd >= 0)
+        close(interpreter_fd);
+    return NULL;
 }
 
 bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
 {
-    struct programs *programs = listener->cache->programs;
-    struct pending mine = {.tgid = thread_group(notif->pid)};
     ssize_t size;
-    if (mine.tgid <= 0)
-        return false;
     pthread_rwlock_rdlock(&listener->cache->lock);
-    bool known = prepare(listener, notif, &mine, &size);
+    struct pending *pending = prepare(listener, notif, &size);
     pthread_rwlock_unlock(&listener->cache->lock);
-    if (!known)
+    if (!pending)
         return false;
-    pthread_mutex_lock(&programs->lock);
-    struct pending *place = still_valid(listener->fd, notif->id) ? free_place(programs) : NULL;
-    if (place)
-        *place = mine;
-    pthread_mutex_unlock(&programs->lock);
-    if (!place) {
-        drop(&mine);
-        return false;
-    }
     execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
-                   notif->data.args[2]);
+                   notif->data.args[2], pending);
     return true;
-}
-
-bool programs_answer_loader(Listener *listener, const struct seccomp_notif *notif)
-{
-    struct programs *programs = listener->cache->programs;
-    pid_t tgid = thread_group(notif->pid);
-    struct pending mine = {.tgid = 0};
-    if (notif->data.args[0] != HUSK_EXEC_INFO || tgid < 0)
-        return false;
-    pthread_mutex_lock(&programs->lock);
-    struct pending *pending = waiting_for(programs, tgid);
-    if (pending && !pending->asked) {
-        mine = *pending;
-        pending->asked = true;
-    }
-    pthread_mutex_unlock(&programs->lock);
-    if (!mine.tgid)
-        return false;
-    struct husk_exec_info *info = (struct husk_exec_info *)mine.info;
-    int error = 0;
-    if (mine.interpreter_fd >= 0) {
-        info->interpreter_fd = add_descriptor(listener->fd, notif, mine.interpreter_fd, true);
-        if (info->interpreter_fd < 0)
-            error = -info->interpreter_fd;
-    }
-    if (!error && (notif->data.args[2] < mine.info_size ||
-                   guest_write(notif->pid, notif->data.args[1], mine.info, mine.info_size) != (ssize_t)mine.info_size))
-        error = EFAULT;
-    if (!error) {
-        int fd = answer_descriptor(listener->fd, notif, mine.program_fd, true);
-        error = fd < 0 ? -fd : 0;
-    }
-    if (error)
-        answer_error(listener->fd, notif->id, error);
-    drop(&mine);
-    return true;
-}
-
-PyObject *listener_begun(Listener *self, PyObject *arg)
-{
-    pid_t tgid = (pid_t)PyLong_AsLong(arg);
-    if (PyErr_Occurred())
-        return NULL;
-    struct programs *programs = self->cache ? self->cache->programs : NULL;
-    char *info = programs && tgid > 0 ? malloc(HUSK_EXEC_INFO_MAX) : NULL;
-    size_t size = 0;
-    if (info) {
-        Py_BEGIN_ALLOW_THREADS
-        pthread_mutex_lock(&programs->lock);
-        struct pending *found = waiting_for(programs, tgid);
-        if (found) {
-            size = found->info_size;
-            memcpy(info, found->info, size);
-        }
-        pthread_mutex_unlock(&programs->lock);
-        Py_END_ALLOW_THREADS
-    }
-    PyObject *result = size ? PyBytes_FromStringAndSize(info, size) : Py_NewRef(Py_None);
-    free(info);
-    return result;
 }
 
 /* ---- what Python teaches ---------------------------------------------------------------------------------------- */

@@ -64,6 +64,18 @@ class Memory:
         raise OSError(errno.EFAULT if len(area) - at < limit else errno.ENAMETOOLONG, "no end")
 
 
+class Waiting:
+    """A program that the core keeps for its loader."""
+
+    def __init__(self, program_fd: int, interpreter_fd: int, info: bytes) -> None:
+        self.program_fd, self.interpreter_fd, self.info = program_fd, interpreter_fd, info
+
+    def close(self) -> None:
+        for fd in (self.program_fd, self.interpreter_fd):
+            if fd >= 0:
+                os.close(fd)
+
+
 class FakeCall:
     """The C core's Call, with the memory and descriptors of `guest`."""
 
@@ -75,6 +87,7 @@ class FakeCall:
         self.added: list[int] = []
         self.moved_to = b""
         self.executed: tuple[int, int, int, int] | None = None
+        self.waiting: Waiting | None = None
         self.fails_with = 0  # errno that injecting a descriptor fails with
         self.duplicates = True  # False: the host keeps pidfd_getfd from husk, as in many containers
 
@@ -176,8 +189,11 @@ class FakeCall:
     def give_terminal(self, fd: int, cloexec: bool) -> int:
         return self.reply_fd(fd, cloexec, True)
 
-    def exec_loader(self, loader_fd: int, empty: int, argv: int, envp: int) -> int:
+    def exec_loader(
+        self, loader_fd: int, empty: int, argv: int, envp: int, program_fd: int, interpreter_fd: int, info: bytes
+    ) -> int:
         self.executed = loader_fd, empty, argv, envp
+        self.waiting = Waiting(program_fd, interpreter_fd, info)
         self.answers.append(("executed", 0))
         return 0
 
@@ -241,8 +257,6 @@ class Guest:
     def close(self) -> None:
         for fd in (self.cwd, *self.fds):
             os.close(fd)
-        for program in self.kernel.pending.values():
-            program.close()
         self.tree.close()
         self.state.close()
 

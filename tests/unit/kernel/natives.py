@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from husk.kernel.syscalls.executing import names_in
 from tests.unit.kernel.fakes import Guest
 
 SHOW = r"""
@@ -57,6 +58,7 @@ def execute_in_husk(guest: Guest, program: Path) -> list[bytes] | str:
     kind, value = guest.answer(call)
     if kind == "error":
         return errno.errorcode[value]
-    waiting = guest.kernel.pending.pop(call.tid)
-    waiting.close()
-    return [*(waiting.prefix or [b"argv0"]), b"last"]
+    assert call.waiting is not None
+    call.waiting.close()
+    _, _, prefix = names_in(call.waiting.info)
+    return [*(prefix or [b"argv0"]), b"last"]

@@ -16,8 +16,6 @@ from husk.abi.registry import ROWS, dispatch_names
 from husk.abi.rules import Walls
 from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
-from husk.kernel.kernel import MOST_PENDING
-from husk.kernel.program import Program
 from husk.kernel.syscalls import HUSK_CALL, LATER, handlers
 from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, number, open_descriptors
 from tests.unit.kernel.good_calls import GOOD
@@ -246,57 +244,9 @@ def test_injection_that_fails(guest: Guest, told: list[dict[str, object]], error
     assert not faults(told)
 
 
-def test_a_program_whose_injection_fails_is_closed(guest: Guest) -> None:
-    before = open_descriptors()
-    program = _waiting_program()
-    call = guest.make(HUSK_CALL, 1, guest.memory.put(bytes(24576)), 24576)
-    call.fails_with = errno.EMFILE
-    guest.kernel.expect(call.tid, program)
-    assert guest.answer(call) == ("error", errno.EMFILE)
-    assert not new_descriptors(before)
-    assert guest.answer(guest.make(HUSK_CALL, 1, 0, 0)) == ("error", errno.ENOSYS), "it is gone"
-
-
-def test_loader_gets_program_and_interpreter(guest: Guest) -> None:
-    program = _waiting_program()
-    wanted = os.fstat(program.program_fd).st_ino
-    area = guest.memory.put(bytes(24576))
-    call = guest.make(HUSK_CALL, 1, area, 24576)
-    guest.kernel.expect(call.tid, program)
-    kind, fd = guest.answer(call)
-    assert kind == "fd" and os.fstat(fd).st_ino == wanted and not os.get_inheritable(fd)
-    assert program.program_fd == program.interpreter_fd == -1, "husk keeps neither"
-    assert guest.memory.read(area, 4) == b"husk"
-    assert int.from_bytes(guest.memory.read(area + 12, 4), "little") == call.added[0]
-
-
-def test_loader_with_too_small_a_buffer(guest: Guest) -> None:
-    before = open_descriptors()
-    call = guest.make(HUSK_CALL, 1, guest.memory.put(bytes(64)), 64)
-    guest.kernel.expect(call.tid, _waiting_program())
-    assert guest.answer(call) == ("error", errno.E2BIG)
-    assert len(new_descriptors(before)) == len(call.added)
-
-
-def _waiting_program() -> Program:
-    program = Program(b"/bin/x", b"x")
-    program.program_fd = os.open("/bin/sh", os.O_RDONLY)
-    program.interpreter_fd = os.open("/bin/true", os.O_RDONLY)
-    program.exe = b"/bin/x"
-    return program
-
-
-def test_programs_that_never_come_are_dropped(guest: Guest) -> None:
-    before = open_descriptors()
-    dead = range(1 << 23, (1 << 23) + MOST_PENDING)  # above every pid there is
-    for tgid in dead:
-        guest.kernel.expect(tgid, _waiting_program())
-    alive = os.getpid()
-    guest.kernel.expect(alive, _waiting_program())
-    assert list(guest.kernel.pending) == [alive], "the places of the dead are free again"
-    guest.kernel.expect(alive, _waiting_program())
-    assert len(guest.kernel.pending) == 1, "a second execve of the same process takes the first one's place"
-    assert len(new_descriptors(before)) == 2
+def test_nobody_but_a_loader_asks(guest: Guest) -> None:
+    """Loaders are answered in C; what comes through is none."""
+    assert guest.answer(guest.make(HUSK_CALL, 1, guest.memory.put(bytes(24576)), 24576, 3)) == ("error", errno.ENOSYS)
 
 
 def test_cloexec_is_the_guests(guest: Guest) -> None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from husk.kernel.program import ELF_HEADER, ELF_PHDR, ape_elf_header, check_interpreter, elf_interpreter
+from husk.kernel.syscalls.executing import EXEC_INFO, names_in
 from tests.unit.kernel.fakes import Guest, new_descriptors, open_descriptors
 from tests.unit.kernel.natives import execute, execute_in_husk
 
@@ -187,16 +188,15 @@ def test_what_waits_for_the_loader(stage: Stage) -> None:
     name = guest.text(bytes(stage.program))
     call = guest.make("execve", name, 7, 8)
     guest.answer(call)
-    program = guest.kernel.pending.pop(call.tid)
+    waiting = call.waiting
+    assert waiting is not None
     assert call.executed == (guest.kernel.loader_fd, name + len(bytes(stage.program)), 7, 8)
     assert guest.memory.read(name + len(bytes(stage.program)), 1) == b"\0"
-    assert program.execfn == bytes(stage.program)
-    assert program.comm == b"program"
-    assert program.exe == os.path.realpath(b"/bin/sh")
-    assert os.path.samestat(os.fstat(program.program_fd), os.stat("/bin/sh"))
-    assert program.interpreter_fd >= 0 and program.elf_header is None
-    program.close()
-    assert program.program_fd == program.interpreter_fd == -1
+    assert b"\0" + bytes(stage.program) + b"\0" in waiting.info
+    assert names_in(waiting.info) == (os.path.realpath(b"/bin/sh"), b"program", [b"/bin/sh", bytes(stage.program)])
+    assert os.path.samestat(os.fstat(waiting.program_fd), os.stat("/bin/sh"))
+    assert waiting.interpreter_fd >= 0 and not EXEC_INFO.unpack_from(waiting.info)[4]
+    waiting.close()
 
 
 def test_not_executable(stage: Stage) -> None:
@@ -300,6 +300,6 @@ def test_ape_is_given_to_the_loader(stage: Stage) -> None:
     assert verdict(execute(stage.program)) == "ENOEXEC"
     call = stage.guest.make("execve", stage.guest.text(bytes(stage.program)), 0, 0)
     assert stage.guest.answer(call) == ("executed", 0)
-    program = stage.guest.kernel.pending.pop(call.tid)
-    assert program.elf_header == HEADER
-    program.close()
+    assert call.waiting is not None
+    assert EXEC_INFO.unpack_from(call.waiting.info)[11] == HEADER
+    call.waiting.close()

@@ -11,12 +11,12 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.call import ANSWERED, AT_FDCWD, Call, GiveFd, Reply, held_node, i32, path, start_dir, u32
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32
 from husk.kernel.program import Executable, Program, guest_path, open_executable, prepare
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
 EXEC_INFO = struct.Struct("<IIiiIIIIII16s64s2Q64s")  # struct husk_exec_info, native/loader/protocol.h
-EXEC_MAGIC, EXEC_VERSION, OP_EXEC_INFO = 0x6B737568, 1, 1
+EXEC_MAGIC, EXEC_VERSION = 0x6B737568, 1
 HEADER_GIVEN = 1
 
 
@@ -33,19 +33,7 @@ def execveat(call: Call) -> Reply:
 
 def husk_call(call: Call) -> Reply:
     """Only a loader that husk started has something to ask; anybody else meets an unknown system call."""
-    program = call.kernel.pending.pop(call.raw.tgid(), None) if call.args[0] == OP_EXEC_INFO else None
-    if program is None:
-        raise OSError(errno.ENOSYS, "not asked by a loader")
-    try:
-        interpreter_fd = call.raw.add_fd(program.interpreter_fd, True) if program.interpreter_fd >= 0 else -1
-        info = describe(program, interpreter_fd, call.kernel.eintr_bitmap)
-        if len(info) > call.args[2]:
-            raise OSError(errno.E2BIG, "the loader's buffer is too small")
-        call.raw.write(call.args[1], info)
-        # The answer is the program's descriptor: one wake-up of the guest less than injecting it beforehand.
-        return GiveFd(program.take_program(), cloexec=True)
-    finally:
-        program.close()
+    raise OSError(errno.ENOSYS, "not asked by a loader")  # loaders are answered by native/pending.c
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
@@ -69,15 +57,16 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
             call.vfs.executed(call, program.node)
             if not program.prefix and program.elf_header is None and name[:1] == b"/":
                 call.looked_up = call.vfs.root, name
-                call.kernel.names.learn_program(call, name, program, describe(program, -1, call.kernel.eintr_bitmap))
-        call.kernel.expect(call.raw.tgid(), program)
+                call.kernel.names.learn_program(call, name, program, describe(program, call.kernel.eintr_bitmap))
+        info = describe(program, call.kernel.eintr_bitmap)
+        call.kernel.events.executed(call, name, program)
+        # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
+        empty = name_at + len(name)
+        call.raw.exec_loader(call.kernel.loader_fd, empty, argv, envp, program.program_fd, program.interpreter_fd, info)
     except BaseException:
         program.close()
         raise
-    call.kernel.events.executed(call, name, program)
-    # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
-    call.raw.exec_loader(call.kernel.loader_fd, name_at + len(name), argv, envp)
-    return ANSWERED
+    return ANSWERED  # the descriptors are the core's by now
 
 
 def _closes_on_exec(call: Call, fd: int) -> bool:
@@ -103,8 +92,8 @@ def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes]:
         os.close(dup)
 
 
-def describe(program: Program, interpreter_fd: int, eintr_bitmap: bytes) -> bytes:
-    """struct husk_exec_info and its strings."""
+def describe(program: Program, eintr_bitmap: bytes) -> bytes:
+    """struct husk_exec_info and its strings, bar the descriptors, whose numbers only the loader's table knows."""
     prefix = b"".join(text + b"\0" for text in program.prefix)
     execfn, exe = program.execfn + b"\0", program.exe + b"\0"
     return (
@@ -112,7 +101,7 @@ def describe(program: Program, interpreter_fd: int, eintr_bitmap: bytes) -> byte
             EXEC_MAGIC,
             EXEC_VERSION,
             -1,
-            interpreter_fd,
+            -1,
             HEADER_GIVEN if program.elf_header else 0,
             len(program.prefix),
             len(prefix),

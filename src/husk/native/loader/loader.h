@@ -52,6 +52,7 @@ uint64_t random_pages(uint64_t pages);
 
 /* stack.c */
 void stack_read(struct stack *stack, uint64_t *sp);
+int stack_started_by(const struct stack *stack); /* the descriptor the host started us by; -1: by something else */
 void stack_rebuild(struct stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
 void stack_patch_auxv(struct stack *stack, const struct image *program, uint64_t interpreter_base, const char *execfn);
 void stack_make_executable(const struct stack *stack);

@@ -26,14 +26,14 @@ static union {
 static struct image program, interpreter;
 static struct stack stack;
 
-static const struct husk_exec_info *ask(void)
+static const struct husk_exec_info *ask(int started_by)
 {
     struct husk_exec_info *info = &answer.info;
     uint64_t room = sizeof answer - sizeof *info;
     long result;
 
     do
-        result = syscall3(HUSK_CALL, HUSK_EXEC_INFO, (long)&answer, sizeof answer);
+        result = syscall6(HUSK_CALL, HUSK_EXEC_INFO, (long)&answer, sizeof answer, started_by, 0, 0);
     while (result == -EINTR);
     if (failed(result)) /* 127: what a shell says when it cannot run a command */
         for (;;)
@@ -115,12 +115,15 @@ static void describe(const struct husk_exec_info *info, int randomize)
 _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
 {
     void (*leave)(uint64_t image, uint64_t len, uint64_t sp) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_LEAVE);
-    const struct husk_exec_info *info = ask();
+    const struct husk_exec_info *info;
     struct husk_resident *resident;
-    int has_interpreter = info->interpreter_fd >= 0;
     long personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
-    int randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));
+    int has_interpreter, randomize;
 
+    stack_read(&stack, sp);
+    info = ask(stack_started_by(&stack));
+    has_interpreter = info->interpreter_fd >= 0;
+    randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));
     image_load(&program, info->program_fd, info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
                has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
     /* After the program: an image may span the region, as long as it has a hole there. */
@@ -131,7 +134,6 @@ _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
         resident->entry = interpreter.entry;
     }
 
-    stack_read(&stack, sp);
     if (info->prefix_count > 0)
         stack_rebuild(&stack, info->strings, info->prefix_count, info->prefix_bytes);
     stack_patch_auxv(&stack, &program, interpreter.bias, resident->exe + resident->execfn_offset);

@@ -5,7 +5,9 @@
  *
  * Life of one answer:
  *   1. the host kernel starts husk-loader in place of the guest's program;
- *   2. the loader calls HUSK_CALL(HUSK_EXEC_INFO, buf, HUSK_EXEC_INFO_MAX);
+ *   2. the loader calls HUSK_CALL(HUSK_EXEC_INFO, buf, HUSK_EXEC_INFO_MAX, fd)
+ *      where fd is the descriptor it was started by, as AT_EXECFN tells: it says
+ *      whose execve this was, if several threads of a process were in one;
  *   3. the supervisor puts the descriptors into the loader's table, writes
  *      struct husk_exec_info plus its strings into buf, answers with the
  *      program's descriptor, which is installed and returned in one step, or,
@@ -22,7 +24,7 @@
 #define HUSK_LOADER_PROTOCOL_H
 
 #define HUSK_CALL 0x4855     /* system call number no Linux uses */
-#define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf */
+#define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf, fd */
 
 #define HUSK_EXEC_MAGIC 0x6b737568u /* "husk" */
 #define HUSK_EXEC_VERSION 1u

@@ -58,6 +58,26 @@ void stack_read(struct stack *stack, uint64_t *sp)
     stack->arg_end = stack->argc > 0 ? string_end(stack->argv[stack->argc - 1]) : stack->arg_start;
 }
 
+/* execveat(fd, "", AT_EMPTY_PATH) leaves "/dev/fd/N" for a name. */
+int stack_started_by(const struct stack *stack)
+{
+    static const char folder[] = "/dev/fd/";
+    const char *name = (const char *)find_aux(stack, AT_EXECFN)->a_un.a_val;
+    int fd = 0;
+
+    for (size_t i = 0; i < sizeof folder - 1; i++)
+        if (*name++ != folder[i])
+            return -1;
+    if (!*name)
+        return -1;
+    for (; *name; name++) {
+        if (*name < '0' || *name > '9' || fd > 99999999)
+            return -1;
+        fd = fd * 10 + *name - '0';
+    }
+    return fd;
+}
+
 /* Bytes that an auxv entry points to, kept while their place is overwritten. */
 struct saved {
     Elf64_auxv_t *slot;
