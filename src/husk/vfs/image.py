@@ -22,7 +22,7 @@ PROGRAMS = (b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 ETC = frozenset(
     b"""
     alpine-release alternatives arch-release bash.bashrc bash_completion ca-certificates ca-certificates.conf
-    crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd gnutls
+    chromium.d crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd gnutls
     gprofng.rc gtk-2.0 gtk-3.0 gtk-4.0 host.conf ImageMagick-6 ImageMagick-7 inputrc issue ld-musl-x86_64.path
     ld.so.cache ld.so.conf ld.so.conf.d libreoffice locale.alias locale.conf locale.gen localtime lsb-release lynx
     magic magic.mime mailcap manpath.config maven mime.types mke2fs.conf nanorc netconfig networks openal OpenCL
@@ -34,6 +34,7 @@ ETC = frozenset(
 ETC_FAMILIES = (b"java", b"python", b"php", b"ruby", b"lua", b"ld-musl-")
 # Directories of which only a part shows.
 ETC_PARTS = {
+    b"chromium.d": frozenset((b"README", b"default-flags", b"dev-shm", b"extensions")),  # and not its API keys
     b"default": frozenset((b"locale",)),
     b"ssl": frozenset((b"cert.pem", b"certs", b"ct_log_list.cnf", b"openssl.cnf")),
 }

@@ -72,6 +72,8 @@ class ProcTree(ProcNames):
         elif isinstance(node, PartDir):
             mode, nlink = TASK_DIRS[node.name], 2
             size = len(self._listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
+            if node.name == b"task":  # one more for each thread: browsers count their own by it
+                nlink = os.stat(b"task", dir_fd=look.fd).st_nlink
         elif isinstance(node, TaskFile):
             mode = TASK_FILES[node.name] if node.part is node.task else 0o444
         else:

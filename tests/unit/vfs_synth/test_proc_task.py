@@ -87,6 +87,12 @@ def test_group_of_a_leader_inside(box: Box) -> None:
         process.wait()
 
 
+def test_the_links_of_a_task_directory_count_its_threads(box: Box, thread: int) -> None:
+    """Chromium asserts that it is alone by stat of /proc/self/task."""
+    counted = box.proc.stat(box.ctx, box.walk(b"/proc/self/task")).nlink
+    assert counted == os.stat("/proc/self/task").st_nlink > 3
+
+
 def test_self_and_thread_self(box: Box, thread: int) -> None:
     assert box.proc.readlink(box.ctx, box.walk(b"/proc/self", follow=False)) == b"%d" % box.me
     box.ctx.tid = box.tasks.threads[thread]
