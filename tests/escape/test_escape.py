@@ -263,19 +263,23 @@ def test_who_knows_the_cookie_executes_nothing_of_the_host(programs: Path, place
     assert [line for line in natively[1:] if not line.endswith(": executed")] == []
 
 
-# ---- other processes' memory ---------------------------------------------------------------------------------------
+# ---- other processes ----------------------------------------------------------------------------------------------
 
 
-def test_memory_of_foreign_processes(programs: Path, place: Path) -> None:
-    """process_vm_readv and process_vm_writev are native. They end at the box: no reaper, no husk, no process of the
+def test_no_foreign_process_can_be_reached(programs: Path, place: Path) -> None:
+    """ptrace, process_vm_readv and their kin are native. They end at the box: no reaper, no husk, no process of the
     same user on the host."""
     user = [] if os.geteuid() else ["setpriv", "--reuid", str(guest_ids()[0]), "--clear-groups"]
     stranger = subprocess.Popen([*user, "sleep", "60"])
     try:
         strangers = [str(stranger.pid), str(os.getpid())]
-        result = boxed(programs, ["foreign_memory", *strangers])
-        lines = dict(line.rsplit(": ", 1) for line in result.out.splitlines())
-        assert {lines.pop("read own"), lines.pop("write own")} == {"EFAULT"}
+        result = boxed(programs, ["reach", *strangers])
+        lines = dict(line.rsplit(": ", 1) for line in result.out.splitlines()[:-1])
+        own = {way: lines.pop(f"{way} own") for way in ("read", "write", "compare", "take", "seize", "attach", "peek")}
+        assert own == dict.fromkeys(own, "done") | {"read": "EFAULT", "write": "EFAULT", "peek": "ESRCH"}
+        assert lines.pop("reached by number") == "0", result.out
+        # With the reaper for its tracer it would have stopped for ever at the signal.
+        assert (lines.pop("traced by the parent"), result.out.splitlines()[-1]) == ("done", "went on")
         assert set(lines.values()) <= {"EPERM", "ESRCH"}, result.out
     finally:
         stranger.kill()

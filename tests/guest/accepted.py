@@ -33,6 +33,7 @@ _THUNK = "a mere question goes to the host and shows the thunk husk set, see doc
 _NO_HANDLES = "a handle would name the host's inode; husk's trees have none, as overlayfs has none"
 _OTHER_MOUNT = "the working directory is a mount of its own inside, and natively it is on the root's file system"
 _BIRTH = "husk does not know when a file of the host's was made"
+_TRACED = "husk has to stop the thread for this, and one that another guest traces it cannot stop"
 _EVERYWHERE = ("", " on a copy", " in tmp")
 _SEAT = "who sits in a directory sits in its placeholder, which keeps nothing alive, see docs/design/005-inotify.md"
 
@@ -82,6 +83,8 @@ ACCEPTED: tuple[Accepted, ...] = (
         ".* flags 94000000",
         "after SA_RESETHAND no thunk tells that husk set SA_RESTART; with SIG_DFL the flag means nothing",
     ),
+    Accepted("proc_trace", r'chdir\("/"\) = 0', r'chdir\("/"\) = -1 EPERM', _TRACED),
+    Accepted("proc_trace", "the traced program: executed", "the traced program: EPERM", _TRACED),
     *(
         Accepted("exec_moved", rf"{label}: exe=\{{work\}}/.*", rf"{label}: exe=\{{work\}}/{started}", _RW_NAMES)
         for started, labels in (

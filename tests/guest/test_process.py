@@ -10,7 +10,12 @@ from tests.guest.harness import differential
 
 
 @pytest.mark.both_settings
-@pytest.mark.parametrize("name", ["proc_basics", "proc_files", "proc_threads", "sig_actions", "sig_query"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "proc_basics", "proc_files", "proc_threads", "proc_trace", "sig_actions", "sig_eintr", "sig_query",
+    ],
+)
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 
@@ -24,11 +29,6 @@ def test_terminals(name: str) -> None:
 def test_message_queues() -> None:
     """Only where an ipc namespace stands; without one they are refused, as the registry's own tests say."""
     differential(["{guests}/ipc_queue"], case="ipc_queue")
-
-
-def test_interrupted_calls() -> None:
-    """In one setting only: it is made of waiting, and no wall has a part in it."""
-    differential(["{guests}/sig_eintr"], case="sig_eintr")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 123, 128, 255])

@@ -162,4 +162,23 @@ static UNUSED void nap_ms(long ms) {
         ;
 }
 
+/* Waits until `pid` sleeps in the host kernel: twice in a row, as a page fault may be short sleep, too. */
+static UNUSED void until_asleep(pid_t pid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    for (int seen = 0; seen < 2;) {
+        nap_ms(2);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        close(fd);
+        if (n <= 0) {
+            say("cannot read %s", path);
+            return;
+        }
+        text[n] = 0;
+        char *end = strrchr(text, ')');
+        seen = end && (end[2] == 'S' || end[2] == 'D') ? seen + 1 : 0;
+    }
+}
+
 #endif

@@ -39,11 +39,15 @@ UNCONFINED_SIGNAL = refuse(
     EPERM, "without a pid namespace or Landlock's signal scope it would reach every host process of the same user"
 )
 
-FOREIGN_MEMORY = refuse(EPERM, "without Landlock it would reach every host process of the same user")
+UNCONFINED_REACH = refuse(EPERM, "without Landlock it would reach every host process of the same user")
 
 
 def signal_sender(nr: int, name: str, reason: str) -> Row:
     return native(nr, name, reason, native_if(SIGNAL_WALL), otherwise=UNCONFINED_SIGNAL)
+
+
+def within_box(nr: int, name: str, reason: str) -> Row:
+    return native(nr, name, reason, native_if(TRACE_WALL), otherwise=UNCONFINED_REACH)
 
 
 def process_named(nr: int, name: str, reason: str, *caller: ArgTest) -> Row:
@@ -216,24 +220,18 @@ ROWS = (
     ),
     native(317, "seccomp", "a further filter can only narrow; a second listener is refused by Linux itself (EBUSY)"),
     # Reaching into other processes
-    refused(101, "ptrace", EPERM, "a tracer could change calls after husk judged them; debuggers are not served yet"),
-    # Another guest's memory: what husk judged there was copied first, and a thread could change it just as well
-    native(
-        310,
-        "process_vm_readv",
-        "reads the memory of a process of the same box",
-        native_if(TRACE_WALL),
-        otherwise=FOREIGN_MEMORY,
+    # Another guest's memory, registers or descriptors: what husk judged there was copied first, a tracer stops a call
+    # only before the filter looks at it, and a thread or a socket could change or pass the same
+    within_box(
+        101,
+        "ptrace",
+        "traces a process of the same box; what husk has to stop a thread for itself (execve, chdir, taking a "
+        "terminal) fails with EPERM while another guest traces it",
     ),
-    native(
-        311,
-        "process_vm_writev",
-        "writes the memory of a process of the same box",
-        native_if(TRACE_WALL),
-        otherwise=FOREIGN_MEMORY,
-    ),
-    refused(312, "kcmp", EPERM, "compares kernel objects of other processes, which is reserved to debuggers"),
-    refused(438, "pidfd_getfd", EPERM, "takes a descriptor out of another process that did not hand it over"),
+    within_box(310, "process_vm_readv", "reads the memory of a process of the same box"),
+    within_box(311, "process_vm_writev", "writes the memory of a process of the same box"),
+    within_box(312, "kcmp", "compares what two processes of the same box share"),
+    within_box(438, "pidfd_getfd", "takes a descriptor out of a process of the same box"),
     refused(448, "process_mrelease", EPERM, "frees the memory of another process, which is the host's business"),
     refused(308, "setns", EPERM, "enters a namespace other than the box's"),
 )

@@ -53,6 +53,13 @@ LATER = Special("later")  # a thread of its own answers, because the host may ke
 Reply = int | GiveFd | Special
 
 
+def answered_remotely(error: int) -> Reply:
+    """What a handler returns after a remote call. That has answered the guest itself, if it could begin."""
+    if error == -errno.EBUSY:
+        raise Refused(errno.EPERM, "husk has to stop the thread for this, and another process traces it already")
+    return ANSWERED
+
+
 class Call(Context):
     """A call, and as such the context of what the vfs does for it."""
 

@@ -162,7 +162,7 @@ int take_descriptor(pid_t tid, int fd); /* a duplicate of a guest's, or -errno; 
 
 /* exec.c */
 int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
-                   uint64_t envp, struct pending *pending); /* answers the call and takes `pending`, in any case */
+                   uint64_t envp, struct pending *pending); /* takes `pending`; -EBUSY: traced by somebody else, and not answered */
 PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_seek(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);

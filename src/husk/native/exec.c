@@ -13,8 +13,11 @@
 #define AT_EMPTY_PATH 0x1000
 #endif
 
+/* What the remote calls here return when somebody else traces the thread: then nobody has answered yet, and Python will. */
+#define TRACED (-EBUSY)
+
 /* Attach, answer with `source` put into the guest's table, and stop the thread on its way out, before it can look at the
- * number it was given. On failure the call has been answered with an error and the thread runs on. */
+ * number it was given. On failure but TRACED the call has been answered with an error and the thread runs on. */
 static int stop_with_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec,
                                 struct remote *remote, int *guest_fd)
 {
@@ -23,11 +26,12 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
     pid_t tid = notif->pid;
 
     error = remote_attach(tid);
-    if (error) {
-        /* Somebody else traces this thread, or it is gone. */
-        answer_error(listener, id, error == -ESRCH ? ESRCH : EPERM);
+    if (error == -ESRCH) {
+        answer_error(listener, id, ESRCH);
         return error;
     }
+    if (error)
+        return TRACED;
     if (!still_valid(listener, id)) { /* the number belongs to somebody else by now */
         remote_abandon(tid);
         return -ESRCH;
@@ -84,7 +88,7 @@ PyObject *call_exec_loader(Call *call, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     error = execute_loader(call->listener, &call->notif, loader, empty, argv, envp, pending);
     Py_END_ALLOW_THREADS
-    call->answered = true;
+    call->answered = error != TRACED;
     return PyLong_FromLong(error);
 }
 
@@ -98,8 +102,10 @@ PyObject *call_seek(Call *call, PyObject *args)
     struct remote remote;
     long moved;
     error = remote_attach(call->notif.pid);
-    if (error) {
-        answer_error(call->listener->fd, call->notif.id, EPERM);
+    if (error == -ESRCH) {
+        answer_error(call->listener->fd, call->notif.id, ESRCH);
+    } else if (error) {
+        error = TRACED;
     } else if (answer_value(call->listener->fd, call->notif.id, 0)) {
         remote_abandon(call->notif.pid);
         error = -ESRCH;
@@ -115,7 +121,7 @@ PyObject *call_seek(Call *call, PyObject *args)
             error = remote_finish(&remote, moved < 0 ? moved : value);
     }
     Py_END_ALLOW_THREADS
-    call->answered = true;
+    call->answered = error != TRACED;
     return PyLong_FromLong(error);
 }
 
@@ -139,7 +145,7 @@ PyObject *call_change_directory(Call *call, PyObject *args)
             error = remote_finish(&remote, moved);
     }
     Py_END_ALLOW_THREADS
-    call->answered = true;
+    call->answered = error != TRACED;
     return PyLong_FromLong(error);
 }
 
@@ -163,6 +169,6 @@ PyObject *call_give_terminal(Call *call, PyObject *args)
             error = remote_finish(&remote, fd);
     }
     Py_END_ALLOW_THREADS
-    call->answered = true;
+    call->answered = error != TRACED;
     return PyLong_FromLong(error);
 }

@@ -142,9 +142,8 @@ bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
     pthread_rwlock_unlock(&listener->cache->lock);
     if (!pending)
         return false;
-    execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
-                   notif->data.args[2], pending);
-    return true;
+    return execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
+                          notif->data.args[2], pending) != -EBUSY;
 }
 
 /* ---- what Python teaches ---------------------------------------------------------------------------------------- */

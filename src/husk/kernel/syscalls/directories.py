@@ -10,7 +10,17 @@ import errno
 import os
 
 from husk.abi.structs import pack_dirent, pack_dirent64
-from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, i32, open_link, path, start_dir, working_directory
+from husk.kernel.call import (
+    AT_FDCWD,
+    Call,
+    Reply,
+    answered_remotely,
+    i32,
+    open_link,
+    path,
+    start_dir,
+    working_directory,
+)
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
@@ -46,10 +56,9 @@ def chdir(call: Call) -> Reply:
     # Not O_PATH: the host refuses to inject such a descriptor (seccomp looks it up with fget).
     place = call.vfs.place_fd(call, node, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        call.raw.change_directory(place)
+        return answered_remotely(call.raw.change_directory(place))
     finally:
         os.close(place)
-    return ANSWERED
 
 
 def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Reply:
@@ -61,8 +70,7 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
     except PermissionError:
         # Docker's default profile keeps pidfd_getfd from us; the guest can be made to seek, at the price of a stop.
         size, position = _copy_out(call, directory, call.raw.position(fd), room, pack)
-        call.raw.seek(fd, position, size)
-        return ANSWERED
+        return answered_remotely(call.raw.seek(fd, position, size))
     try:
         size, position = _copy_out(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
         if call.kernel.names.watched and call.vfs.state.real_path(directory):

@@ -11,7 +11,7 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.call import ANSWERED, AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, Reply, answered_remotely, held_node, i32, path, start_dir, u32
 from husk.kernel.program import Executable, Program, guest_path, open_executable, prepare
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
@@ -62,11 +62,12 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
         call.kernel.events.executed(call, name, program)
         # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
         empty = name_at + len(name)
-        call.raw.exec_loader(call.kernel.loader_fd, empty, argv, envp, program.program_fd, program.interpreter_fd, info)
+        fds = program.program_fd, program.interpreter_fd
+        error = call.raw.exec_loader(call.kernel.loader_fd, empty, argv, envp, *fds, info)
     except BaseException:
         program.close()
         raise
-    return ANSWERED  # the descriptors are the core's by now
+    return answered_remotely(error)  # the descriptors are the core's by now
 
 
 def _closes_on_exec(call: Call, fd: int) -> bool:

@@ -7,7 +7,7 @@ import os
 
 from husk.abi.ioctls import PEER
 from husk.abi.registry import refusal
-from husk.kernel.call import ANSWERED, Call, GiveFd, Refused, Reply, i32, open_link, u32
+from husk.kernel.call import Call, GiveFd, Refused, Reply, answered_remotely, i32, open_link, u32
 from husk.vfs.synth import read_host
 from husk.vfs.terminals import PtsTree, Slave
 
@@ -58,8 +58,7 @@ def hand_over(call: Call, node: Node, fd: int, flags: int) -> Reply:
         raise
     if not controlling:
         return GiveFd(fd, cloexec=cloexec, alone=True)
-    call.raw.give_terminal(fd, cloexec)
-    return ANSWERED
+    return answered_remotely(call.raw.give_terminal(fd, cloexec))
 
 
 def _wants_terminal(call: Call) -> bool:

@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <grp.h>
@@ -130,6 +131,9 @@ static void reap(pid_t guest)
     pid_t pid;
     struct rusage usage;
     while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &usage)) > 0) {
+        /* A guest that asked to be traced by its parent (PTRACE_TRACEME) while that was us: no, thank you. */
+        if (WIFSTOPPED(status) && ptrace(PTRACE_DETACH, pid, NULL, (long)(WSTOPSIG(status) & 0x7f)) == 0)
+            continue;
         if (pid != guest)
             continue;
         if (WIFSTOPPED(status)) {
