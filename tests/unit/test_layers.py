@@ -30,11 +30,12 @@ KERNEL_LAYERS: dict[str, set[str]] = {
 # What people use stands on the sandbox and the store. `abi` too: the registry is data that is printed and analysed.
 _BELOW_TOP = {"sandbox", "store", "abi"}
 LAYERS = KERNEL_LAYERS | {
+    "images": _BELOW_TOP | {"native._core"},  # of native as the store: opening beneath a directory
     "skills": _BELOW_TOP,
     "compat": _BELOW_TOP,
     "conform": _BELOW_TOP,
     "mcp": _BELOW_TOP | {"skills"},
-    "cli": _BELOW_TOP | {"skills", "compat", "conform", "mcp"},
+    "cli": _BELOW_TOP | {"images", "skills", "compat", "conform", "mcp"},
 }
 # Libraries from outside that a kernel layer may import: the few the design names.
 LIBRARIES = {"store": {"blake3"}}

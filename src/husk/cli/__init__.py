@@ -9,6 +9,7 @@ COMMANDS = {
     "run": ("husk.cli.run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
     "shell": ("husk.cli.shell", "shell [options]", "a shell in a box, on this terminal"),
     "skill": ("husk.cli.skill", "skill COMMAND …", "agent skills: inspect, run, learn, test"),
+    "image": ("husk.cli.image", "image COMMAND …", "import, export, build and name images"),
     "store": ("husk.cli.store", "store COMMAND …", "content-addressed files and images"),
     "doctor": ("husk.cli.doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
     "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),

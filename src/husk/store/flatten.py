@@ -10,40 +10,57 @@ if TYPE_CHECKING:
 
     from husk.store.manifest import Entry, Manifest
 
+    Shown = tuple[int, Entry]  # with the number of its layer
+
 
 def flatten(layers: Sequence[Manifest]) -> bytes:
-    """The manifest of what shows when `layers`, lowest first, lie upon one another."""
-    shown: dict[bytes, tuple[int, Entry]] = {}
-    for number, layer in enumerate(layers):
-        for entry in layer.walk():  # a directory before what is in it
-            there = shown.get(entry.path)
-            if entry.path and (entry.is_whiteout or entry.is_opaque or (there and not entry.is_directory)):
-                _hide(shown, entry.path, below=number)
-            if not entry.is_whiteout:
-                shown[entry.path] = number, entry
+    """The manifest of what shows when `layers`, lowest first, lie upon one another.
+
+    From the root downward, so each entry of each layer is looked at once, however much of it a layer above hides.
+    """
     writer = ManifestWriter()
-    for number, entry in shown.values():
-        writer.add(
-            entry.path,
-            entry.mode,
-            uid=entry.uid,
-            gid=entry.gid,
-            size=entry.size if entry.is_file else 0,
-            mtime_ns=entry.mtime_ns,
-            rdev=(entry.rdev_major, entry.rdev_minor),
-            target=entry.target,
-            xattrs=entry.xattrs,
-            blob=entry.blob if entry.is_file else b"",
-            # Names of one file in one layer stay names of one file; the count is made anew from those that still show.
-            link=(number, entry.inode) if entry.nlink > 1 and not entry.is_directory else None,
-        )
+    # Directories that show: in each, the entries of the layers that make it up, uppermost first.
+    roots: list[Shown] = []
+    for number in reversed(range(len(layers))):
+        roots.append((number, layers[number].entry(0)))
+        if roots[-1][1].is_opaque:
+            break
+    waiting = [roots]
+    while waiting:
+        merged = waiting.pop()
+        _add(writer, merged[0])
+        # Name -> what it is made of, and whether a layer further down may still add to it.
+        names: dict[bytes, tuple[list[Shown], bool]] = {}
+        for number, directory in merged:
+            for entry in layers[number].children(directory):
+                parts, is_open = names.get(entry.path, ([], True))
+                if not is_open:
+                    continue
+                if entry.is_directory:
+                    parts.append((number, entry))
+                    is_open = not entry.is_opaque
+                else:
+                    if not parts and not entry.is_whiteout:
+                        _add(writer, (number, entry))
+                    is_open = False
+                names[entry.path] = parts, is_open
+        waiting += [parts for parts, _ in names.values() if parts]
     return writer.finish()
 
 
-def _hide(shown: dict[bytes, tuple[int, Entry]], path: bytes, *, below: int) -> None:
-    """Nothing of the layers below `below` shows at `path` or in it any more."""
-    inside = path + b"/"
-    for name in [
-        name for name, (number, _) in shown.items() if number < below and (name == path or name.startswith(inside))
-    ]:
-        del shown[name]
+def _add(writer: ManifestWriter, shown: Shown) -> None:
+    number, entry = shown
+    writer.add(
+        entry.path,
+        entry.mode,
+        uid=entry.uid,
+        gid=entry.gid,
+        size=entry.size if entry.is_file else 0,
+        mtime_ns=entry.mtime_ns,
+        rdev=(entry.rdev_major, entry.rdev_minor),
+        target=entry.target,
+        xattrs=entry.xattrs,
+        blob=entry.blob if entry.is_file else b"",
+        # Names of one file in one layer stay names of one file; the count is made anew from those that still show.
+        link=(number, entry.inode) if entry.nlink > 1 and not entry.is_directory else None,
+    )

@@ -105,14 +105,14 @@ def ingest(
             # Last: a lost index costs time, one that names blobs which never appeared would cost an image.
             work.remember()
     except OSError as error:
-        raise StoreError(_failure(store, error)) from error
+        raise StoreError(failure(store, error)) from error
     finally:
         os.close(root)
     report.seconds = time.monotonic() - started
     return report
 
 
-def _failure(store: Store, error: OSError) -> str:
+def failure(store: Store, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"there is no space left for the store at {store.place}; `husk store gc --delete` may free some."
     if error.errno == errno.EUCLEAN:

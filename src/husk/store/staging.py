@@ -20,7 +20,7 @@ from husk.store.locks import is_free
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 CHUNK = 1 << 20
 
@@ -60,6 +60,17 @@ class Stage:
         if self.is_known(hash_, len(content)):
             self._sync_name(hash_)
             return hash_
+        return self._stage(hash_, content)
+
+    def put_one_of_many(self, content: bytes) -> str:
+        """As `put`, but what is known already is left to the one sync of `publish`, which then surely comes."""
+        hash_ = blake3(content).hexdigest()
+        if self.is_known(hash_, len(content)):
+            self.dirty = True
+            return hash_
+        return self._stage(hash_, content)
+
+    def _stage(self, hash_: str, content: bytes | bytearray) -> str:
         self.dirty = True
         try:
             fd = os.open(hash_, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=self.fd)
@@ -91,19 +102,30 @@ class Stage:
 
     def copy(self, source: int) -> tuple[str, int]:
         """(hash, size) of what a descriptor gives from its beginning on, of any size."""
+        buffer = memoryview(bytearray(CHUNK))
+
+        def pieces() -> Iterator[memoryview]:
+            size = 0
+            while got := os.preadv(source, [buffer], size):
+                yield buffer[:got]
+                size += got
+
+        return self.copy_pieces(pieces())
+
+    def copy_pieces(self, pieces: Iterable[bytes | memoryview]) -> tuple[str, int]:
+        """(hash, size) of all of them together."""
         with self._next_lock:
             self._next += 1
             name = f"copy-{self._next}"
         self.dirty = True
         hasher = blake3(max_threads=blake3.AUTO)
         size = 0
-        buffer = memoryview(bytearray(CHUNK))
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=self.fd)
         try:
-            while got := os.preadv(source, [buffer], size):
-                hasher.update(buffer[:got])
-                _write(fd, buffer[:got])
-                size += got
+            for piece in pieces:
+                hasher.update(piece)
+                _write(fd, memoryview(piece))
+                size += len(piece)
             self._close_new(fd)
             hash_ = hasher.hexdigest()
             if self.is_known(hash_, size) or _exists(hash_, self.fd):

@@ -1,0 +1,211 @@
+"""images: which layers and which configuration an OCI layout or a `docker save` archive names, and that they are
+what their digests say.
+
+Everything in these documents is a stranger's: each value is checked where it is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from husk.images.layer import clean
+from husk.images.limits import Refused
+from husk.store.errors import StoreUsageError
+from husk.store.images import ImageConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from husk.images.source import Bundle
+
+LAYER_LIMIT = 1000
+DEPTH_LIMIT = 4
+REF_NAME = "org.opencontainers.image.ref.name"
+OS, ARCHITECTURE = "linux", "amd64"
+
+
+class LayerSource:
+    """Where a layer is, and what it must come out as. Empty digests: nobody said."""
+
+    __slots__ = ("diff_id", "digest", "name")
+
+    def __init__(self, name: str, digest: str, diff_id: str) -> None:
+        self.name, self.digest, self.diff_id = name, digest, diff_id
+
+
+class Found:
+    """An image in an archive. `name`: what it calls itself, if it does."""
+
+    __slots__ = ("config", "layers", "name")
+
+    def __init__(self, name: str, layers: list[LayerSource], config: ImageConfig) -> None:
+        self.name, self.layers, self.config = name, layers, config
+
+
+def find(bundle: Bundle, ref: str) -> Found | None:
+    """The image, by its name if there are several; None: this holds no image."""
+    # A newer `docker save` is both; its OCI half is the one with digests.
+    if bundle.has("oci-layout") and bundle.has("index.json"):
+        return _find_oci(bundle, ref)
+    if bundle.has("manifest.json"):
+        return _find_docker(bundle, ref)
+    return None
+
+
+def _find_oci(bundle: Bundle, ref: str) -> Found:
+    layout = _object(bundle, "oci-layout")
+    if not str(layout.get("imageLayoutVersion", "")).startswith("1."):
+        raise Refused("this OCI layout is of a version husk does not know; convert it to 1.0.0.")
+    images = _images(bundle, _object(bundle, "index.json"), "", 0)
+    fitting = [(name, manifest, config) for name, manifest, config in images if _platform(config) == (OS, ARCHITECTURE)]
+    if ref:
+        fitting = [image for image in fitting if image[0] == ref]
+    different = {json.dumps(manifest, sort_keys=True): (name, manifest, config) for name, manifest, config in fitting}
+    if not different:
+        others = ", ".join(sorted({"/".join(_platform(config)) for _, _, config in images})) or "nothing"
+        raise StoreUsageError(
+            f"there is no image {f'{ref!r} ' if ref else ''}for {OS}/{ARCHITECTURE} in it, only {others}; "
+            "fetch the one for this machine."
+        )
+    if len(different) > 1:
+        names = ", ".join(sorted(name or "one without a name" for name, _, _ in fitting))
+        raise StoreUsageError(f"there are several images in it ({names}); choose one with --ref.")
+    ((name, manifest, config),) = different.values()
+    digests = [_digest(layer) for layer in _list(manifest, "layers")]
+    diff_ids = _diff_ids(config, len(digests))
+    layers = [LayerSource(_blob(one), one, diff_id) for one, diff_id in zip(digests, diff_ids, strict=True)]
+    return Found(name, layers, _config(config))
+
+
+def _images(bundle: Bundle, index: dict[str, Any], name: str, depth: int) -> list[tuple[str, Any, Any]]:
+    """(name, manifest, configuration) of all images below an index."""
+    if depth > DEPTH_LIMIT:
+        raise Refused("its indexes lie in one another too deeply.")
+    found = []
+    for descriptor in _list(index, "manifests")[:LAYER_LIMIT]:
+        notes = descriptor.get("annotations") if isinstance(descriptor, dict) else None
+        called = str(notes.get(REF_NAME, "")) if isinstance(notes, dict) else ""
+        platform = descriptor.get("platform") if isinstance(descriptor, dict) else None
+        if isinstance(platform, dict) and platform.get("os") == "unknown":
+            continue  # a note about how another one was built
+        digest = _digest(descriptor)
+        if not bundle.has(_blob(digest)):
+            if isinstance(platform, dict) and (platform.get("os"), platform.get("architecture")) != (OS, ARCHITECTURE):
+                continue  # a layout need not hold the other platforms' images
+            raise Refused(f"{digest} is missing from the image archive; fetch it again.")
+        document = _verified(bundle, digest)
+        if "manifests" in document:
+            found += _images(bundle, document, called or name, depth + 1)
+        elif "config" in document:
+            found.append((called or name, document, _verified(bundle, _digest(document["config"]))))
+    return found
+
+
+def _find_docker(bundle: Bundle, ref: str) -> Found:
+    images = _json(bundle.document("manifest.json"))
+    if not isinstance(images, list) or not all(isinstance(image, dict) for image in images) or not images:
+        raise Refused("manifest.json is malformed; save the image again.")
+    tags = [[str(tag) for tag in image.get("RepoTags") or []] for image in images]
+    chosen = [number for number in range(len(images)) if ref in tags[number]] if ref else [*range(len(images))]
+    if len(chosen) != 1:
+        known = ", ".join(tag for names in tags for tag in names) or "without names"
+        what = f"there is no image {ref!r} in it" if ref else "there are several images in it"
+        raise StoreUsageError(f"{what} ({known}); choose one with --ref.")
+    image = images[chosen[0]]
+    config = _object(bundle, _member(image.get("Config")))
+    if _platform(config) != (OS, ARCHITECTURE):
+        raise StoreUsageError(f"the image is for {'/'.join(_platform(config))}; save the one for {OS}/{ARCHITECTURE}.")
+    names = [_member(name) for name in _list(image, "Layers")]
+    diff_ids = _diff_ids(config, len(names))
+    layers = [LayerSource(name, "", diff_id) for name, diff_id in zip(names, diff_ids, strict=True)]
+    return Found(ref or next(iter(tags[chosen[0]]), ""), layers, _config(config))
+
+
+def _config(document: dict[str, Any]) -> ImageConfig:
+    found = document.get("config") or {}
+    if not isinstance(found, dict):
+        raise Refused("its configuration is malformed; build the image again.")
+
+    def words(key: str) -> list[str]:
+        value = found.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(word, str) and "\0" not in word for word in value):
+            raise Refused(f"its configuration has a malformed {key}; build the image again.")
+        return value
+
+    labels = found.get("Labels") or {}
+    texts = {key: found.get(key) or "" for key in ("User", "WorkingDir")}
+    if (
+        not isinstance(labels, dict)
+        or not all(isinstance(value, str) for value in (*labels.values(), *texts.values()))
+        or any("\0" in text for text in texts.values())
+    ):
+        raise Refused("its configuration is malformed; build the image again.")
+    env = dict(word.partition("=")[::2] for word in words("Env") if not word.startswith("="))
+    return ImageConfig(env, texts["User"], texts["WorkingDir"], words("Entrypoint"), words("Cmd"), labels)
+
+
+def _platform(config: dict[str, Any]) -> tuple[str, str]:
+    return str(config.get("os", "")), str(config.get("architecture", ""))
+
+
+def _diff_ids(config: dict[str, Any], count: int) -> list[str]:
+    rootfs = config.get("rootfs")
+    found = _list(rootfs, "diff_ids") if isinstance(rootfs, dict) else []
+    if len(found) != count or not 0 < count <= LAYER_LIMIT:
+        raise Refused(f"it has {count} layers, and its configuration speaks of {len(found)}; fetch it again.")
+    return [_sha256(one) for one in found]
+
+
+def _verified(bundle: Bundle, digest: str) -> dict[str, Any]:
+    data = bundle.document(_blob(digest))
+    if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
+        raise Refused(f"{digest} is not what its name says; fetch the archive again.")
+    document = _json(data)
+    if not isinstance(document, dict):
+        raise Refused(f"{digest} is malformed; fetch the archive again.")
+    return document
+
+
+def _object(bundle: Bundle, name: str) -> dict[str, Any]:
+    document = _json(bundle.document(name))
+    if not isinstance(document, dict):
+        raise Refused(f"{name} is malformed; fetch the archive again.")
+    return document
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise Refused("a description in the image archive is malformed; fetch it again.") from None
+
+
+def _list(document: dict[str, Any], key: str) -> list[Any]:
+    found = document.get(key)
+    if not isinstance(found, list):
+        raise Refused(f"a description in the image archive has no list of {key}; fetch it again.")
+    return found
+
+
+def _digest(descriptor: object) -> str:
+    return _sha256(descriptor.get("digest") if isinstance(descriptor, dict) else None)
+
+
+def _sha256(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    kind, _, digits = text.partition(":")
+    if kind != "sha256" or len(digits) != 64 or digits.strip("0123456789abcdef"):
+        raise Refused(f"{text!r} is no SHA-256 digest; husk takes no other.")
+    return text
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/sha256/{digest.removeprefix('sha256:')}"
+
+
+def _member(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise Refused("manifest.json is malformed; save the image again.")
+    return clean(value.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")

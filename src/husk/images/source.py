@@ -1,0 +1,153 @@
+"""images: what an import reads from — a directory or an archive that holds an OCI layout or a `docker save`.
+
+`Bundle` gives pieces of files by name. For a directory each name is opened beneath it without following links; for an
+archive the places of its members are noted in one pass. An archive that is packed as a whole is unpacked once, into a
+file without a name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as st
+
+from husk.images import tarread
+from husk.images.layer import clean
+from husk.images.limits import Budget, Refused, refuse
+from husk.images.tarread import TarReader
+from husk.images.unpack import Piece, Plain, unpacked
+from husk.native import _core
+from husk.store.errors import StoreError, StoreUsageError
+
+DOCUMENT_LIMIT = 8 << 20  # of index, manifest and configuration
+MEMBER_LIMIT = 20_000
+_FRAME = (b"oci-layout", b"index.json", b"manifest.json", b"repositories", b"blobs")
+
+
+class Bundle:
+    """Files by name."""
+
+    def piece(self, name: str) -> Piece:
+        """Its place, the caller's until `close`. KeyError: there is none."""
+        raise NotImplementedError
+
+    def has(self, name: str) -> bool:
+        try:
+            self.piece(name)
+        except KeyError:
+            return False
+        return True
+
+    def document(self, name: str) -> bytes:
+        try:
+            piece = self.piece(name)
+        except KeyError:
+            raise Refused(f"{name} is missing from the image archive; fetch it again.") from None
+        if piece.size > DOCUMENT_LIMIT:
+            raise refuse(name.encode(), f"it has {piece.size} bytes, more than a description of an image needs")
+        data = b"".join(iter(piece.read, b""))
+        if len(data) != piece.size:
+            raise Refused(f"{name} is cut short; fetch the archive again.")
+        return data
+
+    def close(self) -> None:
+        """Pieces are worth nothing afterwards."""
+
+
+class FolderBundle(Bundle):
+    """A directory."""
+
+    def __init__(self, path: str) -> None:
+        self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._open: dict[str, int] = {}
+
+    def piece(self, name: str) -> Piece:
+        if name not in self._open:
+            try:
+                path = clean(os.fsencode(name))
+                fd = _core.open_beneath(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError, Refused):
+                raise KeyError(name) from None
+            except OSError as error:
+                raise StoreError(f"{name} cannot be read ({error.strerror}); make it readable and try again.") from None
+            self._open[name] = fd
+        fd = self._open[name]
+        found = os.fstat(fd)
+        if not st.S_ISREG(found.st_mode):
+            raise KeyError(name)
+        return Piece(fd, 0, found.st_size)
+
+    def close(self) -> None:
+        for fd in (*self._open.values(), self._root):
+            os.close(fd)
+        self._open.clear()
+
+
+class TarBundle(Bundle):
+    """A tar archive that is not packed. `fd` is this object's."""
+
+    def __init__(self, fd: int, size: int, budget: Budget) -> None:
+        self._fd = fd
+        self._members: dict[bytes, tuple[int, int]] = {}
+        self._links: dict[bytes, bytes] = {}
+        reader = TarReader(Plain(Piece(fd, 0, size), Budget(budget.limits)), budget, leaping=True)
+        for entry in reader:
+            name = clean(entry.name)
+            if name in self._members or name in self._links:
+                raise refuse(entry.name, "the name comes twice")
+            if entry.kind == tarread.FILE:
+                self._members[name] = reader.position, entry.size
+            elif entry.kind == tarread.SYMLINK:
+                # Older `docker save` names a layer that comes twice by a link to the other one.
+                self._links[name] = os.path.normpath(os.path.join(os.path.dirname(name), entry.target))
+            if len(self._members) + len(self._links) > MEMBER_LIMIT:
+                raise refuse(entry.name, f"an archive of images has no more than {MEMBER_LIMIT} members")
+
+    def piece(self, name: str) -> Piece:
+        path = os.fsencode(name)
+        at, size = self._members[self._links.get(path, path)]
+        return Piece(self._fd, at, size)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def looks_like_bundle(fd: int, size: int, budget: Budget) -> bool:
+    """By its first member only: what it is for sure is seen when all of it was read."""
+    reader = TarReader(unpacked(Piece(fd, 0, size), Budget(budget.limits)), Budget(budget.limits))
+    for entry in reader:
+        first = clean(entry.name).partition(b"/")[0]
+        if not first:
+            continue
+        hexadecimal = first.removesuffix(b".json")
+        return first in _FRAME or (len(hexadecimal) == 64 and not hexadecimal.strip(b"0123456789abcdef"))
+    return False
+
+
+def open_archive(path: str) -> tuple[int, int]:
+    """(descriptor, size) of a regular file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise StoreUsageError(f"{path} cannot be imported: {error.strerror}; name a directory or an archive.") from None
+    found = os.fstat(fd)
+    if not st.S_ISREG(found.st_mode):
+        os.close(fd)
+        raise StoreUsageError(f"{path} cannot be imported: it is neither directory nor file; name one of these.")
+    return fd, found.st_size
+
+
+def unpack_whole(fd: int, size: int, scratch: int, budget: Budget) -> tuple[int, int]:
+    """(descriptor, size) of the archive without its packing, in a file without a name in the directory `scratch`."""
+    stream = unpacked(Piece(fd, 0, size), budget)
+    plain = os.open(f"/proc/self/fd/{scratch}", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    try:
+        count = 0
+        while data := stream.read():
+            count += len(data)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(plain, view) :]
+    except BaseException:
+        os.close(plain)
+        raise
+    return plain, count

@@ -1,0 +1,201 @@
+"""images: a stream of bytes out of a file that may be packed — gzip, xz, bzip2, zstd — with bounded memory.
+
+What packs it is told by its first bytes, never by its name. Output is asked for piece by piece, so a bomb costs no more
+memory than anything else, and the budget ends it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import lzma
+import os
+import zlib
+
+from husk.images.limits import Budget, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Decompressor(Protocol):
+        def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+        @property
+        def eof(self) -> bool: ...
+        @property
+        def needs_input(self) -> bool: ...
+        @property
+        def unused_data(self) -> bytes: ...
+
+
+PIECE = 1 << 18
+DICTIONARY = 128 << 20  # the most memory a packed stream may ask for
+MAGIC = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd"))
+
+
+class Piece:
+    """Some bytes of a file, by position: neither the descriptor's own offset nor its end matters."""
+
+    __slots__ = ("at", "digest", "end", "fd", "size")
+
+    def __init__(self, fd: int, at: int, size: int) -> None:
+        self.fd, self.at, self.size, self.end = fd, at, size, at + size
+        self.digest = hashlib.sha256()
+
+    def read(self) -> bytes:
+        data = os.pread(self.fd, min(PIECE, self.end - self.at), self.at)
+        self.at += len(data)
+        self.digest.update(data)
+        return data
+
+    def head(self) -> bytes:
+        return os.pread(self.fd, min(8, self.size), self.at)
+
+
+class _Gzip:
+    """zlib's object with the manners of the others."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=31)
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+
+class Plain:
+    """Not packed."""
+
+    def __init__(self, source: Piece, budget: Budget) -> None:
+        self.source, self.budget = source, budget
+        self.digest = source.digest  # of what comes out
+
+    def read(self) -> bytes:
+        data = self.source.read()
+        self.budget.unpacked(len(data))
+        return data
+
+    def leap(self, count: int) -> bool:
+        """Over as many bytes; False: there are not so many."""
+        self.source.at += count
+        return self.source.at <= self.source.end
+
+
+class Packed:
+    """Packed by something of the standard library's. Several streams one after the other count as one."""
+
+    def __init__(self, source: Piece, budget: Budget, make: Callable[[], Decompressor], magic: bytes) -> None:
+        self.source, self.budget, self.make, self.magic = source, budget, make, magic
+        self.digest = hashlib.sha256()
+        self._now: Decompressor | None = make()
+        self._pending = b""
+        self._out = 0
+
+    def read(self) -> bytes:
+        while self._now is not None:
+            data = self._pending
+            if not data and self._now.needs_input:
+                data = self.source.read()
+            self._pending = b""
+            try:
+                found = self._now.decompress(data, PIECE)  # also without data: zlib may still hold output back
+            except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, MemoryError) as error:
+                raise Refused(f"the archive cannot be unpacked ({error}); fetch it again.") from None
+            if self._now.eof:
+                self._next(self._now.unused_data)
+            elif not data and not found:
+                raise Refused("the archive is cut short; fetch it again.")
+            if found:
+                self._out += len(found)
+                self.budget.unpacked(len(found))
+                self.budget.ratio(self.source.size, self._out)
+                self.digest.update(found)
+                return found
+        return b""
+
+    def _next(self, rest: bytes) -> None:
+        """Padding may follow a stream, or another stream, and nothing else."""
+        while True:
+            rest = rest.lstrip(b"\0")
+            if len(rest) >= len(self.magic):
+                break
+            more = self.source.read()
+            if not more:
+                break
+            rest += more
+        if not rest:
+            self._now = None
+        elif rest.startswith(self.magic):
+            self._now, self._pending = self.make(), rest
+        else:
+            raise Refused("something else follows the packed archive; pack it again without that.")
+
+
+class _Readable:
+    """A piece as the file object zstandard wants."""
+
+    def __init__(self, source: Piece) -> None:
+        self.source, self._held = source, b""
+
+    def read(self, size: int) -> bytes:
+        data = self._held or self.source.read()
+        self._held = data[size:]
+        return data[:size]
+
+
+class Zstd:
+    """Packed by zstd."""
+
+    def __init__(self, source: Piece, budget: Budget) -> None:
+        import zstandard
+
+        self.source, self.budget = source, budget
+        self.digest = hashlib.sha256()
+        self._error = zstandard.ZstdError
+        unpacker = zstandard.ZstdDecompressor(max_window_size=DICTIONARY)
+        self._stream = unpacker.stream_reader(_Readable(source), read_across_frames=True)  # type: ignore[arg-type]
+        self._out = 0
+
+    def read(self) -> bytes:
+        try:
+            found: bytes = self._stream.read(PIECE)
+        except self._error as error:
+            raise Refused(f"the archive cannot be unpacked ({error}); fetch it again.") from None
+        self._out += len(found)
+        self.budget.unpacked(len(found))
+        self.budget.ratio(self.source.size, self._out)
+        self.digest.update(found)
+        return found
+
+
+Unpacked = Plain | Packed | Zstd
+
+
+def packing(source: Piece) -> str:
+    head = source.head()
+    return next((name for magic, name in MAGIC if head.startswith(magic)), "")
+
+
+def unpacked(source: Piece, budget: Budget) -> Unpacked:
+    kind = packing(source)
+    if kind == "gzip":
+        return Packed(source, budget, _Gzip, b"\x1f\x8b")
+    if kind == "xz":
+        return Packed(source, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, DICTIONARY), b"\xfd7zXZ\0")
+    if kind == "bzip2":
+        return Packed(source, budget, bz2.BZ2Decompressor, b"BZh")
+    if kind == "zstd":
+        return Zstd(source, budget)
+    return Plain(source, budget)
