@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import sys
 
-# command: (module with a `main(argv) -> exit code`, how it is called, what it does)
+# command: (module with a `main(argv) -> exit code`, or module:function, how it is called, what it does)
 COMMANDS = {
     "run": ("husk.cli.run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
     "shell": ("husk.cli.shell", "shell [options]", "a shell in a box, on this terminal"),
     "skill": ("husk.cli.skill", "skill COMMAND …", "agent skills: inspect, run, learn, test"),
     "image": ("husk.cli.image", "image COMMAND …", "import, export, build and name images"),
+    "ps": ("husk.cli.boxes:ps", "ps [-a]", "boxes that run, and boxes that are kept"),
+    "diff": ("husk.cli.boxes:diff", "diff NAME [--patch] [PATH…]", "what a kept box changed"),
+    "apply": ("husk.cli.boxes:apply", "apply NAME [MOUNT]", "write a box's changes back to a host directory"),
+    "commit": ("husk.cli.boxes:commit", "commit NAME IMAGE", "make an image of what a box changed"),
+    "fork": ("husk.cli.boxes:fork", "fork NAME NEW", "a second box with the same content, at once"),
+    "drop": ("husk.cli.boxes:drop", "drop NAME…", "forget kept boxes"),
     "store": ("husk.cli.store", "store COMMAND …", "content-addressed files and images"),
     "doctor": ("husk.cli.doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
     "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
@@ -22,7 +28,8 @@ def main(argv: list[str] | None = None) -> int:
     if command in COMMANDS:
         from importlib import import_module
 
-        code: int = import_module(COMMANDS[command][0]).main(args[1:])
+        module, _, function = COMMANDS[command][0].partition(":")
+        code: int = getattr(import_module(module), function or "main")(args[1:])
         return code
     if command in ("-V", "--version"):
         from husk import __version__

@@ -22,6 +22,7 @@ Run PROGRAM in a box of its own: the host's /usr and a little of /etc, read-only
 and a private /tmp, /home and /workspace. Nothing else of the host is there.
 
   --image NAME            start from an image of the store instead of the host's own programs (`husk image ls`)
+  --keep NAME             keep the box as NAME when it ends; if it is kept already, go on in it (docs/snapshots.md)
   --store DIR             where the store is (default HUSK_STORE, else the user's data directory)
   --mount SRC:DST[:MODE]  show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes go to a copy)
   --workdir DIR           start in DIR (default /workspace, or what the image says)
@@ -89,6 +90,11 @@ class Options:
 
     def _image(self, text: str) -> None:
         self.policy.image = text
+
+    def _keep(self, text: str) -> None:
+        from husk.sandbox.kept import check_name
+
+        self.policy.keep = check_name(text)
 
     def _store(self, text: str) -> None:
         self.policy.store = text
@@ -158,6 +164,7 @@ TERMINAL = ("-i", "-t", "-it", "-ti")
 SETTERS: dict[str, Callable[[Options, str], None]] = {
     "--mount": Options._mount,
     "--image": Options._image,
+    "--keep": Options._keep,
     "--store": Options._store,
     "--workdir": Options._workdir,
     "--env": Options._env,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from husk.abi.rules import Walls
     from husk.kernel.network import Network
     from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.keeping import Keeping
     from husk.sandbox.policy import Policy
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
@@ -103,31 +104,41 @@ class Box:
 
     def _run_behind(self, walls: Walls) -> Result:
         state = StateDir()
+        kept = None
         try:
-            return self._run_in(state, walls)
+            if self.policy.keep:
+                from husk.sandbox.keeping import Keeping
+
+                kept = Keeping(self.policy)
+            return self._run_in(state, walls, kept)
         finally:
             state.remove()
+            if kept is not None:
+                kept.close()
 
-    def _run_in(self, state: StateDir, walls: Walls) -> Result:
+    def _run_in(self, state: StateDir, walls: Walls, kept: Keeping | None) -> Result:
         source = None
         if self.policy.image:
             from husk.sandbox.imagesource import ImageSource
 
-            source = ImageSource(self.policy.image, self.policy.store)
+            pinned = kept.record if kept is not None and not kept.new else None
+            source = ImageSource(self.policy.image, self.policy.store, pinned)
         try:
-            return self._run_from(source, state, walls)
+            return self._run_from(source, state, walls, kept)
         finally:
             if source is not None:
                 source.close()
 
-    def _run_from(self, source: ImageSource | None, state: StateDir, walls: Walls) -> Result:
-        wanted = (source.uid, source.gid) if source else None
+    def _run_from(self, source: ImageSource | None, state: StateDir, walls: Walls, kept: Keeping | None) -> Result:
+        wanted = (source.uid, source.gid) if source and not source.on_host else None
         ids = Ids(user_namespace=walls.user, keep_user="user" in self.policy.weaken, wanted=wanted)
         tasks = Tasks(walls.pid)
         if source is not None:
             self.policy.adopt(source)
         self.policy.workdir = self.policy.workdir or WORKDIR
-        files = build(self.policy, os.fsencode(state.path), ids, tasks, source)
+        if kept is not None:
+            kept.begin(self.policy, source)
+        files = build(self.policy, os.fsencode(state.path), ids, tasks, source, kept)
         program = find_program(files, self.policy)
         cookie = int.from_bytes(os.urandom(8), "little")
         loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
@@ -178,6 +189,8 @@ class Box:
                 launch.diagnosis,
                 network,
             )
+            if kept is not None and any(tree.links_touched for _, tree in files.layers):
+                files.vfs.changed(files.vfs.root, True)  # the name cache must not ask the host about hard links
             files.vfs.text_busy = lambda node: tasks.runs(files.vfs.identity(files.vfs.context, node))
             watch = Watch(self, launch, tasks, files.vfs.state.path + b"/files", own_user)
             kernel.start()
@@ -216,6 +229,8 @@ class Box:
         result.limits = self.met
         result.weakened = self._weakened(walls)
         result.lost = {"events": self.events.lost, "refusals": self.events.refusals_lost}
+        if kept is not None:
+            kept.keep(state, files, self.policy, result)
         return result
 
     def _weakened(self, walls: Walls) -> list[str]:

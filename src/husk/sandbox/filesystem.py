@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.tasks import Tasks
     from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.keeping import Opened
     from husk.sandbox.launch import Ids
     from husk.sandbox.policy import Mount, Policy
 
@@ -46,11 +47,20 @@ class Files:
         return sorted(found, key=lambda item: item[1])
 
 
-def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: ImageSource | None = None) -> Files:
+def build(
+    policy: Policy,
+    state_path: bytes,
+    ids: Ids,
+    tasks: Tasks,
+    source: ImageSource | None = None,
+    kept: Opened | None = None,
+) -> Files:
     creds = Credentials(ids.uid, ids.gid, frozenset() if ids.switch else frozenset(os.getgroups()))
     state = State(state_path)
+    if kept is not None:
+        state.continue_from(kept.record.number)
     generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
-    if source is None:
+    if source is None or source.on_host:
         image = default_image(state, creds, generated, USER.encode())
     else:
         from husk.vfs.storeimage import store_image
@@ -76,6 +86,16 @@ def build(policy: Policy, state_path: bytes, ids: Ids, tasks: Tasks, source: Ima
     for mount in policy.mounts:
         _mount(files, state, mount, ids)
     image.seal()  # what the caller mounted is no change of the guest's
+    if source is not None and source.on_host:
+        from husk.vfs.storeimage import lay_over_host
+
+        as_start = kept is None or not kept.whole
+        lay_over_host(image, source.store, source.manifest, source.owner, creds, as_start=as_start)
+    if kept is not None:
+        for _, tree in files.layers[1:]:
+            if tree.root.lower is not None:
+                tree.root.lower.seen = {}
+        kept.lay_over(files)
     if policy.limits["disk-files"] is not None:
         state.nodes_left = policy.limits["disk-files"]
     return files

@@ -8,32 +8,69 @@ from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.store import ImageConfig, Manifest, Store
+    from husk.sandbox.kept import Record
+    from husk.store import Manifest, Store
     from husk.store.locks import Lease
 
 LARGEST_ACCOUNTS = 1 << 20
+BASE, HOST = "husk.base", "host"  # a label of images that are committed from a box without an image
+OWNER = "husk.owner"  # a label: whom the guest was there
 
 
 class ImageSource:
     """An image, leased: nothing of it is collected until `close`. `uid` and `gid` are whom it wants to run as."""
 
-    __slots__ = ("_lease", "config", "gid", "home", "manifest", "name", "store", "uid", "user")
+    __slots__ = (
+        "_lease",
+        "config",
+        "flat",
+        "gid",
+        "home",
+        "layers",
+        "manifest",
+        "manifests",
+        "name",
+        "store",
+        "uid",
+        "user",
+    )
 
-    def __init__(self, name: str, place: str = "") -> None:
-        from husk.store import Store, StoreError
+    def __init__(self, name: str, place: str = "", pinned: Record | None = None) -> None:
+        """`pinned`: a kept box that was started from this image, as it was then."""
+        from husk.store import ImageConfig, Store, StoreError
 
         self.name = name
         try:
             self.store: Store = Store.open(place or None)
-            image = self.store.images.get(name)
             self._lease: Lease
-            self._lease, _ = self.store.lease([name])
-            self.manifest: Manifest = self.store.open_manifest(image.flat)
-            self.config: ImageConfig = image.config
+            if pinned is None:
+                image = self.store.images.get(name)
+                self.flat, self.manifests, config = image.flat, image.manifests, image.config
+                self.layers = image.layers
+                self._lease, _ = self.store.lease([name])
+            else:
+                self.flat, self.manifests, config = pinned.flat, pinned.manifests, ImageConfig(**pinned.config)
+                self.layers = pinned.image_layers
+                self._lease, _ = self.store.lease(manifests=self.manifests)
+            self.manifest: Manifest = self.store.open_manifest(self.flat)
+            self.config = config
         except StoreError as error:
             raise UsageError(str(error)) from None
         self.user = self.home = ""
-        self.uid, self.gid = self._user(self.config.user)
+        self.uid = self.gid = 0
+        if not self.on_host:
+            self.uid, self.gid = self._user(self.config.user)
+
+    @property
+    def on_host(self) -> bool:
+        """Is it a layer to lie on the host's own programs, rather than a whole system?"""
+        return self.config.labels.get(BASE) == HOST
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Whom the guest was in the box that an image `on_host` is from."""
+        uid, _, gid = self.config.labels.get(OWNER, "0:0").partition(":")
+        return int(uid), int(gid)
 
     def close(self) -> None:
         self._lease.close()

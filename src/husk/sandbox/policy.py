@@ -91,6 +91,7 @@ class Policy:
         "home",
         "image",
         "interactive",
+        "keep",
         "limits",
         "lookup",
         "mounts",
@@ -109,6 +110,7 @@ class Policy:
         self.argv = argv
         self.image = ""  # a name in the store; empty: the default image, made of the host's own programs
         self.store = ""  # where that is; empty: the user's own
+        self.keep = ""  # the name of a box to continue in, and to keep; empty: nothing stays
         self.mounts: list[Mount] = []
         self.env: dict[str, str] = {}
         self.workdir = ""  # empty: where the image wants to start, or /workspace
@@ -142,8 +144,11 @@ class Policy:
         self.argv = [*config.entrypoint, *(self.argv or config.cmd)]
         if not self.argv:
             raise UsageError(f"the image {image.name!r} names no program to start; say which: husk run … -- PROGRAM.")
-        self.workdir = self.workdir or config.workdir or "/"
         self.env = config.env | self.env
+        if image.on_host:
+            self.workdir = self.workdir or config.workdir
+            return
+        self.workdir = self.workdir or config.workdir or "/"
         self.home, self.user = image.home, image.user
 
     def environment(self) -> dict[str, str]:

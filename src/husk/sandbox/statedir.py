@@ -23,14 +23,14 @@ class StateDir:
     __slots__ = ("_lock", "_spare", "path")
 
     def __init__(self) -> None:
-        base = _base()
-        sweep(base)
+        place = base()
+        sweep(place)
         for _ in range(TRIES):
             name = f"box-{os.getpid()}-{int.from_bytes(os.urandom(4), 'big'):08x}"
-            self.path = os.path.join(base, name)
+            self.path = os.path.join(place, name)
             os.mkdir(self.path, 0o700)
             # Another husk may take it for a leftover before we hold the lock; then it is gone, and we make a new one.
-            self._lock = _lock(self.path, wait=True)
+            self._lock = lock_directory(self.path, wait=True)
             if self._lock >= 0:
                 # Removing takes descriptors, and a husk that ends because it has none left must remove all the same.
                 self._spare: list[int] = []
@@ -41,39 +41,43 @@ class StateDir:
                     os.rmdir(self.path)  # still empty
                     raise
                 return
-        raise HuskError(f"{base}: every new directory vanished at once; is somebody cleaning up there?")
+        raise HuskError(f"{place}: every new directory vanished at once; is somebody cleaning up there?")
+
+    def become(self, path: str) -> None:
+        """What it holds is to stay, as `path`. It stays locked until `remove`, which then removes nothing."""
+        os.rename(self.path, path)
 
     def remove(self) -> None:
         while self._spare:
             os.close(self._spare.pop())
-        _remove(self.path)
+        remove_tree(self.path)
         os.close(self._lock)
 
 
-def _base() -> str:
+def base() -> str:
     """HUSK_STATE, else the user's state directory, else one of our own below the temporary directory."""
     given = os.environ.get("HUSK_STATE")
     home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     temporary = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"husk-{os.geteuid()}")
     refused = []
-    for base in [given] if given else [os.path.join(home, "husk"), temporary]:
+    for place in [given] if given else [os.path.join(home, "husk"), temporary]:
         try:
-            os.makedirs(base, 0o700, exist_ok=True)
-            found = os.stat(base)
+            os.makedirs(place, 0o700, exist_ok=True)
+            found = os.stat(place)
             if found.st_uid != os.geteuid() or st.S_IMODE(found.st_mode) & 0o022:
-                refused.append(f"{base} can be written by others")
-            elif os.statvfs(base).f_flag & ST_NOEXEC:
-                refused.append(f"{base} is mounted noexec")
-            elif not os.access(base, os.W_OK | os.X_OK):
-                refused.append(f"{base} cannot be written")
+                refused.append(f"{place} can be written by others")
+            elif os.statvfs(place).f_flag & ST_NOEXEC:
+                refused.append(f"{place} is mounted noexec")
+            elif not os.access(place, os.W_OK | os.X_OK):
+                refused.append(f"{place} cannot be written")
             else:
-                return base
+                return place
         except OSError as error:
-            refused.append(f"{base}: {error.strerror}")
+            refused.append(f"{place}: {error.strerror}")
     raise HuskError(f"no place for the box's files ({'; '.join(refused)}); set HUSK_STATE to a directory of yours.")
 
 
-def _lock(path: str, *, wait: bool) -> int:
+def lock_directory(path: str, *, wait: bool) -> int:
     """A descriptor that holds the lock of the directory at `path`; -1 if it is locked, no directory, or gone."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -90,26 +94,26 @@ def _lock(path: str, *, wait: bool) -> int:
     return -1
 
 
-def sweep(base: str) -> None:
+def sweep(place: str) -> None:
     """Remove what a killed husk left behind."""
-    for entry in os.listdir(base):
+    for entry in os.listdir(place):
         if not entry.startswith("box-"):
             continue
-        path = os.path.join(base, entry)
-        fd = _lock(path, wait=False)
+        path = os.path.join(place, entry)
+        fd = lock_directory(path, wait=False)
         if fd >= 0:
-            _remove(path)
+            remove_tree(path)
             os.close(fd)
 
 
-def _remove(path: str) -> None:
+def remove_tree(path: str) -> None:
     """Everything below `path`, never following a link: the tree is two levels of our own making. What somebody else
     removed meanwhile is removed."""
     try:
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    _remove(entry.path)
+                    remove_tree(entry.path)
                 else:
                     _unlink(entry.path)
         os.rmdir(path)

@@ -1,4 +1,4 @@
-"""store: collection. What no image and no lease names is removed; without `delete` it is only counted.
+"""store: collection. What no image, no lease and no root names is removed; without `delete` it is only counted.
 
 Everything happens under the exclusive lock: no writer is under way, so whatever a writer found is named by now, and no
 lease is being taken. Killed at any point it leaves less garbage, never a gap: only what nobody names is touched.
@@ -13,6 +13,7 @@ from husk.store import layout
 from husk.store.errors import StoreError
 from husk.store.locks import PATIENCE, StoreLock, leased
 from husk.store.manifest import Manifest
+from husk.store.roots import rooted
 from husk.store.staging import sweep
 from husk.store.verify import all_blobs
 
@@ -37,7 +38,7 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
     result = Collected(delete=delete)
     with StoreLock(store.place, exclusive=True, patience=patience):
         used, stale = leased(store.place)
-        keep = _reachable(store, used)
+        keep = _reachable(store, used | rooted(store.place))
         if delete:
             # Before the first removal: from now on no index may be believed without a look.
             store.next_generation()
@@ -52,7 +53,7 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
 
 
 def _reachable(store: Store, manifests: set[str]) -> set[str]:
-    """All that images and leases name. Anything unclear ends the collection: a guess could cost an image."""
+    """All that images, leases and roots name. Anything unclear ends the collection: a guess could cost an image."""
     roots = set(manifests)
     for name in store.images.list():
         roots.update(store.images.get(name).manifests)
@@ -100,7 +101,9 @@ def _remove_leftovers(place: str, stale: list[str]) -> int:
     for path in stale:
         os.unlink(path)
         count += 1
-    for folder in ("images", "index", "."):
+    for folder in ("images", "index", "roots", "."):
+        if not os.path.isdir(os.path.join(place, folder)):
+            continue  # a store that no box was kept from yet
         for name in os.listdir(os.path.join(place, folder)):
             # A record that was being written: under the lock nobody can be at it. The version is written without.
             if name.startswith(".") and not name.startswith(".version-"):

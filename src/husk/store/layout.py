@@ -5,6 +5,7 @@ lock         held shared by those who write, exclusively by those who remove
 generation   a number that grows before anything is removed, so that an index knows when to look again
 blake3/      ab/cd/<hash>: the blobs, manifests among them
 images/      one small record per image
+roots/       manifests that kept boxes need, see roots.py
 leases/      one locked file per user of a manifest
 index/       what the last ingest of a directory saw; a cache, may be deleted at any time
 tmp/         one locked directory per writer; what nobody locks is a leftover
@@ -19,7 +20,7 @@ import stat as st
 from husk.store.errors import StoreError, StoreUsageError
 
 VERSION = b"husk store 1\n"
-FOLDERS = ("blake3", "images", "leases", "index", "tmp", "quarantine")
+FOLDERS = ("blake3", "images", "leases", "index", "tmp", "quarantine", "roots")
 
 
 def default_place() -> str:

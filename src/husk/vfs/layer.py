@@ -43,6 +43,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
     def __init__(self, state: State, *, mode: int = 0o755, uid: int = 0, gid: int = 0) -> None:
         super().__init__(state, state.new_device())
         self.lowers: list[Lower] = []
+        self.sealed_root: Stat | None = None  # the root of a tree without a lower one, at the starting point
         self.root: LayerDir = LayerDir(self, None, b"", state.new_number())
         self._fill(self.root, st.S_IFDIR | mode, uid, gid)
 
@@ -193,7 +194,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
     def stat(self, ctx: Context, node: Node) -> Stat:
         if isinstance(node, LowerNode):
             info, node.info = node.info, None
-            return self._lower_stat(info or node.lower.stat(node.rel), node.lower)
+            return self.lower_stat(info or node.lower.stat(node.rel), node.lower)
         if isinstance(node, LayerDir):
             return self._dir_stat(node)
         if isinstance(node, Inode):
@@ -201,7 +202,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         assert isinstance(node, Orphan)
         return orphan_stat(node, self.dev)
 
-    def _lower_stat(self, info: HostStat, lower: Lower) -> Stat:
+    def lower_stat(self, info: HostStat, lower: Lower) -> Stat:
         _, _, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
         if lower.uids or lower.gids:
             uid, gid = lower.uids.get(uid, uid), lower.gids.get(gid, gid)
@@ -213,7 +214,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if node.lower is not None:
             info = node.lower.stat(node.rel)
             if not node.own:
-                found = self._lower_stat(info, node.lower)
+                found = self.lower_stat(info, node.lower)
                 found.ino = node.ino
                 return found
             nlink, size, blocks = info[3], info[7], info[9]

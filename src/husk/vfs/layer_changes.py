@@ -21,6 +21,7 @@ _ANYONE = Context(Credentials(0, 0))
 def seal(tree: LayeredTree) -> None:
     for name in tree.root.names:
         accept(tree, tree.root, name)
+    tree.sealed_root = tree.stat(_ANYONE, tree.root)
 
 
 def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
@@ -35,7 +36,7 @@ def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
         info = tree.stat(_ANYONE, node)
         if directory.base is None:
             directory.base = {}
-        directory.base[name] = node, info.mode, info.mtime
+        directory.base[name] = node, info.mode, info.mtime, info
         if isinstance(node, LayerDir):
             waiting += [(node, inner) for inner in node.names]
 
@@ -70,7 +71,12 @@ def _differing(tree: LayeredTree, directory: LayerDir) -> Iterator[tuple[str, by
         was = base.get(name)
         lower = None if was is not None else _lower_info(directory, name)
         if node is WHITEOUT:
-            yield "deleted" if was is not None or lower is not None else "", name, None, False
+            yield (
+                "deleted" if (was is not None and was[0] is not WHITEOUT) or lower is not None else "",
+                name,
+                None,
+                False,
+            )
         elif was is not None and was[0] is node:
             info = tree.stat(_ANYONE, node)
             differs = info.mode != was[1] or (node.kind != st.S_IFDIR and info.mtime != was[2])

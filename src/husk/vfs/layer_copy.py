@@ -43,6 +43,7 @@ class CopyUp(Tree):
         self.copies: dict[Inode, Copy] = {}  # on their way
         self.watched = False  # some directory here is real: look before you use a file's number
         self.kept: dict[int, int] = {}  # inode number -> file that stands for a node without one in real directories
+        self.twins: dict[tuple[int, int], tuple[Lower, bytes]] = {}  # of `inodes`, those whose file had several names
         self.links_touched = False  # a hard-linked lower file was changed: its other names no longer show the host's
 
     def held(self, inode: Inode) -> Pinned:
@@ -78,6 +79,7 @@ class CopyUp(Tree):
         if directory.own or lower is None:
             return
         info = lower.stat(directory.rel)
+        lower.saw(directory.rel, info)
         directory.mode = info[2]
         directory.uid, directory.gid = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
         directory.atime, directory.mtime, directory.ctime = info[10], info[11], info[12]
@@ -96,6 +98,7 @@ class CopyUp(Tree):
 
     def _inherit(self, lower: Lower, rel: bytes, info: HostStat) -> Inode:
         key = info[0], info[1]
+        lower.saw(rel, info)
         uid, gid = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
         inode = Inode(self, self.number_of(info), info[2], uid, gid, 0)
         inode.atime, inode.mtime, inode.ctime = info[10], info[11], info[12]
@@ -107,6 +110,8 @@ class CopyUp(Tree):
             inode.target = lower.read_link(rel)
             inode.source = None
         self.inodes[key] = inode
+        if info[3] > 1:
+            self.twins[key] = lower, rel
         return inode
 
     def own_content(self, inode: Inode, *, empty: bool) -> None:

@@ -274,7 +274,7 @@ class LayerNames(CopyUp):
     def _lower_has(self, directory: LayerDir, name: bytes) -> bool:
         assert directory.lower is not None
         try:
-            directory.lower.stat(directory.below(name))
+            directory.lower.saw(directory.below(name), directory.lower.stat(directory.below(name)))
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.native._core import HostStat
     from husk.vfs.lower import Lower
-    from husk.vfs.node import Tree
+    from husk.vfs.node import Stat, Tree
 
 
 class LayerDir(Dir):
@@ -66,7 +66,7 @@ class LayerDir(Dir):
         self.cookies: dict[bytes, int] = {}
         self.next_cookie = 3
         self.listing: list[Entry] = []
-        self.base: dict[bytes, tuple[Node, int, int]] | None = None
+        self.base: dict[bytes, tuple[Node, int, int, Stat | None]] | None = None
 
     def below(self, name: bytes) -> bytes:
         """Lower name of an entry."""

@@ -31,6 +31,8 @@ class LayerTrace(CopyUp):
             if found is not None:
                 # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
                 return self._found(lower, *found, via)
+            if lower.exclusive and beneath(lower.path, path) is not None:
+                return None
         return None
 
     def current(self, node: Node) -> Node:

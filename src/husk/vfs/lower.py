@@ -31,20 +31,29 @@ class Lower:
     name, so that an open host file can be traced back to where it is now.
     """
 
-    __slots__ = ("fd", "gids", "mapped", "moved", "path", "top", "uids")
+    __slots__ = ("fd", "gids", "label", "mapped", "moved", "path", "seen", "top", "uids")
 
+    exclusive = False  # whatever lies beneath `path` can be of no other tree below the same layer
     is_host = True  # names can be looked up beneath `fd` without asking us
 
     def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
         self.fd, self.path = fd, path
+        self.label = path  # what it is called where a box is written down
         self.uids, self.gids = uids or {}, gids or {}
         self.moved: dict[bytes, LayerDir] = {}
         self.top: LayerDir | None = None
         self.mapped: _core.Manifest | None = None  # where names can be looked up instead
+        # What files the guest changed or removed were when it first did, by name; None: nobody will ask.
+        self.seen: dict[bytes, HostStat] | None = None
 
     def stat(self, rel: bytes) -> HostStat:
         """What lstat says, with the owners unchanged. (device, inode) is the file's identity in this tree."""
         return stat_beneath(self.fd, rel)
+
+    def saw(self, rel: bytes, info: HostStat) -> None:
+        """`rel` is about to differ. The first time counts: later ones may have met what the host did meanwhile."""
+        if self.seen is not None:
+            self.seen.setdefault(rel, info)
 
     def names(self, rel: bytes) -> Iterator[tuple[bytes, HostStat, int]]:
         """Name, identity (a stat of which nothing else holds) and kind of what is in the directory."""

@@ -102,6 +102,14 @@ class State:
         self._devices += 1
         return self._devices
 
+    def continue_from(self, number: int) -> None:
+        """Numbers up to this one are in use: by files of the box's earlier runs."""
+        self._inodes = max(self._inodes, number)
+
+    @property
+    def last_number(self) -> int:
+        return self._inodes
+
     def new_number(self) -> int:
         """Inode and file numbers come from one counter, above what host file systems commonly use."""
         self._inodes += 1

@@ -49,6 +49,27 @@ def store_image(
     return tree
 
 
+def lay_over_host(
+    tree: LayeredTree,
+    store: Store,
+    manifest: Manifest,
+    owner: tuple[int, int],
+    creds: Credentials,
+    *,
+    as_start: bool,
+) -> None:
+    """A layer that was made on the default root, laid over `tree`, which is one. `owner` was the guest then.
+    Without `as_start` all of it counts as changed."""
+    from husk.vfs.overlay import Overlay
+
+    lower = ImageLower(store, manifest, tree.state.path + b"/images/0", 0)
+    tree.lowers.append(lower)
+    uids, gids = {owner[0]: creds.uid}, {owner[1]: creds.gid}
+    Overlay(
+        tree, manifest, lambda entry: (lower, entry.path), uids=uids, gids=gids, plain=True, as_start=as_start
+    ).lay()
+
+
 def _has(tree: LayeredTree, path: bytes) -> bool:
     here: object = tree.root
     for name in path.split(b"/"):

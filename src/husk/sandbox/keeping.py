@@ -1,0 +1,245 @@
+"""sandbox: a run in a kept box — what an earlier one left is laid over its trees, and what is there at the end is kept.
+
+Nothing of an earlier run is ever written to: a run that dies leaves the box as it was before it.
+docs/design/009-snapshots.md argues why.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+
+from husk.native._core import syncfs
+from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.kept import Kept, Record
+from husk.sandbox.policy import Mount
+from husk.sandbox.statedir import remove_tree
+from husk.vfs.layer_nodes import Inode
+from husk.vfs.overlay import FrozenFiles, Overlay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.native._core import HostStat
+    from husk.sandbox.filesystem import Files
+    from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.policy import Policy
+    from husk.sandbox.result import Result
+    from husk.sandbox.statedir import StateDir
+    from husk.store import Entry
+    from husk.vfs.layer import LayeredTree
+
+NOT_KEPT = ("places", "images", "real")  # of a state directory
+
+
+class Opened:
+    """A kept box's record, and its trees once they are built. Whoever has one holds the box or `Kept.sharing`."""
+
+    whole = False  # count the image's layer on the host's programs among the changes, too
+
+    def __init__(self, kept: Kept, record: Record) -> None:
+        self.kept, self.record = kept, record
+
+    def prepare(self, policy: Policy) -> None:
+        """The image and the mounts are the box's; all else is said anew for each run."""
+        record = self.record
+        if policy.image and policy.image != record.image:
+            origin = f"the image {record.image!r}" if record.image else "the host's own programs"
+            raise UsageError(f"--image: the box {record.name!r} was started from {origin}; choose another name.")
+        policy.image, policy.store = record.image, record.store
+        given = {mount.target: mount for mount in policy.mounts}
+        for source, target, mode in record.mounts:
+            mount = given.pop(target, None)
+            if mount is not None and (mount.source, mount.mode) != (source, mode):
+                raise UsageError(
+                    f"--mount: the box {record.name!r} has {source}:{target}:{mode} already; choose another place."
+                )
+        of_box = [Mount(source, target, mode) for source, target, mode in record.mounts]
+        for mount in of_box:
+            mount.check()
+        policy.mounts = of_box + list(given.values())
+
+    def lay_over(self, files: Files) -> None:
+        from husk.store.errors import StoreError
+        from husk.store.manifest import Manifest
+
+        record = self.record
+        if not record.layer:
+            return
+        uids, gids = {record.owner[0]: files.creds.uid}, {record.owner[1]: files.creds.gid}
+        trees = dict(files.layers)
+        for number, target in enumerate(record.trees):
+            tree = trees.get(os.fsencode(target))
+            path = os.path.join(self.kept.layer_path(record.layer), f"names-{number}")
+            if tree is None:
+                continue
+            frozen = FrozenFiles(os.fsencode(self.kept.layers), tree.inodes)
+            tree.lowers.insert(0, frozen)
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    names = Manifest(fd)
+                finally:
+                    os.close(fd)
+            except (OSError, StoreError):
+                raise HuskError(f"the box {record.name!r} is damaged; `husk drop {record.name}` removes it.") from None
+            Overlay(tree, names, partial(_content, frozen), uids=uids, gids=gids).lay()
+
+    def seen(self, target: str) -> dict[bytes, HostStat]:
+        from husk.sandbox.seen import unpack
+
+        if target not in self.record.trees:
+            return {}
+        number = self.record.trees.index(target)
+        try:
+            with open(os.path.join(self.kept.layer_path(self.record.layer), f"seen-{number}"), "rb") as file:
+                return unpack(file.read())
+        except FileNotFoundError:
+            return {}
+
+
+class Keeping(Opened):
+    """For one run: holds the box from before it starts until what it left is kept."""
+
+    def __init__(self, policy: Policy) -> None:
+        kept = Kept()
+        self._lock = kept.claim(policy.keep)
+        try:
+            kept.collect()
+            found = kept.find(policy.keep)
+            self.new = found is None
+            if os.path.exists(os.path.join(kept.path(policy.keep), "apply")):
+                from husk.sandbox.apply import recover
+
+                recover(kept, policy.keep)
+                found = kept.find(policy.keep)
+            super().__init__(kept, found or Record(policy.keep))
+            if not self.new:
+                self.prepare(policy)
+            self._tell(policy)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        try:
+            if self.new and not os.path.exists(os.path.join(self.kept.path(self.record.name), "record")):
+                from husk.sandbox.roots import forget
+
+                forget(self.kept.path(self.record.name))
+                remove_tree(self.kept.path(self.record.name))
+            else:
+                os.unlink(os.path.join(self.kept.path(self.record.name), "running"))
+        except (OSError, AttributeError):
+            pass  # read only while the lock is held; a leftover harms nobody
+        os.close(self._lock)
+
+    def _tell(self, policy: Policy) -> None:
+        import json
+
+        told = {"pid": os.getpid(), "started_ns": time.time_ns(), "argv": policy.argv}
+        with open(os.path.join(self.kept.path(self.record.name), "running"), "w") as file:
+            file.write(json.dumps(told))
+
+    def begin(self, policy: Policy, source: ImageSource | None) -> None:
+        """The box is about to be built; what it is started from must last as long as it."""
+        record = self.record
+        if not self.new:
+            return
+        record.created_ns = time.time_ns()
+        record.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
+        if source is not None:
+            from husk.sandbox.roots import hold
+
+            record.image, record.store, record.flat = source.name, source.store.place, source.flat
+            record.manifests, record.config = source.manifests, source.config.as_json()
+            record.image_layers = source.layers
+            hold(self.kept, record)
+
+    def keep(self, state: StateDir, files: Files, policy: Policy, result: Result) -> None:
+        try:
+            self._keep(state, files, policy, result)
+        except OSError as error:
+            before = "nothing was kept" if self.new else "it is as it was before this run"
+            raise HuskError(
+                f"the box {self.record.name!r} cannot be kept ({error.strerror}); {before}. Make room and run it again."
+            ) from None
+
+    def _keep(self, state: StateDir, files: Files, policy: Policy, result: Result) -> None:
+        from husk.sandbox.capture_layer import names_of
+
+        record, layer = self.record, os.urandom(16).hex()
+        used: dict[str, set[int]] = {layer: set()}
+        record.names = record.bytes = 0
+        for number, (_, tree) in enumerate(files.layers):
+            if tree.watched:
+                _bring_home(tree)
+            names = names_of(tree, layer)
+            _write(os.path.join(state.path, f"names-{number}"), names.data)
+            for older, numbers in names.files.items():
+                used.setdefault(older, set()).update(numbers)
+            record.names += names.count
+            record.bytes += names.bytes
+        self._write_seen(state, files)
+        _leave_only(state, used[layer])
+        record.trees = [os.fsdecode(target) for target, _ in files.layers]
+        record.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
+        record.owner = [files.creds.uid, files.creds.gid]
+        record.number = files.vfs.state.last_number
+        record.layer, record.layers = layer, sorted(used)
+        record.argv, record.exit_code, record.changed_ns = policy.argv, result.exit_code, time.time_ns()
+        syncfs(files.vfs.state.files_fd)
+        with self.kept.sharing():
+            state.become(self.kept.layer_path(layer))
+            self.kept.write(record, durable=True)
+        self.kept.collect(record, used)
+
+    def _write_seen(self, state: StateDir, files: Files) -> None:
+        from husk.sandbox.seen import pack
+
+        for number, (target, tree) in enumerate(files.layers):
+            lower = tree.root.lower
+            if lower is not None and lower.seen is not None:
+                # What an earlier run saw was seen first.
+                seen = lower.seen | self.seen(os.fsdecode(target))
+                if seen:
+                    _write(os.path.join(state.path, f"seen-{number}"), pack(seen))
+
+
+def _content(frozen: FrozenFiles, entry: Entry) -> tuple[FrozenFiles, bytes]:
+    from husk.sandbox.capture_layer import file_referred_to
+
+    return frozen, file_referred_to(entry.blob)
+
+
+def _bring_home(tree: LayeredTree) -> None:
+    """Files of watched directories lie under their names; they are kept by their numbers."""
+    moved: list[tuple[bytes, bytes]] = []
+    for node in list(tree.state.nodes.values()):
+        if isinstance(node, Inode) and node.tree is tree and node.number and node.nlink:
+            home = tree.home(node)
+            if not home.startswith(b"files/"):
+                moved.append((home, b"files/%d" % node.number))
+    for home, goal in moved:
+        os.rename(home, goal, src_dir_fd=tree.state.fd, dst_dir_fd=tree.state.fd)
+    tree.watched = False
+
+
+def _leave_only(state: StateDir, numbers: set[int]) -> None:
+    """Files without a name, what stood for others, and what husk itself put in are not kept."""
+    files = os.path.join(state.path, "files")
+    for name in os.listdir(files):
+        if not name.isdigit() or int(name) not in numbers:
+            os.unlink(os.path.join(files, name))
+    for name in NOT_KEPT:
+        remove_tree(os.path.join(state.path, name))
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+    finally:
+        os.close(fd)

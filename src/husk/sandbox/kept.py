@@ -1,0 +1,329 @@
+"""sandbox: kept boxes on disk — their records, their layers, who may touch them when, and the collection of leftovers.
+
+Below the state directory (docs/formats/box.md):
+
+kept/NAME/record   one box: what it was started from, and which layer holds its names; replaced as a whole
+kept/NAME/running  what runs in it now; worth reading only while kept/NAME is locked
+layers/ID/         what one run left: `files/`, `names-N`, `seen-N`. Never changed; shared by boxes that grew from it
+kept.lock          held shared by whoever may add a reference to a layer, exclusively by the collection
+
+A layer that no record names and nobody locks is a leftover. There is no count of references to get wrong.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.statedir import base, lock_directory, remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+FORMAT = 1
+FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+ALLOWED = FIRST | frozenset("._-")
+GONE = ".gone-"
+TRIES = 10
+
+
+def check_name(name: str) -> str:
+    if not name or len(name) > 100 or name[0] not in FIRST or not set(name) <= ALLOWED:
+        raise UsageError(
+            f"{name!r} cannot name a box; use letters, digits and . _ -, beginning with a letter or digit."
+        )
+    return name
+
+
+class Record:
+    """What is known of a kept box. Plain data, written as JSON with a checksum."""
+
+    __slots__ = (
+        "argv",
+        "bytes",
+        "changed_ns",
+        "config",
+        "created_ns",
+        "exit_code",
+        "flat",
+        "id",
+        "image",
+        "image_layers",
+        "layer",
+        "layers",
+        "manifests",
+        "mounts",
+        "name",
+        "names",
+        "number",
+        "owner",
+        "store",
+        "trees",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.id = os.urandom(16).hex()  # by which the store knows it
+        self.created_ns = self.changed_ns = 0
+        self.image = self.store = self.flat = ""  # empty: the host's own programs
+        self.manifests: list[str] = []  # all of the image's
+        self.image_layers: list[str] = []
+        self.config: dict[str, Any] = {}
+        self.mounts: list[list[str]] = []  # source, target, mode
+        self.owner = [0, 0]  # who the guest was when the names were written
+        self.number = 0  # the last inode number in use
+        self.layer = ""
+        self.layers: list[str] = []  # all that this box needs
+        self.trees: list[str] = []  # where the tree of names-N is mounted
+        self.argv: list[str] = []  # of the last run
+        self.exit_code = 0
+        self.names = self.bytes = 0
+
+    def dump(self) -> bytes:
+        import json
+
+        body = json.dumps({name: getattr(self, name) for name in self.__slots__}, sort_keys=True)
+        return f"{body}\n{_sum(body)} husk box {FORMAT}\n".encode()
+
+    @classmethod
+    def parse(cls, name: str, data: bytes) -> Record:
+        import json
+
+        body, _, tail = data.decode("ascii", "replace").rstrip("\n").partition("\n")
+        digest, _, form = tail.partition(" ")
+        if form != f"husk box {FORMAT}" and form.startswith("husk box "):
+            raise HuskError(f"the box {name!r} was kept by another version of husk; use that one, or `husk drop` it.")
+        if digest != _sum(body):
+            raise HuskError(f"the record of the box {name!r} is damaged; `husk drop {name}` removes the box.")
+        record = cls(name)
+        for key, value in json.loads(body).items():
+            setattr(record, key, value)
+        record.name = name
+        return record
+
+
+def _sum(text: str) -> str:
+    from hashlib import blake2b
+
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class Kept:
+    """The place of all kept boxes of this user."""
+
+    __slots__ = ("boxes", "layers", "place")
+
+    def __init__(self, place: str = "") -> None:
+        self.place = place or base()
+        self.boxes = os.path.join(self.place, "kept")
+        self.layers = os.path.join(self.place, "layers")
+
+    def create(self) -> None:
+        for path in (self.boxes, self.layers):
+            os.makedirs(path, 0o700, exist_ok=True)
+
+    def names(self) -> list[str]:
+        try:
+            found = os.listdir(self.boxes)
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in found if not name.startswith("."))
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.boxes, check_name(name))
+
+    def find(self, name: str) -> Record | None:
+        """None: nothing was kept under that name yet."""
+        try:
+            with open(os.path.join(self.path(name), "record"), "rb") as file:
+                return Record.parse(name, file.read())
+        except FileNotFoundError:
+            return None
+
+    def get(self, name: str) -> Record:
+        record = self.find(name)
+        if record is None:
+            if self.is_running(name):
+                raise UsageError(
+                    f"the box {name!r} runs for the first time; there is nothing kept until that run ends."
+                )
+            raise UsageError(f"there is no box {name!r}; `husk ps -a` lists them, `husk run --keep {name}` makes one.")
+        return record
+
+    def is_running(self, name: str) -> bool:
+        path = self.path(name)
+        if not os.path.isdir(path):
+            return False
+        fd = lock_directory(path, wait=False)
+        if fd >= 0:
+            os.close(fd)
+        return fd < 0
+
+    def lock(self, name: str) -> int:
+        """Whoever changes a box holds this; a run does to its end."""
+        for _ in range(TRIES):
+            fd = lock_directory(self.path(name), wait=False)
+            if fd >= 0:
+                return fd
+            time.sleep(0.02)  # somebody may only be looking whether it runs
+        raise UsageError(f"the box {name!r} is in use; wait until what runs in it ends (`husk ps`).")
+
+    def claim(self, name: str) -> int:
+        """The same for one that may not exist yet."""
+        self.create()
+        path = self.path(name)
+        for _ in range(100):
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                pass
+            fd = lock_directory(path, wait=False)
+            if fd >= 0:
+                return fd
+            if os.path.isdir(path):
+                break  # else a collection took the new one for a leftover
+        return self.lock(name)
+
+    def write(self, record: Record, *, durable: bool) -> None:
+        """Replace the record. Without `durable` it survives any death of ours, but perhaps not that of the machine."""
+        path = os.path.join(self.path(record.name), "record")
+        temporary = f"{path}.{os.getpid()}"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, record.dump())
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+        if durable:
+            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def sharing(self) -> Sharing:
+        return Sharing(self.place)
+
+    def layer_path(self, layer: str) -> str:
+        return os.path.join(self.layers, layer)
+
+    def drop(self, name: str) -> Record | None:
+        """Forget a box. What it shared with others stays theirs. None: its record could not be read."""
+        if not os.path.isdir(self.path(name)):
+            self.get(name)
+        fd = self.lock(name)
+        try:
+            try:
+                record = self.find(name)
+            except HuskError:
+                record = None  # damaged, which is a reason to drop it
+            if os.path.exists(os.path.join(self.path(name), "apply")):
+                from husk.sandbox.apply import recover
+
+                recover(self, name)
+            os.rename(self.path(name), os.path.join(self.boxes, GONE + os.urandom(8).hex()))
+        finally:
+            os.close(fd)
+        self.collect()
+        return record
+
+    def collect(self, mine: Record | None = None, used: dict[str, set[int]] | None = None) -> int:
+        """Remove what nobody needs any more, unless somebody is about to need something: then the next one does.
+        `used` are the files that the box `mine` needs: of layers that are its alone, others go, too."""
+        try:
+            lock = os.open(os.path.join(self.place, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return 0
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return self._collect(mine, used or {})
+        except BlockingIOError:
+            return 0
+        finally:
+            os.close(lock)
+
+    def _collect(self, mine: Record | None, used: dict[str, set[int]]) -> int:
+        removed = self._collect_boxes()
+        needed: set[str] = set()
+        shared: set[str] = set()
+        for name in self.names():
+            try:
+                record = self.find(name)
+            except HuskError:
+                return removed  # what it needs is unknown
+            if record is not None:
+                needed.update(record.layers, [record.layer])
+                if mine is None or record.id != mine.id:
+                    shared.update(record.layers)
+        for layer in used.keys() - shared:
+            _remove_files(os.path.join(self.layer_path(layer), "files"), used[layer])
+        for layer in os.listdir(self.layers) if os.path.isdir(self.layers) else ():
+            if layer not in needed:
+                removed += _remove_unlocked(self.layer_path(layer))
+        return removed
+
+    def _collect_boxes(self) -> int:
+        removed = 0
+        for name in os.listdir(self.boxes) if os.path.isdir(self.boxes) else ():
+            path = os.path.join(self.boxes, name)
+            if name.startswith(GONE) or not os.path.exists(os.path.join(path, "record")):
+                fd = lock_directory(path, wait=False)
+                if fd < 0:
+                    continue
+                try:
+                    self._forget_root(path)
+                    remove_tree(path)
+                    removed += 1
+                finally:
+                    os.close(fd)
+        return removed
+
+    def _forget_root(self, path: str) -> None:
+        """The store need not keep an image for a box that is gone."""
+        from husk.sandbox.roots import forget
+
+        forget(path)
+
+
+class Sharing:
+    """While this is open, no layer is collected."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, place: str) -> None:
+        self._fd = os.open(os.path.join(place, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Sharing:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _remove_files(path: str, used: set[int]) -> None:
+    for name in os.listdir(path):
+        if name.isdigit() and int(name) not in used:
+            os.unlink(os.path.join(path, name))
+
+
+def _remove_unlocked(path: str) -> int:
+    fd = lock_directory(path, wait=False)
+    if fd < 0:
+        return 0
+    try:
+        remove_tree(path)
+        return 1
+    finally:
+        os.close(fd)

@@ -1,0 +1,62 @@
+"""sandbox: the trees of a kept box, without running anything: for showing, applying and committing its changes."""
+
+from __future__ import annotations
+
+import os
+
+from husk.kernel.tasks import Tasks
+from husk.sandbox.filesystem import build
+from husk.sandbox.imagesource import ImageSource
+from husk.sandbox.keeping import Opened
+from husk.sandbox.kept import Kept, Record
+from husk.sandbox.launch import Ids
+from husk.sandbox.policy import Policy
+from husk.sandbox.statedir import StateDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from husk.sandbox.filesystem import Files
+
+
+class OpenBox(Opened):
+    """A box as it was last kept. While this is open, no layer is collected and the image is leased."""
+
+    def __init__(self, kept: Kept, record: Record, *, whole: bool = False) -> None:
+        super().__init__(kept, record)
+        self.whole = whole
+        self._sharing = kept.sharing()
+        self._state: StateDir | None = None
+        self._source: ImageSource | None = None
+        try:
+            policy = Policy([])
+            self.prepare(policy)
+            if policy.image:
+                self._source = ImageSource(policy.image, policy.store, record)
+            self._state = StateDir()
+            ids = Ids(user_namespace=False)
+            ids.uid, ids.gid = record.owner
+            self.files: Files = build(policy, os.fsencode(self._state.path), ids, Tasks(False), self._source, self)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def source(self) -> ImageSource | None:
+        return self._source
+
+    def close(self) -> None:
+        if self._state is not None:
+            self._state.remove()
+        if self._source is not None:
+            self._source.close()
+        self._sharing.close()
+
+    def __enter__(self) -> OpenBox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

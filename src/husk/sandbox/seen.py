@@ -1,0 +1,38 @@
+"""sandbox: what the files of a mounted directory were when a box first changed them, written down for `husk apply`.
+
+A record is the length of the name (2 bytes), the name, and 13 numbers of 8 bytes, as the C core's stat gives them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.native._core import HostStat
+
+    Seen = dict[bytes, HostStat]
+
+MAGIC = b"husk seen 1\n"
+NUMBERS = struct.Struct("<13Q")
+LOW = (1 << 64) - 1
+
+
+def pack(seen: Seen) -> bytes:
+    parts = [MAGIC]
+    for name, info in sorted(seen.items()):
+        parts.append(len(name).to_bytes(2, "little") + name + NUMBERS.pack(*(number & LOW for number in info)))
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> Seen:
+    if not data.startswith(MAGIC):
+        raise ValueError
+    found: Seen = {}
+    at = len(MAGIC)
+    while at < len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2], "little")
+        numbers = [number - (1 << 64) if number >> 63 else number for number in NUMBERS.unpack_from(data, end)]
+        found[data[at + 2 : end]] = tuple(numbers)
+        at = end + NUMBERS.size
+    return found

@@ -1,0 +1,255 @@
+"""vfs: how a layered tree differs from its starting point, node by node. The one walk behind keeping a box, showing its
+changes, writing them back and making a layer of them; `layer_changes` is its short form for a result.
+
+The starting point is what the lower trees show, and what husk itself put in before the guest began (`base`).
+"""
+
+from __future__ import annotations
+
+import stat as st
+
+from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
+from husk.vfs.node import Context, Credentials, error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.native._core import HostStat
+    from husk.vfs.layer import LayeredTree
+    from husk.vfs.lower import Lower
+    from husk.vfs.node import Node, Stat
+
+ANYONE = Context(Credentials(0, 0))  # these trees ask nobody for rights
+READ_ONLY = 0
+
+
+class Was:
+    """What a name was at the starting point: a lower file (`lower`, `rel`), or a node of husk's own (`node`)."""
+
+    __slots__ = ("lower", "node", "rel", "stat")
+
+    def __init__(self, stat: Stat, lower: Lower | None, rel: bytes, node: Node | None) -> None:
+        self.stat, self.lower, self.rel, self.node = stat, lower, rel, node
+
+    @property
+    def kind(self) -> int:
+        return st.S_IFMT(self.stat.mode)
+
+    def xattrs(self) -> dict[bytes, bytes]:
+        return self.lower.xattrs(self.rel) if self.lower is not None else {}
+
+    def target(self) -> bytes:
+        if self.lower is not None:
+            return self.lower.read_link(self.rel)
+        return self.node.target if isinstance(self.node, Inode) else b""
+
+    def open(self) -> int:
+        """Its content, to read."""
+        if self.lower is not None:
+            return self.lower.content(self.rel)
+        if self.node is None:
+            raise error(2)
+        return self.node.tree.open(ANYONE, self.node, READ_ONLY)
+
+
+class Change:
+    """One name that differs. `node` is what is there now (None: nothing), `was` what was there (None: nothing).
+
+    `in_place`: a directory that still is the one it was; only its metadata (`differs`) or names in it changed. Without
+    `differs` it is only told because of what is in it. `above` is the change of the directory it lies in.
+    """
+
+    __slots__ = ("_told", "above", "differs", "in_place", "node", "path", "was")
+
+    def __init__(self, above: Change | None, path: bytes, node: Node | None, was: Was | None) -> None:
+        self.above, self.path, self.node, self.was = above, path, node, was
+        self.in_place = False
+        self.differs = True
+        self._told = False
+
+    def tell(self) -> None:
+        """This one, and so the directories above it, are part of the delta."""
+        here: Change | None = self
+        while here is not None and not here._told:
+            here._told = True
+            here = here.above
+
+    @property
+    def told(self) -> bool:
+        return self._told
+
+
+def delta(tree: LayeredTree, *, through: bool, exact: bool = False) -> list[Change]:
+    """All changes, a directory before what is in it, the root first; paths are relative, without a slash at either end.
+
+    `through`: a lower directory that was renamed is told by everything in it, else by where it came from and by what
+    differs in it. `exact`: also files that differ in nothing but link count or change time.
+    """
+    twins = _twins(tree) if through else {}
+    root = Change(None, b"", tree.root, _root_was(tree))
+    root.in_place, root.differs = True, _dir_differs(tree, tree.root, root.was)
+    found = [root]
+    if root.differs:
+        root.tell()
+    waiting: list[tuple[Change, bool]] = [(root, False)]  # no recursion: a guest's trees can be deeper than our stack
+    while waiting:
+        above, new = waiting.pop()
+        assert isinstance(above.node, LayerDir)
+        listed = _everything(tree, above) if new else _differing(tree, above, exact)
+        for change in sorted([*listed, *_twins_in(tree, above, twins)], key=lambda change: change.path):
+            found.append(change)
+            if change.differs:
+                change.tell()
+            if isinstance(change.node, LayerDir):
+                waiting.append((change, through and not change.in_place))
+    return [change for change in found if change.told]
+
+
+def below(path: bytes, name: bytes) -> bytes:
+    return path + b"/" + name if path else name
+
+
+def _everything(tree: LayeredTree, above: Change) -> Iterator[Change]:
+    directory = above.node
+    assert isinstance(directory, LayerDir)
+    for entry in tree.snapshot(directory):
+        yield Change(above, below(above.path, entry.name), tree.lookup(None, directory, entry.name), None)
+
+
+def _differing(tree: LayeredTree, above: Change, exact: bool) -> Iterator[Change]:
+    directory = above.node
+    assert isinstance(directory, LayerDir)
+    names, base = directory.names, directory.base or {}
+    for name in base.keys() - names.keys():
+        yield Change(above, below(above.path, name), None, was_of(tree, directory, name))
+    for name, node in list(names.items()):
+        was = was_of(tree, directory, name)
+        if node is WHITEOUT:
+            if was is not None:
+                yield Change(above, below(above.path, name), None, was)
+            continue
+        change = Change(above, below(above.path, name), node, was)
+        if isinstance(node, LayerDir):
+            change.in_place = was is not None and _is_in_place(directory, name, node, was)
+            change.differs = not change.in_place or _dir_differs(tree, node, was)
+        elif isinstance(node, Inode) and was is not None and _is_same(tree, directory, name, node, was):
+            change.differs = exact and _moved_on(tree, node, was)
+        yield change
+
+
+def was_of(tree: LayeredTree, directory: LayerDir, name: bytes) -> Was | None:
+    base = (directory.base or {}).get(name)
+    if base is not None:
+        node, info = base[0], base[3]
+        if info is None:
+            return None  # hidden from the start
+        if isinstance(node, LayerDir) and node.lower is not None:
+            return Was(info, node.lower, node.rel, node)
+        return Was(info, None, b"", node)
+    lower = directory.lower
+    if lower is None or not directory.shows_lower(name):
+        return None
+    rel = directory.below(name)
+    try:
+        return Was(tree.lower_stat(lower.stat(rel), lower), lower, rel, None)
+    except OSError:
+        return None
+
+
+def _root_was(tree: LayeredTree) -> Was | None:
+    root = tree.root
+    if root.lower is not None:
+        return Was(tree.lower_stat(root.lower.stat(root.rel), root.lower), root.lower, root.rel, None)
+    return Was(tree.sealed_root, None, b"", root) if tree.sealed_root is not None else None
+
+
+def _is_in_place(directory: LayerDir, name: bytes, node: LayerDir, was: Was) -> bool:
+    base = (directory.base or {}).get(name)
+    if base is not None:
+        return base[0] is node
+    return node.lower is not None and node.lower is directory.lower and node.rel == directory.below(name)
+
+
+def _dir_differs(tree: LayeredTree, node: LayerDir, was: Was | None) -> bool:
+    if was is None or not node.own:
+        return was is None
+    now, old = tree.stat(ANYONE, node), was.stat
+    if (now.mode, now.uid, now.gid, now.mtime) != (old.mode, old.uid, old.gid, old.mtime):
+        return True
+    return (node.xattrs or {}) != was.xattrs()
+
+
+def _is_same(tree: LayeredTree, directory: LayerDir, name: bytes, node: Inode, was: Was) -> bool:
+    """Made for its link count or change time only, it still is what it was."""
+    base = (directory.base or {}).get(name)
+    if base is not None:
+        if base[0] is not node:
+            return False
+    else:
+        met = node.kind == st.S_IFIFO and was.kind == st.S_IFIFO  # opening it gave the box a FIFO of its own
+        linked = node.kind == st.S_IFLNK and was.kind == st.S_IFLNK and node.key is not None
+        if not met and not linked and (node.source or node.origin) != (was.lower, was.rel):
+            return False
+    now, old = tree.stat(ANYONE, node), was.stat
+    if (now.mode, now.uid, now.gid) != (old.mode, old.uid, old.gid) or (node.xattrs or {}) != was.xattrs():
+        return False
+    if node.kind == st.S_IFLNK:
+        return node.target == was.target() and now.mtime == old.mtime
+    return node.kind == st.S_IFIFO or (now.mtime, now.size) == (old.mtime, old.size)
+
+
+def _moved_on(tree: LayeredTree, node: Inode, was: Was) -> bool:
+    return was.lower is not None and (node.nlink, node.ctime) != (was.stat.nlink, was.stat.ctime)
+
+
+# -- other names of lower files that were changed ------------------------------------------------------------------
+def _twins(tree: LayeredTree) -> dict[tuple[int, int], Inode]:
+    """Inodes that took the place of a lower file with several names, by its identity: names of it that nobody looked
+    up since are in no table, and show the change all the same."""
+    if not tree.links_touched:
+        return {}
+    return {key: tree.inodes[key] for key in tree.twins if tree.inodes[key].nlink > 1}
+
+
+def _twins_in(tree: LayeredTree, above: Change, twins: dict[tuple[int, int], Inode]) -> Iterator[Change]:
+    directory = above.node
+    if not twins or not above.in_place or not isinstance(directory, LayerDir) or directory.lower is None:
+        return
+    for name, identity, kind in directory.lower.names(directory.rel):
+        if name in directory.names or not directory.shows_lower(name):
+            continue
+        if kind == st.S_IFDIR:
+            # Only to look further: one without a twin in it is not told.
+            inner = Change(above, below(above.path, name), tree.lookup(None, directory, name), None)
+            inner.was, inner.in_place, inner.differs = was_of(tree, directory, name), True, False
+            yield inner
+        elif (identity[0], identity[1]) in twins:
+            inode = twins[identity[0], identity[1]]
+            was = was_of(tree, directory, name)
+            if was is not None and not _is_same(tree, directory, name, inode, was):
+                yield Change(above, below(above.path, name), inode, was)
+
+
+def stat_of(change: Change) -> Stat:
+    node = change.node
+    assert node is not None
+    return node.tree.stat(ANYONE, node)
+
+
+def xattrs_of(node: Node) -> dict[bytes, bytes]:
+    tree = node.tree
+    return {name: tree.get_xattr(ANYONE, node, name) for name in tree.list_xattr(ANYONE, node)}
+
+
+def target_of(node: Node) -> bytes:
+    if isinstance(node, Inode):
+        return node.target
+    assert isinstance(node, LowerNode)
+    return node.lower.read_link(node.rel)
+
+
+def identity_of(info: HostStat) -> tuple[int, ...]:
+    """What must not have changed for a host file to count as the one that was seen: device, inode, type, size, times
+    of change."""
+    return info[0], info[1], st.S_IFMT(info[2]), info[7], info[11], info[12]
