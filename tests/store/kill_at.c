@@ -57,6 +57,10 @@ WRAP(int, rmdir, (const char *p), (p))
 WRAP(int, fsync, (int fd), (fd))
 WRAP(int, syncfs, (int fd), (fd))
 WRAP(int, fchmod, (int fd, mode_t m), (fd, m))
+WRAP(int, chmod, (const char *p, mode_t m), (p, m))
+WRAP(int, symlinkat, (const char *a, int d, const char *b), (a, d, b))
+WRAP(int, utimensat, (int d, const char *p, const struct timespec t[2], int f), (d, p, t, f))
+WRAP(ssize_t, copy_file_range, (int a, off_t *i, int b, off_t *o, size_t n, unsigned f), (a, i, b, o, n, f))
 
 ssize_t write(int fd, const void *data, size_t size)
 {

@@ -13,7 +13,7 @@ from husk.store.manifest import OPAQUE
 from husk.store.writer import ManifestWriter
 from husk.vfs.layer_delta import ANYONE, delta, stat_of, target_of, xattrs_of
 from husk.vfs.layer_nodes import Inode, LayerDir
-from husk.vfs.overlay import FIRST, FROM, NODE, NODE_FORM, TWIN, FrozenFiles
+from husk.vfs.overlay import FIRST, FROM, HAS_LINKS, NODE, NODE_FORM, TWIN, FrozenFiles, untouched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def names_of(tree: LayeredTree, layer: str) -> Names:
     twins = {id(tree.inodes[key]): where for key, where in tree.twins.items()}
     first: set[bytes] = set()
     changes = delta(tree, through=False, exact=True)
+    # Directories that nobody looked into are copied, and have none; unless they are there, the mark goes with them.
+    links = any(isinstance(change.node, Inode) and change.node.nlink > 1 for change in changes)
     for change in changes:
         node = change.node
         if change.path:
@@ -113,7 +115,8 @@ def names_of(tree: LayeredTree, layer: str) -> Names:
         if change.node is None:
             writer.add_whiteout(change.path)
         elif isinstance(change.node, LayerDir):
-            _directory(writer, change, change.node, first)
+            _directory(writer, change, change.node, first, links=links)
+            _copied(writer, change, change.node, made)
         elif isinstance(change.node, Inode):
             _file(writer, change, change.node, twins, layer, made)
     if not changes:
@@ -122,7 +125,7 @@ def names_of(tree: LayeredTree, layer: str) -> Names:
     return made
 
 
-def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: set[bytes]) -> None:
+def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: set[bytes], *, links: bool) -> None:
     attributes = dict(node.xattrs or {}) if node.own else {}
     if node.own:
         attributes[NODE] = NODE_FORM.pack(node.atime, node.ctime, node.btime, node.ino, 0, node.subdirs)
@@ -130,6 +133,8 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
         attributes[FROM] = _whence(node.lower, node.rel)
     if not change.path and first:
         attributes[FIRST] = b"".join(path + b"\0" for path in sorted(first))
+    if not change.path and links:
+        attributes[HAS_LINKS] = b"1"
     writer.add(
         change.path,
         node.mode if node.own else st.S_IFDIR | 0o755,
@@ -139,6 +144,33 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
         xattrs=attributes,
         flags=_opaque(change),
     )
+
+
+def _copied(writer: ManifestWriter, change: Change, node: LayerDir, made: Names) -> None:
+    """What an earlier run wrote down about a directory that this one did not look into still holds, word for word."""
+    found = untouched(node)
+    if found is None:
+        return
+    overlay, top = found
+    for entry in overlay.below(top):
+        path = change.path + entry.path[len(top.path) :] if top.path else entry.path
+        made.count += 1
+        if entry.is_file and entry.blob != ELSEWHERE:
+            layer, _, number = file_referred_to(entry.blob).decode().split("/")
+            made.files.setdefault(layer, set()).add(int(number))
+            made.bytes += entry.size
+        writer.add(
+            path,
+            entry.mode,
+            uid=overlay.uids.get(entry.uid, entry.uid),
+            gid=overlay.gids.get(entry.gid, entry.gid),
+            size=entry.size if entry.is_file else 0,
+            mtime_ns=entry.mtime_ns,
+            target=entry.target,
+            xattrs=entry.xattrs,
+            blob=entry.blob if entry.is_file else b"",
+            flags=entry.flags,
+        )
 
 
 def _file(

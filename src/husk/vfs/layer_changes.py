@@ -53,8 +53,22 @@ def changes(tree: LayeredTree) -> list[tuple[str, bytes]]:
             if change:
                 found.append((change, prefix + name))
             if isinstance(node, LayerDir):
+                if node_is_new and node.pending and node.lower is None and (written := _written(node)) is not None:
+                    found += [("added", prefix + name + rest) for rest in written]
+                    continue
                 waiting.append((node, prefix + name + b"/", node_is_new))
     return sorted(found, key=lambda change: change[1])
+
+
+def _written(directory: LayerDir) -> list[bytes] | None:
+    """The names below a directory of a kept box that nobody looked into."""
+    from husk.vfs.overlay import untouched
+
+    found = untouched(directory)
+    if found is None:
+        return None
+    overlay, top = found
+    return [entry.path[len(top.path) :] for entry in overlay.below(top)]
 
 
 def _everything(tree: LayeredTree, directory: LayerDir) -> Iterator[tuple[str, bytes, Node | None, bool]]:

@@ -10,6 +10,7 @@ import stat as st
 
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.node import Context, Credentials, error
+from husk.vfs.overlay import untouched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def delta(tree: LayeredTree, *, through: bool, exact: bool = False) -> list[Chan
     """All changes, a directory before what is in it, the root first; paths are relative, without a slash at either end.
 
     `through`: a lower directory that was renamed is told by everything in it, else by where it came from and by what
-    differs in it. `exact`: also files that differ in nothing but link count or change time.
+    differs in it, and a directory that nobody looked into (`untouched`) stands for all in it. `exact`: also files that
+    differ in nothing but link count or change time.
     """
     twins = _twins(tree) if through else {}
     root = Change(None, b"", tree.root, _root_was(tree))
@@ -102,7 +104,10 @@ def delta(tree: LayeredTree, *, through: bool, exact: bool = False) -> list[Chan
             if change.differs:
                 change.tell()
             if isinstance(change.node, LayerDir):
-                waiting.append((change, through and not change.in_place))
+                if not through and untouched(change.node) is not None:
+                    change.tell()
+                else:
+                    waiting.append((change, through and not change.in_place))
     return [change for change in found if change.told]
 
 

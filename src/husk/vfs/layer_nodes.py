@@ -50,6 +50,8 @@ class LayerDir(Dir):
         "xattrs",
     )
 
+    pending = False  # is `names` still to be read (overlay.PendingDir)?
+
     def __init__(self, tree: Tree, parent: LayerDir | None, name: bytes, ino: int) -> None:
         super().__init__(tree, parent, name)
         self.ino = ino

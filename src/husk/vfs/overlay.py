@@ -11,13 +11,14 @@ import os
 import stat as st
 import struct
 
+from husk.native._core import stat_beneath
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir
 from husk.vfs.lower import Lower
 from husk.vfs.node import Context, Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from husk.store import Entry, Manifest
     from husk.vfs.layer import LayeredTree
@@ -30,6 +31,7 @@ NODE = b"husk.node"  # what a manifest has no field for
 FROM = b"husk.from"  # the lower file or directory this one still shows
 TWIN = b"husk.twin"  # the lower file, one of whose names this is, that it took the place of
 FIRST = b"husk.first"  # of the root: directories that must not wait
+HAS_LINKS = b"husk.links"  # of the root: some file has several names
 OWN = b"husk."
 NODE_FORM = struct.Struct("<qqqQIi")  # atime, ctime, btime, inode number, links, sub-directories
 
@@ -39,24 +41,33 @@ _ANYONE = Context(Credentials(0, 0))
 class FrozenFiles(Lower):
     """Contents of earlier runs, by name `<layer>/files/<number>` beneath the directory of all layers. Immutable."""
 
-    __slots__ = ("inodes",)
+    __slots__ = ("_inodes", "shown")
 
     exclusive = True
 
     def __init__(self, path: bytes, inodes: dict[tuple[int, int], Inode]) -> None:
         path = os.path.realpath(path)
         super().__init__(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), path, None, None)
-        self.inodes = inodes
+        self._inodes = inodes  # the tree's
+        self.shown: dict[bytes, Inode] = {}
 
     def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
-        # All trees of a box have files here; a descriptor is of the tree that has the inode.
-        return super().trace(path, dev, ino) if (dev, ino) in self.inodes else None
+        # All trees of a box have files here; a descriptor is of the tree that shows the file. Its identity is learnt
+        # only now: asking the host for each file that is laid over would be most of what laying over costs.
+        found = super().trace(path, dev, ino)
+        inode = self.shown.get(found[0]) if found is not None else None
+        if inode is None:
+            return None
+        self._inodes.setdefault((dev, ino), inode)
+        return found
 
 
 class PendingDir(LayerDir):
     """A directory whose `names` are still to be merged with a manifest's. It becomes a LayerDir when they are."""
 
     __slots__ = ()
+
+    pending = True
 
     @property
     def names(self) -> dict[bytes, Node]:  # type: ignore[override]
@@ -69,6 +80,21 @@ class PendingDir(LayerDir):
 
 
 _names_slot = LayerDir.__dict__["names"]
+
+
+def untouched(directory: LayerDir) -> tuple[Overlay, Entry] | None:
+    """Of a directory nobody has looked into: where all there is to say of it is written down. None where looking in is
+    the only way: several manifests meet there, or files with several names, of which others may have changed."""
+    if not isinstance(directory, PendingDir):
+        return None
+    waiting = _names_slot.__get__(directory)[1]
+    if len(waiting) != 1 or waiting[0][0].plain:
+        return None
+    overlay, number = waiting[0]
+    entry = overlay.manifest.entry(number)
+    if overlay.has_links and any(one.nlink > 1 and not one.is_directory for one in overlay.below(entry)):
+        return None
+    return overlay, entry
 
 
 class Overlay:
@@ -94,6 +120,7 @@ class Overlay:
         self.uids, self.gids = uids or {}, gids or {}
         self.plain, self.as_start = plain, as_start
         self._lowers = {lower.label: lower for lower in tree.lowers}
+        self.has_links = HAS_LINKS in manifest.entry(0).xattrs
         self._linked: dict[int, Inode] = {}  # inode of the manifest -> ours, for those with several names
 
     def lay(self) -> None:
@@ -127,6 +154,15 @@ class Overlay:
             return
         _names_slot.__set__(directory, (directory.names, [(self, entry.number)]))
         directory.__class__ = PendingDir
+
+    def below(self, entry: Entry) -> Iterator[Entry]:
+        """All in it, a directory before what is in it."""
+        waiting = [entry]
+        while waiting:
+            for child in self.manifest.children(waiting.pop()):
+                yield child
+                if child.is_directory:
+                    waiting.append(child)
 
     def merge(self, directory: LayerDir, number: int, *, in_place: bool = False) -> None:
         """`in_place`: the directory was there before, and its count of directories does not know of these."""
@@ -247,7 +283,10 @@ class Overlay:
         elif not entry.is_link:
             # Whoever meets at it are guests of one box: it is made anew for each.
             inode.number = tree.state.new_number()
-            os.mknod(b"%d" % inode.number, st.S_IFMT(entry.mode) | 0o600, dir_fd=tree.state.files_fd)
+            name, files = b"%d" % inode.number, tree.state.files_fd
+            os.mknod(name, st.S_IFMT(entry.mode) | 0o600, dir_fd=files)
+            os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=files)  # the host tells a FIFO's times
+            inode.host_ctime = stat_beneath(files, name)[12]
             tree.state.keep(inode.number, inode)
         if TWIN in attributes:
             self._replace_twins(inode, attributes[TWIN])
@@ -260,6 +299,10 @@ class Overlay:
                 raise FileNotFoundError
         else:
             lower, rel = self.content(entry)
+        if isinstance(lower, FrozenFiles):
+            inode.source = lower, rel
+            lower.shown[rel] = inode
+            return
         info = lower.stat(rel)
         if not st.S_ISREG(info[2]):
             raise FileNotFoundError

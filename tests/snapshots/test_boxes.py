@@ -1,0 +1,292 @@
+"""Kept boxes: they go on where they ended, forks do not see each other, an image made of one shows the same tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.snapshots.place import GUESTS, Place
+
+# A bit of everything a tree can hold, made and changed in every way.
+EVERYTHING = r"""
+import os, socket
+os.chdir("/p")
+os.rename("tree", "moved")                       # a lower directory, under another name
+open("moved/deep/new", "w").write("in a moved directory")
+os.unlink("moved/gone")
+os.link("file", "linked"); open("linked", "a").write("more")
+open("twin_a", "w").write("both twins")
+os.chmod("mode", 0o600)
+os.setxattr("attribute", "user.note", b"x")
+os.utime("touched", ns=(10**18, 10**18))
+os.unlink("becomes_dir"); os.mkdir("becomes_dir"); open("becomes_dir/inside", "w").write("1")
+os.unlink("dir/one"); os.rmdir("dir"); open("dir", "w").write("a file now")
+os.unlink("again"); open("again", "w").write("another file")
+os.unlink("link"); os.symlink("elsewhere", "link")
+os.mkfifo("fifo")
+open(b"not-utf8-\xff", "w").write("odd name")
+keep = open("unlinked", "w"); keep.write("gone"); os.unlink("unlinked")
+s = socket.socket(socket.AF_UNIX); s.bind("socket")
+os.makedirs("/workspace/a/b"); open("/workspace/a/b/c", "w").write("c"); os.chmod("/workspace/a", 0o2750)
+os.symlink("b/c", "/workspace/a/l"); os.link("/workspace/a/b/c", "/workspace/a/h")
+os.setxattr("/workspace/a/h", "user.k", b"v")
+os.utime("/workspace/a/b/c", ns=(5, 1234567890123456789))
+"""
+
+
+def prepare(place: Place) -> None:
+    top = place.project
+    (top / "tree" / "deep").mkdir(parents=True)
+    (top / "tree" / "deep" / "old").write_text("old")
+    (top / "tree" / "gone").write_text("gone")
+    for name in ("file", "mode", "attribute", "touched", "becomes_dir", "again", "twin_a", "untouched"):
+        (top / name).write_text(f"{name}\n")
+    os.link(top / "twin_a", top / "twin_b")
+    (top / "dir").mkdir()
+    (top / "dir" / "one").write_text("1")
+    (top / "link").symlink_to("file")
+
+
+def digest(place: Place, *options: str) -> str:
+    mount = f"{GUESTS}:/guests:ro"
+    return place.husk("run", *options, "--mount", mount, "--", "python3", "/guests/digest.py", "/workspace")
+
+
+@pytest.mark.both_settings
+@pytest.mark.needs("python3")
+def test_everything_comes_back(place: Place) -> None:
+    prepare(place)
+    place.python("box", EVERYTHING, *place.cow)
+    look = (
+        "cd /p; find . /workspace -printf '%p %y %m %n %s %l %T@\\n' | sort; cat moved/deep/* file twin_b dir again;"
+        "getfattr -d attribute 2>/dev/null || true; test -p fifo; test -S socket"
+    )
+    first = place.sh("box", look)
+    # The other name of a hard-linked file, which nobody had looked at, shows the change, too.
+    assert "both twins" in first
+    assert "unlinked" not in first
+    assert place.sh("box", look) == first
+    assert place.leftovers() == []
+
+
+@pytest.mark.needs("python3")
+def test_diff_tells_everything(place: Place) -> None:
+    prepare(place)
+    place.python("box", EVERYTHING, *place.cow)
+    found = {one["path"]: one for one in place.json("diff", "box")["changes"]}
+    told = {path: one["change"] for path, one in found.items()}
+    assert told == {
+        "/p/again": "changed",
+        "/p/attribute": "metadata",
+        "/p/becomes_dir": "changed",
+        "/p/becomes_dir/inside": "added",
+        "/p/dir": "changed",
+        "/p/fifo": "added",
+        "/p/file": "changed",
+        "/p/link": "metadata",
+        "/p/linked": "added",
+        "/p/mode": "metadata",
+        "/p/moved": "added",
+        "/p/moved/deep": "added",
+        "/p/moved/deep/new": "added",
+        "/p/moved/deep/old": "added",
+        "/p/not-utf8-\udcff": "added",
+        "/p/socket": "added",
+        "/p/touched": "metadata",
+        "/p/tree": "deleted",
+        "/p/twin_a": "changed",
+        "/p/twin_b": "changed",
+        "/workspace/a": "added",
+        "/workspace/a/b": "added",
+        "/workspace/a/b/c": "added",
+        "/workspace/a/h": "added",
+        "/workspace/a/l": "added",
+    }
+    assert found["/p/mode"]["differs"] == {"mode": {"before": "0644", "now": "0600"}}
+    assert found["/p/link"]["differs"]["target"] == {"before": "file", "now": "elsewhere"}
+    assert found["/p/attribute"]["differs"] == {"xattrs": {"before": {}, "now": {"user.note": "x"}}}
+    assert found["/p/touched"]["differs"]["times"]["now"] == 10**18
+    assert found["/p/becomes_dir"]["differs"]["type"] == {"before": "file", "now": "directory"}
+    assert set(place.changes("box", "/p/moved/deep")) == {
+        ("added", "/p/moved/deep"),
+        ("added", "/p/moved/deep/new"),
+        ("added", "/p/moved/deep/old"),
+    }
+
+
+def test_a_patch_is_one(place: Place) -> None:
+    (place.project / "text").write_text("one\ntwo\nthree\n")
+    (place.project / "binary").write_bytes(b"\0\1")
+    place.sh("box", "cd /p; sed -i s/two/2/ text; printf '\\000\\002' > binary; printf 'no end' > new", *place.cow)
+    out = place.husk("diff", "box", "--patch", "/p")
+    assert "--- a/p/text\n+++ b/p/text\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n" in out
+    assert "--- /dev/null\n+++ b/p/new\n@@ -0,0 +1 @@\n+no end\n\\ No newline at end of file\n" in out
+    assert "Binary files a/p/binary and b/p/binary differ\n" in out
+
+
+def test_names_that_act_on_a_terminal_are_shown_harmless(place: Place) -> None:
+    place.sh("box", "touch \"/workspace/$(printf 'a\\033[2Jb')\"")
+    assert "\033" not in place.husk("diff", "box")
+    assert "\\x1b[2Jb" in place.husk("diff", "box")
+
+
+@pytest.mark.both_settings
+@pytest.mark.needs("python3")
+def test_committed_it_shows_the_same_tree(place: Place) -> None:
+    prepare(place)
+    place.python("box", EVERYTHING, *place.cow)
+    place.sh("box", "rm /usr/bin/nothing 2>/dev/null || true; mkdir -p /tmp/t")
+    wanted = digest(place, "--keep", "box")
+    place.husk("commit", "box", "made")
+    assert digest(place, "--image", "made") == wanted
+    # A box from that image, changed and committed, is again a layer on the host's programs.
+    place.sh("second", "rm /workspace/a/l; echo 2 > /workspace/two", "--image", "made")
+    assert ("deleted", "/workspace/a/l") in place.changes("second")
+    assert ("added", "/workspace/a/b/c") not in place.changes("second")
+    wanted = digest(place, "--keep", "second")
+    place.husk("commit", "second", "again")
+    assert digest(place, "--image", "again") == wanted
+    assert place.json("store", "verify")["clean"]
+
+
+@pytest.mark.needs("python3")
+def test_committed_upon_an_image(place: Place) -> None:
+    """A whole system of a few files: a static program, and what a layer can hide or replace."""
+    root = place.top / "root"
+    for folder in ("bin", "etc", "opaque", "keep"):
+        (root / folder).mkdir(parents=True)
+    for shell in ("/bin/busybox", "/usr/bin/busybox"):
+        if os.path.exists(shell):
+            break
+    else:
+        pytest.skip("needs a static shell: busybox")
+    (root / "bin" / "sh").write_bytes(Path(shell).read_bytes())
+    (root / "bin" / "sh").chmod(0o755)
+    (root / "opaque" / "old").write_text("old")
+    (root / "keep" / "old").write_text("old")
+    place.husk("store", "ingest", str(root), "--name", "base")
+    script = "rm -r /opaque; mkdir /opaque; echo new > /opaque/new; rm /keep/old; echo new > /keep/new; ln /keep/new /l"
+    place.sh("box", script, "--image", "base")
+    # The image may go: the box keeps what it needs.
+    place.husk("store", "rm", "base")
+    place.husk("store", "gc", "--delete")
+    place.husk("commit", "box", "derived")
+    show = "cd /; echo opaque/* keep/*; cat l"
+    assert place.husk("run", "--image", "derived", "--", "/bin/sh", "-c", show) == "opaque/new keep/new\nnew\n"
+    assert place.sh("box", show) == "opaque/new keep/new\nnew\n"
+    place.husk("drop", "box")
+    assert list((place.store / "roots").iterdir()) == []
+    assert place.json("store", "verify")["clean"]
+
+
+@pytest.mark.both_settings
+def test_forks_do_not_see_each_other(place: Place) -> None:
+    place.sh("one", "echo shared > /workspace/f; echo same > /workspace/g; mkdir /workspace/d")
+    place.husk("fork", "one", "two")
+    wait = "while ! test -e /p/go; do sleep 0.01; done"
+    rw = ("--mount", f"{place.project}:/p:ro")
+    runs = [
+        place.start("run", "--keep", name, *rw, "--", "sh", "-ec", f"{wait}; echo {name} >> /workspace/f; rm -r {path}")
+        for name, path in (("one", "/workspace/d"), ("two", "/workspace/g"))
+    ]
+    end = time.monotonic() + 30
+    while len(listed := {box["name"]: box["state"] for box in place.json("ps")}) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    (place.project / "go").touch()
+    assert [process.communicate(timeout=60) for process in runs] == [("", ""), ("", "")]
+    assert listed == {"one": "running", "two": "running"}
+    assert place.sh("one", "cd /workspace; cat f; echo *") == "shared\none\nf g\n"
+    assert place.sh("two", "cd /workspace; cat f; echo *") == "shared\ntwo\nd f\n"
+    place.husk("drop", "one")
+    assert place.sh("two", "cat /workspace/f") == "shared\ntwo\n"
+    place.husk("drop", "two")
+    assert place.leftovers() == [] and list((place.state / "layers").iterdir()) == []
+
+
+def test_a_run_that_is_killed_changed_nothing(place: Place) -> None:
+    place.sh("box", "echo before > /workspace/f; echo stays > /workspace/g")
+    process = place.start(
+        "run", "--keep", "box", "--", "sh", "-c", "echo after > /workspace/f; rm /workspace/g; echo x; sleep 60"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "x\n"
+    assert "running" in place.refused(2, "drop", "box") or "in use" in place.refused(2, "drop", "box")
+    assert "in use" in place.refused(2, "run", "--keep", "box", "--", "true")
+    process.kill()
+    process.communicate(timeout=60)
+    assert place.sh("box", "cat /workspace/f /workspace/g") == "before\nstays\n"
+    assert place.leftovers() == []
+
+
+def test_ended_by_a_signal_it_is_kept(place: Place) -> None:
+    process = place.start("run", "--keep", "box", "--", "sh", "-c", "echo kept > /workspace/f; echo x; sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "x\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert place.sh("box", "cat /workspace/f") == "kept\n"
+
+
+def test_what_is_overwritten_is_freed(place: Place) -> None:
+    place.sh("box", "echo small > /workspace/small; dd if=/dev/zero of=/workspace/large bs=1M count=3 2>/dev/null")
+    place.sh("box", "dd if=/dev/zero of=/workspace/large bs=1M count=3 2>/dev/null")
+    files = [path for path in (place.state / "layers").rglob("*") if path.is_file() and path.stat().st_size > 1 << 20]
+    assert len(files) == 1
+
+
+def test_what_belongs_to_the_box_and_what_to_the_run(place: Place) -> None:
+    place.sh("box", "echo $NAME > /workspace/f", "--env", "NAME=first", *place.cow)
+    assert place.sh("box", "echo ${NAME-none}; echo y > /p/x; cat /workspace/f") == "none\nfirst\n"
+    other = place.top / "other"
+    other.mkdir()
+    told = place.refused(2, "run", "--keep", "box", "--mount", f"{other}:/p:cow", "--", "true")
+    assert "choose another place" in told
+    assert "host's own programs" in place.refused(2, "run", "--keep", "box", "--image", "x", "--", "true")
+    place.sh("box", "echo z > /q/z", "--mount", f"{other}:/q:cow")
+    assert place.sh("box", "cat /q/z /p/x") == "z\ny\n"
+
+
+def test_a_program_that_cannot_start_keeps_nothing(place: Place) -> None:
+    assert place.call("run", "--keep", "box", "--", "/no/such/program")[0] == 127
+    assert place.json("ps", "-a") == []
+    assert place.leftovers() == []
+
+
+def test_mistakes_are_told(place: Place) -> None:
+    place.sh("box", "true")
+    assert "husk ps -a" in place.refused(2, "diff", "none")
+    assert "already" in place.refused(2, "fork", "box", "box")
+    assert "cannot name a box" in place.refused(2, "fork", "box", "../x")
+    assert "cannot name a box" in place.refused(2, "run", "--keep", ".x", "--", "true")
+    assert "cow" in place.refused(2, "apply", "box", "--yes")
+    assert "absolute" in place.refused(2, "diff", "box", "x")
+    assert "cannot name an image" in place.refused(2, "commit", "box", "x/")
+    record = place.state / "kept" / "box" / "record"
+    record.write_bytes(record.read_bytes().replace(b'"exit_code": 0', b'"exit_code": 1'))
+    assert "damaged" in place.refused(125, "diff", "box")
+    place.husk("drop", "box")
+
+
+def test_ps_tells_what_is_there(place: Place) -> None:
+    assert place.husk("ps", "-a").splitlines()[0].split() == ["NAME", "STATE", "AGE", "SIZE", "EXIT", "COMMAND"]
+    code, _, _ = place.call("run", "--keep", "box", "--", "sh", "-c", "printf 12345 > /workspace/f; exit 7")
+    assert code == 7
+    assert place.json("ps") == []
+    (box,) = place.json("ps", "-a")
+    assert (box["name"], box["state"], box["exit_code"], box["bytes"]) == ("box", "kept", 7, 5)
+    assert box["argv"][0] == "sh"
+    process = place.start("run", "--", "sleep", "60")
+    try:
+        end = time.monotonic() + 20
+        while not (found := json.loads(place.husk("ps", "--json"))) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert [(one["state"], one["kept"], one["argv"]) for one in found] == [("running", False, ["sleep", "60"])]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
