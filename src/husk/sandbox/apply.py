@@ -7,7 +7,6 @@ to what it was before, or finds all done and forgets. docs/design/009-snapshots.
 
 from __future__ import annotations
 
-import json
 import os
 import stat as st
 
@@ -55,12 +54,17 @@ def plan_of(box: OpenBox, target: str) -> Plan:
 
 def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
     """The caller holds the box's lock."""
+    import json
+
     root = _root(source)
     journal = Journal(root, PREFIX + os.urandom(8).hex())
     pointer = os.path.join(box.kept.path(box.record.name), POINTER)
     try:
         _refuse(plan.conflicts(root))
-        _write(pointer, json.dumps({"source": source, "target": target, "staging": journal.name}).encode())
+        found = os.fstat(root)
+        times = [found.st_atime_ns, found.st_mtime_ns]
+        told = {"source": source, "target": target, "staging": journal.name, "times": times}
+        _write(pointer, json.dumps(told).encode())
         try:
             journal.create()
             journal.steps = _Staging(journal, plan, root).steps
@@ -72,17 +76,19 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
 
             journal.perform(check)
         except (OSError, HuskError) as error:
-            _settle(box.kept, box.record.name, journal, target)
+            _settle(box.kept, box.record.name, journal, target, times)
             if isinstance(error, HuskError):
                 raise
             raise HuskError(f"{source} cannot be written ({error.strerror}); nothing was applied.") from None
-        _settle(box.kept, box.record.name, journal, target)
+        _settle(box.kept, box.record.name, journal, target, times)
     finally:
         os.close(root)
 
 
 def recover(kept: Kept, name: str) -> str:
     """Undo or finish what a killed apply began: "undone", "finished", or empty. The caller holds the box's lock."""
+    import json
+
     try:
         with open(os.path.join(kept.path(name), POINTER), "rb") as file:
             found = json.loads(file.read() or b"{}")
@@ -93,24 +99,35 @@ def recover(kept: Kept, name: str) -> str:
         return ""
     root = _root(found["source"])
     try:
-        return _settle(kept, name, Journal(root, found["staging"]), found["target"])
+        return _settle(kept, name, Journal(root, found["staging"]), found["target"], found["times"])
     finally:
         os.close(root)
 
 
-def _settle(kept: Kept, name: str, journal: Journal, target: str) -> str:
-    """Before or after, nothing between; then nothing of it is left."""
+def _settle(kept: Kept, name: str, journal: Journal, target: str, times: list[int]) -> str:
+    """Before or after, nothing between; then nothing of it is left. `times` are the host directory's from before."""
     outcome = ""
     if journal.fd >= 0 or journal.open():
         state = journal.state()
+        if state:
+            journal.read(state)
         if state == "done":
             _forget(kept, name, target)
             outcome = "finished"
+            times = next(
+                (
+                    [what["now"]["atime"], what["now"]["mtime"]]
+                    for kind, at, what in journal.steps
+                    if kind == "meta" and not at
+                ),
+                times,
+            )
         elif state == "journal":
-            journal.read()
             journal.undo()
             outcome = "undone"
         journal.remove()
+        # That the staging directory came and went is no change of anybody's.
+        os.utime(journal.root, ns=(times[0], times[1]))
     os.unlink(os.path.join(kept.path(name), POINTER))
     return outcome
 

@@ -9,7 +9,6 @@ the last step is to call it `done`.
 from __future__ import annotations
 
 import errno
-import json
 import os
 
 from husk.native._core import open_beneath, syncfs
@@ -61,6 +60,8 @@ class Journal:
 
     def write(self) -> None:
         """From here on every step is known to whoever comes after us."""
+        import json
+
         data = json.dumps(self.steps).encode()
         fd = os.open("journal.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
         try:
@@ -73,8 +74,10 @@ class Journal:
         os.rename("journal.new", "journal", src_dir_fd=self.fd, dst_dir_fd=self.fd)
         os.fsync(self.fd)
 
-    def read(self) -> None:
-        fd = os.open("journal", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+    def read(self, state: str) -> None:
+        import json
+
+        fd = os.open(state, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
         with open(fd, "rb") as file:
             self.steps = [(kind, path, what) for kind, path, what in json.loads(file.read())]
 

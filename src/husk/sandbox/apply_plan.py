@@ -67,6 +67,7 @@ class Plan:
                 step.inside.append(change)
             if step is not None and isinstance(change.node, LayerDir) and not change.in_place:
                 within[id(change)] = step
+        self.lost = tree.lost
         self.steps = [step for step in self.steps if step.out or step.new is not None]
 
     def _has_place(self, change: Change) -> bool:
@@ -103,7 +104,7 @@ class Plan:
 
     # -- does the host agree? ------------------------------------------------------------------------------------
     def conflicts(self, root: int) -> list[str]:
-        found: list[str] = []
+        found = [f"{shown(path)}: gone from the host since" for path in self.lost]
         device = os.fstat(root).st_dev
         for step in self.steps:
             try:

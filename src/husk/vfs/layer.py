@@ -43,6 +43,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
     def __init__(self, state: State, *, mode: int = 0o755, uid: int = 0, gid: int = 0) -> None:
         super().__init__(state, state.new_device())
         self.lowers: list[Lower] = []
+        self.lost: list[bytes] = []  # what a kept box still showed of its lower trees, and the host has removed since
         self.sealed_root: Stat | None = None  # the root of a tree without a lower one, at the starting point
         self.root: LayerDir = LayerDir(self, None, b"", state.new_number())
         self._fill(self.root, st.S_IFDIR | mode, uid, gid)

@@ -233,8 +233,10 @@ class Overlay:
             if lower is not None and st.S_ISDIR(lower.stat(rel)[2]):
                 node.lower, node.rel = lower, rel
                 lower.moved[rel] = node
+                return
         except OSError:
             pass
+        self.tree.lost.append(rel)
 
     def _lower(self, whence: bytes) -> tuple[Lower | None, bytes]:
         path, _, rel = whence.partition(b"\0")
@@ -263,6 +265,7 @@ class Overlay:
             try:
                 inode = self._inode(entry)
             except OSError:
+                self.tree.lost.append(entry.path)
                 self._hide(directory, name)  # it showed a file of the host's, which the host has removed
                 return
             if entry.nlink > 1:
