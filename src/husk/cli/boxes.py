@@ -184,6 +184,7 @@ def _apply(options: argparse.Namespace, kept: Kept) -> int:
     lock = kept.lock(options.name)
     try:
         outcome = recover(kept, options.name)
+        kept.collect()
         if outcome and not options.json:
             print(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
         with OpenBox(kept, kept.get(options.name)) as box:

@@ -14,9 +14,11 @@ from husk.native._core import open_beneath
 from husk.sandbox.apply_journal import PREFIX, Journal, before, describe, description, user_attributes
 from husk.sandbox.apply_plan import MOST_TOLD, Conflict, Plan, lstat, shown
 from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.keeping import Opened
 from husk.sandbox.openbox import OpenBox
+from husk.sandbox.seen import pack
 from husk.vfs.copying import copy_content
-from husk.vfs.layer_delta import ANYONE, stat_of, target_of
+from husk.vfs.layer_delta import ANYONE, identity_of, stat_of, target_of
 from husk.vfs.layer_nodes import Inode, LayerDir
 
 TYPE_CHECKING = False
@@ -124,12 +126,28 @@ def _settle(kept: Kept, name: str, journal: Journal, target: str, times: list[in
             )
         elif state == "journal":
             journal.undo()
+            _see_again(kept, name, target, journal)
             outcome = "undone"
         journal.remove()
         # That the staging directory came and went is no change of anybody's.
         os.utime(journal.root, ns=(times[0], times[1]))
     os.unlink(os.path.join(kept.path(name), POINTER))
     return outcome
+
+
+def _see_again(kept: Kept, name: str, target: str, journal: Journal) -> None:
+    """Moved out and back, a file has a new time of change, which is our doing and no conflict."""
+    box = Opened(kept, kept.get(name))
+    seen = box.seen(target)
+    for kind, text, _ in journal.steps:
+        path = os.fsencode(text)
+        now, then = lstat(journal.root, path), seen.get(path)
+        if kind != "in" and now is not None and then is not None and identity_of(now)[:5] == identity_of(then)[:5]:
+            seen[path] = now
+    if seen:
+        place = os.path.join(kept.layer_path(box.record.layer), f"seen-{box.record.trees.index(target)}")
+        _write(place + ".new", pack(seen))
+        os.rename(place + ".new", place)
 
 
 def _forget(kept: Kept, name: str, target: str) -> None:
@@ -156,7 +174,9 @@ def _refuse(conflicts: list[str]) -> None:
 def _write(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -98,21 +98,21 @@ def fork(kept: Kept, name: str, new: str) -> Record:
     kept.create()
     with kept.sharing():
         record = kept.get(name)
-        record.name, record.id = new, os.urandom(16).hex()
-        record.created_ns = time.time_ns()
+        if kept.find(new) is not None:
+            raise UsageError(f"there is a box {new!r} already; choose another name, or `husk drop {new}` first.")
+        lock = kept.claim(new)
         try:
-            os.mkdir(kept.path(new), 0o700)
-        except FileExistsError:
-            if kept.find(new) is not None or kept.is_running(new):
-                raise UsageError(
-                    f"there is a box {new!r} already; choose another name, or `husk drop {new}` first."
-                ) from None
-        if record.manifests:
-            from husk.sandbox.roots import hold
+            if kept.find(new) is not None:
+                raise UsageError(f"somebody has just made a box {new!r}; choose another name.")
+            record.name, record.id, record.created_ns = new, os.urandom(16).hex(), time.time_ns()
+            if record.manifests:
+                from husk.sandbox.roots import hold
 
-            hold(kept, record)
-        # Not synced: a machine that dies in this moment may have the fork or not, but never half of it.
-        kept.write(record, durable=False)
+                hold(kept, record)
+            # Not synced: a machine that dies in this moment may have the fork or not, but never half of it.
+            kept.write(record, durable=False)
+        finally:
+            os.close(lock)
     return record
 
 

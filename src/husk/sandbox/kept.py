@@ -189,9 +189,10 @@ class Kept:
         return self.lock(name)
 
     def write(self, record: Record, *, durable: bool) -> None:
-        """Replace the record. Without `durable` it survives any death of ours, but perhaps not that of the machine."""
+        """Replace the record; the caller holds the box. Without `durable` it survives any death of ours, but perhaps
+        not that of the machine."""
         path = os.path.join(self.path(record.name), "record")
-        temporary = f"{path}.{os.getpid()}"
+        temporary = f"{path}.new"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, record.dump())
@@ -282,7 +283,20 @@ class Kept:
                     removed += 1
                 finally:
                     os.close(fd)
+            else:
+                removed += self._clean(path)
         return removed
+
+    def _clean(self, path: str) -> int:
+        """What somebody who was killed left in the directory of a box that goes on."""
+        left = [name for name in ("record.new", "running") if os.path.exists(os.path.join(path, name))]
+        fd = lock_directory(path, wait=False) if left else -1
+        if fd < 0:
+            return 0
+        for name in left:
+            os.unlink(os.path.join(path, name))
+        os.close(fd)
+        return len(left)
 
     def _forget_root(self, path: str) -> None:
         """The store need not keep an image for a box that is gone."""
