@@ -50,6 +50,8 @@ PACKAGES = {
     "python3": "python3",
     "node": "nodejs",
     "perl": "perl",
+    "ruby": "ruby",
+    "pdftotext": "poppler-utils",
     "gcc": "gcc",
     "g++": "g++",
     "make": "make",
@@ -72,7 +74,14 @@ PACKAGES = {
     "go": "golang-go",
 }
 # Not programs but parts of one: Debian ships python3's venv and pip support separately.
-MODULES = {"python3-venv": ("ensurepip", "python3-venv")}
+# The others are C extensions that example skills use.
+MODULES = {
+    "python3-venv": ("ensurepip", "python3-venv"),
+    "python3-yaml": ("yaml", "python3-yaml"),
+    "python3-lxml": ("lxml", "python3-lxml"),
+    "python3-pil": ("PIL", "python3-pil"),
+    "python3-numpy": ("numpy", "python3-numpy"),
+}
 # Other sandboxes the benchmark compares husk with.
 BENCH_PACKAGES = {"bwrap": "bubblewrap", "proot": "proot"}
 

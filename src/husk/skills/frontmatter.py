@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-MOST_HEAD = 64 << 10
+MOST_HEAD = 32 << 10
 MOST_NAME, MOST_DESCRIPTION, MOST_COMPATIBILITY = 64, 1024, 500
 KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -45,9 +45,10 @@ def cache_base() -> Path:
         raise HuskError(f"{base}: {error.strerror}; set HUSK_CACHE to a directory of yours.") from None
 
 
-def layer(wish: dict[str, object], fill: Callable[[Path], str]) -> Layer:
+def layer(wish: dict[str, object], fill: Callable[[Path], str], *, pinned: str = "") -> Layer:
     """The layer for `wish`. `fill` is called, with an empty directory to fill, only when there is none yet; it returns
-    the text of the lock."""
+    the text of the lock. A layer whose lock is `pinned` will do too, whatever wish it was made for: it holds
+    the same, to the byte."""
     base = cache_base()
     name = hashlib.sha256(json.dumps(wish, sort_keys=True).encode()).hexdigest()[:32]
     place = base / name
@@ -56,15 +57,27 @@ def layer(wish: dict[str, object], fill: Callable[[Path], str]) -> Layer:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (place / LOCK_NAME).is_file():
             return Layer(place / "content", place / LOCK_NAME, cached=True)
+        if pinned and (same := _with_lock(base, pinned, wish)):
+            return Layer(same / "content", same / LOCK_NAME, cached=True)
         for left in base.glob("new-*"):
             shutil.rmtree(left, ignore_errors=True)
         staging = base / f"new-{name}"
         (staging / "content").mkdir(parents=True)
         try:
             text = fill(staging / "content")
-            (staging / LOCK_NAME).write_text(text)
             (staging / "wish.json").write_text(json.dumps(wish, sort_keys=True, indent=2) + "\n")
+            (staging / LOCK_NAME).write_text(text)
             os.replace(staging, place)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return Layer(place / "content", place / LOCK_NAME, cached=False)
+
+
+def _with_lock(base: Path, pinned: str, wish: dict[str, object]) -> Path | None:
+    """Hashes pin what was installed, but an installation also depends on the Python and the image it was made with."""
+    for lock in base.glob(f"*/{LOCK_NAME}"):
+        if lock.read_text() == pinned:
+            made = json.loads((lock.parent / "wish.json").read_text())
+            if all(made.get(name) == wish.get(name) for name in ("python", "image")):
+                return lock.parent
+    return None

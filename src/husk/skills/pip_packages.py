@@ -73,7 +73,7 @@ def provide(
             _fetch(requirements, pins, python, Path(place))
             return _install(requirements, pins, Path(place), content, setting)
 
-    found = layer(wish, fill)
+    found = layer(wish, fill, pinned="".join(f"{pin}\n" for pin in pins))
     if lock is not None and not lock.exists():
         lock.write_text(found.lock.read_text())
     return found

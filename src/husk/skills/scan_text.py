@@ -18,15 +18,15 @@ PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _KEYWORDS = (
     "if then else elif fi for while until do done case esac in function select time coproc . : [ [[ ]] ! { } alias bg "
     "bind break builtin caller cd command compgen complete continue declare dirs disown echo enable eval exec exit "
-    "export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read readarray "
-    "readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait "
-    "sudo env nohup nice xargs"
+    "export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read "
+    "readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias "
+    "unset wait sudo env nohup nice xargs"
 )
 KEYWORDS = frozenset(_KEYWORDS.split())
 # Words before a command that are none of their own.
 _BEFORE = "sudo env nohup nice time exec command xargs if then else elif while until do ! {"
 TRANSPARENT = frozenset(_BEFORE.split())
-QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.S)
+QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\$]|\\.|\$\((?:[^()\"]|\"[^\"]*\")*\)|\$(?!\())*\"", re.S)
 MOST = 1 << 20
 
 

@@ -22,12 +22,12 @@ PROGRAMS = (b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 ETC = frozenset(
     b"""
     alpine-release alternatives arch-release bash.bashrc bash_completion ca-certificates ca-certificates.conf
-    chromium.d crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd gnutls
-    gprofng.rc gtk-2.0 gtk-3.0 gtk-4.0 host.conf ImageMagick-6 ImageMagick-7 inputrc issue ld-musl-x86_64.path
-    ld.so.cache ld.so.conf ld.so.conf.d libreoffice locale.alias locale.conf locale.gen localtime lsb-release lynx
-    magic magic.mime mailcap manpath.config maven mime.types mke2fs.conf nanorc netconfig networks openal OpenCL
-    os-release papersize perl pki profile profile.d protocols pulse R redhat-release rpc sensors3.conf services sgml
-    shells skel ssl system-release terminfo texmf timezone vdpau_wrapper.cfg vim vulkan wgetrc X11 xattr.conf xdg
+    chromium.d crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd
+    gnutls gprofng.rc gtk-2.0 gtk-3.0 gtk-4.0 host.conf ImageMagick-6 ImageMagick-7 inputrc issue
+    ld-musl-x86_64.path ld.so.cache ld.so.conf ld.so.conf.d libreoffice locale.alias locale.conf locale.gen localtime
+    lsb-release lynx magic magic.mime mailcap manpath.config maven mime.types mke2fs.conf nanorc netconfig networks openal
+    OpenCL os-release papersize perl pki profile profile.d protocols pulse R redhat-release rpc sensors3.conf services
+    sgml shells skel ssl system-release terminfo texmf timezone vdpau_wrapper.cfg vim vulkan wgetrc X11 xattr.conf xdg
     xml
 """.split()
 )

@@ -26,7 +26,7 @@ def main() -> int:
                 print(f"line {reader.line_num}: {len(row)} cells, not {len(head)}", file=sys.stderr)
                 odd = 1
             else:
-                rows.append({name: value(cell) for name, cell in zip(head, row)})
+                rows.append({name: value(cell) for name, cell in zip(head, row, strict=True)})
     # Written whole or not at all, as one does where somebody else may be reading.
     with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(options.result) or ".", delete=False) as out:
         json.dump(rows, out, indent=1, sort_keys=True)
