@@ -25,10 +25,10 @@ ETC = frozenset(
     chromium.d crypto-policies debian_version default emacs environment ethertypes fonts gai.conf ghostscript glvnd
     gnutls gprofng.rc gtk-2.0 gtk-3.0 gtk-4.0 host.conf ImageMagick-6 ImageMagick-7 inputrc issue
     ld-musl-x86_64.path ld.so.cache ld.so.conf ld.so.conf.d libreoffice locale.alias locale.conf locale.gen localtime
-    lsb-release lynx magic magic.mime mailcap manpath.config maven mime.types mke2fs.conf nanorc netconfig networks openal
-    OpenCL os-release papersize perl pki profile profile.d protocols pulse R redhat-release rpc sensors3.conf services
-    sgml shells skel ssl system-release terminfo texmf timezone vdpau_wrapper.cfg vim vulkan wgetrc X11 xattr.conf xdg
-    xml
+    lsb-release lynx magic magic.mime mailcap manpath.config maven mime.types mke2fs.conf nanorc netconfig networks
+    openal OpenCL os-release papersize perl pki profile profile.d protocols pulse R redhat-release rpc sensors3.conf
+    services sgml shells skel ssl system-release terminfo texmf timezone vdpau_wrapper.cfg vim vulkan wgetrc X11
+    xattr.conf xdg xml
 """.split()
 )
 ETC_FAMILIES = (b"java", b"python", b"php", b"ruby", b"lua", b"ld-musl-")

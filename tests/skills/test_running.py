@@ -1,0 +1,291 @@
+"""`husk skill run`, `learn` and `test`, as a person calls them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.skills.calling import Answer, husk_skill, make_skill
+
+COPY = """#!/bin/sh
+tr a-z A-Z < /in/a.txt > /out/A.txt
+echo local > here.txt
+mkdir deep && echo x > deep/er.txt
+echo private > /tmp/husk-skill-test
+exit $1
+"""
+
+
+@pytest.mark.both_settings
+def test_input_and_output(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "upper", {"scripts/up.sh": COPY, "given/a.txt": "hello\n"})
+    answer = husk_skill(tmp_path, "run", skill, "--in", skill / "given", "--out", tmp_path / "out", "--", "7")
+    assert answer.code == 7 and answer.out == ""
+    assert "A.txt (6 bytes)" in answer.err and "exit code 7" in answer.err
+    found = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")}
+    assert found == {"A.txt", "here.txt", "deep", "deep/er.txt"}
+    assert (tmp_path / "out/A.txt").read_text() == "HELLO\n"
+    assert not Path("/tmp/husk-skill-test").exists()
+
+
+def test_refusals_are_told(tmp_path: Path) -> None:
+    text = "#!/bin/sh\necho y >> /skill/SKILL.md\ncat /etc/shadow\nmktemp -d >/dev/null && echo made\n"
+    skill = make_skill(tmp_path, "rude", {"scripts/x.sh": text})
+    answer = husk_skill(tmp_path, "run", skill, "--json")
+    told = answer.json
+    assert told["stdout"] == "made\n" and told["exit_code"] == answer.code == 0
+    assert {item["what"]: item["reason"] for item in told["refusals"]} == {
+        "/skill/SKILL.md": "it is mounted read-only",
+        "/etc/shadow": "nothing is mounted there",
+    }
+    assert "y" not in (skill / "SKILL.md").read_text().splitlines()
+    assert husk_skill(tmp_path, "run", skill, "-q").err.startswith("/skill/scripts/x.sh")
+
+
+def test_a_working_directory_is_a_copy(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "edit", {"scripts/x.sh": "echo new > file; cat file; pwd; echo x > /out/x\n"})
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "file").write_text("old\n")
+    answer = husk_skill(tmp_path, "run", skill, "--work", work, "--out", tmp_path / "out")
+    assert answer.out == "new\n/workspace\n" and (work / "file").read_text() == "old\n"
+    assert "/workspace/file (changed)" in answer.err and os.listdir(tmp_path / "out") == ["x"]
+
+
+def test_what_is_handed_over_cannot_harm(tmp_path: Path) -> None:
+    """Links stay in the box, nothing is written through links that are there, and no file comes out set-uid."""
+    script = """import os
+os.symlink("/etc/passwd", "/out/link")
+os.mkfifo("/out/pipe")
+os.mkdir("/out/sub")
+open("/out/sub/evil", "w").write("evil")
+open("/out/target", "w").write("evil")
+open("/out/suid", "w").write("x")
+os.chmod("/out/suid", 0o4755)
+os.mkdir("/out/shut")
+open("/out/shut/in", "w").write("x")
+os.chmod("/out/shut", 0)
+"""
+    skill = make_skill(tmp_path, "evil", {"scripts/x.py": script})
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("mine")
+    (out / "sub").symlink_to(elsewhere)
+    (out / "target").symlink_to(elsewhere / "kept")
+    answer = husk_skill(tmp_path, "run", skill, "--out", out)
+    assert answer.code == 0, answer.err
+    assert sorted(os.listdir(out)) == ["shut", "sub", "suid", "target"]
+    assert [path.name for path in elsewhere.iterdir()] == ["kept"] and (elsewhere / "kept").read_text() == "mine"
+    assert not (out / "target").is_symlink() and (out / "suid").stat().st_mode & 0o7000 == 0
+    assert (out / "shut/in").read_text() == "x"
+    for text in ("link: a link", "pipe: no file", "sub: in the way there is no folder"):
+        assert text in answer.err
+
+
+@pytest.mark.both_settings
+def test_what_it_starts_ends_with_it(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "server", {"scripts/x.sh": "setsid sleep 987 &\necho started\n"})
+    assert husk_skill(tmp_path, "run", skill, "-q", timeout=60).out == "started\n"
+    running = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    assert not any(path.exists() and path.read_bytes() == b"sleep\x00987\x00" for path in running)
+
+
+# -- nothing runs -----------------------------------------------------------------------------------------------------
+
+
+def refused(answer: Answer, text: str) -> None:
+    """One sentence, exit code 2, and no sign of the script."""
+    assert answer.code == 2 and answer.out == "", answer.err
+    assert text in answer.err and "RAN" not in answer.err
+    assert len([line for line in answer.err.splitlines() if line.startswith("husk skill:")]) == 1, answer.err
+
+
+def test_what_cannot_be_run(tmp_path: Path) -> None:
+    ran = {"scripts/x.sh": "echo RAN\n"}
+    broken = make_skill(tmp_path, "broken", ran, head="---\nname: [\n---\n")
+    refused(husk_skill(tmp_path, "run", broken), "the front matter is not YAML: line")
+    refused(husk_skill(tmp_path, "run", make_skill(tmp_path, "Bad_Name", ran)), "only lowercase letters")
+    strange = make_skill(tmp_path, "strange", {"scripts/x": "#!/usr/bin/nosuchlang\n"})
+    refused(husk_skill(tmp_path, "run", strange), "scripts/x needs nosuchlang, which is not in the box")
+    refused(husk_skill(tmp_path, "run", make_skill(tmp_path, "empty", {})), "there is no script in it")
+    with zipfile.ZipFile(tmp_path / "z.skill", "w") as out:
+        out.writestr("../x", "")
+    refused(husk_skill(tmp_path, "run", tmp_path / "z.skill"), "'../x' is refused")
+    lacking = make_skill(tmp_path, "lacking", {"scripts/x.py": "import nosuchmodule_x\nprint('RAN')\n"})
+    refused(husk_skill(tmp_path, "run", lacking), "the box's python3 lacks nosuchmodule_x; give --find-links")
+    (tmp_path / "wheels").mkdir()
+    answer = husk_skill(tmp_path, "run", lacking, "--find-links", tmp_path / "wheels")
+    refused(answer, "cannot be installed from")
+    assert not list((tmp_path / "cache/layers").glob("*-*"))
+
+
+def test_more_than_the_manifest_gives(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "asks", {"scripts/x.sh": "echo RAN\n"})
+    little, much, given = tmp_path / "little.toml", tmp_path / "much.toml", tmp_path / "given"
+    given.mkdir()
+    little.write_text('version = 1\n[limits]\ntime = "5"\n')
+    much.write_text('version = 1\n[network]\nhosts = ["example.org"]\n[limits]\ntime = "1h"\n')
+    refused(husk_skill(tmp_path, "run", skill, "--permissions", little, "--in", given), "does not allow it ([files])")
+    answer = husk_skill(tmp_path, "run", skill, "--permissions", much, "--max-permissions", little)
+    refused(answer, "asks for more than --max-permissions gives: host example.org; limit time = 1h (at most 5)")
+    refused(husk_skill(tmp_path, "run", skill, "--permissions", little, "--limit", "time=9"), "allows less: limit time")
+    refused(husk_skill(tmp_path, "run", skill, "--permissions", tmp_path / "none"), "No such file")
+    refused(husk_skill(tmp_path, "run", skill, "--check"), "--check needs --permissions")
+    assert husk_skill(tmp_path, "run", skill, "--permissions", little, "--max-permissions", much).out == "RAN\n"
+    assert husk_skill(tmp_path, "run", skill, "--permissions", little, "--max-permissions", little).out == "RAN\n"
+
+
+def test_learn_then_check(tmp_path: Path) -> None:
+    script = '#!/bin/sh\ncat /in/a.txt\ncat /etc/shadow 2>/dev/null\nif [ "$1" ]; then "$@"; fi\nexit 0\n'
+    skill = make_skill(tmp_path, "learns", {"scripts/x.sh": script})
+    given, manifest = tmp_path / "given", tmp_path / "learns.permissions.toml"
+    given.mkdir()
+    (given / "a.txt").write_text("a\n")
+    answer = husk_skill(tmp_path, "learn", skill, "--in", given)
+    assert answer.code == 0 and answer.out == "a\n", answer.err
+    text = manifest.read_text()
+    assert "input = true" in text and "output = false" in text and '"/etc/shadow"' in text and '/cat"' in text
+    again = husk_skill(tmp_path, "run", skill, "--in", given, "--permissions", manifest, "--check")
+    assert again.code == 0, again.err
+    more = husk_skill(
+        tmp_path, "run", skill, "--in", given, "--permissions", manifest, "--check", "--", "uniq", "/dev/null"
+    )
+    assert more.code == 3 and "it needs more than" in more.err and "bin/uniq" in more.err
+    refused(husk_skill(tmp_path, "run", skill, "--permissions", manifest, "--out", tmp_path / "o"), "does not allow it")
+    failing = husk_skill(tmp_path, "learn", skill, "--in", given, "-o", tmp_path / "no.toml", "--", "kill", "-9", "0")
+    assert failing.code == 2 and not (tmp_path / "no.toml").exists()
+
+
+# -- packages ---------------------------------------------------------------------------------------------------------
+
+
+def wheel(folder: Path, name: str, version: str, text: str, needs: str = "") -> str:
+    """A wheel by hand: its sha256."""
+    folder.mkdir(exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + (
+        f"Requires-Dist: {needs}\n" if needs else ""
+    )
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr(f"{name}.py", text)
+        out.writestr(f"{info}/METADATA", about)
+        out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        out.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.needs("python3")
+def test_python_packages_are_installed_once_and_pinned(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    top = wheel(wheels, "husk_test_top", "1.2", "from husk_test_below import answer", needs="husk_test_below")
+    below = wheel(wheels, "husk_test_below", "0.9", "answer = 42")
+    script = "import husk_test_top\nprint(husk_test_top.answer)\n"
+    skill = make_skill(tmp_path, "needy", {"scripts/x.py": script})
+    lock = tmp_path / "needy.lock"
+    first = husk_skill(tmp_path, "run", skill, "--find-links", wheels, "--lock", lock)
+    assert first.out == "42\n" and "(installed in a box)" in first.err, first.err
+    assert lock.read_text() == (f"husk_test_below==0.9 --hash=sha256:{below}\nhusk_test_top==1.2 --hash=sha256:{top}\n")
+    for extra in ((), ("--lock", lock)):  # no wheels are needed any more
+        again = husk_skill(tmp_path, "run", skill, *extra)
+        assert again.out == "42\n" and "(cached)" in again.err, again.err
+    # A wheel that is not the one the lock names is not taken, even under the same version.
+    wheel(wheels, "husk_test_below", "0.9", "answer = 43")
+    swapped = tmp_path / "elsewhere"
+    swapped.mkdir()
+    refused(husk_skill(swapped, "run", skill, "--find-links", wheels, "--lock", lock), "THESE PACKAGES DO NOT MATCH")
+    manifest = tmp_path / "none.toml"
+    manifest.write_text("version = 1\n")
+    refused(husk_skill(tmp_path, "run", skill, "--permissions", manifest), "which the manifest does not allow")
+
+
+@pytest.mark.needs("node", "npm")
+def test_npm_packages(tmp_path: Path) -> None:
+    tarballs = tmp_path / "tarballs"
+    tarballs.mkdir()
+    for name, needs, text in (
+        ("husk-a", {"husk-b": "1"}, "module.exports = require('husk-b') + 1"),
+        ("husk-b", {}, "module.exports = 41"),
+    ):
+        with tarfile.open(tarballs / f"{name}-1.0.0.tgz", "w:gz") as out:
+            about = {
+                "name": name,
+                "version": "1.0.0",
+                "dependencies": needs,
+                "scripts": {"install": "touch /layer/RAN"},
+            }
+            for file, data in (("package.json", json.dumps(about)), ("index.js", text)):
+                member = tarfile.TarInfo(f"package/{file}")
+                member.size = len(data)
+                out.addfile(member, io.BytesIO(data.encode()))
+    skill = make_skill(tmp_path, "noded", {"scripts/x.mjs": "import a from 'husk-a';\nconsole.log(a);\n"})
+    refused(husk_skill(tmp_path, "run", skill), "the skill needs the npm packages husk-a; give --find-links")
+    answer = husk_skill(tmp_path, "run", skill, "--find-links", tarballs)
+    assert answer.out == "42\n", answer.err
+    assert not list((tmp_path / "cache").rglob("RAN"))
+    assert husk_skill(tmp_path, "run", skill).out == "42\n"
+
+
+# -- cases ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.path.exists("/etc/login.defs"), reason="no /etc/login.defs on this host")
+def test_the_five_verdicts(tmp_path: Path) -> None:
+    script = 'case "$1" in\nhome) ls "$2";;\nsay) echo "$2";;\nwhere) pwd;;\nesac\n'
+    skill = make_skill(tmp_path, "judged", {"scripts/x.sh": script})
+    rows = [
+        {"name": "works", "argv": ["say", "hi"], "stdout": "hi\n"},
+        {"name": "fails", "argv": ["home", "/etc/login.defs"]},
+        {"name": "differs", "argv": ["where"]},
+        {"name": "broken", "argv": ["say", "a"], "stdout": "b\n"},
+        {"name": "skipped", "argv": ["say", "a"], "needs": ["nosuchprogram"]},
+    ]
+    (skill / "cases.json").write_text(json.dumps(rows))
+    answer = husk_skill(tmp_path, "test", skill, "--json")
+    assert answer.code == 1, answer.err
+    assert {row["case"]: row["status"] for row in answer.json} == {row["name"]: row["name"] for row in rows}
+    fails = next(row for row in answer.json if row["status"] == "fails")
+    assert "refused: " in fails["reason"] and "nothing is mounted there" in fails["reason"]
+    (skill / "cases.json").write_text(json.dumps(rows[:1]))
+    assert husk_skill(tmp_path, "test", tmp_path, "--no-native").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "cannot be read"),
+        ("{}", "write each case as a table"),
+        ('[{"argw": []}]', "there is no field 'argw'"),
+        ('[{"argv": "x"}]', "`argv` must be a list of texts"),
+        ('[{"exit": "x"}]', "`exit` must be a number"),
+        ('[{"input": "nowhere"}]', "does not exist"),
+        ('[{"skill": "nowhere"}]', "there is no SKILL.md"),
+    ],
+)
+def test_bad_cases(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "c.json").write_text(text)
+    refused(husk_skill(tmp_path, "test", "--cases", tmp_path / "c.json"), complaint)
+
+
+def test_inspect_runs_nothing(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "looked-at", {"scripts/x.py": f"open({str(tmp_path / 'ran')!r}, 'w')\nimport yaml\n"})
+    told = husk_skill(tmp_path, "inspect", skill, "--json").json
+    assert (
+        told["valid"]
+        and told["scripts"][0]["language"] == "python"
+        and told["pip"] == {"PyYAML": "scripts/x.py imports yaml"}
+    )
+    assert "[files]" in told["permissions"] and not (tmp_path / "ran").exists()
+    text = husk_skill(tmp_path, "inspect", skill).out
+    assert "pip packages: PyYAML" in text and "version = 1" in text
+    other = make_skill(tmp_path, "other", {}, head="---\nname: some\ndescription: d\n---\n")
+    assert husk_skill(tmp_path, "inspect", other).code == 0
+    assert husk_skill(tmp_path, "inspect", other, "--strict").code == 2
