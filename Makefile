@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test lint bench lock clean FORCE
+.PHONY: help setup run test lint bench fuzz fuzz-c lock clean FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -22,6 +22,8 @@ help:
 	@echo 'make test    run all tests (as root on Debian: installs the guest programs they need)'
 	@echo 'make lint    ruff and mypy --strict'
 	@echo 'make bench   measure husk against the host; prints one table, writes bench/results/'
+	@echo 'make fuzz    random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
+	@echo 'make fuzz-c  the same, and forged input, on a C core with address and undefined-behaviour sanitizers'
 	@echo 'make lock    resolve the newest versions of the development tools into $(LOCK)'
 	@echo 'make clean   remove everything the targets above made'
 
@@ -41,6 +43,16 @@ lint: setup
 bench: setup
 	@$(BIN)/python tools/guest_programs.py --install --bench
 	$(BIN)/python bench/run.py
+
+SEED ?= 1
+CALLS ?= 100000
+OPTIONS ?=
+
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.run $(SEED) $(CALLS) $(OPTIONS)
+
+fuzz-c: setup
+	$(BIN)/python tests/fuzz/sanitized.py $(SEED) $(CALLS)
 
 lock: $(VENV)/.tools
 	$(BIN)/python tools/lock.py $(LOCK)

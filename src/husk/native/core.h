@@ -29,9 +29,14 @@
 /* Gets one of husk's own threads out of a waiting call; its handler does nothing. */
 #define WAKE_SIGNAL (SIGRTMIN + 7)
 
+/* A guest can date a file as late as 2446 (ext4), and 64 bits of nanoseconds end in 2262: such a time is the last one there
+ * is. Good for comparing; who shows a time uses stat_tuple. */
 static inline int64_t nanoseconds(struct timespec t)
 {
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
+    int64_t ns;
+    if (__builtin_mul_overflow(t.tv_sec, 1000000000LL, &ns) || __builtin_add_overflow(ns, t.tv_nsec, &ns))
+        return t.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    return ns;
 }
 
 static inline int64_t now_ns(void)

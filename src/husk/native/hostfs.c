@@ -28,13 +28,31 @@ int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
     return fd < 0 ? -errno : (int)fd;
 }
 
+/* Exact, however far away; a new reference. */
+static PyObject *nanoseconds_object(struct timespec t)
+{
+    int64_t ns = nanoseconds(t);
+    if (ns != INT64_MIN && ns != INT64_MAX)
+        return PyLong_FromLongLong(ns);
+    PyObject *seconds = PyLong_FromLongLong(t.tv_sec), *factor = PyLong_FromLong(1000000000), *sum = NULL;
+    PyObject *rest = PyLong_FromLong(t.tv_nsec);
+    PyObject *product = seconds && factor ? PyNumber_Multiply(seconds, factor) : NULL;
+    if (product && rest)
+        sum = PyNumber_Add(product, rest);
+    Py_XDECREF(seconds);
+    Py_XDECREF(factor);
+    Py_XDECREF(product);
+    Py_XDECREF(rest);
+    return sum;
+}
+
 PyObject *stat_tuple(const struct stat *s)
 {
-    return Py_BuildValue("(KKIKIIKLLLLLL)", (unsigned long long)s->st_dev, (unsigned long long)s->st_ino, s->st_mode,
+    return Py_BuildValue("(KKIKIIKLLLNNN)", (unsigned long long)s->st_dev, (unsigned long long)s->st_ino, s->st_mode,
                          (unsigned long long)s->st_nlink, s->st_uid, s->st_gid, (unsigned long long)s->st_rdev,
                          (long long)s->st_size, (long long)s->st_blksize, (long long)s->st_blocks,
-                         (long long)nanoseconds(s->st_atim), (long long)nanoseconds(s->st_mtim),
-                         (long long)nanoseconds(s->st_ctim));
+                         nanoseconds_object(s->st_atim), nanoseconds_object(s->st_mtim),
+                         nanoseconds_object(s->st_ctim));
 }
 
 PyObject *hostfs_open_beneath(PyObject *self, PyObject *args)

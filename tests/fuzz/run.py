@@ -1,0 +1,20 @@
+"""`make fuzz SEED=… CALLS=… OPTIONS=…`: the long run. Prints figures; exit code 1 when husk met an internal fault."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.fuzz.harness import fuzz, show
+
+
+def main(arguments: list[str]) -> int:
+    seed, calls = int(arguments[0]), int(arguments[1])
+    report = fuzz(seed, calls, options=arguments[2:])
+    print(show(report))
+    for fault, times in report.faults.most_common():
+        print(f"{times} times:{fault}")
+    return 1 if report.faults or report.calls < calls else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
