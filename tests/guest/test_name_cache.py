@@ -19,10 +19,13 @@ from husk.kernel.events import Events
 from husk.kernel.kernel import Kernel
 from husk.sandbox.box import Box
 from husk.sandbox.policy import Mount, Policy
+from husk.store.ingest import ingest
+from husk.store.store import Store
 from tests.guest import trees
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY
 from tests.guest.running import husk, husk_process, scratch
+from tests.images.hostroot import add_programs
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 
@@ -90,6 +93,22 @@ class Side:
             os.close(fd)
 
 
+@pytest.fixture(scope="module")
+def image() -> Iterator[list[str]]:
+    """The options for an image that has the tree at /tree, and what the programs need to run there."""
+    with scratch() as place:
+        root = place / "root"
+        (root / "tree").mkdir(parents=True)
+        prepare(root / "tree")
+        add_programs(root, "sh", "true")
+        for where, folders, files in os.walk(root):
+            for name in folders + files:
+                os.utime(os.path.join(where, name), (OLD, OLD), follow_symlinks=False)  # else new in one run only
+        store = Store.create(str(place / "store"))
+        ingest(store, str(root), "names")
+        yield ["--image", "names", "--store", store.place]
+
+
 def transcript(root: Path, command: list[str], options: list[str]) -> list[str]:
     side = Side(root)
     try:
@@ -132,6 +151,24 @@ def test_same_answers(place: Path, where: str) -> None:
     assert not [line for line in failed if not line.startswith(MEANT_TO_FAIL)]
     assert sum(" = ENOENT" in line for line in off) > 300 and sum("dev=" in line for line in off) > 1000
     assert_same(transcript(place / "on", SCENES[where], []), off)
+
+
+def test_same_answers_from_an_image(place: Path, image: list[str]) -> None:
+    """The cache answers from the image's manifest, husk from its own reading of the same."""
+    command = [f"{GUESTS}/name_cache", "/tree"]
+    off = transcript(place / "off", command, [*image, *OFF])
+    failed = [line for line in off if not line.startswith("  ") and " = -1" in line]
+    assert not [line for line in failed if not line.startswith(MEANT_TO_FAIL)]
+    assert sum(" = ENOENT" in line for line in off) > 300 and sum("dev=" in line for line in off) > 1000
+    assert_same(transcript(place / "on", command, image), off)
+
+
+@pytest.mark.parametrize("kind", ["write", "link", "replace"])
+def test_hard_links_of_an_image(place: Path, image: list[str], kind: str) -> None:
+    command = [f"{GUESTS}/name_cache", "/tree", kind]
+    off = transcript(place / "off", command, [*image, *OFF])
+    assert sum("links=2" in line for line in off) > 20 and not [line for line in off if " = -1" in line]
+    assert_same(transcript(place / "on", command, image), off)
 
 
 @pytest.mark.parametrize(
@@ -252,3 +289,22 @@ def test_the_cache_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cach
         result = Box(policy, Events(None, None, collect=not cached), (null.fileno(),) * 3).run()
     assert result.exit_code == 0 and not result.faults
     assert (len(asked) < 200) if cached else (len(asked) >= 900), len(asked)
+
+
+def test_the_cache_answers_for_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: list[str]) -> None:
+    asked: list[int] = []
+    answer = Kernel.answer
+
+    def counted(kernel: Kernel, raw: object) -> None:
+        asked.append(1)
+        answer(kernel, raw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Kernel, "answer", counted)
+    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
+    loop = "i=0; while [ $i -lt 300 ]; do [ -e /tree/one/a ]; [ -e /tree/none ]; [ -r /tree/plain ]; i=$((i+1)); done"
+    policy = Policy(["/bin/sh", "-c", loop])
+    policy.image, policy.store = image[1], image[3]
+    with open(os.devnull, "r+b") as null:
+        result = Box(policy, Events(None, None), (null.fileno(),) * 3).run()
+    assert result.exit_code == 0 and not result.faults
+    assert len(asked) < 200, len(asked)

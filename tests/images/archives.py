@@ -14,9 +14,10 @@ from husk.store.images import Image
 from husk.store.store import Store
 
 OLD = 1_000_000_000
+Member = tuple[tarfile.TarInfo, bytes]
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", **rest: Any) -> tuple[tarfile.TarInfo, bytes]:
+def member(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", **rest: Any) -> Member:
     info = tarfile.TarInfo(name)
     info.type, info.size, info.mtime = kind, len(content), OLD
     info.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
@@ -25,19 +26,19 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", **res
     return info, content
 
 
-def folder(name: str, **rest: Any) -> tuple[tarfile.TarInfo, bytes]:
+def folder(name: str, **rest: Any) -> Member:
     return member(name, tarfile.DIRTYPE, **rest)
 
 
-def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> Member:
     return member(name, kind, linkname=target)
 
 
-def hard(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+def hard(name: str, target: str) -> Member:
     return link(name, target, tarfile.LNKTYPE)
 
 
-def tar(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
+def tar(*members: Member, form: int = tarfile.PAX_FORMAT) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=form) as archive:
         for info, content in members:

@@ -139,7 +139,7 @@ def test_a_hostile_layer(store: Store, tmp_path: Path) -> None:
 LIES: dict[str, tuple[Callable[[Layout], object], str]] = {
     "a layer is another": (lambda layout: _swap(layout), "not what its digest says"),
     "a layer unpacks to another": (
-        lambda layout: layout.index(layout.image((gzip.compress(tar(member("b"))), tar()))), "not what its digest says"),
+        lambda layout: layout.index(layout.image((gzip.compress(tar(member("b"))), tar()))), "not what its digest"),
     "a digest leads out": (lambda layout: layout.index({"digest": "sha256:../../../etc/passwd"}), "no SHA-256 digest"),
     "a digest of another kind": (lambda layout: layout.index({"digest": "md5:" + "0" * 32}), "no SHA-256 digest"),
     "an index in itself": (lambda layout: _deep(layout), "too deeply"),

@@ -21,7 +21,7 @@ from husk.images.export import export
 from husk.store.errors import StoreError, StoreUsageError
 from husk.store.store import Store
 from husk.store.verify import verify
-from tests.images.archives import CONFIG, OLD, Layout, everything, folder, hard, lines, link, member, saved, tar
+from tests.images.archives import OLD, Layout, everything, folder, hard, lines, link, member, saved, tar
 
 ROOT = (
     folder("./", mode=0o711),

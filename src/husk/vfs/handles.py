@@ -39,7 +39,8 @@ class Handles(Walker):
                 if isinstance(node, Inode) and node.nlink == 0:
                     node.via = via
                 return node
-            if link.startswith(self.state.path + b"/"):
+            # What an image's files are opened through lies there too; those are their tree's to know.
+            if link.startswith(self.state.path + b"/") and not link.startswith(self.state.path + b"/images/"):
                 # Too long without a name to be remembered: content and size still show, mode and owner by default.
                 creds = self.context.creds
                 uids, gids = {os.geteuid(): creds.uid}, {os.getegid(): creds.gid}

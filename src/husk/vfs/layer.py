@@ -18,7 +18,7 @@ from husk.vfs.layer_changes import accept, changes, seal
 from husk.vfs.layer_copy import now
 from husk.vfs.layer_meta import LayerMeta
 from husk.vfs.layer_names import LayerNames
-from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode, Orphan, pinned
+from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode, Orphan, in_image, pinned
 from husk.vfs.layer_trace import LayerTrace
 from husk.vfs.lower import Lower
 from husk.vfs.node import Dir, Entry, Stat, error
@@ -201,6 +201,11 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if isinstance(node, Inode):
             return self._inode_stat(node)
         assert isinstance(node, Orphan)
+        source = in_image(node)
+        if source is not None and node.last is not None:
+            found = self.lower_stat(node.last, source[0])
+            found.nlink = max(found.nlink - node.hidden, 0)
+            return found
         return orphan_stat(node, self.dev)
 
     def lower_stat(self, info: HostStat, lower: Lower) -> Stat:
@@ -251,6 +256,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         if self.watched and not flags & os.O_PATH:
             node = self.shown_to_watchers(node)
         if isinstance(node, Orphan):
+            if (source := in_image(node)) is not None:
+                return source[0].open(source[1], host_flags, node.kind)
             with pinned(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if isinstance(node, LowerNode):

@@ -187,6 +187,11 @@ class Orphan(Node):
         self.source: tuple[Lower, bytes] | None = None
 
 
+def in_image(node: Orphan) -> tuple[Lower, bytes] | None:
+    """Where it lies in an image, which never changes: what the guest holds open is a blob, that of many files maybe."""
+    return node.source if node.source is not None and node.source[0].mapped is not None else None
+
+
 def pinned(node: Orphan) -> Pinned:
     return Pinned(node.via, lambda _link, found: (found.st_dev, found.st_ino) == node.key)
 

@@ -15,7 +15,7 @@ from husk.native._core import open_beneath
 from husk.native._core import watch as watch_file
 from husk.vfs.hosttree import HostDir, HostNode, HostRead
 from husk.vfs.layer import LayeredTree
-from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan, pinned
+from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan, in_image, pinned
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import READ, require
 from husk.vfs.real import drop_second_name, hold, real_of, stand_in
@@ -46,7 +46,8 @@ def _file_behind(vfs: Vfs, ctx: Context, node: Node, mask: int) -> int:
     """An O_PATH descriptor."""
     tree = node.tree
     if isinstance(node, Orphan):
-        return _held(pinned(node))
+        source = in_image(node)
+        return _held(pinned(node)) if source is None else source[0].open(source[1], os.O_PATH, node.kind)
     if isinstance(tree, HostRead):
         return _host_file(tree, node)
     if isinstance(tree, LayeredTree):
