@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from measure import BUILD, HERE, Command, Meter, Samples, build, in_turn, printed, whole
+from snapshots import FEW, SnapshotBench
 from store import StoreBench
 
 IMAGE_FILE = "/usr/lib/os-release"
@@ -59,8 +60,10 @@ class Plan:
     def __init__(self, husk: Command, *, quick: bool) -> None:
         self.husk, self.rounds, self.scale = husk, 2 if quick else 5, 10 if quick else 1
         self.store = StoreBench(husk, BUILD / "store", self.scale)
+        self.snapshots = SnapshotBench(husk, BUILD / "snapshots", self.scale)
         self.groups = [
-            self.native_calls(), self.virtual_calls(), self.programs(), self.start(), self.ingests(), *self.peers()
+            self.native_calls(), self.virtual_calls(), self.programs(), self.start(), self.ingests(), self.forks(),
+            *self.peers(),
         ]  # fmt: skip
 
     def outside(self, what: str, count: int, *arguments: str) -> Meter:
@@ -125,6 +128,13 @@ class Plan:
         group.prepare, group.clear = self.store.prepare, self.store.remove
         group.compare("ingest, against cp -a", self.store.copy(), self.store.ingest(), 1.5)
         group.compare("ingest again, against find", self.store.find(), self.store.again(), 3.0)
+        return group
+
+    def forks(self) -> Group:
+        group = Group("husk fork of a kept box, against 5 ms", min(self.rounds, 3))
+        group.prepare, group.clear = self.snapshots.prepare, self.snapshots.remove
+        for name, count in (("few", FEW), ("many", self.snapshots.many)):
+            group.compare(f"with {count} changed files", self.snapshots.allowed(), self.snapshots.fork(name), 1.0)
         return group
 
     def peers(self) -> list[Group]:

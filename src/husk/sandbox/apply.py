@@ -2,7 +2,7 @@
 
 The order: say in the box's directory that an apply begins (`apply`), stage everything new, look whether the host still
 agrees, write the journal, rename, forget the changes in the box. Killed anywhere, `recover` brings the host directory
-to what it was before, or finds all done and forgets. docs/design/009-snapshots.md.
+to what it was before, or finds all done and forgets. docs/design/010-snapshots.md.
 """
 
 from __future__ import annotations
@@ -218,9 +218,10 @@ class _Staging:
         try:
             path = b"/proc/self/fd/%d" % fd
             # What was set-uid on the host stays so; nothing becomes it.
-            mode = self.plan.staged_mode(change) | info.mode & os.stat(path).st_mode & 0o6000
+            found = os.fstat(fd)
+            mode = self.plan.staged_mode(change) | info.mode & found.st_mode & 0o6000
             now = description(mode, info.atime, info.mtime, self.plan.attributes(change))
-            return {"before": before(path, now), "now": now}
+            return {"before": before(path, now), "now": now, "file": [found.st_dev, found.st_ino]}
         finally:
             os.close(fd)
 

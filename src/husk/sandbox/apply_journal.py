@@ -94,7 +94,8 @@ class Journal:
                 except FileExistsError:
                     raise Conflict(f"{shown(path)}: exists on the host by now; nothing was applied.") from None
             else:
-                self._describe(path, what["now"])
+                if not self._describe(path, what["now"], what["file"]):
+                    raise Conflict(f"{shown(path)}: another file on the host by now; nothing was applied.")
         syncfs(self.fd)
         os.rename("journal", "done", src_dir_fd=self.fd, dst_dir_fd=self.fd)
         os.fsync(self.fd)
@@ -114,7 +115,7 @@ class Journal:
         # Last: each of the renames above changed the time of the directory it was in.
         for kind, text, what in reversed(self.steps):
             if kind == "meta":
-                self._describe(os.fsencode(text), what["before"])
+                self._describe(os.fsencode(text), what["before"], what["file"])
         syncfs(self.fd)
 
     def _old(self, number: int) -> bytes:
@@ -141,12 +142,18 @@ class Journal:
         finally:
             os.close(folder)
 
-    def _describe(self, path: bytes, what: dict[str, Any]) -> None:
-        fd = open_beneath(self.root, path, os.O_PATH) if path else os.dup(self.root)
+    def _describe(self, path: bytes, what: dict[str, Any], file: list[int]) -> bool:
+        """False: it is not the one with this device and inode, and nothing was done to it."""
         try:
-            describe(b"/proc/self/fd/%d" % fd, what)
+            fd = open_beneath(self.root, path, os.O_PATH) if path else os.dup(self.root)
         except FileNotFoundError:
-            pass
+            return False
+        try:
+            found = os.fstat(fd)
+            if [found.st_dev, found.st_ino] != file:
+                return False
+            describe(b"/proc/self/fd/%d" % fd, what)
+            return True
         finally:
             os.close(fd)
 

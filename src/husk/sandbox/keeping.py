@@ -1,7 +1,7 @@
 """sandbox: a run in a kept box — what an earlier one left is laid over its trees, and what is there at the end is kept.
 
 Nothing of an earlier run is ever written to: a run that dies leaves the box as it was before it.
-docs/design/009-snapshots.md argues why.
+docs/design/010-snapshots.md argues why.
 """
 
 from __future__ import annotations

@@ -1,0 +1,27 @@
+"""Prints what `husk fork` costs husk itself, in nanoseconds, one line each: fork_cost.py STATE NAME TIMES.
+
+In one process: what a Python start and its imports cost is another row's matter.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from husk.sandbox.boxes import fork
+from husk.sandbox.kept import Kept
+
+
+def main() -> None:
+    place, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    kept = Kept(place)
+    fork(kept, name, "warm")  # loads what is loaded on first use
+    kept.drop("warm")
+    for number in range(times):
+        start = time.perf_counter_ns()
+        fork(kept, name, f"fork{number}")
+        print(time.perf_counter_ns() - start)
+        kept.drop(f"fork{number}")
+
+
+main()
