@@ -13,7 +13,8 @@ from tests.guest.harness import differential
 @pytest.mark.parametrize(
     "name",
     [
-        "proc_basics", "proc_files", "proc_threads", "proc_trace", "sig_actions", "sig_eintr", "sig_query",
+        "io_moving", "io_wait", "ipc_shared", "proc_basics", "proc_files", "proc_limits", "proc_threads", "proc_trace",
+        "sig_actions", "sig_eintr", "sig_query", "sig_queue", "time_timers",
     ],
 )
 def test_transcript(name: str) -> None:
@@ -26,9 +27,10 @@ def test_terminals(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 
 
-def test_message_queues() -> None:
+@pytest.mark.parametrize("name", ["ipc_queue", "ipc_sysv"])
+def test_ipc_by_number_or_name(name: str) -> None:
     """Only where an ipc namespace stands; without one they are refused, as the registry's own tests say."""
-    differential(["{guests}/ipc_queue"], case="ipc_queue")
+    differential(["{guests}/" + name], case=name)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 123, 128, 255])

@@ -37,6 +37,7 @@ HOST = {
     ),
     "kernel/pty": "max",
     "kernel/random": "urandom_min_reseed_secs write_wakeup_threshold",
+    "kernel/yama": "ptrace_scope",
     "net/core": (
         "busy_poll busy_read default_qdisc dev_weight max_skb_frags netdev_budget netdev_max_backlog optmem_max "
         "rmem_default rmem_max somaxconn wmem_default wmem_max"
@@ -94,7 +95,6 @@ MADE = {
     "kernel/sysctl_writes_strict": "1",
     "kernel/tainted": "0",
     "kernel/unprivileged_bpf_disabled": "2",
-    "kernel/yama/ptrace_scope": "1",
     **{f"user/max_{kind}_namespaces": "0" for kind in ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")},
 }
 _COUNTERS = (
