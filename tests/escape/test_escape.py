@@ -284,3 +284,23 @@ def test_no_foreign_process_can_be_reached(programs: Path, place: Path) -> None:
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_no_foreign_process_gets_a_signal(programs: Path, place: Path) -> None:
+    """The stranger, alone in its group, waits for the signal; natively it gets it."""
+    user = [] if os.geteuid() else ["setpriv", "--reuid", str(guest_ids()[0]), "--clear-groups"]
+    command = [*user, str(programs / "signal_out"), "wait"]
+    stranger = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"waits\n"
+        result = boxed(programs, ["signal_out", str(stranger.pid), "all"])
+        lines = dict(line.replace(" = ", ": ").rsplit(": ", 1) for line in result.out.splitlines())
+        assert set(lines.values()) <= {"EPERM", "ESRCH", "EINVAL", "EBADF", "tried"}, result.out
+        assert len(lines) == 13
+        assert stranger.poll() is None, "it got the signal"
+        unprotected(programs, ["signal_out", str(stranger.pid)], place)
+        assert stranger.stdout.readline() == b"got it\n"
+    finally:
+        stranger.kill()
+        stranger.communicate()
