@@ -75,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("image", metavar="IMAGE")
     export.add_argument("place", metavar="DEST", help="a new file; with oci a new directory, or a file named *.tar")
     export.add_argument("--format", choices=("tar", "oci"), default="tar")
+
+    build = command("build", _build, "make an image by a recipe; what was done before is not done again")
+    build.add_argument("recipe", metavar="FILE", help="TOML; docs/images.md says what can be in it")
+    build.add_argument("--name", metavar="NAME", default="", help="(default: what FILE says, else its own name)")
     return parser
 
 
@@ -164,4 +168,17 @@ def _export(options: argparse.Namespace) -> int:
     if options.place == "-":
         return 0
     _say(options, report.as_json(), show.exported(report))
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    from husk.images.build import build
+
+    def tell(line: str) -> None:
+        if not options.json:
+            print(line, flush=True)
+
+    report = build(Store.create(options.store), options.recipe, options.name, tell)
+    count = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
+    _say(options, vars(report), [f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"])
     return 0

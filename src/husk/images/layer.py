@@ -21,10 +21,18 @@ from husk.store.writer import ManifestWriter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Protocol
 
-    from husk.images.tarread import TarEntry, TarReader
+    from husk.images.tarread import TarEntry
     from husk.store.manifest import Manifest
     from husk.store.staging import Stage
+
+    class Entries(Protocol):
+        """What a layer is read from: an archive, or what stands for one."""
+
+        def __iter__(self) -> Iterator[TarEntry]: ...
+        def content(self, most: int) -> bytes: ...
+
 
 SMALL = 1 << 20
 NAME_LIMIT, PATH_LIMIT = 255, 4095
@@ -70,7 +78,7 @@ class Layer:
         self._opaque: set[bytes] = set()
         self._left_out: set[bytes] = set()
 
-    def read(self, reader: TarReader, progress: Callable[[int, int], None] | None = None) -> None:
+    def read(self, reader: Entries, progress: Callable[[int, int], None] | None = None) -> None:
         for count, entry in enumerate(reader):
             if progress is not None and not count % 256:
                 progress(self.files, self.bytes)
@@ -117,7 +125,7 @@ class Layer:
         self._directories[path] = st.S_IFDIR | entry.mode, entry.uid, entry.gid, entry.mtime_ns
         self._keep_xattrs(entry, path)
 
-    def _file(self, entry: TarEntry, path: bytes, reader: TarReader) -> None:
+    def _file(self, entry: TarEntry, path: bytes, reader: Entries) -> None:
         digest = _NO_DIGEST
         if entry.kind == tarread.FILE:
             digest = bytes.fromhex(self._content(entry, reader))
@@ -131,7 +139,7 @@ class Layer:
         self._files[path] = _PACKED.pack(mode, entry.uid, entry.gid, entry.size, entry.mtime_ns, digest)
         self._keep_xattrs(entry, path)
 
-    def _content(self, entry: TarEntry, reader: TarReader) -> str:
+    def _content(self, entry: TarEntry, reader: Entries) -> str:
         if entry.size > SMALL:
             return self.stage.copy_pieces(iter(lambda: reader.content(SMALL), b""))[0]
         return self.stage.put_one_of_many(reader.content(entry.size))

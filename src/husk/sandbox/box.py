@@ -37,9 +37,11 @@ from husk.sandbox.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.abi.rules import Walls
     from husk.kernel.network import Network
-    from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.imagesource import ImageSource, Unnamed
     from husk.sandbox.keeping import Keeping
     from husk.sandbox.policy import Policy
 
@@ -58,6 +60,8 @@ class Box:
         self._streams: Streams | None = None
         self.ended_by: int | None = None  # a signal husk itself got, after which the box must end
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
+        self.unnamed: Unnamed | None = None  # what to start from instead of the image the policy names
+        self.at_end: Callable[[Files], None] | None = None  # sees the box's files when nobody runs in it any more
 
     def run(self) -> Result:
         self.policy.check_net()
@@ -121,7 +125,7 @@ class Box:
         if self.policy.image:
             from husk.sandbox.imagesource import ImageSource
 
-            pinned = kept.record if kept is not None and not kept.new else None
+            pinned = kept.record if kept is not None and not kept.new else self.unnamed
             source = ImageSource(self.policy.image, self.policy.store, pinned)
         try:
             return self._run_from(source, state, walls, kept)
@@ -231,6 +235,8 @@ class Box:
         result.lost = {"events": self.events.lost, "refusals": self.events.refusals_lost}
         if kept is not None:
             kept.keep(state, files, self.policy, result)
+        if self.at_end is not None and not result.exit_code:
+            self.at_end(files)
         return result
 
     def _weakened(self, walls: Walls) -> list[str]:

@@ -8,6 +8,8 @@ from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from husk.sandbox.kept import Record
     from husk.store import Manifest, Store
     from husk.store.locks import Lease
@@ -15,6 +17,16 @@ if TYPE_CHECKING:
 LARGEST_ACCOUNTS = 1 << 20
 BASE, HOST = "husk.base", "host"  # a label of images that are committed from a box without an image
 OWNER = "husk.owner"  # a label: whom the guest was there
+
+
+class Unnamed:
+    """An image without a name: the layers so far of one that is being built."""
+
+    __slots__ = ("config", "flat", "image_layers", "manifests")
+
+    def __init__(self, flat: str, layers: list[str], config: dict[str, Any]) -> None:
+        self.flat, self.image_layers, self.config = flat, layers, config
+        self.manifests = list(dict.fromkeys([*layers, flat]))
 
 
 class ImageSource:
@@ -35,8 +47,8 @@ class ImageSource:
         "user",
     )
 
-    def __init__(self, name: str, place: str = "", pinned: Record | None = None) -> None:
-        """`pinned`: a kept box that was started from this image, as it was then."""
+    def __init__(self, name: str, place: str = "", pinned: Record | Unnamed | None = None) -> None:
+        """`pinned`: a kept box that was started from this image, as it was then, or what stands for an image."""
         from husk.store import ImageConfig, Store, StoreError
 
         self.name = name

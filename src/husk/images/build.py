@@ -1,0 +1,243 @@
+"""images: build. Each step of a recipe is a layer, kept under what went into it, so that nothing is done twice.
+
+Commands run in a box upon the layers so far, never on the host, and with no network but what the recipe allows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat as st
+import tempfile
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from husk.images import tarread
+from husk.images.layer import Layer
+from husk.images.recipe import PACKED, SCRATCH, Recipe, Step
+from husk.images.tarread import TarEntry
+from husk.sandbox.box import Box, Events
+from husk.sandbox.capture_layer import layer_of
+from husk.sandbox.imagesource import Unnamed
+from husk.sandbox.policy import Mount, Policy
+from husk.store.errors import StoreError, StoreUsageError
+from husk.store.flatten import flatten
+from husk.store.images import ImageConfig, check_name
+from husk.store.layout import is_hash, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from husk.sandbox.filesystem import Files
+    from husk.store.locks import Lease
+    from husk.store.manifest import Manifest
+    from husk.store.store import Store
+
+FORMAT = 1  # part of every key: steps that are made in another way are other steps
+LINKS = 40  # as many as Linux follows
+_KINDS = {st.S_IFREG: tarread.FILE, st.S_IFDIR: tarread.DIRECTORY, st.S_IFLNK: tarread.SYMLINK}
+
+
+class Report:
+    """What a build did."""
+
+    def __init__(self) -> None:
+        self.image = ""
+        self.layers: list[str] = []
+        self.steps: list[dict[str, object]] = []  # title, layer, cached
+
+
+def build(store: Store, path: str, name: str = "", tell: Callable[[str], None] | None = None) -> Report:
+    recipe = Recipe(path)
+    name = check_name(name or recipe.name or os.path.splitext(os.path.basename(path))[0])
+    return _Build(store, recipe, tell or (lambda _: None)).run(name)
+
+
+class _Build:
+    """One build. Layers made so far are leased: no collection takes them before the image names them."""
+
+    def __init__(self, store: Store, recipe: Recipe, tell: Callable[[str], None]) -> None:
+        self.store, self.recipe, self.tell = store, recipe, tell
+        self.report = Report()
+        self.leases: list[Lease] = []
+        self.layers: list[str] = []
+        self.config = ImageConfig()
+        if recipe.base != SCRATCH:
+            base = store.images.get(recipe.base)
+            if base.config.labels.get("husk.base"):
+                raise StoreUsageError(
+                    f"the image {recipe.base!r} is a layer upon the host's own programs; build upon a whole one."
+                )
+            self.leases.append(store.lease([recipe.base])[0])
+            self.layers, self.config = list(base.layers), base.config
+
+    def run(self, name: str) -> Report:
+        try:
+            for number, step in enumerate(self.recipe.steps, 1):
+                title = f"{number}/{len(self.recipe.steps)} {step.title}"
+                key = self._key(step)
+                layer = self._cached(key)
+                self.tell(f"{title}{' (cached)' if layer else ''}")
+                self.report.steps.append({"step": step.title, "cached": bool(layer)})
+                if not layer:
+                    layer = self._run(step) if step.command else self._copy(step)
+                    write_whole(self._cache(key), f"{layer}\n".encode())
+                self.report.steps[-1]["layer"] = layer
+                self.layers.append(layer)
+            self._name(name)
+        finally:
+            for lease in self.leases:
+                lease.close()
+        return self.report
+
+    def _name(self, name: str) -> None:
+        if not self.layers:
+            raise StoreUsageError("there is nothing in it; say what to build upon or what to copy.")
+        config = self.recipe.finished(self.config)
+        self.report.image, self.report.layers = name, self.layers
+        if name in self.store.images.list():
+            there = self.store.images.get(name)
+            if there.layers == self.layers and there.config.as_json() == config.as_json():
+                return
+        with self.store.writing() as writing:
+            writing.set_image(name, self.layers, config)
+
+    # -- the cache -------------------------------------------------------------------------------------------------
+    def _key(self, step: Step) -> str:
+        said = [FORMAT, self.layers, step.key()]
+        if step.command:
+            said += [self.recipe.env, self.recipe.allow_net]
+        return blake3(json.dumps(said).encode()).hexdigest()
+
+    def _cache(self, key: str) -> str:
+        return os.path.join(self.store.place, "index", f"build-{key}")
+
+    def _cached(self, key: str) -> str:
+        """The layer, if it and all its blobs are still there. From here on they stay."""
+        try:
+            with open(self._cache(key), "rb") as file:
+                layer = file.read(100).decode("ascii", "replace").strip()
+            if not is_hash(layer):
+                return ""
+            lease, _ = self.store.lease(manifests=[layer])
+        except (FileNotFoundError, StoreError):
+            return ""
+        self.leases.append(lease)
+        entries = self.store.open_manifest(layer).walk()
+        return layer if all(self.store.has(entry.hash) for entry in entries if entry.is_file) else ""
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+    def _copy(self, step: Step) -> str:
+        below = self.store.open_manifest(self._flat()) if self.layers else None
+        with self.store.writing() as writing:
+            layer = Layer(writing.stage, whiteouts=False, below=[below] if below else [])
+            layer.read(_Copied(step, below))
+            made = writing.put_manifest(layer.finish())
+            writing.publish()
+            self.leases.append(self.store.lease(manifests=[made])[0])
+        return made
+
+    def _run(self, step: Step) -> str:
+        if not self.layers:
+            raise StoreUsageError(f"{step.title!r} has nothing to run in; build upon an image, or copy files first.")
+        policy = Policy(["/bin/sh", "-c", step.command])
+        policy.image, policy.store = self.recipe.base, self.store.place
+        policy.allow_net = list(self.recipe.allow_net)
+        policy.workdir = "/"
+        # As its owner, whoever it is started as later; and not through its entry point.
+        config = ImageConfig(self.config.env | self.recipe.env).as_json()
+        made: list[str] = []
+
+        def keep(files: Files) -> None:
+            with self.store.writing() as writing:
+                made.append(layer_of(files.layers[0][1], writing))
+                writing.publish()
+                self.leases.append(self.store.lease(manifests=made)[0])
+
+        with tempfile.TemporaryDirectory(prefix="husk-build-") as folder, open(os.devnull, "rb") as nothing:
+            if step.inputs:
+                os.chmod(folder, 0o755)
+                for one in step.inputs:
+                    shutil.copyfile(one.path, os.path.join(folder, one.rel))
+                policy.mounts.append(Mount(folder, f"/run/{PACKED}", "ro"))
+            box = Box(policy, Events(None, None), (nothing.fileno(), 2, 2))
+            box.unnamed = Unnamed(self._flat(), self.layers, config)
+            box.at_end = keep
+            result = box.run()
+        if result.exit_code or not made:
+            raise StoreError(f"the step {step.title!r} ended with {result.exit_code}; nothing of it was kept.")
+        return made[0]
+
+    def _flat(self) -> str:
+        if len(self.layers) == 1:
+            return self.layers[0]
+        with self.store.writing() as writing:
+            flat = writing.put_manifest(flatten([self.store.open_manifest(layer) for layer in self.layers]))
+            writing.publish()
+            self.leases.append(self.store.lease(manifests=[flat])[0])
+        return flat
+
+
+class _Copied:
+    """The inputs of a step as entries of a layer: root's, and of no time, so that the same files are the same layer."""
+
+    def __init__(self, step: Step, below: Manifest | None) -> None:
+        self.step, self.below = step, below
+        self._content = b""
+
+    def __iter__(self) -> Iterator[TarEntry]:
+        top = os.fsencode(self.step.to.strip("/"))
+        for one in self.step.inputs:
+            name = os.path.join(top, os.fsencode(one.rel)).strip(b"/")
+            if not one.rel and one.kind != st.S_IFDIR and (self.step.to.endswith("/") or self._is_folder(name)):
+                name = os.path.join(name, os.fsencode(os.path.basename(one.path)))
+            folder, _, last = name.rpartition(b"/")
+            # A layer has real directories only: one in the place of /lib -> usr/lib would hide all that is there.
+            name = os.path.join(self._real(folder), last)
+            if one.kind == st.S_IFDIR and self._is_folder(name):
+                continue  # what is there stays as it is
+            entry = TarEntry(name, _KINDS[one.kind], 0)
+            entry.mode, entry.target = one.mode, os.fsencode(one.target)
+            if one.kind == st.S_IFREG:
+                with open(one.path, "rb") as file:
+                    self._content = file.read()
+                if blake3(self._content).hexdigest() != one.digest:
+                    raise StoreError(f"{one.path} was changed meanwhile; build again.")
+                entry.size = len(self._content)
+            yield entry
+
+    def content(self, most: int) -> bytes:
+        found, self._content = self._content[:most], self._content[most:]
+        return found
+
+    def _is_folder(self, path: bytes) -> bool:
+        if not path or self.below is None:
+            return not path
+        entry = self.below.lookup(self._real(path))
+        return entry is not None and entry.is_directory
+
+    def _real(self, path: bytes) -> bytes:
+        """The directory `path` leads to in the image, where it is there."""
+        waiting = path.split(b"/")[::-1]
+        here: list[bytes] = []
+        links = 0
+        while waiting:
+            part = waiting.pop()
+            if part in (b"", b"."):
+                continue
+            if part == b"..":
+                del here[-1:]
+                continue
+            entry = self.below.lookup(b"/".join([*here, part])) if self.below else None
+            if entry is None or not entry.is_link:
+                here.append(part)
+                continue
+            links += 1
+            if links > LINKS:
+                raise StoreUsageError(f"{self.step.to} leads in a circle in the image; name another place.")
+            if entry.target.startswith(b"/"):
+                here = []
+            waiting += entry.target.split(b"/")[::-1]
+        return b"/".join(here)
