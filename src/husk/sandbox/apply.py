@@ -8,25 +8,19 @@ to what it was before, or finds all done and forgets. docs/design/010-snapshots.
 from __future__ import annotations
 
 import os
-import stat as st
 
-from husk.native._core import open_beneath
-from husk.sandbox.apply_journal import PREFIX, Journal, before, describe, description, user_attributes
+from husk.sandbox.apply_journal import PREFIX, Journal
 from husk.sandbox.apply_plan import MOST_TOLD, Conflict, Plan, lstat, shown
+from husk.sandbox.apply_staging import Staging
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.keeping import Opened
 from husk.sandbox.openbox import OpenBox
 from husk.sandbox.seen import pack
-from husk.vfs.copying import copy_content
-from husk.vfs.layer_delta import ANYONE, identity_of, stat_of, target_of
-from husk.vfs.layer_nodes import Inode, LayerDir
+from husk.vfs.layer_delta import identity_of, stat_of
+from husk.vfs.layer_nodes import LayerDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from husk.sandbox.apply_plan import Step
     from husk.sandbox.kept import Kept
     from husk.vfs.layer_delta import Change
 
@@ -69,7 +63,7 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
         _write(pointer, json.dumps(told).encode())
         try:
             journal.create()
-            journal.steps = _Staging(journal, plan, root).steps
+            journal.steps = Staging(journal, plan, root).steps
             _refuse(plan.conflicts(root))
             journal.write()
 
@@ -180,117 +174,6 @@ def _write(path: str, data: bytes) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-class _Staging:
-    """Makes everything new under new/N, and the list of steps."""
-
-    def __init__(self, journal: Journal, plan: Plan, root: int) -> None:
-        self.journal, self.plan, self.root = journal, plan, root
-        found = os.fstat(root)
-        self.owner = found.st_uid, found.st_gid
-        self.is_root = os.geteuid() == 0
-        self._made: dict[int, bytes] = {}  # by inode, its first name below the staging directory
-        self._later: list[Callable[[], None]] = []  # directories are described when they are full
-        outs: list[Any] = []
-        ins: list[Any] = []
-        metas: list[Any] = []
-        for step in plan.steps:
-            path = os.fsdecode(step.path)
-            if step.out:
-                outs.append(("out", path, None))
-            if step.meta and step.new is not None:
-                metas.append(("meta", path, self._meta(step)))
-            elif step.new is not None:
-                number = len(ins)
-                self._stage(step, b"new/%d" % number)
-                ins.append(("in", path, number))
-        for describe_it in reversed(self._later):
-            describe_it()
-        # The deepest directory first: describing what is in a directory changes nothing of the directory itself.
-        self.steps = [*outs, *ins, *reversed(metas)]
-
-    def _meta(self, step: Step) -> dict[str, Any]:
-        change = step.new
-        assert change is not None
-        info = stat_of(change)
-        fd = open_beneath(self.root, step.path, os.O_PATH) if step.path else os.dup(self.root)
-        try:
-            path = b"/proc/self/fd/%d" % fd
-            # What was set-uid on the host stays so; nothing becomes it.
-            found = os.fstat(fd)
-            mode = self.plan.staged_mode(change) | info.mode & found.st_mode & 0o6000
-            now = description(mode, info.atime, info.mtime, self.plan.attributes(change))
-            return {"before": before(path, now), "now": now, "file": [found.st_dev, found.st_ino]}
-        finally:
-            os.close(fd)
-
-    def _stage(self, step: Step, top: bytes) -> None:
-        assert step.new is not None
-        self._make(step.new, top, replaces=step.out)
-        for change in step.inside:
-            self._make(change, top + change.path[len(step.path) :], replaces=False)
-
-    def _make(self, change: Change, path: bytes, *, replaces: bool) -> None:
-        node, at = change.node, self.journal.fd
-        assert node is not None
-        if isinstance(node, Inode) and node.nlink > 1 and id(node) in self._made:
-            os.link(self._made[id(node)], path, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
-            return
-        if isinstance(node, Inode):
-            self._made[id(node)] = path
-        if node.kind == st.S_IFLNK:
-            os.symlink(target_of(node), path, dir_fd=at)
-            info = stat_of(change)
-            os.utime(path, ns=(info.atime, info.mtime), dir_fd=at, follow_symlinks=False)
-            if self.is_root:
-                os.chown(path, *self.owner, dir_fd=at, follow_symlinks=False)
-            return
-        if isinstance(node, LayerDir):
-            os.mkdir(path, 0o700, dir_fd=at)
-        elif node.kind == st.S_IFIFO:
-            os.mkfifo(path, 0o600, dir_fd=at)
-        else:
-            self._copy(change, path)
-        owner, attributes = self._of_replaced(change) if replaces else (self.owner, {})
-        if self.is_root:
-            os.chown(path, *owner, dir_fd=at, follow_symlinks=False)
-        if isinstance(node, LayerDir):
-            self._later.append(lambda: self._describe(change, path, attributes))
-        else:
-            self._describe(change, path, attributes)
-
-    def _of_replaced(self, change: Change) -> tuple[tuple[int, int], dict[bytes, bytes]]:
-        """Owner and attributes of the host's file that goes: the box never saw the attributes, and may not change the
-        owner."""
-        there = lstat(self.root, change.path)
-        if there is None or st.S_IFMT(there[2]) != (change.node.kind if change.node else 0):
-            return self.owner, {}
-        fd = open_beneath(self.root, change.path, os.O_PATH)
-        try:
-            return (there[4], there[5]), user_attributes(b"/proc/self/fd/%d" % fd)
-        finally:
-            os.close(fd)
-
-    def _copy(self, change: Change, path: bytes) -> None:
-        assert change.node is not None
-        source = change.node.tree.open(ANYONE, change.node, os.O_RDONLY)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            goal = os.open(path, flags, 0o600, dir_fd=self.journal.fd)
-            try:
-                copy_content(source, goal)
-            finally:
-                os.close(goal)
-        finally:
-            os.close(source)
-
-    def _describe(self, change: Change, path: bytes, attributes: dict[bytes, bytes]) -> None:
-        info = stat_of(change)
-        what = description(
-            self.plan.staged_mode(change), info.atime, info.mtime, attributes | self.plan.attributes(change)
-        )
-        describe(b"/proc/self/fd/%d/%s" % (self.journal.fd, path), what)
 
 
 def _is_told(change: Change) -> bool:

@@ -7,7 +7,8 @@ import os
 import time
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.kept import Kept, Record
+from husk.sandbox.kept import Kept
+from husk.sandbox.record import Record
 from husk.sandbox.statedir import lock_directory
 
 TYPE_CHECKING = False

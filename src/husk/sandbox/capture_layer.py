@@ -13,7 +13,7 @@ from husk.store.manifest import OPAQUE
 from husk.store.writer import ManifestWriter
 from husk.vfs.layer_delta import ANYONE, delta, stat_of, target_of, xattrs_of
 from husk.vfs.layer_nodes import Inode, LayerDir
-from husk.vfs.overlay import FIRST, FROM, HAS_LINKS, NODE, NODE_FORM, TWIN, FrozenFiles, untouched
+from husk.vfs.overlay import FIRST, FROM, HAS_LINKS, NODE, NODE_FORM, ONLY, TWIN, FrozenFiles, untouched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
         attributes[NODE] = NODE_FORM.pack(node.atime, node.ctime, node.btime, node.ino, 0, node.subdirs)
     if not change.in_place and node.lower is not None:
         attributes[FROM] = _whence(node.lower, node.rel)
+    if node.only is not None:
+        attributes[ONLY] = b"".join(name + b"\0" for name in sorted(node.only))
     if not change.path and first:
         attributes[FIRST] = b"".join(path + b"\0" for path in sorted(first))
     if not change.path and links:

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from husk.sandbox.kept import Record
+    from husk.sandbox.record import Record
     from husk.store import Manifest, Store
     from husk.store.locks import Lease
 

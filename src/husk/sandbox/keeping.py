@@ -12,8 +12,9 @@ from functools import partial
 
 from husk.native._core import syncfs
 from husk.sandbox.errors import HuskError, UsageError
-from husk.sandbox.kept import Kept, Record
+from husk.sandbox.kept import Kept
 from husk.sandbox.policy import Mount
+from husk.sandbox.record import Record
 from husk.sandbox.statedir import remove_tree
 from husk.vfs.layer_nodes import Inode
 from husk.vfs.overlay import FrozenFiles, Overlay

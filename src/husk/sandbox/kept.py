@@ -17,14 +17,13 @@ import os
 import time
 
 from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.record import Record
 from husk.sandbox.statedir import base, lock_directory, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any
 
-FORMAT = 1
 FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 ALLOWED = FIRST | frozenset("._-")
 GONE = ".gone-"
@@ -37,79 +36,6 @@ def check_name(name: str) -> str:
             f"{name!r} cannot name a box; use letters, digits and . _ -, beginning with a letter or digit."
         )
     return name
-
-
-class Record:
-    """What is known of a kept box. Plain data, written as JSON with a checksum."""
-
-    __slots__ = (
-        "argv",
-        "bytes",
-        "changed_ns",
-        "config",
-        "created_ns",
-        "exit_code",
-        "flat",
-        "id",
-        "image",
-        "image_layers",
-        "layer",
-        "layers",
-        "manifests",
-        "mounts",
-        "name",
-        "names",
-        "number",
-        "owner",
-        "store",
-        "trees",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.id = os.urandom(16).hex()  # by which the store knows it
-        self.created_ns = self.changed_ns = 0
-        self.image = self.store = self.flat = ""  # empty: the host's own programs
-        self.manifests: list[str] = []  # all of the image's
-        self.image_layers: list[str] = []
-        self.config: dict[str, Any] = {}
-        self.mounts: list[list[str]] = []  # source, target, mode
-        self.owner = [0, 0]  # who the guest was when the names were written
-        self.number = 0  # the last inode number in use
-        self.layer = ""
-        self.layers: list[str] = []  # all that this box needs
-        self.trees: list[str] = []  # where the tree of names-N is mounted
-        self.argv: list[str] = []  # of the last run
-        self.exit_code = 0
-        self.names = self.bytes = 0
-
-    def dump(self) -> bytes:
-        import json
-
-        body = json.dumps({name: getattr(self, name) for name in self.__slots__}, sort_keys=True)
-        return f"{body}\n{_sum(body)} husk box {FORMAT}\n".encode()
-
-    @classmethod
-    def parse(cls, name: str, data: bytes) -> Record:
-        import json
-
-        body, _, tail = data.decode("ascii", "replace").rstrip("\n").partition("\n")
-        digest, _, form = tail.partition(" ")
-        if form != f"husk box {FORMAT}" and form.startswith("husk box "):
-            raise HuskError(f"the box {name!r} was kept by another version of husk; use that one, or `husk drop` it.")
-        if digest != _sum(body):
-            raise HuskError(f"the record of the box {name!r} is damaged; `husk drop {name}` removes the box.")
-        record = cls(name)
-        for key, value in json.loads(body).items():
-            setattr(record, key, value)
-        record.name = name
-        return record
-
-
-def _sum(text: str) -> str:
-    from hashlib import blake2b
-
-    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class Kept:

@@ -8,9 +8,10 @@ from husk.kernel.tasks import Tasks
 from husk.sandbox.filesystem import build
 from husk.sandbox.imagesource import ImageSource
 from husk.sandbox.keeping import Opened
-from husk.sandbox.kept import Kept, Record
+from husk.sandbox.kept import Kept
 from husk.sandbox.launch import Ids
 from husk.sandbox.policy import Policy
+from husk.sandbox.record import Record
 from husk.sandbox.statedir import StateDir
 
 TYPE_CHECKING = False

@@ -11,7 +11,8 @@ from husk.sandbox.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.sandbox.kept import Kept, Record
+    from husk.sandbox.kept import Kept
+    from husk.sandbox.record import Record
 
 
 def hold(kept: Kept, record: Record) -> None:

@@ -138,6 +138,8 @@ def _differing(tree: LayeredTree, above: Change, exact: bool) -> Iterator[Change
         if isinstance(node, LayerDir):
             change.in_place = was is not None and _is_in_place(directory, name, node, was)
             change.differs = not change.in_place or _dir_differs(tree, node, was)
+            # Elsewhere, nobody would know any more that not all of it is to show.
+            change.differs |= node.only is not None and not above.in_place
         elif isinstance(node, Inode) and was is not None and _is_same(tree, directory, name, node, was):
             change.differs = exact and _moved_on(tree, node, was)
         yield change

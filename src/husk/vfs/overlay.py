@@ -15,6 +15,7 @@ from husk.native._core import stat_beneath
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir
 from husk.vfs.lower import Lower
 from husk.vfs.node import Context, Credentials
+from husk.vfs.pending import wait, waiting_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 NODE = b"husk.node"  # what a manifest has no field for
 FROM = b"husk.from"  # the lower file or directory this one still shows
 TWIN = b"husk.twin"  # the lower file, one of whose names this is, that it took the place of
+ONLY = b"husk.only"  # the names of the lower directory that show, where not all do
 FIRST = b"husk.first"  # of the root: directories that must not wait
 HAS_LINKS = b"husk.links"  # of the root: some file has several names
-OWN = b"husk."
+GUEST = b"user."
 NODE_FORM = struct.Struct("<qqqQIi")  # atime, ctime, btime, inode number, links, sub-directories
 
 _ANYONE = Context(Credentials(0, 0))
@@ -62,32 +64,10 @@ class FrozenFiles(Lower):
         return found
 
 
-class PendingDir(LayerDir):
-    """A directory whose `names` are still to be merged with a manifest's. It becomes a LayerDir when they are."""
-
-    __slots__ = ()
-
-    pending = True
-
-    @property
-    def names(self) -> dict[bytes, Node]:  # type: ignore[override]
-        names, waiting = _names_slot.__get__(self)
-        _names_slot.__set__(self, names)
-        self.__class__ = LayerDir  # type: ignore[assignment]
-        for overlay, number in waiting:
-            overlay.merge(self, number)
-        return names  # type: ignore[no-any-return]
-
-
-_names_slot = LayerDir.__dict__["names"]
-
-
 def untouched(directory: LayerDir) -> tuple[Overlay, Entry] | None:
     """Of a directory nobody has looked into: where all there is to say of it is written down. None where looking in is
     the only way: several manifests meet there, or files with several names, of which others may have changed."""
-    if not isinstance(directory, PendingDir):
-        return None
-    waiting = _names_slot.__get__(directory)[1]
+    waiting = waiting_in(directory)
     if len(waiting) != 1 or waiting[0][0].plain:
         return None
     overlay, number = waiting[0]
@@ -120,12 +100,12 @@ class Overlay:
         self.uids, self.gids = uids or {}, gids or {}
         self.plain, self.as_start = plain, as_start
         self._lowers = {lower.label: lower for lower in tree.lowers}
-        self.has_links = HAS_LINKS in manifest.entry(0).xattrs
+        self.has_links = HAS_LINKS in self._attributes(manifest.entry(0))
         self._linked: dict[int, Inode] = {}  # inode of the manifest -> ours, for those with several names
 
     def lay(self) -> None:
         root = self.manifest.entry(0)
-        attributes = root.xattrs
+        attributes = self._attributes(root)
         self._describe(self.tree.root, root, attributes)
         if self.as_start and self.tree.root.lower is None:
             self.tree.sealed_root = self.tree.stat(_ANYONE, self.tree.root)
@@ -147,13 +127,14 @@ class Overlay:
             _ = here.names
 
     def _wait(self, directory: LayerDir, entry: Entry) -> None:
-        if not entry.child_count:
-            return
-        if isinstance(directory, PendingDir):
-            _names_slot.__get__(directory)[1].append((self, entry.number))
-            return
-        _names_slot.__set__(directory, (directory.names, [(self, entry.number)]))
-        directory.__class__ = PendingDir
+        if entry.child_count:
+            wait(directory, self, entry.number)
+
+    def _attributes(self, entry: Entry) -> dict[bytes, bytes]:
+        """Those of ours count only where we wrote them: a layer may come from a stranger, and one of these could show
+        what the host keeps from guests."""
+        found = entry.xattrs
+        return (_of_guest(found) or {}) if self.plain and found else found
 
     def below(self, entry: Entry) -> Iterator[Entry]:
         """All in it, a directory before what is in it."""
@@ -201,7 +182,7 @@ class Overlay:
             directory.subdirs -= 1
 
     def _directory(self, directory: LayerDir, name: bytes, entry: Entry, *, in_place: bool) -> None:
-        attributes = entry.xattrs
+        attributes = self._attributes(entry)
         there = directory.names.get(name)
         if there is None and directory.shows_lower(name) and not entry.is_opaque and FROM not in attributes:
             try:
@@ -220,6 +201,8 @@ class Overlay:
             if self.plain:
                 directory.subdirs += in_place and not isinstance(there, LayerDir)
                 node.subdirs = sum(1 for child in self.manifest.children(entry) if child.is_directory)
+        if ONLY in attributes and node.only is None:
+            node.only = frozenset(attributes[ONLY].split(b"\0")[:-1])
         self._describe(node, entry, attributes)
         if self.plain and node is there:
             self.merge(node, entry.number, in_place=True)  # how many directories are in it must be known
@@ -255,7 +238,7 @@ class Overlay:
         node.mode, node.own = entry.mode, True
         node.uid, node.gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
         node.atime = node.mtime = node.ctime = node.btime = entry.mtime_ns
-        node.xattrs = {key: value for key, value in attributes.items() if not key.startswith(OWN)} or None
+        node.xattrs = _of_guest(attributes)
         if NODE in attributes:
             node.atime, node.ctime, node.btime, _, _, node.subdirs = NODE_FORM.unpack(attributes[NODE])
 
@@ -274,11 +257,11 @@ class Overlay:
         inode.add_name(directory, name)
 
     def _inode(self, entry: Entry) -> Inode:
-        tree, attributes = self.tree, entry.xattrs
+        tree, attributes = self.tree, self._attributes(entry)
         uid, gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
         inode = Inode(tree, self._number(attributes), entry.mode, uid, gid, entry.mtime_ns)
         inode.target, inode.nlink = entry.target, entry.nlink
-        inode.xattrs = {key: value for key, value in attributes.items() if not key.startswith(OWN)} or None
+        inode.xattrs = _of_guest(attributes)
         if NODE in attributes:
             inode.atime, inode.ctime, inode.btime, _, inode.nlink, _ = NODE_FORM.unpack(attributes[NODE])
         if entry.is_file:
@@ -322,6 +305,10 @@ class Overlay:
             self.tree.inodes[info[0], info[1]] = inode
             self.tree.twins[info[0], info[1]] = lower, rel
             self.tree.links_touched = True
+
+
+def _of_guest(attributes: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
+    return {name: value for name, value in attributes.items() if name.startswith(GUEST)} or None
 
 
 def _is_lower_dir(directory: LayerDir, name: bytes) -> bool:
