@@ -48,22 +48,22 @@ def test_names_that_are_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ("description: d", "error: `name` is missing"),
-        ("name: a-skill", "error: `description` is missing"),
-        ("name: a-skill\ndescription: ' '", "error: `description` is missing"),
+        ("description: d", "fatal: `name` is missing"),
+        ("name: a-skill", "fatal: `description` is missing"),
+        ("name: a-skill\ndescription: ' '", "fatal: `description` is missing"),
         ("name: " + "x" * 65 + "\ndescription: d", "65 characters; at most 64"),
         ("name: a-skill\ndescription: " + "x" * 1025, "1025 characters; at most 1024"),
         ("name: a-skill\ndescription: d\ncompatibility: " + "x" * 501, "501 characters; at most 500"),
-        ("name: other\ndescription: d", "warning: `name` is 'other', but the folder is called 'a-skill'"),
+        ("name: other\ndescription: d", "error: `name` is 'other', but the folder is called 'a-skill'"),
         ("name: a-skill\ndescription: d\nversion: 1", "warning: `version` is no field"),
-        ("name: a-skill\ndescription: [d]", "error: `description` must be a text"),
+        ("name: a-skill\ndescription: [d]", "fatal: `description` must be a text"),
         ("name: a-skill\ndescription: d\nmetadata: x", "error: `metadata` must hold fields"),
         ("name: a-skill\ndescription: does: it", "line 3: mapping values are not allowed here; a value that holds"),
         ("name: a\nname: b\ndescription: d", "'name' is there twice"),
-        ("- a\n- b", "error: the front matter must be fields"),
+        ("- a\n- b", "fatal: the front matter must be fields"),
         ("name: !!python/object/apply:os.system [id]\ndescription: d", "not YAML"),
         ("a: &x [1]\nb: *x", "aliases (*name) are not allowed"),
-        ("a: " + "[" * 2000, "error: the front matter"),
+        ("a: " + "[" * 2000, "fatal: the front matter"),
     ],
 )
 def test_what_is_wrong_with_a_head(fields: str, complaint: str) -> None:
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_head(fields: str, complaint: str) -> None:
     [("", "must begin with front matter"), ("# Hello", "must begin"), ("---\nname: a\n", "has no end")],
 )
 def test_without_a_head(text: str, complaint: str) -> None:
-    assert complaint in read_head(text).errors[0]
+    assert complaint in read_head(text).fatalities[0]
 
 
 # -- archives -------------------------------------------------------------------------------------------------------

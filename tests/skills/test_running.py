@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import http.server
 import io
 import json
 import os
 import tarfile
+import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,7 +117,6 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     ran = {"scripts/x.sh": "echo RAN\n"}
     broken = make_skill(tmp_path, "broken", ran, head="---\nname: [\n---\n")
     refused(husk_skill(tmp_path, "run", broken), "the front matter is not YAML: line")
-    refused(husk_skill(tmp_path, "run", make_skill(tmp_path, "Bad_Name", ran)), "only lowercase letters")
     strange = make_skill(tmp_path, "strange", {"scripts/x": "#!/usr/bin/nosuchlang\n"})
     refused(husk_skill(tmp_path, "run", strange), "scripts/x needs nosuchlang, which is not in the box")
     refused(husk_skill(tmp_path, "run", make_skill(tmp_path, "empty", {})), "there is no script in it")
@@ -207,6 +211,65 @@ def test_python_packages_are_installed_once_and_pinned(tmp_path: Path) -> None:
     refused(husk_skill(tmp_path, "run", skill, "--permissions", manifest), "which the manifest does not allow")
 
 
+@contextmanager
+def serving(folder: Path) -> Iterator[int]:
+    """A web server of the host's on loopback: its port."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.both_settings
+@pytest.mark.needs("python3")
+def test_the_network_is_what_was_allowed(tmp_path: Path) -> None:
+    script = (
+        "import sys, urllib.request\n"
+        "urllib.request.getproxies = lambda: {}\n"
+        "print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())\n"
+    )
+    skill = make_skill(tmp_path, "calls", {"scripts/x.py": script})
+    (tmp_path / "page").write_text("hello")
+    with serving(tmp_path) as port:
+        where = f"127.0.0.1:{port}"
+        closed = husk_skill(tmp_path, "run", skill, "--json", "--", f"http://{where}/page").json
+        assert closed["exit_code"] == 1 and "hello" not in closed["stdout"]
+        assert husk_skill(tmp_path, "run", skill, "--allow-net", where, "--", f"http://{where}/page").out == "hello\n"
+        manifest = tmp_path / "p.toml"
+        manifest.write_text(f'version = 1\n[network]\nhosts = ["{where}"]\n')
+        given = husk_skill(tmp_path, "run", skill, "--permissions", manifest, "--", f"http://{where}/page")
+        assert given.out == "hello\n", given.err
+        more = husk_skill(tmp_path, "run", skill, "--permissions", manifest, "--allow-net", "example.org")
+        refused(more, "does not allow it ([network])")
+    manifest.write_text('version = 1\n[network]\nhosts = ["a b"]\n')
+    refused(husk_skill(tmp_path, "run", skill, "--permissions", manifest), "--allow-net 'a b'")
+
+
+@pytest.mark.needs("python3")
+def test_python_packages_from_an_index(tmp_path: Path) -> None:
+    folder = tmp_path / "web/simple/husk-test-top"
+    folder.mkdir(parents=True)
+    digest = wheel(folder, "husk_test_top", "3.0", "answer = 42")
+    file = "husk_test_top-3.0-py3-none-any.whl"
+    (folder / "index.html").write_text(f'<a href="{file}#sha256={digest}">{file}</a>')
+    skill = make_skill(tmp_path, "needy", {"scripts/x.py": "import husk_test_top\nprint(husk_test_top.answer)\n"})
+    with serving(tmp_path / "web") as port:
+        answer = husk_skill(tmp_path, "run", skill, "--index", f"http://127.0.0.1:{port}/simple")
+    assert answer.out == "42\n", answer.err
+    assert husk_skill(tmp_path, "run", skill).out == "42\n"
+    refused(husk_skill(tmp_path / "web", "run", skill, "--index", "pypi"), "--index pypi: write an address")
+
+
 @pytest.mark.needs("node", "npm")
 def test_npm_packages(tmp_path: Path) -> None:
     tarballs = tmp_path / "tarballs"
@@ -287,5 +350,14 @@ def test_inspect_runs_nothing(tmp_path: Path) -> None:
     text = husk_skill(tmp_path, "inspect", skill).out
     assert "pip packages: PyYAML" in text and "version = 1" in text
     other = make_skill(tmp_path, "other", {}, head="---\nname: some\ndescription: d\n---\n")
-    assert husk_skill(tmp_path, "inspect", other).code == 0
-    assert husk_skill(tmp_path, "inspect", other, "--strict").code == 2
+    assert husk_skill(tmp_path, "inspect", other).code == 2
+    odd = make_skill(tmp_path, "odd", {}, head="---\nname: odd\ndescription: d\nversion: 1\n---\n")
+    assert husk_skill(tmp_path, "inspect", odd).code == 0
+    assert husk_skill(tmp_path, "inspect", odd, "--strict").code == 2
+
+
+def test_a_skill_that_breaks_a_small_rule_runs(tmp_path: Path) -> None:
+    long = f"---\nname: Long_One\ndescription: {'x' * 2000}\n---\n"
+    answer = husk_skill(tmp_path, "run", make_skill(tmp_path, "long", {"scripts/x.sh": "echo RAN\n"}, head=long))
+    assert answer.code == 0 and answer.out == "RAN\n"
+    assert "2000 characters; at most 1024" in answer.err and "only lowercase letters" in answer.err

@@ -17,6 +17,7 @@ from husk.skills.boxes import Setting
 from husk.skills.describe import describe
 from husk.skills.package import opened
 from husk.skills.permissions import Permissions, propose, read_permissions
+from husk.skills.pip_packages import INDEX
 from husk.skills.running import Request, prepare
 
 NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
@@ -63,7 +64,15 @@ def _parser() -> argparse.ArgumentParser:
     box.add_argument(
         "--find-links", type=Path, metavar="DIR", help="install what is missing from wheels (and npm tarballs) in DIR"
     )
-    box.add_argument("--fetch", action="store_true", help="let pip fetch missing packages, wheels only, from its index")
+    box.add_argument(
+        "--fetch",
+        action="store_true",
+        help="install what is missing from the package index, with network only to there",
+    )
+    box.add_argument("--index", default=INDEX, metavar="URL", help=f"fetch from this index (default: {INDEX})")
+    box.add_argument(
+        "--allow-net", action="append", default=[], metavar="RULE", help="let the skill reach this, as for husk run"
+    )
     box.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="set a variable in the box")
     box.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", help="as for husk run")
     box.add_argument(
@@ -136,7 +145,7 @@ def _inspect(options: argparse.Namespace) -> int:
     with opened(options.path) as skill:
         found = describe(skill)
         asked, notes = propose(found)
-        valid = not skill.head.errors and not (options.strict and skill.head.problems)
+        valid = skill.head.valid and not (options.strict and skill.head.problems)
         if options.manifest:
             skill.check()
             print(asked.text(notes), end="")
@@ -222,7 +231,9 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> Request:
-    request = Request(packages=options.packages, find_links=options.find_links, fetch=options.fetch)
+    request = Request(packages=options.packages, find_links=options.find_links)
+    request.fetch, request.index = options.fetch or options.index != INDEX, options.index
+    request.hosts = options.allow_net
     request.setting = Setting(
         options.image,
         options.store,

@@ -35,6 +35,7 @@ class Wish:
     mounts: list[Mount] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = "/workspace"
+    hosts: list[str] = field(default_factory=list)  # rules as --allow-net takes them; none: loopback only
     limits: dict[str, str] = field(default_factory=dict)
     terminal: bool = False
     setting: Setting = field(default_factory=Setting)
@@ -61,6 +62,7 @@ def run(wish: Wish, *, stdin: bytes | None = None, capture: bool = False, around
     policy.mounts = list(wish.mounts)
     policy.env = dict(wish.env)
     policy.workdir = wish.workdir
+    policy.allow_net = list(wish.hosts)
     for name, value in wish.limits.items():
         policy.limits.read(f"{name}={value}")
     policy.image, policy.store = wish.setting.image, wish.setting.store

@@ -48,7 +48,7 @@ class Description:
             "compatibility": head.compatibility,
             "metadata": head.metadata,
             "allowed_tools": head.allowed_tools,
-            "valid": not head.errors,
+            "valid": head.valid,
             "problems": [problem.as_dict() for problem in head.problems]
             + [{"level": "warning", "text": text} for text in self.problems],
             "scripts": [

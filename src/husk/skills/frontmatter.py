@@ -19,7 +19,8 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Problem:
-    """`error`: this is no skill that can be used. `warning`: it departs from the specification, and can be used."""
+    """`fatal`: this is no skill that can be used. `error`: it breaks a rule of the specification, and can be used all
+    the same. `warning`: nobody forbids it, but it is odd."""
 
     level: str
     text: str
@@ -40,6 +41,9 @@ class Head:
     allowed_tools: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
+    def fatal(self, text: str) -> None:
+        self.problems.append(Problem("fatal", text))
+
     def error(self, text: str) -> None:
         self.problems.append(Problem("error", text))
 
@@ -47,8 +51,12 @@ class Head:
         self.problems.append(Problem("warning", text))
 
     @property
-    def errors(self) -> list[str]:
-        return [problem.text for problem in self.problems if problem.level == "error"]
+    def valid(self) -> bool:
+        return all(problem.level == "warning" for problem in self.problems)
+
+    @property
+    def fatalities(self) -> list[str]:
+        return [problem.text for problem in self.problems if problem.level == "fatal"]
 
 
 class _Loader(yaml.SafeLoader):
@@ -86,16 +94,16 @@ def read_head(text: str, folder: str = "") -> Head:
 def _block(text: str, head: Head) -> str | None:
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---":
-        head.error("SKILL.md must begin with front matter: a line `---`, then `name:` and `description:`, then `---`")
+        head.fatal("SKILL.md must begin with front matter: a line `---`, then `name:` and `description:`, then `---`")
         return None
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() in ("---", "..."):
             block = "\n".join(lines[1:number])
             if len(block) > MOST_HEAD:
-                head.error(f"the front matter is longer than {MOST_HEAD >> 10} KiB")
+                head.fatal(f"the front matter is longer than {MOST_HEAD >> 10} KiB")
                 return None
             return block
-    head.error("the front matter has no end: put a line `---` after its last field")
+    head.fatal("the front matter has no end: put a line `---` after its last field")
     return None
 
 
@@ -106,15 +114,15 @@ def _fields(block: str, head: Head) -> dict[Any, Any] | None:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error)
         # The line is counted from the file's first, which is the `---` before the block.
-        head.error(
+        head.fatal(
             f"the front matter is not YAML: {f'line {mark.line + 2}: ' if mark else ''}{_plain(what)}{_hint(what)}"
         )
         return None
     except (RecursionError, ValueError) as error:  # nested too deep; a date that is none
-        head.error(f"the front matter cannot be read: {_plain(str(error)) or 'it is nested too deep'}")
+        head.fatal(f"the front matter cannot be read: {_plain(str(error)) or 'it is nested too deep'}")
         return None
     if not isinstance(found, dict):
-        head.error("the front matter must be fields, each `name: value` on a line of its own")
+        head.fatal("the front matter must be fields, each `name: value` on a line of its own")
         return None
     return found
 
@@ -134,7 +142,7 @@ def _take(fields: dict[Any, Any], head: Head, folder: str) -> None:
     head.compatibility = _text(fields, "compatibility", head)
     _check_name(head, folder)
     if not head.description.strip():
-        head.error("`description` is missing: say what the skill does and when to use it")
+        head.fatal("`description` is missing: say what the skill does and when to use it")
     elif len(head.description) > MOST_DESCRIPTION:
         head.error(f"`description` has {len(head.description)} characters; at most {MOST_DESCRIPTION} are allowed")
     if len(head.compatibility) > MOST_COMPATIBILITY:
@@ -172,14 +180,14 @@ def _text(fields: dict[Any, Any], name: str, head: Head) -> str:
         return value
     if isinstance(value, bool | int | float):  # `name: 123` and `license: 2.0` mean what they look like
         return str(value)
-    head.error(f"`{name}` must be a text")
+    head.fatal(f"`{name}` must be a text")
     return ""
 
 
 def _check_name(head: Head, folder: str) -> None:
     name = head.name
     if not name:
-        head.error("`name` is missing: lowercase letters, digits and hyphens, as the folder is called")
+        head.fatal("`name` is missing: lowercase letters, digits and hyphens, as the folder is called")
     elif len(name) > MOST_NAME:
         head.error(f"`name` has {len(name)} characters; at most {MOST_NAME} are allowed")
     elif not NAME.fullmatch(name):
@@ -187,6 +195,6 @@ def _check_name(head: Head, folder: str) -> None:
             f"`name` is {_plain(name)!r}: only lowercase letters, digits and single hyphens between them are allowed"
         )
     elif folder and folder != name:
-        head.warn(
+        head.error(
             f"`name` is {name!r}, but the folder is called {_plain(folder)!r}; the specification wants them equal"
         )

@@ -26,7 +26,7 @@ def tightened(
         output=bool(produced.files) or any(path.startswith(f"{OUTPUT}/") for path in touched),
         work=request.work is not None and any(path.startswith(f"{WORK}/") for path in touched),
         mounts=[text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)],
-        hosts=[],  # none could be reached, so none was needed
+        hosts=sorted({*request.hosts, *start.hosts}) if request.hosts or request.permissions else [],
         programs=sorted(outcome.ran),
         pip=[text for text in start.pip if key(text) in {key(name) for name in packages}],
         npm=[text for text in start.npm if text in packages],

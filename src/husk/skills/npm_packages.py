@@ -1,9 +1,10 @@
-"""skills: npm packages for a skill, installed by npm inside a box from tarballs, without network and without running
-their install scripts. npm's own package-lock.json is the lock."""
+"""skills: npm packages for a skill, installed by npm inside a box, without running their install scripts: from tarballs
+without network, or from the registry with the way there and no other. npm's own package-lock.json is the lock."""
 
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.boxes import Setting, Wish, run
 from husk.skills.layers import Layer, layer
+from husk.skills.pip_packages import CERTIFICATES
 
 # Where node looks from /skill for what a script imports: its own folder, then each one above it.
 PLACE = "/node_modules"
 MOST_MANIFEST = 1 << 20
+REGISTRY = "registry.npmjs.org"
 LIMITS = {"time": "15m", "memory": "4G"}
 
 
@@ -23,18 +26,25 @@ def name_of(wanted: str) -> str:
     return wanted[0] + wanted[1:].partition("@")[0]
 
 
-def provide_npm(wanted: list[str], setting: Setting, *, find_links: Path | None) -> Layer:
+def provide_npm(wanted: list[str], setting: Setting, *, find_links: Path | None, fetch: bool) -> Layer:
     def fill(content: Path) -> str:
-        if find_links is None:
+        argv = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "/layer"]
+        wish = Wish(argv, mounts=[Mount(str(content), "/layer", "rw")], limits=LIMITS, setting=setting)
+        if find_links is not None:
+            tarballs = _with_needs([name_of(item) for item in wanted], find_links)
+            argv += ["--offline", *(f"/tarballs/{tarball.name}" for tarball in tarballs)]
+            wish.mounts.append(Mount(str(find_links.resolve()), "/tarballs"))
+        elif fetch:
+            argv += ["--registry", f"https://{REGISTRY}", "--", *wanted]
+            wish.hosts = [f"{REGISTRY}:443"]
+            if os.path.exists(CERTIFICATES):
+                wish.env["NODE_EXTRA_CA_CERTS"] = CERTIFICATES
+        else:
             raise UsageError(
                 f"the skill needs the npm packages {', '.join(wanted)}; give --find-links DIR with their tarballs "
-                "(npm pack NAME makes one), or --packages DIR with a node_modules in it."
+                "(npm pack NAME makes one), --packages DIR with a node_modules in it, or --fetch."
             )
-        tarballs = _with_needs([name_of(item) for item in wanted], find_links)
-        argv = ["npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "/layer"]
-        argv += [f"/tarballs/{tarball.name}" for tarball in tarballs]
-        mounts = [Mount(str(find_links.resolve()), "/tarballs"), Mount(str(content), "/layer", "rw")]
-        outcome = run(Wish(argv, mounts=mounts, limits=LIMITS, setting=setting), stdin=b"", capture=True)
+        outcome = run(wish, stdin=b"", capture=True)
         if outcome.exit_code:
             lines = [line for line in outcome.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
             raise UsageError(f"npm cannot install {', '.join(wanted)}: {lines[0] if lines else 'it said nothing'}.")

@@ -40,9 +40,10 @@ class Skill:
 
     def check(self) -> None:
         """Raises with the first thing that makes the skill unusable."""
-        if self.head.errors:
-            more = f" (and {len(self.head.errors) - 1} more: husk skill inspect)" if len(self.head.errors) > 1 else ""
-            raise UsageError(f"{self.source}: {self.head.errors[0]}{more}.")
+        wrong = self.head.fatalities
+        if wrong:
+            more = f" (and {len(wrong) - 1} more: husk skill inspect)" if len(wrong) > 1 else ""
+            raise UsageError(f"{self.source}: {wrong[0]}{more}.")
 
     def text(self, relative: str, most: int = 1 << 20) -> str:
         with open(self.root / relative, "rb") as file:
@@ -105,7 +106,7 @@ def _read(source: Path, root: Path, folder: str) -> Skill:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         head = Head()
-        head.error("SKILL.md is not UTF-8 text")
+        head.fatal("SKILL.md is not UTF-8 text")
     else:
         head = read_head(text, folder)
     return Skill(source, root, head, sorted(_files(root, head)))

@@ -64,7 +64,7 @@ class Permissions:
             *_list("mounts", self.mounts, notes, '# "HOST:PLACE:ro", as for husk run --mount'),
             "",
             "[network]",
-            "# Loopback is always there, private to the box.",
+            "# Loopback is always there, private to the box. Names and addresses as for husk run --allow-net.",
             *_list("hosts", self.hosts, notes),
             "",
             "[programs]",

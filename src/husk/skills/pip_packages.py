@@ -1,19 +1,18 @@
 """skills: Python packages for a skill: what the box's Python lacks, installed by pip inside a box, pinned by hash.
 
-Fetching and installing are two steps. Installing runs a stranger's code (a build script) and happens in a box without
-network. Fetching happens only when asked for, takes wheels and never source, so that it runs nobody's code.
+From a directory of wheels the box has no network; from an index, only the way there, and wheels only: a source
+distribution would have to be run to learn what it needs.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
@@ -24,7 +23,9 @@ from husk.skills.probe import PROBE
 PLACE = "/opt/skill/python"
 PIP = "/opt/skill/pip"
 LIMITS = {"time": "15m", "memory": "4G"}
-FETCH_SECONDS = 600
+INDEX = "https://pypi.org/simple"
+FILES = "files.pythonhosted.org:443"  # where PyPI's own links lead
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+( --hash=sha256:[0-9a-f]{64})+")
 
 
@@ -54,24 +55,21 @@ def look(setting: Setting, mounts: list[Mount], env: dict[str, str], modules: li
 
 
 def provide(
-    requirements: list[str], python: str, setting: Setting, *, find_links: Path | None, fetch: bool, lock: Path | None
+    requirements: list[str], python: str, setting: Setting, *, find_links: Path | None, index: str, lock: Path | None
 ) -> Layer:
     """A layer with these requirements and all they need."""
     pins = _read_lock(lock) if lock is not None and lock.exists() else []
     wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins, "image": setting.image}
 
     def fill(content: Path) -> str:
-        if find_links is not None:
-            return _install(requirements, pins, find_links, content, setting)
-        if not fetch:
+        if find_links is not None and not find_links.is_dir():
+            raise UsageError(f"--find-links {find_links}: there is no such directory.")
+        if find_links is None and not index:
             raise UsageError(
                 f"the box's python3 lacks {', '.join(requirements)}; give --find-links DIR with wheels, --packages DIR "
                 "with packages or a venv, or --fetch to get wheels from the package index."
             )
-        with tempfile.TemporaryDirectory(prefix="husk-wheels-") as place:
-            Path(place).chmod(0o755)
-            _fetch(requirements, pins, python, Path(place))
-            return _install(requirements, pins, Path(place), content, setting)
+        return _install(requirements, pins, find_links, index, content, setting)
 
     found = layer(wish, fill, pinned="".join(f"{pin}\n" for pin in pins))
     if lock is not None and not lock.exists():
@@ -79,46 +77,53 @@ def provide(
     return found
 
 
-def _fetch(requirements: list[str], pins: list[str], python: str, into: Path) -> None:
-    """Wheels only: a source distribution would have to be run to learn what it needs."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", python]
-    command += ["--disable-pip-version-check", "--no-input", "--dest", str(into)]
-    if pins:
-        (into / "pins.txt").write_text("\n".join(pins) + "\n")
-        command += ["--require-hashes", "-r", str(into / "pins.txt")]
+def _install(
+    requirements: list[str], pins: list[str], wheels: Path | None, index: str, content: Path, setting: Setting
+) -> str:
+    argv = ["python3", "-m", "pip", "install", "--target", "/layer/python", "--report", "/layer/report.json", "--quiet"]
+    argv += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
+    wish = Wish(argv, env={"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"}, limits=LIMITS, setting=setting)
+    wish.mounts = [Mount(str(content), "/layer", "rw"), _pip_mount()]
+    if wheels is not None:
+        argv += ["--find-links", "/wheels"]
+        wish.mounts.append(Mount(str(wheels.resolve()), "/wheels"))
+    if index:
+        argv += ["--index-url", index, "--only-binary=:all:"]
+        wish.hosts = index_hosts(index)
+        if os.path.exists(CERTIFICATES):  # the machine's own, which may know of a company's
+            argv += ["--cert", CERTIFICATES]
     else:
-        command += ["--", *requirements]
-    try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=FETCH_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"the packages cannot be fetched ({error}); give --find-links DIR with wheels.") from None
-    if done.returncode:
-        raise UsageError(f"the packages cannot be fetched: {_last(done.stderr)}")
-
-
-def _install(requirements: list[str], pins: list[str], wheels: Path, content: Path, setting: Setting) -> str:
-    if not wheels.is_dir():
-        raise UsageError(f"--find-links {wheels}: there is no such directory.")
-    argv = ["python3", "-m", "pip", "install", "--no-index", "--find-links", "/wheels", "--target", "/layer/python"]
-    argv += ["--quiet", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
-    argv += ["--report", "/layer/report.json"]
+        argv += ["--no-index"]
     if pins:
         (content / "pins.txt").write_text("\n".join(pins) + "\n")
         argv += ["--require-hashes", "-r", "/layer/pins.txt"]
     else:
         argv += ["--", *requirements]
     (content / "python").mkdir()
-    wish = Wish(
-        argv,
-        mounts=[Mount(str(wheels.resolve()), "/wheels"), Mount(str(content), "/layer", "rw"), _pip_mount()],
-        env={"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"},
-        limits=LIMITS,
-        setting=setting,
-    )
     outcome = run(wish, stdin=b"", capture=True)
     if outcome.exit_code:
-        raise UsageError(f"the packages cannot be installed from {wheels}: {_last(outcome.stderr)}")
+        refused = [
+            f" (refused: {item['what']}: {item['reason']})"
+            for item in outcome.refusals
+            if "connection" in str(item["what"])
+        ]
+        raise UsageError(
+            f"the packages cannot be installed from {index or wheels}: {_last(outcome.stderr)}{''.join(refused[:1])}"
+        )
     return _lock_text(content / "report.json")
+
+
+def index_hosts(index: str) -> list[str]:
+    """The network rules for an index: its own host and port, and where PyPI keeps the files."""
+    parts = urlsplit(index)
+    try:
+        port = parts.port or {"https": 443, "http": 80}[parts.scheme]
+        if not parts.hostname:
+            raise ValueError
+    except (KeyError, ValueError):
+        raise UsageError(f"--index {index}: write an address such as {INDEX}.") from None
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return [f"{host}:{port}", *([FILES] if parts.hostname == "pypi.org" else [])]
 
 
 def _lock_text(report: Path) -> str:

@@ -40,9 +40,11 @@ class Request:
     packages: list[Path] = field(default_factory=list)
     find_links: Path | None = None
     fetch: bool = False
+    index: str = ""
     lock: Path | None = None
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
+    hosts: list[str] = field(default_factory=list)  # --allow-net
     shell: bool = False
     setting: Setting = field(default_factory=Setting)
 
@@ -78,10 +80,10 @@ def prepare(skill: Skill, request: Request) -> Prepared:
         _check_there(argv[0], script)
     _check_allowed(request)
     mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
-    wish = Wish(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, WORK, _limits(request), request.shell, request.setting)
+    wish = Wish(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, setting=request.setting)
+    wish.workdir, wish.limits, wish.terminal = WORK, _limits(request), request.shell
+    wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems]
-    if request.permissions is not None and request.permissions.hosts:
-        notes.append(f"there is no network in the box yet: {', '.join(request.permissions.hosts)} will not be reached")
     _show_packages(request, wish)
     packages = _provide(found, script, request, wish, notes)
     wish.env.update(request.env)
@@ -156,6 +158,8 @@ def _check_allowed(request: Request) -> None:
         ):
             if value is not None and not allowed:
                 raise UsageError(f"{option} {value}: the permission manifest does not allow it ([files]).")
+        if beyond := [rule for rule in request.hosts if rule not in given.hosts]:
+            raise UsageError(f"--allow-net {beyond[0]}: the permission manifest does not allow it ([network]).")
         if request.most is not None and (beyond := given.beyond(request.most)):
             raise UsageError(
                 f"the permission manifest asks for more than --max-permissions gives: {'; '.join(beyond)}."
@@ -234,7 +238,7 @@ def _provide(found: Description, script: Script | None, request: Request, wish: 
     ]
     if lacking and not have and not (found.skill.root / "node_modules").is_dir():
         _check_packages(request, "npm", lacking)
-        layer = npm_packages.provide_npm(lacking, request.setting, find_links=request.find_links)
+        layer = npm_packages.provide_npm(lacking, request.setting, find_links=request.find_links, fetch=request.fetch)
         wish.mounts.append(Mount(str(layer.content / "node_modules"), npm_packages.PLACE))
         given += lacking
     return given
@@ -264,7 +268,12 @@ def _provide_pip(
         return []
     _check_packages(request, "pip", needed)
     layer = pip_packages.provide(
-        needed, missing.python, request.setting, find_links=request.find_links, fetch=request.fetch, lock=request.lock
+        needed,
+        missing.python,
+        request.setting,
+        find_links=request.find_links,
+        index=request.index if request.fetch else "",
+        lock=request.lock,
     )
     notes.append(f"packages: {', '.join(sorted(needed))} ({'cached' if layer.cached else 'installed in a box'})")
     wish.mounts.append(Mount(str(layer.content / "python"), pip_packages.PLACE))
