@@ -1,0 +1,212 @@
+"""Recipes: what they make, that nothing is done twice, and that what they may not do is refused."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from husk.images.bring import bring
+from husk.images.build import Report, build
+from husk.store.collect import collect
+from husk.store.errors import StoreError, StoreUsageError
+from husk.store.store import Store
+from tests.guest.harness import NATIVE_ONLY
+from tests.images.archives import everything, lines
+from tests.images.hostroot import add_programs
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a shell and a few tools, and /bin a link as it is nowadays."""
+    root = tmp_path_factory.mktemp("base")
+    for name in ("usr/bin", "etc", "tmp", "opt"):
+        (root / name).mkdir(parents=True)
+    (root / "bin").symlink_to("usr/bin")
+    (root / "etc" / "old").write_text("old")
+    (root / "opt").chmod(0o711)
+    add_programs(root, "sh", "cat", "rm", "mkdir", "ln", "id")
+    return root
+
+
+@pytest.fixture
+def place(store: Store, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    bring(store, str(base), "base")
+    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir(mode=0o700)
+    work = tmp_path / "work"
+    (work / "app" / "sub").mkdir(parents=True)
+    (work / "app" / "data").write_text("data")
+    (work / "app" / "sub" / "link").symlink_to("../data")
+    (work / "tool").write_text("#!/bin/sh\ncat /opt/app/data; echo $WORD\n")
+    (work / "tool").chmod(0o755)
+    yield work
+
+
+RECIPE = """
+base = "base"
+name = "made"
+[env]
+WORD = "word"
+[[files]]
+from = "app"
+to = "/opt/app"
+[[files]]
+from = "tool"
+to = "/bin/tool"
+[run]
+commands = ["tool > /etc/out; rm /etc/old", "mkdir /etc/deep; id -u > /etc/deep/who"]
+[config]
+cmd = ["/bin/tool"]
+labels = {made = "by hand"}
+"""
+
+
+def made(store: Store, place: Path, text: str = RECIPE, name: str = "") -> Report:
+    (place / "recipe.toml").write_text(text)
+    return build(store, str(place / "recipe.toml"), name)
+
+
+def cached(report: Report) -> list[bool]:
+    return [bool(step["cached"]) for step in report.steps]
+
+
+def test_a_build(store: Store, place: Path) -> None:
+    report = made(store, place)
+    assert cached(report) == [False] * 4 and len(report.layers) == 5
+    image = store.images.get("made")
+    found = lines(store, image)
+    assert found["etc/out"].endswith(" b'dataword\\n'")
+    assert found["etc/deep/who"].split()[1] == "0:0"
+    assert "etc/old" not in found
+    assert found["bin"].endswith("-> usr/bin") and "usr/bin/tool" in found and "usr/bin/sh" in found
+    assert found["opt"].startswith("40711 ")
+    assert found["opt/app/sub/link"].endswith("-> ../data")
+    assert not [name for name in found if ".husk" in name]
+    assert image.config.env == {"WORD": "word"} and image.config.cmd == ["/bin/tool"]
+    assert image.config.labels == {"made": "by hand"}
+
+
+def test_a_second_build_does_nothing(store: Store, place: Path) -> None:
+    made(store, place)
+    before = everything(Path(store.place))
+    for name in os.listdir(place / "app"):
+        os.utime(place / "app" / name, (1, 1), follow_symlinks=False)  # a time is no content
+    assert cached(made(store, place)) == [True] * 4
+    assert everything(Path(store.place)) == before
+
+
+def test_a_change_does_only_what_follows(store: Store, place: Path) -> None:
+    made(store, place)
+    (place / "tool").write_text("#!/bin/sh\necho other\n")
+    assert cached(made(store, place)) == [True, False, False, False]
+    assert lines(store, store.images.get("made"))["etc/out"].endswith(" b'other\\n'")
+    assert cached(made(store, place, RECIPE.replace("id -u", "id -g"))) == [True, True, True, False]
+
+
+def test_what_was_collected_is_made_again(store: Store, place: Path) -> None:
+    first = made(store, place)
+    store.images.rm("made")
+    collect(store, delete=True)
+    again = made(store, place)
+    assert cached(again) == [False] * 4
+    assert again.layers[:3] == first.layers[:3]
+
+
+def test_a_step_that_fails(store: Store, place: Path) -> None:
+    with pytest.raises(StoreError, match="the step 'run exit 3' ended with 3; nothing of it was kept"):
+        made(store, place, 'base = "base"\n[run]\ncommands = ["echo > /etc/x", "exit 3"]\n')
+    assert store.images.list() == ["base"]
+
+
+def test_from_scratch(store: Store, place: Path) -> None:
+    report = made(store, place, 'base = "scratch"\n[[files]]\nfrom = "app"\nto = "/"\n', "only")
+    assert set(lines(store, store.images.get("only"))) == {"", "data", "sub", "sub/link"}
+    assert len(report.layers) == 1
+
+
+def test_steps_see_nothing_of_the_host(store: Store, place: Path) -> None:
+    """Neither the recipe's directory nor the network."""
+    script = f"test ! -e {place} && test ! -e /home && ! (echo > /dev/tcp/127.0.0.1/1) 2>/dev/null"
+    made(store, place, f'base = "base"\n[run]\ncommands = ["{script}"]\n', "x")
+
+
+WRONG = {
+    "": "say what to build upon",
+    'base = "none"': "there is no image 'none'",
+    'base = "host"': "the host's own programs are no image",
+    "base = 3": "base must be a text",
+    "base = ": "is no TOML",
+    'base = "base"\nbas = 1': "bas is nothing it can say",
+    'base = "base"\n[[files]]\nfrom = "../x"\nto = "/x"': "../x does not lie next to it",
+    'base = "base"\n[[files]]\nfrom = "/etc/passwd"\nto = "/x"': "/etc/passwd does not lie next to it",
+    'base = "base"\n[[files]]\nfrom = "out"\nto = "/x"': "out does not lie next to it",
+    'base = "base"\n[[files]]\nfrom = "tool"\nto = "x"': "an absolute path",
+    'base = "base"\n[[files]]\nfrom = "tool"\nto = "/../x"': "an absolute path",
+    'base = "base"\n[[files]]\nfrom = "nothing"\nto = "/x"': "nothing does not exist",
+    'base = "base"\n[packages]\ncargo = ["x"]': "packages.cargo is none of apt, pip, npm",
+    'base = "base"\n[run]\ncommands = "x"': "commands must be a list of texts",
+    'base = "base"\n[config]\nenv = "x"': "config.env is none of",
+    'base = "scratch"': "there is nothing in it",
+    'base = "scratch"\n[run]\ncommands = ["x"]': "has nothing to run in",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_recipe(store: Store, place: Path, text: str) -> None:
+    (place / "out").symlink_to("/etc/passwd")
+    before = everything(Path(store.place))
+    with pytest.raises(StoreUsageError) as caught:
+        made(store, place, text, "x")
+    assert WRONG[text] in str(caught.value) and caught.value.exit_code == 2
+    assert everything(Path(store.place)) == before
+
+
+def wheel(place: Path) -> None:
+    """A wheel made by hand: pip reads it without building anything."""
+    files = {
+        "tiny.py": b"ANSWER = 42\n",
+        "tiny-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+        "tiny-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "tiny-1.0.dist-info/RECORD,,\n"
+    for name, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        record += f"{name},sha256={digest},{len(data)}\n"
+    with zipfile.ZipFile(place / "tiny-1.0-py3-none-any.whl", "w") as archive:
+        for name, data in {**files, "tiny-1.0.dist-info/RECORD": record.encode()}.items():
+            archive.writestr(name, data)
+
+
+def test_pip_from_a_local_wheel(store: Store, place: Path, base: Path) -> None:
+    """The host's own Python and pip, in an image; no network is there, and none is needed."""
+    python = "/usr/bin/python3"
+    found = subprocess.run(
+        [python, "-c", "import pip, sysconfig; print(sysconfig.get_path('stdlib')); print(pip.__path__[0])"],
+        capture_output=True, text=True, check=False,
+    ) if os.path.exists(python) else None  # fmt: skip
+    if found is None or found.returncode:
+        pytest.skip("/usr/bin/python3 has no pip (Debian: python3-pip)")
+    root = place.parent / "python"
+    shutil.copytree(base, root, symlinks=True)
+    for folder in found.stdout.split():
+        ignored = shutil.ignore_patterns("test", "tests", "idlelib", "*.a", "config-*", "lib2to3")
+        shutil.copytree(folder, root / folder.lstrip("/"), symlinks=False, ignore=ignored)
+    add_programs(root, python)
+    bring(store, str(root), "python")
+    wheel(place)
+    text = 'base = "python"\n[env]\nPIP_BREAK_SYSTEM_PACKAGES = "1"\n'
+    text += '[packages]\npip = ["./tiny-1.0-py3-none-any.whl"]\n'
+    text += '[run]\ncommands = ["python3 -c \'import tiny; print(tiny.ANSWER)\' > /answer"]\n'
+    assert cached(made(store, place, text, "with-tiny")) == [False, False]
+    assert lines(store, store.images.get("with-tiny"))["answer"].endswith("b'42\\n'")
+    assert cached(made(store, place, text, "with-tiny")) == [True, True]
