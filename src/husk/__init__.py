@@ -1,3 +1,71 @@
-"""husk: a user-space Linux kernel that runs programs nobody has to trust."""
+"""husk: a user-space Linux kernel that runs programs nobody has to trust.
+
+    with husk.Sandbox(mounts=[".:/work:ro"]) as box:
+        print(box.run(["ls", "/work"], capture_output=True, text=True).stdout)
+
+What is public is named here and imported when it is first used, so that `import husk` and `husk run` stay quick.
+docs/api.md shows how to use it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.api.aio import AsyncProcess, AsyncSandbox
+    from husk.api.pool import Pool
+    from husk.api.process import DEVNULL, PIPE, STDOUT, Process
+    from husk.api.result import CalledProcessError, Change, Denial, Result, TimeoutExpired, Usage
+    from husk.api.sandbox import Sandbox, run
+    from husk.kernel.hooks import Seen
+    from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
+    from husk.sandbox.policy import Mount
 
 __version__ = "0.1.0"
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "CalledProcessError",
+    "Change",
+    "Denial",
+    "HuskError",
+    "Mount",
+    "NotExecutable",
+    "NotFound",
+    "Pool",
+    "Process",
+    "Result",
+    "Sandbox",
+    "Seen",
+    "TimeoutExpired",
+    "Usage",
+    "UsageError",
+    "run",
+]
+_HOMES = {
+    "husk.api.aio": ("AsyncProcess", "AsyncSandbox"),
+    "husk.api.pool": ("Pool",),
+    "husk.api.process": ("DEVNULL", "PIPE", "STDOUT", "Process"),
+    "husk.api.result": ("CalledProcessError", "Change", "Denial", "Result", "TimeoutExpired", "Usage"),
+    "husk.api.sandbox": ("Sandbox", "run"),
+    "husk.kernel.hooks": ("Seen",),
+    "husk.sandbox.errors": ("HuskError", "NotExecutable", "NotFound", "UsageError"),
+    "husk.sandbox.policy": ("Mount",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            import importlib
+
+            found: object = getattr(importlib.import_module(module), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'husk' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

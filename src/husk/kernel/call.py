@@ -39,6 +39,9 @@ class Refused(OSError):
     was asked for, where the bare call would not tell; a fifth (OSError ignores the fourth) what would allow it."""
 
 
+NOTHING: dict[int, bytes] = {}  # never written to
+
+
 class Special:
     __slots__ = ("name",)
 
@@ -63,11 +66,13 @@ def answered_remotely(error: int) -> Reply:
 class Call(Context):
     """A call, and as such the context of what the vfs does for it."""
 
-    __slots__ = ("args", "kernel", "looked_up", "nr", "raw", "start", "texts")
+    __slots__ = ("address", "args", "given", "kernel", "looked_up", "nr", "raw", "start", "texts")
 
     def __init__(self, raw: RawCall, kernel: Kernel) -> None:
         self.raw, self.kernel = raw, kernel
         self.texts: dict[int, bytes] = {}  # string arguments by position, for events
+        self.address: bytes | None = None  # of connect or bind, once it was copied
+        self.given: dict[int, bytes] = NOTHING  # string arguments as the guest has them, where a hook changed them
         self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
         self.creds, self.tid = kernel.creds, raw.tid
@@ -120,7 +125,9 @@ def i64(call: Call, n: int) -> int:
 
 def path(call: Call, n: int) -> bytes:
     """A path argument: EFAULT, or ENAMETOOLONG when no NUL comes within PATH_MAX."""
-    text = call.texts[n] = call.raw.cstring(call.args[n])
+    text = call.texts.get(n)
+    if text is None:  # else a hook has seen it, and what it saw is what is acted on
+        text = call.texts[n] = call.raw.cstring(call.args[n])
     return text
 
 

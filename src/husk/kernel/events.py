@@ -144,6 +144,7 @@ class Events:
     def _note_refusal(self, by: str, error: str, what: str, why: str, allow: str) -> None:
         key = (what, why)
         if key in self.refusals:
+            self.refusals[key]["count"] = cast_count(self.refusals[key]) + 1
             return
         refusal: dict[str, object] = {
             "event": "refused",
@@ -152,6 +153,7 @@ class Events:
             "errno": error,
             "reason": why,
             "allow": allow,
+            "count": 1,
         }
         if len(self.refusals) >= MOST_REFUSALS:
             self.refusals_lost += 1
@@ -184,6 +186,11 @@ class Events:
                 self._trace(line)
             except Exception:
                 self.lost += 1
+
+
+def cast_count(refusal: dict[str, object]) -> int:
+    count = refusal["count"]
+    return count if isinstance(count, int) else 0
 
 
 def call_name(nr: int) -> str:

@@ -24,8 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.abi.rules import Walls
     from husk.kernel.events import Events
+    from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
-    from husk.kernel.tasks import Names, Tasks
+    from husk.kernel.tasks import Names, Tasks, TasksHere
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
     from husk.vfs.node import Credentials
@@ -35,8 +36,17 @@ THREADS = 4  # one waits, others may sit in a remote call or in a slow host file
 ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands are refused
 
 
+class Shared:
+    """What the kernels of a box's runs have in common, beside its file system. `names` None: this one does without."""
+
+    __slots__ = ("names", "peers", "sockets", "tasks")
+
+    def __init__(self, tasks: TasksHere, sockets: Sockets, peers: Peers, names: NameCache | None) -> None:
+        self.tasks, self.sockets, self.peers, self.names = tasks, sockets, peers, names
+
+
 class Kernel:
-    """Serves one box. Owns the loader's descriptor."""
+    """Serves one run of a box. Owns the loader's descriptor."""
 
     def __init__(
         self,
@@ -51,19 +61,31 @@ class Kernel:
         tasks: Tasks,
         diagnosis: int = -1,
         network: Network | None = None,
+        box: Shared | None = None,
     ) -> None:
+        """`box` is what the runs of one box share; alone, a kernel has its own."""
         self.listener, self.vfs, self.creds, self.identity = listener, vfs, creds, identity
         self.walls, self.events, self.tasks = walls, events, tasks
         self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
-        self.sockets = Sockets(own_abstract_names=walls.net)
-        self.peers = Peers(diagnosis)
+        self._shares = box is not None
+        self._tasks_here = box.tasks if box is not None else None
+        self.sockets = box.sockets if box is not None else Sockets(own_abstract_names=walls.net)
+        self.peers = box.peers if box is not None else Peers(diagnosis)
+        self.hooks: Hooks | None = None
         self.network = network or Network()
         self.listings = Listings()
         tasks.begun = self.begun
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
-        self.names = NameCache(
-            listener, vfs, creds.uid, creds.gid, identity.host_uid, sorted(creds.groups), cached=not events.watching
+        self._own_names = box is None or box.names is None
+        self.names = (box and box.names) or NameCache(
+            listener,
+            vfs,
+            creds.uid,
+            creds.gid,
+            identity.host_uid,
+            sorted(creds.groups),
+            cached=box is None and not events.watching,
         )
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -72,19 +94,29 @@ class Kernel:
             _thread.start_new_thread(self._serve, ())
 
     def stop(self) -> None:
-        """Let every thread leave. The box is over: no guest waits for an answer any more."""
-        self.vfs.state.ending = True
+        """Let every thread leave. The run is over: no guest waits for an answer any more."""
         self.listener.stop()
         while self._threads:
             for tid in list(self._threads):
                 wake_thread(tid)
             time.sleep(0.0005)
-        self.peers.close()
+        if not self._shares:
+            self.peers.close()
+        if self._own_names:
+            self.names.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing holds on to this any more, and with it to the listener: its descriptor closes at once. In a forked
+        child, which has none of the threads, that is all."""
+        self.tasks.begun = lambda tgid: None
 
     def _serve(self) -> None:
         me = _thread.get_native_id()
         self._threads[me] = None
         clear_umask()
+        if self._tasks_here is not None:
+            self._tasks_here.serve(self.tasks)
         try:
             receive, answer = self.listener.receive, self.answer
             while (raw := receive()) is not None:
@@ -103,6 +135,8 @@ class Kernel:
                     open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
                 number, reason = refusal(raw.nr, call.args, self.walls)
                 raise Refused(number, reason)
+            if self.hooks is not None:
+                self.hooks.ask(call)
             reply = handler(call)
             if reply.__class__ is int:
                 raw.reply(reply)

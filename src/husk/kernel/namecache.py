@@ -44,11 +44,14 @@ class NameCache:
         self._taught: set[int] = set()
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         listener.cache_identity(uid, gid, host_uid, groups, vfs.state.path + b"/places/")
-        vfs.changed = self.forget
+        vfs.tell(self.forget)
         root = vfs.root
         if isinstance(root, LayerDir) and root.lower is not None and root.lower.mapped is not None:
             lower = root.lower
             listener.cache_image(root.lower.mapped, lower.stat(b"")[0], lower.path + b"/")
+
+    def close(self) -> None:
+        self._vfs.tell_no_more(self.forget)
 
     def learn(self, call: Call, start: Dir, name: bytes) -> None:
         """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the

@@ -5,6 +5,7 @@ Guest and host numbers differ inside a pid namespace. The reaper is the root of 
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 
@@ -24,6 +25,25 @@ if TYPE_CHECKING:
 
 
 MOST_REMEMBERED = 4096
+
+
+class TasksHere:
+    """The tasks of the run that the calling thread serves: runs share a file system, and in it /proc, but each sees its
+    own processes there. A thread that serves none sees none."""
+
+    __slots__ = ("_local", "_nobody")
+
+    def __init__(self, nobody: Tasks) -> None:
+        self._local, self._nobody = _thread._local(), nobody
+
+    def serve(self, tasks: Tasks) -> None:
+        """From here on this thread serves a run."""
+        self._local.tasks = tasks
+
+    @property
+    def here(self) -> Tasks:
+        found: Tasks = getattr(self._local, "tasks", self._nobody)
+        return found
 
 
 class Tasks:
@@ -105,7 +125,7 @@ class Tasks:
         return int(self._status(host_tid, b"Tgid:") or b"0")
 
     def _descends(self, host_pid: int) -> bool:
-        pid = self.tgid_of(host_pid)
+        pid = self.tgid_of(host_pid) if self.reaper else 0
         while pid > 1:
             pid = int(self._status(pid, b"PPid:") or b"0")
             if pid == self.reaper:

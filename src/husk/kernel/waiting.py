@@ -34,6 +34,13 @@ _waits: list[_Wait] = []
 _watching = False
 
 
+def forget() -> None:
+    """In a forked child: whoever waited is the parent's, and so is the thread that watched."""
+    global _lock, _watching
+    _lock, _watching = _thread.allocate_lock(), False
+    _waits.clear()
+
+
 class _Wait:
     __slots__ = ("call", "done", "held", "operate", "thread")
 

@@ -61,7 +61,14 @@ class Call:
 
 class Listener:
     def __init__(
-        self, fd: int, cookie: int, loader_fd: int, cached: bool = True, mapped: bool = False, confined: bool = False
+        self,
+        fd: int,
+        cookie: int,
+        loader_fd: int,
+        cached: bool = True,
+        mapped: bool = False,
+        confined: bool = False,
+        shares: Listener = ...,
     ) -> None: ...
     def receive(self) -> Call | None: ...
     def stop(self) -> None: ...

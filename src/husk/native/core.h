@@ -53,7 +53,7 @@ typedef struct {
     PyObject_HEAD
     int fd;               /* owned */
     volatile int stopped; /* set once; receivers leave at the next wake-up */
-    name_cache *cache;    /* owned; NULL: every call goes to Python */
+    name_cache *cache;    /* counted; NULL: every call goes to Python */
     uint64_t cookie;      /* marks husk's own remote calls for the filter */
     struct lead *lead;    /* owned; who receives */
     struct pending_table *pending; /* owned; programs that wait for their loader */
@@ -121,6 +121,7 @@ int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif);
 
 /* namecache.c */
 name_cache *cache_new(void);
+name_cache *cache_share(name_cache *cache);
 void cache_free(name_cache *cache);
 PyObject *listener_cache_identity(Listener *self, PyObject *args);
 PyObject *listener_cache_learn(Listener *self, PyObject *args);

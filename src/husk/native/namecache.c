@@ -15,6 +15,7 @@ name_cache *cache_new(void)
         return NULL;
     pthread_rwlock_init(&cache->lock, NULL);
     cache->generation = 1;
+    cache->users = 1;
     cache->programs = programs_new();
     if (!cache->programs) {
         free(cache);
@@ -67,9 +68,16 @@ static void forget_all(name_cache *cache)
             drop(cache, cache->buckets[i]);
 }
 
+name_cache *cache_share(name_cache *cache)
+{
+    if (cache)
+        __atomic_add_fetch(&cache->users, 1, __ATOMIC_SEQ_CST);
+    return cache;
+}
+
 void cache_free(name_cache *cache)
 {
-    if (!cache)
+    if (!cache || __atomic_sub_fetch(&cache->users, 1, __ATOMIC_SEQ_CST))
         return;
     forget_all(cache);
     programs_free(cache->programs);

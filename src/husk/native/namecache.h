@@ -58,6 +58,7 @@ struct handle {
 struct programs;
 
 struct name_cache {
+    unsigned users;        /* listeners: the runs of one box share what they learned */
     pthread_rwlock_t lock; /* read while answering, write while learning or forgetting */
     struct known_dir *buckets[BUCKETS];
     struct known_dir *owners[OWNER_BUCKETS]; /* the same entries, by owner */

@@ -19,11 +19,12 @@ static void wake_up(int signal)
 
 static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", NULL};
+    static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", "shares", NULL};
     unsigned long long cookie;
     int fd, loader_fd, cached = 1, mapped = 0, confined = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|ppp:Listener", names, &fd, &cookie, &loader_fd, &cached, &mapped,
-                                     &confined))
+    PyObject *shares = NULL; /* a listener whose name cache this one uses, too */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!:Listener", names, &fd, &cookie, &loader_fd, &cached, &mapped,
+                                     &confined, &Listener_type, &shares))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(WAKE_SIGNAL, &action, NULL);
@@ -40,7 +41,7 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     self->cookie = cookie;
     self->mapped = mapped;
     self->confined = confined;
-    self->cache = cached ? cache_new() : NULL;
+    self->cache = !cached ? NULL : shares ? cache_share(((Listener *)shares)->cache) : cache_new();
     return 0;
 }
 

@@ -23,7 +23,7 @@ from husk.vfs.vfs import Vfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.tasks import Tasks
+    from husk.kernel.tasks import TasksHere
     from husk.sandbox.imagesource import ImageSource
     from husk.sandbox.keeping import Opened
     from husk.sandbox.launch import Ids
@@ -33,12 +33,30 @@ if TYPE_CHECKING:
 class Files:
     """The vfs of a box and what made it."""
 
-    __slots__ = ("creds", "layers", "terminals", "vfs")
+    __slots__ = ("creds", "layers", "proc", "terminals", "vfs")
 
     def __init__(
-        self, vfs: Vfs, creds: Credentials, layers: list[tuple[bytes, LayeredTree]], terminals: PtsTree
+        self,
+        vfs: Vfs,
+        creds: Credentials,
+        layers: list[tuple[bytes, LayeredTree]],
+        terminals: PtsTree,
+        proc: ProcTree,
     ) -> None:
-        self.vfs, self.creds, self.layers, self.terminals = vfs, creds, layers, terminals
+        self.vfs, self.creds, self.layers, self.terminals, self.proc = vfs, creds, layers, terminals, proc
+
+    def run_over(self, reaper: int) -> None:
+        """One of several runs has ended."""
+        with self.vfs.lock:
+            self.proc.forget_run(reaper)
+
+    def close(self) -> None:
+        """Every descriptor of it. The box is over."""
+        for _, tree in self.vfs.mounts():
+            close = getattr(tree, "close", None)
+            if close is not None:
+                close()
+        self.vfs.state.close()
 
     def changes(self) -> list[tuple[str, str]]:
         found = []
@@ -51,7 +69,7 @@ def build(
     policy: Policy,
     state_path: bytes,
     ids: Ids,
-    tasks: Tasks,
+    tasks: TasksHere,
     source: ImageSource | None = None,
     kept: Opened | None = None,
 ) -> Files:
@@ -69,12 +87,11 @@ def build(
         owner = (source.uid, source.gid)
         image = store_image(state, creds, source.store, source.manifest, owner, generated)
     vfs = Vfs(state, image, creds)
-    tasks.vfs = vfs
     # A box has a session and terminals of its own only, so what the host tells of them is the guest's business.
-    vfs.mount(
-        ProcTree(tasks, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True),
-        b"/proc",
+    proc = ProcTree(
+        lambda: tasks.here, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True
     )
+    vfs.mount(proc, b"/proc")
     terminals = PtsTree(creds, dev=state.new_device())
     vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
     vfs.mount(terminals, b"/dev/pts")
@@ -82,7 +99,7 @@ def build(
     shared_memory.fstype = b"tmpfs"  # shm_open(3) of older C libraries takes nothing else for /dev/shm
     vfs.mount(shared_memory, b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
-    files = Files(vfs, creds, [(b"/", image)], terminals)
+    files = Files(vfs, creds, [(b"/", image)], terminals, proc)
     for mount in policy.mounts:
         _mount(files, state, mount, ids)
     image.seal()  # what the caller mounted is no change of the guest's

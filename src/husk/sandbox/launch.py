@@ -7,14 +7,16 @@ import errno
 import fcntl
 import os
 import struct
+from itertools import count
 
 from husk.abi.rules import Walls
 from husk.native._core import landlock_abi
 from husk.sandbox.errors import HuskError
-from husk.walls.filter import compile_filter
 
 NETLINK_SOCK_DIAG = 4
-PLAN_MAGIC, SWITCH_USER, TERMINAL = 0x314E4C50, 1, 2
+PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN = 0x324E4C50, 1, 2, 4, 8
+TERMINAL_FD, START_FD, JOIN_FD = 7, 8, 9
+JOINED = ("user", "mnt", "net", "ipc", "uts")  # namespaces that the runs of one box share, in the order of joining
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 ALL_NAMESPACES = (
@@ -27,6 +29,7 @@ LIMITS_BYTES = 16 * LIMIT.size
 REPORT = struct.Struct("<IiiIqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
 DIAGNOSIS, REAPER, STATE, GUEST = 7, 8, 9, 10
+START = struct.Struct("<QII")
 STEPS = (
     "",
     "reading its plan",
@@ -44,8 +47,10 @@ STEPS = (
     "setting limits",
     "entering the working directory",
     "making a session of its own",
+    "being told what to run",
 )
 NAMESPACE_STEPS, USER_STEP, FILTER_STEP = (2, 3, 4, 6), 5, 11
+_SIGKILL = 9
 SCOPES_SIGNALS = 6  # Landlock's version that does
 
 # A box started by root runs as a host id of its own and as 1000 inside. The range is one that neither distributions nor
@@ -53,13 +58,11 @@ SCOPES_SIGNALS = 6  # Landlock's version that does
 # permits by user (signals, tracing, RLIMIT_NPROC, pipe buffers, message queues) then keeps boxes apart even where no
 # other wall does. Husk's pid makes it unique among the husks of a machine, the counter among the boxes of one husk.
 ROOTS_GUEST_IDS, PIDS, BOXES_OF_ONE, GUEST_ID = 1_900_000_000, 1 << 22, 58, 1000
-_boxes = 0
+_boxes = count()
 
 
 def box_id() -> int:
-    global _boxes
-    _boxes += 1
-    return ROOTS_GUEST_IDS + (_boxes - 1) % BOXES_OF_ONE * PIDS + os.getpid()
+    return ROOTS_GUEST_IDS + next(_boxes) % BOXES_OF_ONE * PIDS + os.getpid()
 
 
 class Ids:
@@ -94,48 +97,61 @@ class NoNamespaces(HuskError):
     """The host does not give them; a box without is still possible."""
 
 
-class Launch:
-    """One husk-init: its control socket, and what it told. Call in order: map_ids …, then poll `control`."""
+class Order:
+    """What one run needs to be launched. `argv` empty: a run that is kept ready, and told later what to run."""
 
-    def __init__(
-        self,
-        walls: Walls,
-        ids: Ids,
-        cookie: int,
-        argv: list[bytes],
-        env: list[bytes],
-        program: bytes,
-        loader_fd: int,
-        workdir_fd: int,
-        init: str,
-        stdio: list[int],
-        rlimits: list[tuple[int, int]],
-        terminal: int = -1,
-    ) -> None:
+    __slots__ = ("argv", "env", "filter", "init", "joined", "loader_fd", "program", "rlimits", "stdio", "terminal")
+
+    def __init__(self, init: str, loader_fd: int, program_filter: bytes, rlimits: list[tuple[int, int]]) -> None:
+        self.init, self.loader_fd, self.filter, self.rlimits = init, loader_fd, program_filter, rlimits
+        self.program = b""
+        self.argv: list[bytes] = []
+        self.env: list[bytes] = []
+        self.stdio: list[int] = []
+        self.terminal = -1
+        self.joined: list[int] = []  # descriptors of the box's namespaces, where an earlier run made them
+
+
+class Launch:
+    """One husk-init: its control socket, and what it told. Call `listener`, then poll `control`; `close` and `reap`,
+    or `abandon`, in any case."""
+
+    def __init__(self, walls: Walls, ids: Ids, order: Order, workdir_fd: int) -> None:
         self.walls, self.ids = walls, ids
+        self.builder = self.guest = self.reaper = 0
+        self.state = -1  # the state directory in the box's mount namespace, where this run made one
+        self.diagnosis = -1  # a diagnosis socket in the box's network namespace, where this run made one
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-        ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
         self.control = ours
-        plan = os.memfd_create("husk-plan", os.MFD_CLOEXEC)
-        os.write(plan, _pack(walls, ids, cookie, argv, env, program, rlimits, terminal=terminal >= 0))
-        # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
-        passed = [*stdio, theirs.fileno(), plan, loader_fd, workdir_fd] + ([terminal] if terminal >= 0 else [])
-        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in passed]
+        self.start: _socket.socket | None = None
+        ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
+        closing = [theirs.detach()]
         try:
-            self.builder = os.posix_spawn(
-                init,
-                ["husk-init"],
-                {},
-                file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(moved)],
-            )
+            plan = os.memfd_create("husk-plan", os.MFD_CLOEXEC)
+            closing.append(plan)
+            os.write(plan, _pack(walls, ids, order))
+            passed = dict(enumerate([*order.stdio, closing[0], plan, order.loader_fd, workdir_fd]))
+            if order.terminal >= 0:
+                passed[TERMINAL_FD] = order.terminal
+            if not order.argv:
+                self.start, waits = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+                closing.append(waits.detach())
+                passed[START_FD] = closing[-1]
+            for number, fd in enumerate(order.joined, JOIN_FD):
+                passed[number] = fd
+            actions = []
+            for number, fd in passed.items():
+                # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
+                closing.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20))
+                actions.append((os.POSIX_SPAWN_DUP2, closing[-1], number))
+            # Not fork: the caller may have threads that hold locks.
+            self.builder = os.posix_spawn(order.init, ["husk-init"], {}, file_actions=actions)
+        except BaseException:
+            self.close()
+            raise
         finally:
-            for fd in moved:
+            for fd in closing:
                 os.close(fd)
-            os.close(plan)
-            theirs.close()
-        self.guest = self.reaper = 0
-        self.state = -1  # the state directory in the box's mount namespace, where it has one
-        self.diagnosis = -1  # a diagnosis socket in the box's network namespace, where it has one
 
     def listener(self) -> int:
         """Take husk-init through its steps until the guest is behind its filter. Returns the listener."""
@@ -152,13 +168,28 @@ class Launch:
             elif kind == DIAGNOSIS:
                 self.diagnosis = fds[0]
             elif kind == LISTENER:
-                os.waitpid(self.builder, 0)
+                _reap(self.builder)
+                self.builder = 0
                 if not self.walls.net:
                     self.diagnosis = _diagnosis()
                 return fds[0]
             elif kind == FAILED:
-                os.waitpid(self.builder, 0)
-                raise _explain(a, b)
+                raise explain(a, b)
+
+    def run(self, program: bytes, argv: list[bytes], env: list[bytes], stdio: list[int], workdir_fd: int) -> None:
+        """Tell a run that was kept ready what to run. OSError: it is dead."""
+        assert self.start is not None
+        text = program + b"\0" + b"".join(word + b"\0" for word in [*argv, *env])
+        page = os.memfd_create("husk-start", os.MFD_CLOEXEC)
+        try:
+            os.write(page, text)
+            fds = b"".join(fd.to_bytes(4, "little") for fd in [*stdio, workdir_fd, page])
+            message = START.pack(len(text), len(argv), len(env))
+            self.start.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)], _socket.MSG_NOSIGNAL)
+        finally:
+            os.close(page)
+        self.start.close()
+        self.start = None
 
     def _receive(self) -> tuple[int, int, int, list[int], int]:
         room = _socket.CMSG_SPACE(4) + _socket.CMSG_SPACE(12)
@@ -198,21 +229,53 @@ class Launch:
 
     def close(self) -> None:
         self.end()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the descriptors. In a forked child that is all: the box is the parent's."""
         self.control.close()
+        if self.start is not None:
+            self.start.close()
+        for fd in (self.state, self.diagnosis):
+            if fd >= 0:
+                os.close(fd)
+        self.state = self.diagnosis = -1
+
+    def reap(self) -> None:
+        """The reaper was told to end, or ended; from here on its number may be anybody's."""
+        if self.reaper:
+            _reap(self.reaper)
+        self.reaper = 0
+
+    def abandon(self) -> None:
+        """It did not come to a running guest. Leaves no process behind, not even a dead one."""
+        if self.builder:
+            os.kill(self.builder, _SIGKILL)
+            _reap(self.builder)
+            self.builder = 0
+        self.control.settimeout(0)
+        try:
+            while not self.reaper:
+                kind, _a, _b, fds, pid = self._receive()
+                if kind == REAPER:
+                    self.reaper = pid
+                for fd in fds:
+                    os.close(fd)
+        except (OSError, HuskError):
+            pass  # there is none
+        self.close()
+        self.reap()
 
 
-def _pack(
-    walls: Walls,
-    ids: Ids,
-    cookie: int,
-    argv: list[bytes],
-    env: list[bytes],
-    program: bytes,
-    rlimits: list[tuple[int, int]],
-    *,
-    terminal: bool = False,
-) -> bytes:
-    program_filter = compile_filter(walls, cookie)
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # somebody waits for whatever child there is, or SIGCHLD is ignored
+
+
+def _pack(walls: Walls, ids: Ids, order: Order) -> bytes:
+    program, argv, env, rlimits, program_filter = order.program, order.argv, order.env, order.rlimits, order.filter
     namespaces = sum(
         bit
         for stands, bit in (
@@ -232,7 +295,10 @@ def _pack(
     env_at = argv_at + len(strings)
     head = PLAN.pack(
         PLAN_MAGIC,
-        (SWITCH_USER if ids.switch else 0) | (TERMINAL if terminal else 0),
+        (SWITCH_USER if ids.switch else 0)
+        | (TERMINAL if order.terminal >= 0 else 0)
+        | (0 if argv else WAIT)
+        | (JOIN if order.joined else 0),
         namespaces,
         ids.uid,
         ids.gid,
@@ -289,7 +355,7 @@ def missing(name: str, seen: str = "") -> HuskError:
     return HuskError(BY_NAME[name].sentence() + (f" (Seen: {seen}.)" if seen else "") + " `husk doctor` tells more.")
 
 
-def _explain(step: int, error: int) -> HuskError:
+def explain(step: int, error: int) -> HuskError:
     text = f"{STEPS[step] if step < len(STEPS) else 'husk-init'}: {os.strerror(error)}"
     # Some hosts let anybody make a user namespace but give no capability in it, which shows only when it is used.
     if step in NAMESPACE_STEPS and error in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSPC, errno.ENOSYS):

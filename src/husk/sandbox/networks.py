@@ -10,12 +10,17 @@ from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.events import Events
+    from typing import Protocol
+
     from husk.kernel.network_rules import Rules
     from husk.sandbox.policy import Policy
 
+    class Told(Protocol):
+        def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None: ...
+        def published(self, host: str, guest_port: int) -> None: ...
 
-def build_network(policy: Policy, events: Events) -> Network:
+
+def build_network(policy: Policy, events: Told) -> Network:
     if policy.net == "host":
         return HostNetwork()
     rules = parse_rules(policy)
@@ -53,7 +58,7 @@ def parse_rules(policy: Policy) -> Rules | None:
     return Rules(*made)
 
 
-def _publish(network: MappedNetwork, policy: Policy, events: Events) -> None:
+def _publish(network: MappedNetwork, policy: Policy, events: Told) -> None:
     if not policy.publish:
         return
     from husk.kernel.publishing import Published

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from husk.kernel.tasks import Tasks
+from husk.kernel.tasks import Tasks, TasksHere
 from husk.sandbox.filesystem import build
 from husk.sandbox.imagesource import ImageSource
 from husk.sandbox.keeping import Opened
@@ -38,7 +38,7 @@ class OpenBox(Opened):
             self._state = StateDir()
             ids = Ids(user_namespace=False)
             ids.uid, ids.gid = record.owner
-            self.files: Files = build(policy, os.fsencode(self._state.path), ids, Tasks(False), self._source, self)
+            self.files: Files = build(policy, os.fsencode(self._state.path), ids, TasksHere(Tasks(False)), self._source, self)
         except BaseException:
             self.close()
             raise

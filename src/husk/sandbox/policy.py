@@ -138,12 +138,23 @@ class Policy:
         if self.net == "host" and self.allow_net:
             raise UsageError("--net host allows everything; leave it out, or leave out --allow-net.")
 
-    def adopt(self, image: ImageSource) -> None:
-        """What the image says about how to start it, where the caller did not say otherwise."""
-        config = image.config
-        self.argv = [*config.entrypoint, *(self.argv or config.cmd)]
+    def again(self) -> Policy:
+        """The same once more, for another run: what it changes for itself is its own."""
+        other = Policy(self.argv)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.env = dict(self.env)
+        return other
+
+    def adopt_program(self, image: ImageSource) -> None:
+        """What the image would start, where the caller did not say otherwise."""
+        self.argv = [*image.config.entrypoint, *(self.argv or image.config.cmd)]
         if not self.argv:
             raise UsageError(f"the image {image.name!r} names no program to start; say which: husk run … -- PROGRAM.")
+
+    def adopt(self, image: ImageSource) -> None:
+        """What the image says about its programs' surroundings, where the caller did not say otherwise."""
+        config = image.config
         self.env = config.env | self.env
         if image.on_host:
             self.workdir = self.workdir or config.workdir

@@ -16,6 +16,7 @@ class Result:
         "faults",
         "limits",
         "lost",
+        "max_rss",
         "read",
         "refusals",
         "seconds",
@@ -35,6 +36,7 @@ class Result:
         self.signal = 0
         self.timed_out = False
         self.seconds = self.user_seconds = self.system_seconds = 0.0
+        self.max_rss = 0  # bytes, of the largest process
         self.refusals: list[dict[str, object]] = []
         self.changes: list[tuple[str, str]] = []
         self.read: list[str] = []  # files opened for reading, when events were watched

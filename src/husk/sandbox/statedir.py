@@ -47,6 +47,12 @@ class StateDir:
         """What it holds is to stay, as `path`. It stays locked until `remove`, which then removes nothing."""
         os.rename(self.path, path)
 
+    def forget(self) -> None:
+        """In a forked child: the directory is the parent's, which holds the same lock."""
+        while self._spare:
+            os.close(self._spare.pop())
+        os.close(self._lock)
+
     def remove(self) -> None:
         while self._spare:
             os.close(self._spare.pop())

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.kernel.tasks import Tasks
-    from husk.sandbox.box import Box
     from husk.sandbox.cgroups import Group
     from husk.sandbox.launch import Launch
+    from husk.sandbox.limits import Exceeded, Limits
     from husk.sandbox.meter import Meter
     from husk.sandbox.result import Result
 
@@ -22,10 +24,17 @@ class Watch:
 
     __slots__ = ("_group", "_meter")
 
-    def __init__(self, box: Box, launch: Launch, tasks: Tasks, files: bytes, own_user: bool) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        exceeded: Callable[[Exceeded], None],
+        launch: Launch,
+        tasks: Tasks,
+        files: bytes,
+        own_user: bool,
+    ) -> None:
         self._group: Group | None = None
         self._meter: Meter | None = None
-        limits = box.policy.limits
         if not any(name in limits.asked and limits[name] is not None for name in LOOKED_AT):
             return
         from husk.sandbox.cgroups import make_group
@@ -37,7 +46,7 @@ class Watch:
             group = None
         self._group = group
         bounded = own_user or (group is not None and "processes" in group.enforces)
-        self._meter = Meter(limits, tasks.host_pids, launch.reaper, files, group, box.exceeded, forks_bounded=bounded)
+        self._meter = Meter(limits, tasks.host_pids, launch.reaper, files, group, exceeded, forks_bounded=bounded)
         self._meter.start()
 
     def box_ends(self) -> None:

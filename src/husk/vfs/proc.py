@@ -42,7 +42,7 @@ class ProcTree(ProcNames):
 
     def __init__(
         self,
-        tasks: Tasks,
+        tasks: Callable[[], Tasks],
         mounts: Callable[[], list[tuple[bytes, Tree]]],
         creds: Credentials,
         *,

@@ -123,13 +123,20 @@ _NET_NAMES = {name: index for index, name in enumerate(_NET_FILES, 1)}
 _NS_NAMES = {name: index for index, name in enumerate(_NAMESPACES, 1)}
 
 
+def _there(task: TaskDir) -> bool:
+    try:
+        return task.seen is not None and bool(task.seen.born())
+    except OSError:
+        return False
+
+
 class ProcNames(SynthTree):
     """Look-ups, listings and inode numbers."""
 
     def __init__(self, view: View, *, dev: int, hostname: bytes) -> None:
         super().__init__(dev)
         self.view = view
-        self._tasks: dict[int, TaskDir] = {}
+        self._tasks: dict[tuple[int, int], TaskDir] = {}  # by run and number
         self._seen: list[TaskDir] = []
         self._hostname = hostname
         self._top.fill = self._fill
@@ -139,7 +146,7 @@ class ProcNames(SynthTree):
 
         for name, thread in ((b"self", False), (b"thread-self", True)):
             top.children[name] = SelfLink(self, top, name, self.next_ino(), thread=thread)
-        fill_top(self, top, self.view.tasks, self._hostname)
+        fill_top(self, top, lambda: self.view.tasks, self._hostname)
 
     def look(self, task: TaskDir) -> Look:
         look = task.seen
@@ -149,6 +156,17 @@ class ProcNames(SynthTree):
             if len(self._seen) > _MOST_SEEN:
                 self._seen.pop(0).seen = None
         return look
+
+    def forget_run(self, reaper: int) -> None:
+        """A run of the box is over: let go of what is held of its tasks. 0: of all."""
+        for key in [key for key in self._tasks if not reaper or key[0] == reaper]:
+            del self._tasks[key]
+        for task in [task for task in self._seen if not reaper or not _there(task)]:
+            task.seen = None
+            self._seen.remove(task)
+
+    def close(self) -> None:
+        self.forget_run(0)
 
     def alive(self, task: TaskDir) -> None:
         """ENOENT where the task is gone."""
@@ -166,27 +184,29 @@ class ProcNames(SynthTree):
         return super().lookup(ctx, directory, name)
 
     def _process(self, guest: int) -> TaskDir:
-        known = self._tasks.get(guest)
+        tasks = self.view.tasks
+        key = tasks.reaper, guest
+        known = self._tasks.get(key)
         if known is not None:
             try:
                 self.alive(known)  # cheaper than host_of, which may have to search
                 return known
             except OSError:
-                self._tasks.pop(guest, None)
-        host = self.view.tasks.host_of(guest)
+                self._tasks.pop(key, None)
+        host = tasks.host_of(guest)
         if host is None:
             raise OSError(errno.ENOENT, "no such process")
         if len(self._tasks) > 128:
             self._forget_dead()
-        made = self._tasks[guest] = TaskDir(self, self._top, guest, host, b"/proc/%d" % host, thread=False)
+        made = self._tasks[key] = TaskDir(self, self._top, guest, host, b"/proc/%d" % host, thread=False)
         return made
 
     def _forget_dead(self) -> None:
-        for guest, task in list(self._tasks.items()):
+        for key, task in list(self._tasks.items()):
             try:
                 self.alive(task)
             except OSError:
-                self._tasks.pop(guest, None)
+                self._tasks.pop(key, None)
 
     def _in_task(self, task: TaskDir, name: bytes) -> Node:
         # Whether the task still lives is found out when the node is used: every use looks anyway.

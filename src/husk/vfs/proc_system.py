@@ -65,15 +65,15 @@ _FIXED = {
 HOSTS_OWN = (b"cpuinfo", b"meminfo", b"uptime", b"vmstat", b"zoneinfo")
 
 
-def fill_top(tree: SynthTree, top: SynthDir, tasks: Tasks, hostname: bytes) -> None:
+def fill_top(tree: SynthTree, top: SynthDir, tasks: Callable[[], Tasks], hostname: bytes) -> None:
     """Everything in /proc but the processes, self and thread-self."""
     for name in HOSTS_OWN:
         if os.path.exists(b"/proc/" + name):
             tree.add_file(top, name, b"/proc/" + name)
     for name, text in _FIXED.items():
         tree.add_file(top, name, _fixed(text))
-    tree.add_file(top, b"loadavg", lambda: _loadavg(tasks))
-    tree.add_file(top, b"stat", lambda: _stat(tasks))
+    tree.add_file(top, b"loadavg", lambda: _loadavg(tasks()))
+    tree.add_file(top, b"stat", lambda: _stat(tasks()))
     tree.add_file(top, b"version", _version)
     tree.add_link(top, b"mounts", b"self/mounts")
     tree.add_link(top, b"net", b"self/net")

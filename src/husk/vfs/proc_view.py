@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from husk.vfs.node import Context, Credentials, Dir, Node, Tree
 
     class Tasks(Protocol):
-        """What the kernel knows about the processes of the box."""
+        """What the kernel knows about the processes of a run."""
+
+        reaper: int  # tells runs apart
 
         def guest_pids(self) -> list[int]: ...
         def host_of(self, guest_pid: int) -> int | None: ...
@@ -37,20 +39,25 @@ if TYPE_CHECKING:
 class View:
     """What stays the same for the whole box: whom to ask, who the guest is, what it may see."""
 
-    __slots__ = ("_outer", "allow_tty", "creds", "guest_file", "mounts", "tasks")
+    __slots__ = ("_outer", "_tasks", "allow_tty", "creds", "guest_file", "mounts")
 
     def __init__(
         self,
-        tasks: Tasks,
+        tasks: Callable[[], Tasks],
         mounts: Callable[[], list[tuple[bytes, Tree]]],
         creds: Credentials,
         guest_file: GuestFile,
         *,
         allow_tty: bool,
     ) -> None:
-        self.tasks, self.mounts, self.creds = tasks, mounts, creds
+        self._tasks, self.mounts, self.creds = tasks, mounts, creds
         self.guest_file, self.allow_tty = guest_file, allow_tty
         self._outer: tuple[int, int] | None = None
+
+    @property
+    def tasks(self) -> Tasks:
+        """Those of the run that asks: a box may have several at a time."""
+        return self._tasks()
 
     def outer(self) -> tuple[int, int]:
         """The supervisor's own (pid namespace depth, seccomp filters): what a guest has beyond it is its own."""

@@ -30,6 +30,10 @@ RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x08, 0x10, 0x20
 SCOPED = RESOLVE_BENEATH | RESOLVE_IN_ROOT
 
 
+def _nobody_asked(directory: Dir, structural: bool) -> None:
+    pass
+
+
 class Trail:
     """What one system call's walk carries along: its root, openat2's limits, and links followed so far (over all its
     parts).
@@ -60,13 +64,34 @@ class Walker:
         self.state = state
         self.root = root.root
         self._mounts: list[tuple[Dir | None, Tree]] = [(None, root)]
-        self.changed: Callable[[Dir, bool], None] = lambda directory, structural: None
+        self.changed: Callable[[Dir, bool], None] = _nobody_asked
+        self._told: list[Callable[[Dir, bool], None]] = []
         self._attach(root)
 
     def _attach(self, tree: Tree) -> None:
         """Trees that change things on their own (copy-up) tell through us."""
         if hasattr(tree, "on_change"):
             tree.on_change = lambda directory, structural: self.changed(directory, structural)
+
+    def tell(self, listener: Callable[[Dir, bool], None]) -> None:
+        """`listener` is called before each change becomes visible, under the lock."""
+        with self.lock:
+            self._told.append(listener)
+            self._choose_changed()
+
+    def tell_no_more(self, listener: Callable[[Dir, bool], None]) -> None:
+        with self.lock:
+            self._told.remove(listener)
+            self._choose_changed()
+
+    def _choose_changed(self) -> None:
+        told = tuple(self._told)
+
+        def all_of_them(directory: Dir, structural: bool) -> None:
+            for listener in told:
+                listener(directory, structural)
+
+        self.changed = told[0] if len(told) == 1 else all_of_them
 
     # -- mounts ------------------------------------------------------------------------------------------------
     def mount_at(self, tree: Tree, directory: Dir) -> None:

@@ -25,6 +25,7 @@ from husk.sandbox.launch import (
     NAMESPACE_STEPS,
     PLAN,
     PLAN_MAGIC,
+    REAPER,
     REPORT,
     STEPS,
     STOPPED,
@@ -34,6 +35,7 @@ from husk.sandbox.launch import (
     NoNamespaces,
     walls_here,
 )
+from husk.walls.filter import compile_filter
 from tests.unit.kernel.natives import compile_c
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "husk" / "native" / "init"
@@ -69,6 +71,7 @@ int main(void)
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL);
     C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);
+    C(REPORT_REAPER); C(STEP_START);
     C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_TERMINAL);
     C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
     printf("program=%s\n", data + p->program_offset);
@@ -107,7 +110,9 @@ RLIMITS = [(4, 1), (7, 1 << 40)]
 
 
 def packed(walls: Walls, ids: Ids | None = None) -> bytes:
-    return launch._pack(walls, ids or Ids(user_namespace=walls.user), 0x1122334455667788, ARGV, ENV, PROGRAM, RLIMITS)
+    order = launch.Order("", -1, compile_filter(walls, 0x1122334455667788), RLIMITS)
+    order.argv, order.env, order.program = ARGV, ENV, PROGRAM
+    return launch._pack(walls, ids or Ids(user_namespace=walls.user), order)
 
 
 ALL = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)
@@ -147,14 +152,14 @@ def test_the_filter_is_whole(reader: Path) -> None:
 
 def test_constants(reader: Path) -> None:
     plan = Plan(reader, packed(Walls()))
-    names = ("FAILED", "MAP_IDS", "LISTENER", "EXEC_FAILED", "ENDED", "STOPPED")
+    names = ("FAILED", "MAP_IDS", "LISTENER", "EXEC_FAILED", "ENDED", "STOPPED", "REAPER")
     assert [plan[f"REPORT_{name}"] for name in names] == [
-        FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED
+        FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED, REAPER
     ]
     assert plan["STEP_FILTER"] == FILTER_STEP
     needing_namespaces = [plan[f"STEP_{name}"] for name in ("NAMESPACES", "MOUNT", "LOOPBACK", "HOSTNAME")]
     assert sorted(NAMESPACE_STEPS) == sorted(needing_namespaces)
-    assert plan["STEP_TERMINAL"] == len(STEPS) - 1, "a step without words, or words without a step"
+    assert plan["STEP_START"] == len(STEPS) - 1, "a step without words, or words without a step"
     (namespaces,) = [value for name, value in plan.numbers.items() if "CLONE_NEWNS" in name]
     assert namespaces == ALL_NAMESPACES
 
@@ -190,7 +195,7 @@ def test_walls_to_try() -> None:
 @pytest.mark.parametrize("step", range(1, len(STEPS) + 3))
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EBUSY, errno.EINVAL, errno.ENOSYS, errno.ENOSPC])
 def test_every_failure_has_a_sentence(step: int, error: int) -> None:
-    told = launch._explain(step, error)
+    told = launch.explain(step, error)
     sentence = str(told)
     assert isinstance(told, HuskError) and told.exit_code == 125
     if step not in NAMESPACE_STEPS:
@@ -202,12 +207,12 @@ def test_every_failure_has_a_sentence(step: int, error: int) -> None:
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES, errno.ENOSPC, errno.ENOSYS])
 def test_denied_namespaces_are_told_apart(step: int, error: int) -> None:
     """Then a box without them is tried."""
-    assert isinstance(launch._explain(step, error), NoNamespaces)
+    assert isinstance(launch.explain(step, error), NoNamespaces)
 
 
 def test_a_listener_that_exists_already_is_named() -> None:
-    assert "listener" in str(launch._explain(FILTER_STEP, errno.EBUSY))
-    assert "5.19" in str(launch._explain(FILTER_STEP, errno.EINVAL))
+    assert "listener" in str(launch.explain(FILTER_STEP, errno.EBUSY))
+    assert "5.19" in str(launch.explain(FILTER_STEP, errno.EINVAL))
 
 
 def test_ids() -> None:

@@ -27,7 +27,7 @@ class FakeTasks:
     """Guest numbers from 1 up, in the order processes and threads were made known; nothing else exists."""
 
     def __init__(self, root: Dir) -> None:
-        self.root = root
+        self.root, self.reaper = root, 0
         self.processes: dict[int, int] = {}  # guest -> host
         self.threads: dict[int, int] = {}
         self.nodes: dict[tuple[int, int], Node] = {}  # (host, fd) -> what the vfs would know
@@ -88,7 +88,7 @@ class Box:
         self.top = SynthTree(dev=os.makedev(0, 40))
         self.top.fstype, self.top.read_only = b"husk", False
         self.tasks = FakeTasks(self.top.root)
-        self.proc = ProcTree(self.tasks, self.mounts, self.creds, dev=os.makedev(0, 41), guest_file=guest_file,
+        self.proc = ProcTree(lambda: self.tasks, self.mounts, self.creds, dev=os.makedev(0, 41), guest_file=guest_file,
                              hostname=b"boxed")
         self.pts = PtsTree(self.creds, dev=os.makedev(0, 44))
         self.dev = DevTree(self.pts, dev=os.makedev(0, 42))

@@ -28,7 +28,7 @@ def vfs(box: Box, tmp_path: Path) -> Iterator[Vfs]:
     state = State(bytes(tmp_path))
     made = Vfs(state, LayeredTree(state), box.creds)
     box.tasks.root = box.tasks.cwd = made.root
-    proc = ProcTree(box.tasks, made.mounts, box.creds, dev=state.new_device(), guest_file=made.file_of_link)
+    proc = ProcTree(lambda: box.tasks, made.mounts, box.creds, dev=state.new_device(), guest_file=made.file_of_link)
     made.mount(proc, b"/proc")
     made.mount(DevTree(box.pts, dev=state.new_device()), b"/dev")
     made.mount(LayeredTree(state, mode=0o1777), b"/dev/shm")

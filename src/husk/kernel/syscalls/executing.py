@@ -21,14 +21,15 @@ HEADER_GIVEN = 1
 
 
 def execve(call: Call) -> Reply:
-    return _exec(call, AT_FDCWD, path(call, 0), call.args[0], call.args[1], call.args[2], 0)
+    return _exec(call, AT_FDCWD, 0, call.args[1], call.args[2], 0)
 
 
 def execveat(call: Call) -> Reply:
-    flags, name = u32(call, 4), path(call, 1)
+    flags = u32(call, 4)
+    path(call, 1)
     if flags & ~(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH):
         raise OSError(errno.EINVAL, "unknown flag")
-    return _exec(call, i32(call, 0), name, call.args[1], call.args[2], call.args[3], flags)
+    return _exec(call, i32(call, 0), 1, call.args[2], call.args[3], flags)
 
 
 def husk_call(call: Call) -> Reply:
@@ -39,7 +40,8 @@ def husk_call(call: Call) -> Reply:
 # -- what they mean ----------------------------------------------------------------------------------------------------
 
 
-def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: int, flags: int) -> Reply:
+def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flags: int) -> Reply:
+    name = path(call, name_argument)
     if not name and flags & AT_EMPTY_PATH:
         first, execfn = _held_executable(call, dirfd)
         comm, in_fd = None, True
@@ -61,7 +63,7 @@ def _exec(call: Call, dirfd: int, name: bytes, name_at: int, argv: int, envp: in
         info = describe(program, call.kernel.eintr_bitmap)
         call.kernel.events.executed(call, name, program)
         # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
-        empty = name_at + len(name)
+        empty = call.args[name_argument] + len(call.given.get(name_argument, name))
         fds = program.program_fd, program.interpreter_fd
         error = call.raw.exec_loader(call.kernel.loader_fd, empty, argv, envp, *fds, info)
     except BaseException:

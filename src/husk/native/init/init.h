@@ -12,4 +12,7 @@ void send_descriptor(uint32_t kind, int fd, int step);
 /* builder.c: namespaces, their loopback, host name and root, as the plan wants them. */
 void build(void);
 extern int queues; /* the box's message queues, or -1 */
+
+/* guest.c */
+_Noreturn void become_guest(void);
 #endif

@@ -4,10 +4,12 @@
 #define HUSK_PLAN_H
 #include <stdint.h>
 
-enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7 };
-#define PLAN_MAGIC 0x314e4c50u /* "PLN1" */
+enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7, START_FD = 8, JOIN_FD = 9, JOINED = 5 };
+#define PLAN_MAGIC 0x324e4c50u /* "PLN2" */
 #define PLAN_SWITCH_USER 1u
 #define PLAN_TERMINAL 2u /* TERMINAL_FD is the box's terminal */
+#define PLAN_WAIT 4u     /* what to run is told later, on START_FD */
+#define PLAN_JOIN 8u     /* JOIN_FD and the following are the user, mount, net, ipc and uts namespaces to join */
 
 struct plan {
     uint32_t magic, flags;
@@ -30,6 +32,7 @@ enum report_kind {
 enum step {
     STEP_PLAN = 1, STEP_NAMESPACES, STEP_MOUNT, STEP_LOOPBACK, STEP_USER, STEP_HOSTNAME, STEP_REAPER,
     STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR, STEP_TERMINAL,
+    STEP_START,
 };
 
 struct report {
@@ -37,5 +40,11 @@ struct report {
     int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status; STOPPED: signal */
     uint32_t reserved;
     int64_t user_us, system_us, max_rss_kb;
+};
+
+/* On START_FD, with descriptors for 0, 1, 2, the working directory, and `size` bytes of text: program, argv, envp. */
+struct start {
+    uint64_t size;
+    uint32_t argv_count, envp_count;
 };
 #endif

@@ -1,0 +1,1 @@
+"""api: husk for Python programs. What is public is re-exported by `husk` itself; docs/api.md shows how to use it."""

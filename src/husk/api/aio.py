@@ -1,0 +1,247 @@
+"""api: the same for asyncio. Each call that would wait does so in a thread of its own, never in the loop's few shared
+ones: a program that runs for an hour must not keep others from starting. A cancelled run is ended, and is gone when the
+cancellation is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from husk.api.result import TimeoutExpired
+from husk.api.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from husk.api.files import Name
+    from husk.api.process import Process
+    from husk.api.result import Change, Result
+    from husk.api.sandbox import Command, HookT
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
+    """`work()` in a thread. Cancelled, `give_up()` makes it end soon, and its end is waited for in any case."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(set_outcome: Callable[[Any], None], outcome: object) -> None:
+        if not done.done():
+            set_outcome(outcome)
+
+    def body() -> None:
+        try:
+            outcome: object = work()
+        except BaseException as error:
+            told: tuple[Callable[[Any], None], object] = (done.set_exception, error)
+        else:
+            told = (done.set_result, outcome)
+        try:
+            loop.call_soon_threadsafe(tell, *told)
+        except RuntimeError:
+            pass  # the loop was closed; nobody waits
+
+    threading.Thread(target=body, name="husk-aio", daemon=True).start()
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        if give_up is not None:
+            give_up()
+        while not done.done():
+            try:
+                await asyncio.shield(done)
+            except asyncio.CancelledError:
+                continue  # told once is enough
+            except BaseException:
+                break
+        if done.done() and not done.cancelled():
+            done.exception()  # seen
+        raise
+
+
+class AsyncProcess:
+    """A program running in a box. `stdout` and `stderr` are StreamReaders and `stdin` is a StreamWriter where they
+    were asked for with PIPE."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.args, self.pid = process.args, process.pid
+        self.stdin: asyncio.StreamWriter | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+        self._transports: list[asyncio.BaseTransport] = []
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in ("stdout", "stderr"):
+            file = getattr(self._process, name)
+            if file is not None:
+                reader = asyncio.StreamReader(loop=loop)
+                transport, _ = await loop.connect_read_pipe(
+                    lambda reader=reader: asyncio.StreamReaderProtocol(reader, loop=loop),  # type: ignore[misc]
+                    file,
+                )
+                setattr(self, name, reader)
+                self._transports.append(transport)
+        if self._process.stdin is not None:
+            writer, protocol = await loop.connect_write_pipe(
+                lambda: asyncio.streams.FlowControlMixin(loop=loop), self._process.stdin
+            )
+            self.stdin = asyncio.StreamWriter(writer, protocol, None, loop)
+            self._transports.append(writer)
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Cancelled, it leaves the program running."""
+        return (await self.result()).returncode
+
+    async def result(self) -> Result:
+        result = await in_thread(self._process.result)
+        return result
+
+    async def communicate(self, input: bytes | None = None) -> tuple[bytes | None, bytes | None]:
+        async def feed() -> None:
+            if self.stdin is not None:
+                try:
+                    self.stdin.write(input or b"")
+                    await self.stdin.drain()
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                self.stdin.close()
+
+        async def nothing() -> None:
+            return None
+
+        def read(stream: asyncio.StreamReader | None) -> Awaitable[bytes | None]:
+            return nothing() if stream is None else stream.read()
+
+        _, out, err = await asyncio.gather(feed(), read(self.stdout), read(self.stderr))
+        await self.wait()
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def __aenter__(self) -> AsyncProcess:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for transport in self._transports:
+            transport.close()
+        await self.wait()
+
+
+class AsyncSandbox:
+    """Sandbox for an event loop: the same arguments, the same methods, awaited. Made by `async with`."""
+
+    def __init__(self, image: str = "", **options: Any) -> None:
+        self._image, self._options = image, options
+        self._made: Sandbox | None = None
+
+    async def __aenter__(self) -> AsyncSandbox:
+        kept: list[Sandbox] = []
+        try:
+            await in_thread(lambda: kept.append(Sandbox(self._image, **self._options)))
+        except BaseException:
+            for box in kept:
+                box.close()
+            raise
+        (self._made,) = kept
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The box itself, for what does not wait."""
+        if self._made is None:
+            raise ValueError("the sandbox is not open; use `async with`")
+        return self._made
+
+    async def run(self, args: Command, *, timeout: float | None = None, check: bool = False, **options: Any) -> Result:
+        """As Sandbox.run. Cancelled, the run is ended."""
+        box, started = self.sandbox, _Started()
+        return await in_thread(
+            lambda: box.run(args, timeout=timeout, check=check, started=started.set, **options), started.give_up
+        )
+
+    async def popen(self, args: Command, **options: Any) -> AsyncProcess:
+        """As Sandbox.popen; the pipes carry bytes."""
+        box = self.sandbox
+        process = AsyncProcess(await in_thread(lambda: box.popen(args, **options)))
+        await process._connect()
+        return process
+
+    @overload
+    async def read(self, path: Name, *, text: Literal[False] = False) -> bytes: ...
+    @overload
+    async def read(self, path: Name, *, text: Literal[True]) -> str: ...
+    async def read(self, path: Name, *, text: bool = False) -> bytes | str:
+        box = self.sandbox
+        data = await in_thread(lambda: box.read(path))
+        return data.decode() if text else data
+
+    async def write(self, path: Name, data: str | bytes, *, parents: bool = True, append: bool = False) -> None:
+        box = self.sandbox
+        await in_thread(lambda: box.write(path, data, parents=parents, append=append))
+
+    async def mkdir(self, path: Name, *, exist_ok: bool = False) -> None:
+        box = self.sandbox
+        await in_thread(lambda: box.mkdir(path, exist_ok=exist_ok))
+
+    async def listdir(self, path: Name = ".") -> list[str]:
+        box = self.sandbox
+        return await in_thread(lambda: box.listdir(path))
+
+    async def exists(self, path: Name) -> bool:
+        box = self.sandbox
+        return await in_thread(lambda: box.exists(path))
+
+    async def diff(self) -> list[Change]:
+        return await in_thread(self.sandbox.diff)
+
+    def on(self, *names: str) -> Callable[[HookT], HookT]:
+        """As Sandbox.on: the function is an ordinary one, and runs in husk's threads, not in the loop."""
+        return self.sandbox.on(*names)
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await in_thread(self._made.close)
+
+
+class _Started:
+    """The process of a run that another thread begins, and may have to be ended before it has begun."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: Process | None = None
+        self._unwanted = False
+
+    def set(self, process: Process) -> None:
+        with self._lock:
+            self._process = process
+            unwanted = self._unwanted
+        if unwanted:
+            process.kill()
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._unwanted = True
+            process = self._process
+        if process is not None:
+            process.kill()
+
+
+__all__ = ["AsyncProcess", "AsyncSandbox", "TimeoutExpired"]

@@ -1,0 +1,103 @@
+"""api: the box's files for the application, as the guest would see them: same names, same owner, same permissions."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat as st
+from typing import TYPE_CHECKING, Literal, overload
+
+from husk.vfs.node import Context, Dir
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from husk.sandbox.filesystem import Files as Mounted
+
+Name = str | os.PathLike[str]
+
+
+class BoxFiles:
+    """A mixin: `_mounted` gives the file system, and keeps the box from being closed meanwhile."""
+
+    def _mounted(self) -> AbstractContextManager[Mounted]:
+        raise NotImplementedError
+
+    def _start(self) -> str:
+        raise NotImplementedError
+
+    @overload
+    def read(self, path: Name, *, text: Literal[False] = False) -> bytes: ...
+    @overload
+    def read(self, path: Name, *, text: Literal[True]) -> str: ...
+    def read(self, path: Name, *, text: bool = False) -> bytes | str:
+        """The content of a file. A relative name begins in the box's working directory. OSError as for the guest."""
+        with os.fdopen(self._open(path, os.O_RDONLY), "rb") as file:
+            data = file.read()
+        return data.decode() if text else data
+
+    def write(self, path: Name, data: str | bytes, *, parents: bool = True, append: bool = False) -> None:
+        """Make or replace a file, and the directories above it unless `parents` is false."""
+        if parents:
+            self.mkdir(posixpath.dirname(self._absolute(path)), exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+        with os.fdopen(self._open(path, flags), "ab" if append else "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+
+    def mkdir(self, path: Name, *, exist_ok: bool = False) -> None:
+        """Make a directory, and those above it where they are missing."""
+        here = ""
+        words = [word for word in self._absolute(path).split("/") if word]
+        for number, word in enumerate(words, 1):
+            here += "/" + word
+            try:
+                with self._mounted() as files:
+                    files.vfs.mkdir(Context(files.creds), files.vfs.root, os.fsencode(here), 0o777)
+            except OSError as error:
+                # What is there need not be made, and may lie where nothing can be, on a read-only mount for example.
+                if not self.exists(here) or (number == len(words) and not exist_ok):
+                    raise _named(error, here) from None
+
+    def listdir(self, path: Name = ".") -> list[str]:
+        """The names in a directory, sorted."""
+        os.close(self._open(path, os.O_RDONLY | os.O_DIRECTORY))  # whoever may not read it may not list it
+        with self._mounted() as files:
+            ctx = Context(files.creds)
+            node = files.vfs.walk(ctx, files.vfs.root, os.fsencode(self._absolute(path)))
+            assert isinstance(node, Dir)
+            with files.vfs.lock:
+                names = [entry.name for entry in node.tree.entries(ctx, node, 0)]
+        return sorted(os.fsdecode(name) for name in names if name not in (b".", b".."))
+
+    def exists(self, path: Name) -> bool:
+        """Whether the guest would find it. A link that leads nowhere does not exist, as for os.path.exists."""
+        with self._mounted() as files:
+            try:
+                files.vfs.walk(Context(files.creds), files.vfs.root, os.fsencode(self._absolute(path)))
+            except OSError:
+                return False
+        return True
+
+    def _absolute(self, path: Name) -> str:
+        return posixpath.join(self._start(), os.fspath(path))
+
+    def _open(self, path: Name, flags: int) -> int:
+        where = self._absolute(path)
+        flags |= os.O_NONBLOCK  # a FIFO must not make the application wait
+        try:
+            with self._mounted() as files:
+                opened = files.vfs.open(Context(files.creds), files.vfs.root, os.fsencode(where), flags, 0o666)
+        except OSError as error:
+            raise _named(error, where) from None
+        if opened.node.kind not in (st.S_IFREG, st.S_IFDIR):
+            os.close(opened.host_fd)
+            raise OSError(errno.EINVAL, "not a regular file", where)
+        if flags & os.O_ACCMODE == os.O_RDONLY and opened.node.kind == st.S_IFDIR and not flags & os.O_DIRECTORY:
+            os.close(opened.host_fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), where)
+        return opened.host_fd
+
+
+def _named(error: OSError, path: str) -> OSError:
+    return OSError(error.errno, error.strerror, path)

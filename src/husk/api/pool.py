@@ -1,0 +1,166 @@
+"""api: boxes kept ready. Each has its namespaces, filter and listener, and a guest that waits for its command behind
+all walls; so a start costs no more than telling it what to run.
+
+A box is used once and then closed: what one command left must not meet the next. One thread makes and closes boxes, so
+that neither is waited for by whoever runs something.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from husk.api import living
+from husk.api.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.api.result import Result
+    from husk.api.sandbox import Command
+
+LOOK = 1.0  # seconds between two looks at boxes that wait
+
+
+class Pool:
+    """`size` boxes, made with the arguments of Sandbox, ready to run something at once."""
+
+    def __init__(self, size: int, image: str = "", **options: Any) -> None:
+        if size < 1:
+            raise ValueError("a pool holds at least one box")
+        self.size = size
+        self._image, self._options = image, options
+        self._ready: deque[Sandbox] = deque()
+        self._used: deque[Sandbox] = deque()
+        self._change = threading.Condition()
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._ready.append(self._made())  # here, so that a mistake in the arguments is told at once
+        self._keeper = threading.Thread(target=self._keep, name="husk-pool", daemon=True)
+        self._keeper.start()
+        living.born(self)
+
+    def _made(self) -> Sandbox:
+        return Sandbox(self._image, **self._options)
+
+    # -- using it ----------------------------------------------------------------------------------------------
+    def run(self, args: Command, **options: Any) -> Result:
+        """Sandbox.run in a fresh box."""
+        with self.box() as box:
+            return box.run(args, **options)
+
+    @contextmanager
+    def box(self) -> Iterator[Sandbox]:
+        """A fresh box for as long as the `with` lasts."""
+        box = self.take()
+        try:
+            yield box
+        finally:
+            self._give_back(box)
+
+    def take(self) -> Sandbox:
+        """A fresh box, which is the caller's to close. When none is ready one is made now."""
+        with self._change:
+            self._must_be_open()
+            while self._ready:
+                box = self._ready.popleft()
+                self._change.notify_all()
+                if box.ready:
+                    return box
+                self._used.append(box)  # it died while it waited
+        return self._made()
+
+    def _give_back(self, box: Sandbox) -> None:
+        with self._change:
+            if not self._closed:
+                self._used.append(box)
+                self._change.notify_all()
+                return
+        box.close()
+
+    @property
+    def ready(self) -> int:
+        """How many boxes wait."""
+        return len(self._ready)
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Until all boxes are ready; False after `timeout` seconds. HuskError: they cannot be made."""
+        with self._change:
+            self._change.wait_for(lambda: len(self._ready) >= self.size or self._failure or self._closed, timeout)
+            if self._failure is not None:
+                raise self._failure
+            return len(self._ready) >= self.size
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise ValueError("the pool is closed")
+
+    # -- keeping it full ---------------------------------------------------------------------------------------
+    def _keep(self) -> None:
+        while True:
+            with self._change:
+                if self._closed:
+                    return
+                work = bool(self._used) or len(self._ready) < self.size
+                if not work or self._failure is not None:
+                    self._change.wait(LOOK)
+                    self._failure = None  # whatever it was may have passed
+                used = list(self._used)
+                self._used.clear()
+                for box in [box for box in self._ready if not box.ready]:
+                    self._ready.remove(box)
+                    used.append(box)
+                lacking = len(self._ready) < self.size
+            if lacking:
+                self._make_one()  # not kept if the pool was closed meanwhile
+            for box in used:
+                box.close()
+
+    def _make_one(self) -> None:
+        try:
+            box = self._made()
+        except BaseException as failure:
+            with self._change:
+                self._failure = failure
+                self._change.notify_all()
+            return
+        with self._change:
+            if not self._closed:
+                self._ready.append(box)
+                self._change.notify_all()
+                return
+        box.close()
+
+    # -- life --------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Boxes in use are ended too when they are given back. Safe to call twice."""
+        with self._change:
+            if self._closed:
+                return
+            self._closed = True
+            boxes = [*self._ready, *self._used]
+            self._ready.clear()
+            self._used.clear()
+            self._change.notify_all()
+        living.gone(self)
+        self._keeper.join()
+        for box in boxes:
+            box.close()
+
+    def forget(self) -> None:
+        """In a forked child; the boxes forget themselves."""
+        self._closed = True
+        self._change = threading.Condition()
+        self._ready.clear()
+        self._used.clear()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+__all__ = ["Pool"]

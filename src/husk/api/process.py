@@ -1,0 +1,263 @@
+"""api: one run of a box as a process object, with subprocess.Popen's habits.
+
+A thread of its own waits for the run's end and clears up after it, so that nobody has to ask for the result to leave
+nothing behind.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import selectors
+import signal as signals
+import subprocess
+import threading
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+from husk.api.result import Result, made
+from husk.sandbox.limits import Exceeded
+from husk.sandbox.result import Result as Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.sandbox.run import Run
+
+PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
+MOST_KEPT = 64 << 20  # bytes of each captured stream; what comes after is read, counted and dropped
+ROOM = 1 << 16
+Target = int | IO[Any] | None  # PIPE, DEVNULL, STDOUT, a descriptor, a file, or None: the caller's own
+
+
+class Pipes:
+    """The guest's three descriptors and our ends of them."""
+
+    def __init__(self, stdin: Target, stdout: Target, stderr: Target) -> None:
+        self._owned: list[int] = []
+        self.ours: list[int] = [-1, -1, -1]
+        try:
+            # A guest that reads must not eat what is meant for the application, so its input is nothing by default.
+            first = self._end(0, DEVNULL if stdin is None else stdin)
+            second = self._end(1, stdout)
+            third = second if stderr == STDOUT else self._end(2, stderr)
+        except BaseException:
+            self.close()
+            raise
+        self.guest = (first, second, third)
+
+    def _end(self, number: int, target: Target) -> int:
+        if target is None:
+            return number
+        if target == DEVNULL:
+            self._owned.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+            return self._owned[-1]
+        if target == PIPE:
+            read_end, write_end = os.pipe()
+            ours, theirs = (write_end, read_end) if number == 0 else (read_end, write_end)
+            self.ours[number] = ours
+            self._owned.append(theirs)
+            return theirs
+        return target if isinstance(target, int) else target.fileno()
+
+    def given(self) -> None:
+        """The guest has its copies."""
+        while self._owned:
+            os.close(self._owned.pop())
+
+    def close(self) -> None:
+        self.given()
+        for number, fd in enumerate(self.ours):
+            if fd >= 0:
+                os.close(fd)
+                self.ours[number] = -1
+
+
+class Process:
+    """A program running in a box. Every process it starts ends with it."""
+
+    def __init__(
+        self,
+        run: Run,
+        pipes: Pipes,
+        args: list[str],
+        events: list[dict[str, object]],
+        over: Callable[[Process], None],
+        *,
+        text: tuple[str, str] | None,
+    ) -> None:
+        self.args, self._run, self._events, self._over, self._text = args, run, events, over, text
+        self.stdin: IO[Any] | None = self._file(pipes.ours[0], "wb")
+        self.stdout: IO[Any] | None = self._file(pipes.ours[1], "rb")
+        self.stderr: IO[Any] | None = self._file(pipes.ours[2], "rb")
+        pipes.ours = [-1, -1, -1]
+        self.pid = run.pid
+        self._result: Result | None = None
+        self._failure: BaseException | None = None
+        self._kept: dict[str, list[bytes]] = {}
+        self._lost: dict[str, int] = {}
+        self._ended = threading.Event()
+        self._waiter = threading.Thread(target=self._wait_and_clear, name=f"husk-run-{self.pid}", daemon=True)
+        self._waiter.start()
+
+    def _file(self, fd: int, mode: str) -> IO[Any] | None:
+        if fd < 0:
+            return None
+        file = os.fdopen(fd, mode)
+        if self._text is None:
+            return file
+        return io.TextIOWrapper(file, *self._text, write_through=True)
+
+    def _wait_and_clear(self) -> None:
+        run, ended = self._run, Ended()
+        try:
+            try:
+                ended = run.wait()
+            finally:
+                run.finish()
+            run.collect(ended)
+            self._result = made(self.args, ended, self._events)
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._over(self)
+            self._ended.set()
+
+    # -- as subprocess.Popen has them ------------------------------------------------------------------------------
+    @property
+    def returncode(self) -> int | None:
+        return self._result.returncode if self._result is not None else None
+
+    def poll(self) -> int | None:
+        """The return code, or None while it runs."""
+        return self.wait() if self._ended.is_set() else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self.result(timeout).returncode
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the end, and get everything that is known about it. subprocess.TimeoutExpired leaves it running."""
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self._waiter.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._result is not None
+        return self._result
+
+    def over(self) -> bool:
+        return self._ended.is_set()
+
+    def ended(self) -> None:
+        """Wait for the end, however it was."""
+        self._ended.wait()
+        self._waiter.join()
+
+    def send_signal(self, number: int) -> None:
+        """To the first program. Nothing happens if it has ended."""
+        self._run.kill(number)
+
+    def terminate(self) -> None:
+        self.send_signal(signals.SIGTERM)
+
+    def kill(self) -> None:
+        """End the whole run, not only its first program."""
+        self._run.end(signals.SIGKILL)
+
+    def communicate(self, input: str | bytes | None = None, timeout: float | None = None) -> tuple[Any, Any]:
+        """Write `input`, read what comes until the run has ended. After subprocess.TimeoutExpired it can be called
+        again, without input, and nothing is lost."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        data = memoryview(input.encode(*(self._text or ("utf-8",))) if isinstance(input, str) else input or b"")
+        with selectors.DefaultSelector() as selector:
+            if self.stdin is not None and not self.stdin.closed:
+                if data:
+                    os.set_blocking(self.stdin.fileno(), False)
+                    selector.register(self.stdin.fileno(), selectors.EVENT_WRITE, "stdin")
+                else:
+                    self._close_stdin()
+            for name in ("stdout", "stderr"):
+                file: IO[Any] | None = getattr(self, name)
+                if file is not None and not file.closed:
+                    selector.register(file.fileno(), selectors.EVENT_READ, name)
+            while selector.get_map():
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                ready = selector.select(left)
+                if not ready and left == 0.0:
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0)
+                for key, _ in ready:
+                    if key.data == "stdin":
+                        data = self._feed(selector, data)
+                    else:
+                        self._keep(selector, key.data)
+        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return self._captured("stdout"), self._captured("stderr")
+
+    def _feed(self, selector: selectors.BaseSelector, data: memoryview) -> memoryview:
+        assert self.stdin is not None
+        try:
+            data = data[os.write(self.stdin.fileno(), data[:ROOM]) :]
+        except BlockingIOError:
+            return data
+        except BrokenPipeError:
+            data = data[:0]  # nobody reads any more
+        if not data:
+            selector.unregister(self.stdin.fileno())
+            self._close_stdin()
+        return data
+
+    def _close_stdin(self) -> None:
+        if self.stdin is not None:
+            try:
+                self.stdin.close()
+            except BrokenPipeError:
+                pass
+
+    def _keep(self, selector: selectors.BaseSelector, name: str) -> None:
+        file: IO[Any] = getattr(self, name)
+        piece = os.read(file.fileno(), ROOM)
+        if not piece:
+            selector.unregister(file.fileno())
+            file.close()
+            return
+        kept = self._kept.setdefault(name, [])
+        room = self._room(name)
+        if room:
+            kept.append(piece[:room])
+        self._lost[name] = self._lost.get(name, 0) + max(0, len(piece) - room)
+        limit = self._run.policy.limits["output"]
+        seen = sum(len(one) for pieces in self._kept.values() for one in pieces) if limit is not None else 0
+        if limit is not None and seen > limit and not any(met.name == "output" for met in self._run.met):
+            self._run.exceeded(Exceeded("output", limit, seen, ended=True))
+
+    def _room(self, name: str) -> int:
+        return max(0, MOST_KEPT - sum(map(len, self._kept.get(name, ()))))
+
+    def _captured(self, name: str) -> Any:
+        if getattr(self, name) is None:
+            return None
+        data = b"".join(self._kept.get(name, ()))
+        if self._result is not None and self._lost.get(name):
+            self._result.lost[name] = self._lost[name]
+        if self._text is None:
+            return data
+        return data.decode(*self._text).replace("\r\n", "\n").replace("\r", "\n")
+
+    # -- life ------------------------------------------------------------------------------------------------------
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As Popen: closes the pipes and waits."""
+        self.close_pipes()
+        self.wait()
+
+    def close_pipes(self) -> None:
+        self._close_stdin()
+        for file in (self.stdout, self.stderr):
+            if file is not None:
+                file.close()
+
+    def forget(self) -> None:
+        """In a forked child."""
+        self._run.forget()

@@ -1,0 +1,199 @@
+/* native/init: the guest's first steps. It drops everything, raises Landlock and the filter, and executes its program:
+ * the one of the plan, or, in a box that is kept ready, the one husk names when it is wanted.
+ *
+ * While such a box waits nothing of any guest's has run in it (a ready run is a box's first), so there is nobody who
+ * could disturb the waiting. What it does when told (map, dup, fchdir) is native and needs no name. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "init.h"
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
+static void drop_identity(void)
+{
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    for (int cap = 0; cap < 64; cap++)
+        prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* fails past the last one, or where we hold none: nothing to drop */
+    if (plan->flags & PLAN_SWITCH_USER &&
+        (setgroups(0, NULL) < 0 || setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
+         setresuid(plan->uid, plan->uid, plan->uid) < 0))
+        give_up(STEP_USER);
+    struct { uint32_t version; int pid; } header = {0x20080522, 0};
+    struct { uint32_t effective, permitted, inheritable; } none[2] = {{0}};
+    if (syscall(SYS_capset, &header, none) < 0)
+        give_up(STEP_CAPABILITIES);
+}
+
+static void raise_landlock(void)
+{
+    struct { uint64_t fs, net, scoped; } ruleset = {plan->landlock_fs, plan->landlock_net, plan->landlock_scoped};
+    struct __attribute__((packed)) { uint64_t allowed; int32_t parent; } rule = {plan->landlock_loader, LOADER_FD};
+    size_t size = plan->landlock_abi >= 6 ? 24 : plan->landlock_abi >= 4 ? 16 : 8;
+    int fd = syscall(SYS_landlock_create_ruleset, &ruleset, size, 0);
+    if (fd < 0 || syscall(SYS_landlock_add_rule, fd, 1 /* path beneath */, &rule, 0) < 0)
+        give_up(STEP_LANDLOCK);
+    if (queues >= 0) {
+        rule.allowed = 2 | 4; /* write and read files */
+        rule.parent = queues;
+        syscall(SYS_landlock_add_rule, fd, 1, &rule, 0);
+    }
+    if (syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+        give_up(STEP_LANDLOCK);
+    close(fd);
+}
+
+/* A box kept ready is told what to run by one message: sizes, and five descriptors: 0, 1, 2, the working directory, and
+ * the texts. The helper receives it, into the table it shares: recvmsg may be one of the calls the filter notifies. */
+static struct start start;
+static int told_fds[5];
+
+static void wait_for_start(void)
+{
+    struct iovec part = {&start, sizeof start};
+    union { char bytes[CMSG_SPACE(sizeof told_fds)]; struct cmsghdr align; } control = {0};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got;
+    while ((got = recvmsg(START_FD, &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        ;
+    if (got == 0)
+        _exit(0); /* never wanted; the reaper ends the box */
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    if (got != sizeof start || !rights || rights->cmsg_len != CMSG_LEN(sizeof told_fds))
+        give_up(STEP_START);
+    memcpy(told_fds, CMSG_DATA(rights), sizeof told_fds);
+}
+
+/* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. */
+static char **strings(char **text, uint32_t count)
+{
+    char **list = calloc(count + 1, sizeof *list);
+    if (!list)
+        give_up(STEP_PLAN);
+    for (uint32_t i = 0; i < count; i++, *text += strlen(*text) + 1)
+        list[i] = *text;
+    return list;
+}
+
+static const char *planned(char ***argv, char ***envp)
+{
+    char *text = (char *)plan + plan->argv_offset;
+    *argv = strings(&text, plan->argv_count);
+    text = (char *)plan + plan->envp_offset;
+    *envp = strings(&text, plan->envp_count);
+    return (char *)plan + plan->program_offset;
+}
+
+static const char *told(char ***argv, char ***envp)
+{
+    char *text = mmap(NULL, start.size, PROT_READ, MAP_PRIVATE, told_fds[4], 0);
+    if (text == MAP_FAILED || fchdir(told_fds[3]) < 0)
+        give_up(STEP_START);
+    for (int i = 0; i < 3; i++)
+        if (dup2(told_fds[i], i) < 0) /* none of the five has such a number: 0, 1 and 2 are taken */
+            give_up(STEP_START);
+    const char *program = text;
+    text += strlen(text) + 1;
+    *argv = strings(&text, start.argv_count);
+    *envp = strings(&text, start.envp_count);
+    return program;
+}
+
+/* The filter notifies sendmsg, and nobody listens yet who could answer. So a helper that shares our memory and our
+ * descriptors, made before the filter and thus without it, sends the listener for us. A child of the reaper's, which
+ * buries it. */
+static volatile int helper_gets, helper_done;
+
+static int hand_over(void *unused)
+{
+    (void)unused;
+    while (!helper_gets)
+        syscall(SYS_futex, &helper_gets, 0 /* FUTEX_WAIT */, 0, NULL, NULL, 0);
+    send_descriptor(REPORT_LISTENER, helper_gets, STEP_LISTENER);
+    if (plan->flags & PLAN_WAIT)
+        wait_for_start();
+    helper_done = 1;
+    syscall(SYS_futex, &helper_done, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    return 0;
+}
+
+static void start_helper(void)
+{
+    static char stack[65536] __attribute__((aligned(16)));
+    if (clone(hand_over, stack + sizeof stack, CLONE_VM | CLONE_FILES | CLONE_PARENT | SIGCHLD, NULL) < 0)
+        give_up(STEP_LISTENER);
+}
+
+static void send_listener(int listener)
+{
+    helper_gets = listener; /* never 0: that is the guest's input */
+    syscall(SYS_futex, &helper_gets, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    while (!helper_done)
+        syscall(SYS_futex, &helper_done, 0 /* FUTEX_WAIT */, 0, NULL, NULL, 0);
+}
+
+_Noreturn void become_guest(void)
+{
+    /* SIGTTOU is still ignored here, so that a background process may come to the front. */
+    if (setpgid(0, 0) < 0 || (plan->flags & PLAN_TERMINAL && tcsetpgrp(TERMINAL_FD, getpid()) < 0))
+        give_up(STEP_TERMINAL);
+    for (int signal = 1; signal < 65; signal++) {
+        struct { uint64_t handler, flags, restorer, mask; } fresh = {0};
+        syscall(SYS_rt_sigaction, signal, &fresh, NULL, 8);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (uint32_t i = 0; i < plan->limit_count; i++) {
+        struct rlimit had, limit = {plan->limits[i].soft, plan->limits[i].hard};
+        if (getrlimit((int)plan->limits[i].resource, &had) == 0 && limit.rlim_max > had.rlim_max)
+            limit.rlim_max = had.rlim_max; /* what the caller has is never exceeded */
+        if (limit.rlim_cur > limit.rlim_max)
+            limit.rlim_cur = limit.rlim_max;
+        if (setrlimit((int)plan->limits[i].resource, &limit) < 0)
+            give_up(STEP_LIMITS);
+    }
+    if (fchdir(WORKDIR_FD) < 0) /* a placeholder, opened by husk; nothing in this root could be named */
+        give_up(STEP_WORKDIR);
+    drop_identity();
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        give_up(STEP_NO_NEW_PRIVS);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    if (plan->landlock_abi)
+        raise_landlock();
+    umask(022);
+    /* Nothing but the three standard descriptors survives the execve below. */
+    syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
+    struct sock_fprog program = {plan->filter_count, (struct sock_filter *)((char *)plan + plan->filter_offset)};
+    report(REPORT_GUEST, 0, 0);
+    start_helper();
+    int listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                           SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program);
+    if (listener < 0)
+        give_up(STEP_FILTER);
+    send_listener(listener);
+    close(listener);
+    /* From here on this process is a guest like any other: husk resolves the program's name. */
+    char **argv, **envp;
+    const char *name = plan->flags & PLAN_WAIT ? told(&argv, &envp) : planned(&argv, &envp);
+    syscall(SYS_execve, name, argv, envp);
+    report(REPORT_EXEC_FAILED, errno, 0);
+    _exit(errno == ENOENT ? 127 : 126);
+}

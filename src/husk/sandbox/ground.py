@@ -1,0 +1,227 @@
+"""sandbox: what the runs of one box share — its directory on the host, its file system, its namespaces, its identity.
+
+Life: built once behind walls that stand, used by one run or by many, side by side too, closed once. Not here: starting
+anything (`run`), and what a caller sees of it (`box`, `husk.api`).
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+
+from husk.kernel.kernel import Shared
+from husk.kernel.namecache import NameCache
+from husk.kernel.network import Network
+from husk.kernel.peers import Peers
+from husk.kernel.sockets import Sockets
+from husk.kernel.tasks import Tasks, TasksHere
+from husk.native import LOADER
+from husk.native._core import Listener
+from husk.sandbox.filesystem import build
+from husk.sandbox.launch import JOINED, SCOPES_SIGNALS, Ids, NoNamespaces, may_switch_user, missing, walls_here
+from husk.sandbox.policy import WORKDIR
+from husk.sandbox.statedir import StateDir
+from husk.walls.filter import compile_filter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from husk.abi.rules import Walls
+    from husk.kernel.events import Events
+    from husk.sandbox.filesystem import Files
+    from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.policy import Policy
+    from husk.vfs.node import Node
+
+    T = TypeVar("T")
+
+
+class Ground:
+    """`files` is the file system, `live` are the tasks of the runs under way."""
+
+    __slots__ = (
+        "_learned",
+        "_names",
+        "_sockets",
+        "cookie",
+        "events",
+        "files",
+        "filter",
+        "ids",
+        "joined",
+        "live",
+        "loader_fd",
+        "network",
+        "peers",
+        "policy",
+        "source",
+        "state",
+        "tasks",
+        "walls",
+    )
+
+    def __init__(self, policy: Policy, walls: Walls) -> None:
+        self.policy, self.walls = policy, walls
+        self.live: list[Tasks] = []
+        self.joined: list[int] = []
+        self.events: Events | None = None  # of the run that began last: who is told what concerns no run in particular
+        self.network: Network = Network()
+        self.peers: Peers | None = None
+        self._names: NameCache | None = None
+        self.loader_fd = -1
+        self.source: ImageSource | None = None
+        self.state: StateDir | None = StateDir()
+        try:
+            self._build(self.state)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, state: StateDir) -> None:
+        policy, walls = self.policy, self.walls
+        if policy.image:
+            from husk.sandbox.imagesource import ImageSource
+
+            self.source = ImageSource(policy.image, policy.store)
+            policy.adopt(self.source)
+        wanted = (self.source.uid, self.source.gid) if self.source else None
+        self.ids = Ids(user_namespace=walls.user, keep_user="user" in policy.weaken, wanted=wanted)
+        policy.workdir = policy.workdir or WORKDIR
+        self.tasks = TasksHere(Tasks(walls.pid))
+        self.files: Files = build(policy, os.fsencode(state.path), self.ids, self.tasks, self.source)
+        self.files.vfs.text_busy = self._runs
+        self._sockets = Sockets(own_abstract_names=walls.net)
+        # What marks husk's own calls is each box's secret, and is in every filter of the box.
+        self.cookie = int.from_bytes(os.urandom(8), "little")
+        self.filter = compile_filter(walls, self.cookie)
+        self.loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
+
+    def begin(self, events: Events, diagnosis: int, state: int) -> None:
+        """A run was launched. The first one brings a diagnosis socket, and the state directory as its mount namespace
+        shows it (or -1)."""
+        self.events = events
+        if state >= 0:
+            self.files.vfs.state.move(state)
+        if self.peers is None:
+            self.peers = Peers(diagnosis)
+        elif diagnosis >= 0:
+            os.close(diagnosis)
+
+    def connect(self, events: Events) -> None:
+        """Before the first run: what is outside, where the policy wants any of it."""
+        self.events = events
+        if self.network.__class__ is Network and not self.walls.private_net:
+            from husk.sandbox.networks import build_network
+
+            self.network = build_network(self.policy, self)
+
+    def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:
+        if self.events is not None:
+            self.events.refused(by, error, what, why, allow)
+
+    def published(self, host: str, guest_port: int) -> None:
+        if self.events is not None:
+            self.events.published(host, guest_port)
+
+    def listener(self, fd: int, *, cached: bool) -> Listener:
+        """The listener of a run. What one run's name cache has learned, the others know."""
+        mapped, confined = not self.walls.private_net, self.walls.private_net and self.walls.places
+        if not cached:
+            return Listener(fd, self.cookie, self.loader_fd, False, mapped, confined)
+        if self._names is None:
+            ids, creds = self.ids, self.files.creds
+            self._learned = Listener(-1, self.cookie, self.loader_fd)  # listens to nobody: it only holds the cache
+            self._names = NameCache(
+                self._learned, self.files.vfs, creds.uid, creds.gid, ids.host_uid, sorted(creds.groups), cached=True
+            )
+        return Listener(fd, self.cookie, self.loader_fd, True, mapped, confined, self._learned)
+
+    def shared(self, *, cached: bool) -> Shared:
+        assert self.peers is not None
+        return Shared(self.tasks, self._sockets, self.peers, self._names if cached else None)
+
+    @property
+    def own_user(self) -> bool:
+        """Does the host count the box's processes apart from the caller's?"""
+        return self.ids.switch or self.walls.user
+
+    def keep_namespaces(self, reaper: int) -> None:
+        """Those of the first run outlive it: later ones join them."""
+        if self.walls.user and not self.joined:
+            found: list[int] = []
+            try:
+                for kind in JOINED:
+                    found.append(os.open(f"/proc/{reaper}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                for fd in found:
+                    os.close(fd)
+                raise
+            self.joined = found
+
+    def _runs(self, node: Node) -> bool:
+        vfs = self.files.vfs
+        identity = vfs.identity(vfs.context, node)
+        return any(tasks.runs(identity) for tasks in self.live)
+
+    def close(self) -> None:
+        """After the last run. Nothing of the box is left."""
+        self._let_go()
+        if self.source is not None:
+            self.source.close()
+            self.source = None
+        if self.state is not None:
+            self.state.remove()
+            self.state = None
+
+    def forget(self) -> None:
+        """In a forked child: the box is the parent's. A lock that another thread held while the parent forked is held
+        for ever here, so none of the old ones is taken."""
+        self.files.vfs.lock = RLock()
+        self._let_go()
+        if self.state is not None:
+            self.state.forget()
+            self.state = None
+
+    def _let_go(self) -> None:
+        for fd in [*self.joined, *([self.loader_fd] if self.loader_fd >= 0 else [])]:
+            os.close(fd)
+        self.joined, self.loader_fd = [], -1
+        self.network.close()
+        if self.peers is not None:
+            self.peers.close()
+        files = getattr(self, "files", None)
+        if files is not None:
+            files.close()
+
+
+def behind_walls(policy: Policy, attempt: Callable[[Walls], T]) -> T:
+    """`attempt` behind the best walls that stand; NoNamespaces makes it try again without them, if that will do."""
+    policy.check_net()
+    weaken, outside = policy.weaken, policy.outside
+    walls = walls_here(namespaces=policy.namespaces and "namespaces" not in weaken, outside=outside)
+    if not walls.landlock:
+        raise missing("landlock")
+    denied = "they were not wanted"
+    if walls.pid:
+        try:
+            return attempt(walls)
+        except NoNamespaces as error:
+            denied = str(error)
+            walls = walls_here(namespaces=False, outside=outside)
+    if walls.landlock < SCOPES_SIGNALS and "signals" not in weaken:
+        raise missing("signals", f"no namespaces, {denied}; Landlock ABI {walls.landlock}")
+    if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):
+        raise missing("user", f"{lacking} is missing; no namespaces, {denied}")
+    return attempt(walls)
+
+
+def weakened(policy: Policy, walls: Walls) -> list[str]:
+    """Of what the caller allowed to be missing, what is."""
+    lacks = {
+        "namespaces": not walls.pid,
+        "signals": not walls.pid and walls.landlock < SCOPES_SIGNALS,
+        "user": os.geteuid() == 0,
+    }
+    return [name for name in lacks if name in policy.weaken and lacks[name]]
