@@ -25,13 +25,16 @@ LOOK = 1.0  # seconds between two looks at boxes that wait
 
 
 class Pool:
-    """`size` boxes, made with the arguments of Sandbox, ready to run something at once."""
+    """`size` boxes, made with the arguments of Sandbox, ready to run something at once.
 
-    def __init__(self, size: int, image: str = "", **options: Any) -> None:
+    Before a box counts as ready it has run `warm` once (nothing, if None), so that what programs look up at their start
+    is known already. Give the interpreter you are going to use: ["python3", "-c", "pass"]."""
+
+    def __init__(self, size: int, image: str = "", *, warm: Command | None = ("true",), **options: Any) -> None:
         if size < 1:
             raise ValueError("a pool holds at least one box")
         self.size = size
-        self._image, self._options = image, options
+        self._image, self._options, self._warm = image, options, warm
         self._ready: deque[Sandbox] = deque()
         self._used: deque[Sandbox] = deque()
         self._change = threading.Condition()
@@ -43,7 +46,14 @@ class Pool:
         living.born(self)
 
     def _made(self) -> Sandbox:
-        return Sandbox(self._image, **self._options)
+        box = Sandbox(self._image, **self._options)
+        try:
+            if self._warm is not None:
+                box.warm_up(self._warm)
+        except BaseException:
+            box.close()
+            raise
+        return box
 
     # -- using it ----------------------------------------------------------------------------------------------
     def run(self, args: Command, **options: Any) -> Result:

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from husk.api.result import Result, made
+from husk.api.result import Result, in_public, made
 from husk.sandbox.limits import Exceeded
 from husk.sandbox.result import Result as Ended
 
@@ -106,7 +106,7 @@ class Process:
         file = os.fdopen(fd, mode)
         if self._text is None:
             return file
-        return io.TextIOWrapper(file, *self._text, write_through=True)
+        return io.TextIOWrapper(file, *self._text, line_buffering=True)  # whoever talks to a program talks in lines
 
     def _wait_and_clear(self) -> None:
         run, ended = self._run, Ended()
@@ -118,7 +118,7 @@ class Process:
             run.collect(ended)
             self._result = made(self.args, ended, self._events)
         except BaseException as failure:
-            self._failure = failure
+            self._failure = in_public(failure)
         finally:
             self._over(self)
             self._ended.set()

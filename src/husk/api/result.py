@@ -17,7 +17,8 @@ _MOST_LINES = 12
 
 @dataclass(frozen=True)
 class Denial:
-    """One thing husk refused. `allow` is what would allow it, as an argument of Sandbox; empty: nothing would."""
+    """One thing husk refused. `allow` is what would allow it, as an argument of Sandbox; empty: nothing would. `count` is
+    how often it was noticed; what husk answers from memory is not counted again."""
 
     call: str
     what: str
@@ -88,7 +89,9 @@ class Result(subprocess.CompletedProcess[Any]):
             if self.lost.get(stream):
                 said.append(f"{self.lost[stream]} more bytes of {stream} were not kept.")
         if self.faults:
-            said.append(f"husk itself failed {len(self.faults)} times (the program saw EIO); that is a bug of husk's.")
+            said.append(
+                f"{len(self.faults)} calls failed in husk or in a hook (the program saw EIO); `faults` has the tracebacks."
+            )
         return "\n".join(said)
 
     def _ending(self) -> str:
@@ -120,11 +123,12 @@ class Result(subprocess.CompletedProcess[Any]):
             count = sum(member.count for member in members)
             names = ", ".join(member.what for member in members[:3])
             more = f" and {len(members) - 3} more" if len(members) > 3 else ""
-            times = f" ({count} times)" if count > 1 else ""
+            times = f" (at least {count} times)" if count > 1 else ""
             allow = members[0].allow
-            hope = (
-                f"To allow it, start the sandbox with {allow}." if allow else "No option allows it; find another way."
-            )
+            if not allow:
+                hope = "No option allows it; find another way."
+            else:
+                hope = f"To allow it, {'start the sandbox with ' if '=' in allow else ''}{allow}."
             said.append(f"- {names}{more}: {reason}{times}. {hope}")
         if len(groups) > _MOST_LINES:
             said.append(f"- and {len(groups) - _MOST_LINES} more kinds of refusal")
@@ -159,6 +163,15 @@ class ProgramNotExecutable(NotExecutable, PermissionError):
     """There is one, and it cannot be executed."""
 
 
+def in_public(failure: BaseException) -> BaseException:
+    """The same as an application knows it from subprocess."""
+    if isinstance(failure, NotFound):
+        return ProgramNotFound(str(failure))
+    if isinstance(failure, NotExecutable):
+        return ProgramNotExecutable(str(failure))
+    return failure
+
+
 def _bytes(output: Output) -> bytes | None:
     return output.encode("utf-8", "surrogateescape") if isinstance(output, str) else output
 
@@ -181,8 +194,9 @@ def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Resu
 
 def _denial(refusal: dict[str, object]) -> Denial:
     allow = str(refusal["allow"])
-    if allow.startswith("--mount "):
-        allow = f"mounts=[{allow.removeprefix('--mount ')!r}]"
+    for option, argument in (("--mount ", "mounts"), ("--allow-net ", "net")):
+        if allow.startswith(option):
+            allow = f"{argument}=[{allow.removeprefix(option)!r}]"
     count = refusal.get("count", 1)
     call, what, number, reason = (str(refusal[name]) for name in ("call", "what", "errno", "reason"))
     return Denial(call, what, number, reason, allow, count if isinstance(count, int) else 1)

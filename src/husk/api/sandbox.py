@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 from husk.api import living
 from husk.api.files import BoxFiles
 from husk.api.process import DEVNULL, PIPE, Pipes, Process, Target
-from husk.api.result import (
-    Change,
-    Output,
-    ProgramNotExecutable,
-    ProgramNotFound,
-    Result,
-    TimeoutExpired,
-)
+from husk.api.result import Change, Output, Result, TimeoutExpired, in_public
 from husk.kernel.events import Events, Full
 from husk.kernel.hooks import Hooks
 from husk.sandbox.errors import NotExecutable, NotFound, UsageError
 from husk.sandbox.ground import Ground, behind_walls
-from husk.sandbox.policy import Mount, Policy
+from husk.sandbox.policy import Mount, Policy, Publish
 from husk.sandbox.run import Run
 
 if TYPE_CHECKING:
@@ -42,8 +35,9 @@ class Sandbox(BoxFiles):
     """A box. Files that one run wrote are there for the next, until `close`, which the `with` statement calls.
 
     `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:ro|rw|cow]" or Mount objects;
-    `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None, loopback
-    only; `limits`: by name, as {"memory": "512M"}; `events`: keep what happens in each result (slower);
+    `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
+    the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `publish`: ports the
+    host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `events`: keep what happens in each result (slower);
     `namespaces` and `weaken` as the options of `husk run`.
 
     All methods may be called from any thread; several runs may be under way at once. They share files and loopback,
@@ -57,7 +51,8 @@ class Sandbox(BoxFiles):
         mounts: Iterable[str | Mount] = (),
         env: Mapping[str, str] | None = None,
         cwd: str = "",
-        net: None = None,
+        net: str | Iterable[str] | None = None,
+        publish: Iterable[str] = (),
         limits: Mapping[str, int | str | None] | None = None,
         events: bool = False,
         namespaces: bool = True,
@@ -73,8 +68,13 @@ class Sandbox(BoxFiles):
         policy.image, policy.store, policy.namespaces = image, store, namespaces
         policy.mounts = [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
         policy.env = _environment(env)
-        if net is not None:
-            raise UsageError(f"net={net!r}: a box has its own loopback and nothing else; leave it out.")
+        if isinstance(net, str):
+            if net not in ("none", "host"):
+                raise UsageError(f'net={net!r}: give "host", "none", or a list like ["example.org:443"].')
+            policy.net = net
+        elif net is not None:
+            policy.allow_net = list(net)
+        policy.publish = [Publish.parse(text) for text in publish]
         if cwd:
             policy.workdir = cwd
         for name, value in (limits or {}).items():
@@ -206,10 +206,8 @@ class Sandbox(BoxFiles):
                 if not process.over():
                     self._processes.add(process)
             return process
-        except NotFound as error:
-            raise ProgramNotFound(str(error)) from None
-        except NotExecutable as error:
-            raise ProgramNotExecutable(str(error)) from None
+        except (NotFound, NotExecutable) as error:
+            raise in_public(error) from None
         finally:
             pipes.close()
 
@@ -253,6 +251,18 @@ class Sandbox(BoxFiles):
             kept.append(event)
 
         return Events(keep, None)
+
+    def warm_up(self, args: Command = ("true",)) -> None:
+        """Run a program of your own once and prepare the next run, so that its start is a quick one. Only while nothing
+        else runs in the box: what waits to be started must not be within reach of a guest."""
+        try:
+            self.run(args, stdout=DEVNULL, stderr=DEVNULL)
+        except (NotFound, NotExecutable):
+            pass  # an image without it; then look-ups are learned later
+        with self._lock:
+            self._open_ground()
+            if self._standby is None and not self._processes and not self._hooks:
+                self._prepare()
 
     # -- looking and changing ----------------------------------------------------------------------------------
     def diff(self) -> list[Change]:
@@ -349,6 +359,7 @@ def run(
     *,
     image: str = "",
     mounts: Iterable[str | Mount] = (),
+    net: str | Iterable[str] | None = None,
     limits: Mapping[str, int | str | None] | None = None,
     input: str | bytes | None = None,
     capture_output: bool = False,
@@ -361,7 +372,7 @@ def run(
     events: bool = False,
 ) -> Result:
     """One program in a box of its own, which is gone afterwards."""
-    with Sandbox(image, mounts=mounts, env=env, cwd=cwd, limits=limits, events=events) as box:
+    with Sandbox(image, mounts=mounts, net=net, env=env, cwd=cwd, limits=limits, events=events) as box:
         return box.run(
             args, input=input, capture_output=capture_output, shell=shell, timeout=timeout, check=check, text=text
         )

@@ -103,10 +103,14 @@ class Hooks:
             except OSError as error:
                 raise Refused(
                     error.errno or _usual(error),
-                    f"the application refused it ({error.strerror or error or 'no reason'})",
+                    f"the application refused it{_because(error)}",
                 ) from None
             if answer is not None:
                 _rewrite(call, name, answer)
+
+
+def _because(error: OSError) -> str:
+    return f" ({error.strerror or error})" if error.args else ""
 
 
 def _usual(error: OSError) -> int:

@@ -1,8 +1,7 @@
 /* native/init: the guest's first steps. It drops everything, raises Landlock and the filter, and executes its program:
  * the one of the plan, or, in a box that is kept ready, the one husk names when it is wanted.
  *
- * While such a box waits nothing of any guest's has run in it (a ready run is a box's first), so there is nobody who
- * could disturb the waiting. What it does when told (map, dup, fchdir) is native and needs no name. */
+ * While such a box waits no other guest runs in it (husk sees to that), so there is nobody who could disturb the waiting. What it does when told (map, dup, fchdir) is native and needs no name. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

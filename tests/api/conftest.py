@@ -1,0 +1,64 @@
+"""Every test of the API runs with a state directory of its own, and leaves nothing: no descriptor, thread, process or
+file."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import husk
+
+
+def descriptors() -> dict[str, str]:
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+    return found
+
+
+def children() -> list[str]:
+    found = []
+    for thread in os.listdir("/proc/self/task"):
+        found += Path(f"/proc/self/task/{thread}/children").read_text().split()
+    return found
+
+
+def settle(look: object, wanted: object) -> None:
+    """Threads that have done their work need a moment to be gone."""
+    assert callable(look)
+    for _ in range(100):
+        if look() == wanted:
+            return
+        time.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    monkeypatch.setenv("HUSK_STATE", str(state))
+    gc.collect()
+    before, threads, processes = descriptors(), threading.active_count(), children()
+    yield
+    settle(threading.active_count, threads)
+    assert threading.active_count() == threads
+    assert [*state.iterdir()] == []
+    assert children() == processes
+    settle(lambda: len(os.listdir("/proc/self/task")), threads)
+    after = descriptors()
+    assert {fd: where for fd, where in after.items() if before.get(fd) != where} == {}
+
+
+@pytest.fixture(params=["walled", "bare"])
+def box(request: pytest.FixtureRequest) -> Iterator[husk.Sandbox]:
+    with husk.Sandbox(namespaces=request.param == "walled") as made:
+        yield made

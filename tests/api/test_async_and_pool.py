@@ -1,0 +1,148 @@
+"""The asyncio twin, and boxes kept ready."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import husk
+
+
+def test_everything_awaited() -> None:
+    async def main() -> None:
+        async with husk.AsyncSandbox() as box:
+            await box.write("d/f", "data")
+            done = await box.run(["cat", "d/f"], capture_output=True, text=True, check=True)
+            assert done.stdout == "data" and await box.read("d/f", text=True) == "data"
+            assert await box.listdir() == ["d"] and await box.exists("d/f") and await box.diff()
+            with pytest.raises(husk.CalledProcessError):
+                await box.run(["false"], check=True)
+            with pytest.raises(husk.TimeoutExpired):
+                await box.run(["sleep", "60"], timeout=0.5)
+            with pytest.raises(FileNotFoundError):
+                await box.run(["no-such-program"])
+
+    asyncio.run(main())
+
+
+def test_the_loop_goes_on_while_many_boxes_run() -> None:
+    async def main() -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0.01)
+                turns += 1
+
+        async def one(number: int) -> str:
+            async with husk.AsyncSandbox() as box:
+                done = await box.run(["sh", "-c", f"sleep 0.3; echo {number}"], capture_output=True, text=True)
+                return str(done.stdout)
+
+        counting = asyncio.create_task(count())
+        found = await asyncio.gather(*[one(number) for number in range(4)])
+        counting.cancel()
+        assert found == ["0\n", "1\n", "2\n", "3\n"]
+        return turns
+
+    assert asyncio.run(main()) > 5
+
+
+def test_a_cancelled_run_is_gone() -> None:
+    async def main() -> None:
+        async with husk.AsyncSandbox() as box:
+            running = asyncio.create_task(box.run(["sleep", "100"]))
+            await asyncio.sleep(0.3)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert box.sandbox._processes == set()
+            assert (await box.run(["true"])).returncode == 0
+
+    asyncio.run(main())
+
+
+def test_streams_awaited() -> None:
+    async def main() -> None:
+        async with husk.AsyncSandbox() as box:
+            async with await box.popen(["cat"], stdin=husk.PIPE, stdout=husk.PIPE) as process:
+                assert process.stdin is not None and process.stdout is not None
+                process.stdin.write(b"one\n")
+                assert await process.stdout.readline() == b"one\n"
+                assert await process.communicate(b"two") == (b"two", None)
+                assert process.returncode == 0
+            async with await box.popen(["sleep", "100"]) as process:
+                process.terminate()
+                assert await process.wait() == -signal.SIGTERM
+
+    asyncio.run(main())
+
+
+def test_boxes_in_a_thread_while_another_runs_a_loop() -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        assert husk.run(["echo", "hi"], capture_output=True).stdout == b"hi\n"
+
+        async def inside() -> int:
+            async with husk.AsyncSandbox() as box:
+                return (await box.run(["true"])).returncode
+
+        assert asyncio.run_coroutine_threadsafe(inside(), loop).result(60) == 0
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_a_pool_gives_fresh_boxes_and_fills_up_again() -> None:
+    with husk.Pool(2, limits={"processes": 50}) as pool:
+        assert pool.wait_ready(60)
+        for _ in range(3):
+            done = pool.run("ls; echo used > f", shell=True, capture_output=True, text=True)
+            assert (done.stdout, done.returncode) == ("", 0)
+        with pool.box() as box:
+            box.run("echo kept > f", shell=True)
+            assert box.read("f") == b"kept\n"
+        assert pool.wait_ready(60)
+    with pytest.raises(ValueError, match="closed"):
+        pool.run(["true"])
+
+
+def test_a_box_that_died_waiting_is_not_given_out() -> None:
+    with husk.Pool(1) as pool:
+        assert pool.wait_ready(60)
+        (waiting,) = pool._ready
+        assert waiting._standby is not None
+        os.kill(waiting._standby.pid, signal.SIGKILL)
+        while waiting.ready:
+            time.sleep(0.01)
+        assert pool.run(["echo", "alive"], capture_output=True).stdout == b"alive\n"
+
+
+def test_a_pool_used_by_many_threads() -> None:
+    with husk.Pool(2) as pool:
+        found: list[bytes] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(pool.run(["cat"], input=b"x", capture_output=True).stdout))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [b"x"] * 6
+
+
+def test_wrong_arguments_are_told_at_once() -> None:
+    with pytest.raises(husk.UsageError):
+        husk.Pool(1, mounts=["/no/such:/m"])
+    with pytest.raises(ValueError):
+        husk.Pool(0)

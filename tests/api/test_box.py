@@ -1,0 +1,283 @@
+"""The box's files, refusals as data, hooks, limits, and how boxes end."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import husk
+from tests.api.conftest import children, descriptors
+
+
+def test_files_both_ways(box: husk.Sandbox) -> None:
+    box.write("a/b/c.txt", "text é")
+    box.write("/tmp/raw", b"\xff\0")
+    box.write("/tmp/raw", b"more", append=True)
+    assert box.run("cat a/b/c.txt; stat -c '%U %a' a/b a/b/c.txt", shell=True, capture_output=True, text=True).stdout == (
+        "text éuser 755\nuser 644\n"
+    )
+    assert box.read("a/b/c.txt", text=True) == "text é" and box.read("/tmp/raw") == b"\xff\0more"
+    assert box.listdir("a") == ["b"] and "usr" in box.listdir("/")
+    assert box.exists("a/b") and not box.exists("a/c")
+    assert box.read("/proc/version") and box.exists("/usr/bin/env")
+
+
+def test_files_refused_as_the_guest_would_be(box: husk.Sandbox) -> None:
+    box.run("echo x > f; chmod 0 f; mkfifo p; mkdir d; ln -s nowhere l", shell=True, check=True)
+    for name, error in (("f", errno.EACCES), ("none", errno.ENOENT), ("d", errno.EISDIR), ("p", errno.EINVAL)):
+        with pytest.raises(OSError) as caught:
+            box.read(name)
+        assert caught.value.errno == error and caught.value.filename == f"/workspace/{name}"
+    with pytest.raises(FileNotFoundError):
+        box.write("no/such", "", parents=False)
+    with pytest.raises(PermissionError):
+        box.write("/usr/new", "")
+    with pytest.raises(FileNotFoundError):
+        box.read("/etc/shadow")
+    with pytest.raises(NotADirectoryError):
+        box.listdir("f")
+    assert not box.exists("l")
+
+
+def test_the_host_is_not_reached(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("host only")
+    with husk.Sandbox(mounts=[f"{tmp_path}:/m:cow"]) as box:
+        box.run(["ln", "-s", f"{secret}", "out"], check=True)
+        with pytest.raises(FileNotFoundError):
+            box.read("out")
+        box.write("/m/secret", "changed")
+        assert box.read("/m/secret", text=True) == "changed"
+    assert secret.read_text() == "host only"
+
+
+def test_denials_and_explanation() -> None:
+    with husk.Sandbox() as box:
+        done = box.run(
+            "cat /etc/shadow; cat /etc/shadow; cat /etc/gshadow; exit 1", shell=True, capture_output=True
+        )
+        (first, second) = done.denials
+        assert (first.what, first.errno, second.what) == ("/etc/shadow", "ENOENT", "/etc/gshadow")
+        assert first.allow == "mounts=['/etc/shadow:/etc/shadow:ro']"
+        said = done.explain()
+        assert "/etc/shadow, /etc/gshadow: nothing is mounted there (at least" in said and first.allow in said
+        fine = box.run(["true"])
+        assert fine.denials == [] and "ended well" in fine.explain() and "efused" not in fine.explain()
+        wrong = box.run(["false"])
+        assert "the failure is the program's own" in wrong.explain()
+    assert first.allow.startswith("mounts=")
+
+
+def test_network_refusals_say_what_would_allow_them() -> None:
+    client = "import socket; socket.create_connection(('192.0.2.1', 80))"
+    done = husk.run(["python3", "-c", client], capture_output=True)
+    (denial,) = done.denials
+    assert denial.errno == "ENETUNREACH" and denial.allow == "net=['192.0.2.1:80']"
+
+
+def test_limits_are_told() -> None:
+    with husk.Sandbox(limits={"time": "1s", "disk-files": 5}) as box:
+        slow = box.run(["sleep", "60"])
+        assert slow.timed_out and slow.returncode == 124 and [met.name for met in slow.limits] == ["time"]
+        many = box.run("for i in 1 2 3 4 5 6 7 8; do echo > $i; done", shell=True, capture_output=True)
+        assert "disk-files" in many.explain() and "limits={'disk-files': ...}" in many.explain()
+    with husk.Sandbox(limits={"output": "1K"}) as box:
+        loud = box.run(["yes"], capture_output=True)
+        assert loud.returncode == 124 and "output" in loud.explain()
+    with pytest.raises(husk.UsageError, match="memory"):
+        husk.Sandbox(limits={"memory": "lots"})
+
+
+def test_events_when_wanted() -> None:
+    with husk.Sandbox(events=True) as box:
+        first = box.run(["cat", "/etc/hostname"], capture_output=True)
+        second = box.run(["true"])
+    assert any(event["event"] == "open" and event["path"] == "/etc/hostname" for event in first.events)
+    assert not any(event.get("path") == "/etc/hostname" for event in second.events)
+    assert husk.run(["true"]).events == []
+
+
+def test_usage() -> None:
+    used = husk.run(["python3", "-c", "sum(range(10**6))"]).usage
+    assert 0 < used.user_seconds + used.system_seconds and 0 < used.seconds and used.max_rss > 1 << 20
+
+
+def test_hooks_observe_refuse_and_rewrite(box: husk.Sandbox) -> None:
+    box.write("real", "the real one\n")
+    box.write("other", "another\n")
+    seen: list[str] = []
+
+    @box.on("openat", "execve", "renameat2", "rename")
+    def look(call: husk.Seen) -> str | None:
+        seen.append(f"{call.name} {call.path} {call.new_path} {call.flags}".rstrip())
+        if call.path == "secret":
+            raise PermissionError
+        if call.path == "full":
+            raise OSError(errno.ENOSPC, "nothing fits")
+        if call.path == "broken":
+            raise ZeroDivisionError
+        return {"real": "other", "/usr/bin/tac": "/usr/bin/cat"}.get(call.path)
+
+    done = box.run("cat real; cat secret; cat full; cat broken; /usr/bin/tac real; mv real moved", shell=True,
+                   capture_output=True, text=True)
+    assert done.stdout == "another\nanother\n"
+    for word in ("secret: Permission denied", "full: No space left on device", "broken: Input/output error"):
+        assert word in done.stderr
+    assert "openat real  O_RDONLY" in seen and any(one.endswith("real moved") for one in seen)
+    assert any("the application refused it (nothing fits)" in denial.reason for denial in done.denials)
+    assert "ZeroDivisionError" in done.faults[0] and len(done.faults) == 1
+
+
+def test_hooks_on_addresses() -> None:
+    with husk.Sandbox() as box:
+        @box.on("connect")
+        def reroute(call: husk.Seen) -> str | None:
+            if call.address == "192.0.2.7:80":
+                return "127.0.0.1:8000"
+            if call.address == "unix:/run/s":
+                raise ConnectionRefusedError
+            return None
+
+        program = (
+            "import socket; s = socket.socket(); s.bind(('127.0.0.1', 8000)); s.listen()\n"
+            "c = socket.create_connection(('192.0.2.7', 80)); print(c.getpeername())\n"
+            "u = socket.socket(socket.AF_UNIX); print(u.connect_ex('/run/s'))"
+        )
+        done = box.run(["python3", "-c", program], capture_output=True, text=True)
+    assert done.stdout == f"('127.0.0.1', 8000)\n{errno.ECONNREFUSED}\n", done.stderr
+
+
+def test_hooks_on_what_husk_does_not_see() -> None:
+    with husk.Sandbox() as box:
+        for name in ("read", "no_such_call", "rt_sigaction"):
+            with pytest.raises(ValueError, match="husk syscalls"):
+                box.on(name)(lambda call: None)
+
+
+# -- how boxes end -----------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_box_says_so() -> None:
+    box = husk.Sandbox()
+    running = box.popen(["sleep", "100"])
+    box.close()
+    box.close()
+    assert running.wait() == -signal.SIGKILL and box.closed
+    for use in (lambda: box.run(["true"]), lambda: box.read("f"), box.diff):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+
+
+def test_a_forgotten_box_warns_and_goes() -> None:
+    box = husk.Sandbox()
+    box.run(["true"])
+    with pytest.warns(ResourceWarning, match="not closed"):
+        del box
+        gc.collect()
+
+
+def test_wrong_arguments_leave_nothing() -> None:
+    for wrong in ({"mounts": ["/no/such:/m"]}, {"cwd": "/no/such"}, {"net": "internet"}, {"image": "no-such-image"}):
+        with pytest.raises(husk.UsageError):
+            husk.Sandbox(**wrong)
+
+
+def _wait_until_not_ready(box: husk.Sandbox) -> None:
+    while box.ready:
+        time.sleep(0.01)
+
+
+def test_a_waiting_run_that_dies_is_replaced(box: husk.Sandbox) -> None:
+    assert box.ready
+    assert box._standby is not None
+    os.kill(box._standby.pid, signal.SIGKILL)
+    _wait_until_not_ready(box)
+    assert box.run(["echo", "still"], capture_output=True).stdout == b"still\n"
+
+
+def test_fifty_boxes_leave_nothing() -> None:
+    before = descriptors()
+    for number in range(12):
+        with husk.Sandbox() as box:
+            box.run(["sh", "-c", f"echo {number} > f"])
+    assert descriptors().keys() == before.keys()
+
+
+@pytest.mark.soak
+def test_two_hundred_boxes_leave_nothing() -> None:
+    before, threads = descriptors(), threading.active_count()
+    for number in range(200):
+        with husk.Sandbox() as box:
+            box.run(["sh", "-c", f"echo {number} > f; ls /proc/self/fd > /dev/null"])
+    assert descriptors().keys() == before.keys() and threading.active_count() == threads and children() == []
+
+
+def in_python(text: str, *, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """A program of its own, because it forks, is interrupted or ends without closing."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-W", "error::ResourceWarning", "-c", textwrap.dedent(text)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
+
+
+def test_a_program_that_ends_without_closing() -> None:
+    done = in_python("""
+        import husk
+        box = husk.Sandbox()
+        sleeping = box.popen(["sleep", "100"])
+        pool = husk.Pool(1)
+        print(pool.run(["true"]).returncode)
+    """)
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
+
+
+def test_a_forked_child_does_not_harm_its_parent_s_boxes() -> None:
+    done = in_python("""
+        import os, sys, husk
+        box = husk.Sandbox()
+        box.write("f", "parent's")
+        cat = box.popen(["cat"], stdin=husk.PIPE, stdout=husk.PIPE)
+        child = os.fork()
+        if child == 0:
+            try:
+                box.run(["true"])
+            except ValueError as error:
+                print(error, flush=True)
+            with husk.Sandbox() as own:
+                print(own.run(["echo", "child's own"], capture_output=True, text=True).stdout, end="", flush=True)
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print(cat.communicate(b"still here")[0].decode())
+        print(box.run(["cat", "f"], capture_output=True, text=True).stdout)
+        box.close()
+    """)
+    assert done.stdout == "the sandbox is closed\nchild's own\nstill here\nparent's\n", done.stderr
+    assert done.returncode == 0
+
+
+def test_an_interrupt_ends_the_run() -> None:
+    done = in_python("""
+        import husk, signal, threading, os, time
+        with husk.Sandbox() as box:
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                box.run(["sleep", "100"])
+            except KeyboardInterrupt:
+                print("interrupted")
+            print(box.run(["echo", "goes on"], capture_output=True, text=True).stdout, end="")
+    """)
+    assert done.stdout == "interrupted\ngoes on\n", done.stderr
+
+
+def test_importing_husk_is_cheap() -> None:
+    done = in_python("import sys, husk; print(sorted({'asyncio', 'subprocess', 'typing', 'json'} & set(sys.modules)))")
+    assert done.stdout == "[]\n"
