@@ -61,6 +61,7 @@ class Box:
                 ground.files.vfs.state.ending = True  # what takes long need not be finished
                 run.finish()
             run.collect(result)
+            ground.keep(self.policy.argv, result)
             return result
         finally:
             ground.close()

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from husk.kernel.events import Events
     from husk.sandbox.filesystem import Files
     from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.keeping import Keeping
     from husk.sandbox.policy import Policy
+    from husk.sandbox.result import Result
     from husk.vfs.node import Node
 
     T = TypeVar("T")
@@ -51,6 +53,7 @@ class Ground:
         "filter",
         "ids",
         "joined",
+        "kept",
         "live",
         "loader_fd",
         "network",
@@ -72,8 +75,13 @@ class Ground:
         self._names: NameCache | None = None
         self.loader_fd = -1
         self.source: ImageSource | None = None
+        self.kept: Keeping | None = None
         self.state: StateDir | None = StateDir()
         try:
+            if policy.keep:
+                from husk.sandbox.keeping import Keeping
+
+                self.kept = Keeping(policy)
             self._build(self.state)
         except BaseException:
             self.close()
@@ -84,13 +92,16 @@ class Ground:
         if policy.image:
             from husk.sandbox.imagesource import ImageSource
 
-            self.source = ImageSource(policy.image, policy.store)
+            pinned = self.kept.record if self.kept is not None and not self.kept.new else None
+            self.source = ImageSource(policy.image, policy.store, pinned)
             policy.adopt(self.source)
-        wanted = (self.source.uid, self.source.gid) if self.source else None
+        wanted = (self.source.uid, self.source.gid) if self.source and not self.source.on_host else None
         self.ids = Ids(user_namespace=walls.user, keep_user="user" in policy.weaken, wanted=wanted)
         policy.workdir = policy.workdir or WORKDIR
         self.tasks = TasksHere(Tasks(walls.pid))
-        self.files: Files = build(policy, os.fsencode(state.path), self.ids, self.tasks, self.source)
+        if self.kept is not None:
+            self.kept.begin(policy, self.source)
+        self.files: Files = build(policy, os.fsencode(state.path), self.ids, self.tasks, self.source, self.kept)
         self.files.vfs.text_busy = self._runs
         self._sockets = Sockets(own_abstract_names=walls.net)
         # What marks husk's own calls is each box's secret, and is in every filter of the box.
@@ -136,6 +147,8 @@ class Ground:
             self._names = NameCache(
                 self._learned, self.files.vfs, creds.uid, creds.gid, ids.host_uid, sorted(creds.groups), cached=True
             )
+            if self.kept is not None and any(tree.links_touched for _, tree in self.files.layers):
+                self.files.vfs.changed(self.files.vfs.root, True)  # it must not ask the host about hard links
         return Listener(fd, self.cookie, self.loader_fd, True, mapped, confined, self._learned)
 
     def shared(self, *, cached: bool) -> Shared:
@@ -165,8 +178,15 @@ class Ground:
         identity = vfs.identity(vfs.context, node)
         return any(tasks.runs(identity) for tasks in self.live)
 
+    def keep(self, argv: list[str], result: Result) -> None:
+        """After the last run, where the policy wants it: what the box is now is to stay."""
+        if self.kept is not None and self.state is not None:
+            policy = self.policy.again()
+            policy.argv = argv
+            self.kept.keep(self.state, self.files, policy, result)
+
     def close(self) -> None:
-        """After the last run. Nothing of the box is left."""
+        """After the last run. Nothing of the box is left, but what was kept."""
         self._let_go()
         if self.source is not None:
             self.source.close()
@@ -174,6 +194,9 @@ class Ground:
         if self.state is not None:
             self.state.remove()
             self.state = None
+        if self.kept is not None:
+            self.kept.close()
+            self.kept = None
 
     def forget(self) -> None:
         """In a forked child: the box is the parent's. A lock that another thread held while the parent forked is held

@@ -38,7 +38,8 @@ class OpenBox(Opened):
             self._state = StateDir()
             ids = Ids(user_namespace=False)
             ids.uid, ids.gid = record.owner
-            self.files: Files = build(policy, os.fsencode(self._state.path), ids, TasksHere(Tasks(False)), self._source, self)
+            nobody = TasksHere(Tasks(False))
+            self.files: Files = build(policy, os.fsencode(self._state.path), ids, nobody, self._source, self)
         except BaseException:
             self.close()
             raise
@@ -48,6 +49,9 @@ class OpenBox(Opened):
         return self._source
 
     def close(self) -> None:
+        files = getattr(self, "files", None)
+        if files is not None:
+            files.close()
         if self._state is not None:
             self._state.remove()
         if self._source is not None:
