@@ -63,7 +63,7 @@ class Plan:
         self.snapshots = SnapshotBench(husk, BUILD / "snapshots", self.scale)
         self.groups = [
             self.native_calls(), self.virtual_calls(), self.programs(), self.start(), self.ingests(), self.forks(),
-            *self.peers(),
+            *self.warm(), *self.peers(),
         ]  # fmt: skip
 
     def outside(self, what: str, count: int, *arguments: str) -> Meter:
@@ -136,6 +136,15 @@ class Plan:
         for name, count in (("few", FEW), ("many", self.snapshots.many)):
             group.compare(f"with {count} changed files", self.snapshots.allowed(), self.snapshots.fork(name), 1.0)
         return group
+
+    def warm(self) -> list[Group]:
+        bwrap = shutil.which("bwrap")
+        if bwrap is None:
+            return []
+        group = Group("a start in a box kept ready (husk.Pool), against a start of bubblewrap", self.rounds)
+        warm = printed([f"{sys.prefix}/bin/python3", str(HERE / "warm_start.py"), "5"])
+        group.compare("pool.run true", whole([bwrap, *PEERS["bwrap"], "/bin/true"], 5), warm, 2.0)
+        return [group]
 
     def peers(self) -> list[Group]:
         found = [(name, path) for name in PEERS if (path := shutil.which(name))]

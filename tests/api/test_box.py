@@ -164,6 +164,23 @@ def test_hooks_on_what_husk_does_not_see() -> None:
                 box.on(name)(lambda call: None)
 
 
+def test_commit_and_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSK_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "kept"))
+    with husk.Sandbox() as box:
+        box.run("echo one > f", shell=True, check=True)
+        box.commit("mine")
+        box.run("echo two > f", shell=True, check=True)
+    with husk.Sandbox("mine") as box:
+        assert box.run(["cat", "/workspace/f"], capture_output=True, text=True).stdout == "one\n"
+        with pytest.raises(husk.UsageError, match="husk commit"):
+            box.commit("mine-too")
+    for number in range(2):
+        with husk.Sandbox(keep="lasting") as box:
+            box.run("echo x >> f", shell=True, check=True)
+            assert box.read("f") == b"x\n" * (number + 1)
+
+
 # -- how boxes end -----------------------------------------------------------------------------------------------------
 
 

@@ -212,6 +212,10 @@ class AsyncSandbox:
     async def diff(self) -> list[Change]:
         return await in_thread(self.sandbox.diff)
 
+    async def commit(self, image: str) -> str:
+        box = self.sandbox
+        return await in_thread(lambda: box.commit(image))
+
     def on(self, *names: str) -> Callable[[HookT], HookT]:
         """As Sandbox.on: the function is an ordinary one, and runs in husk's threads, not in the loop."""
         return self.sandbox.on(*names)

@@ -82,7 +82,7 @@ class Process:
         pipes: Pipes,
         args: list[str],
         events: list[dict[str, object]],
-        over: Callable[[Process], None],
+        over: Callable[[Process, Ended], None],
         *,
         text: tuple[str, str] | None,
     ) -> None:
@@ -120,7 +120,7 @@ class Process:
         except BaseException as failure:
             self._failure = in_public(failure)
         finally:
-            self._over(self)
+            self._over(self, ended)
             self._ended.set()
 
     # -- as subprocess.Popen has them ------------------------------------------------------------------------------

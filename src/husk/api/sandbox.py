@@ -18,6 +18,7 @@ from husk.kernel.hooks import Hooks
 from husk.sandbox.errors import NotExecutable, NotFound, UsageError
 from husk.sandbox.ground import Ground, behind_walls
 from husk.sandbox.policy import Mount, Policy, Publish
+from husk.sandbox.result import Result as Ended
 from husk.sandbox.run import Run
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ class Sandbox(BoxFiles):
     `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:ro|rw|cow]" or Mount objects;
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
     the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `publish`: ports the
-    host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `events`: keep what happens in each result (slower);
-    `namespaces` and `weaken` as the options of `husk run`.
+    host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a kept box to
+    continue in, and to keep at the end; `events`: keep what happens in each result (slower); `namespaces` and `weaken`
+    as the options of `husk run`.
 
     All methods may be called from any thread; several runs may be under way at once. They share files and loopback,
     and see only their own processes.
@@ -54,6 +56,7 @@ class Sandbox(BoxFiles):
         net: str | Iterable[str] | None = None,
         publish: Iterable[str] = (),
         limits: Mapping[str, int | str | None] | None = None,
+        keep: str = "",
         events: bool = False,
         namespaces: bool = True,
         weaken: Iterable[str] = (),
@@ -64,6 +67,7 @@ class Sandbox(BoxFiles):
         self._standby: Run | None = None
         self._processes: set[Process] = set()
         self._hooks, self._keeps_events = Hooks(), events
+        self._last: tuple[list[str], Ended] = [], Ended()  # what ran last, for the record of a kept box
         policy = self._policy = Policy([])
         policy.image, policy.store, policy.namespaces = image, store, namespaces
         policy.mounts = [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
@@ -77,6 +81,10 @@ class Sandbox(BoxFiles):
         policy.publish = [Publish.parse(text) for text in publish]
         if cwd:
             policy.workdir = cwd
+        if keep:
+            from husk.sandbox.kept import check_name
+
+            policy.keep = check_name(keep)
         for name, value in (limits or {}).items():
             policy.limits.read(f"{name}={'none' if value is None else value}")
         if weaken:
@@ -237,8 +245,9 @@ class Sandbox(BoxFiles):
                 raise
             return run
 
-    def _over(self, process: Process) -> None:
+    def _over(self, process: Process, ended: Ended) -> None:
         with self._lock:
+            self._last = process.args, ended
             self._processes.discard(process)
 
     def _new_events(self, kept: list[dict[str, object]]) -> Events:
@@ -269,6 +278,14 @@ class Sandbox(BoxFiles):
         """What differs from what the box started with: its own files, and those of `cow` mounts."""
         with self._mounted() as files:
             return [Change(kind, path) for kind, path in files.changes()]
+
+    def commit(self, image: str) -> str:
+        """Make what changed so far (outside mounts) an image of the store, upon the one the box was started from. What
+        programs are writing at this moment may be half in it. Returns the new layer's hash."""
+        from husk.sandbox.boxes import commit_open
+
+        with self._lock:
+            return commit_open(self._open_ground(), image)
 
     def on(self, *names: str) -> Callable[[HookT], HookT]:
         """A decorator: the function is called with each such call of runs that start from now on, before husk answers.
@@ -324,6 +341,7 @@ class Sandbox(BoxFiles):
             for process in processes:
                 process.ended()
             self._end_standby()
+            ground.keep(*self._last)
         finally:
             ground.close()
 

@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from husk.sandbox.ground import Ground
+
 
 def listed(kept: Kept, *, all_of_them: bool) -> list[dict[str, Any]]:
     """Running boxes, and with `all_of_them` kept ones that do not run."""
@@ -142,3 +144,28 @@ def commit(kept: Kept, name: str, image: str, store: str = "") -> dict[str, Any]
             layer = layer_of(box.files.layers[0][1], writing)
             made = writing.set_image(image, [*below, layer], config)
     return {"image": image, "layer": layer, "layers": made.layers, "base": record.image or HOST, "store": place.place}
+
+
+def commit_open(ground: Ground, image: str) -> str:
+    """The same for a box that is open now: its changes so far. Guests that change something wait meanwhile."""
+    from husk.sandbox.capture_layer import layer_of
+    from husk.sandbox.imagesource import BASE, HOST, OWNER
+    from husk.store import ImageConfig, Store
+    from husk.store.images import check_name
+
+    check_name(image)
+    source, files = ground.source, ground.files
+    if source is None:
+        place, below, config = Store.create(ground.policy.store or None), [], ImageConfig()
+        config.labels |= {BASE: HOST, OWNER: f"{files.creds.uid}:{files.creds.gid}"}
+    elif source.on_host:
+        # Its layer would have to become one with the new one, and here it is what the box began with.
+        raise UsageError(
+            f"{source.name!r} was committed upon the host's own programs; keep this box and `husk commit` it."
+        )
+    else:
+        place, below, config = source.store, source.layers, source.config
+    with files.vfs.lock, place.writing() as writing:
+        layer = layer_of(files.layers[0][1], writing)
+        writing.set_image(image, [*below, layer], config)
+    return layer

@@ -13,7 +13,8 @@ import pytest
 from husk.cli import main as husk
 from husk.cli.run import FLAGS, HELP, SETTERS, Options, main
 from husk.cli.summary import show
-from husk.sandbox import launch, run
+from husk.sandbox import launch
+from husk.sandbox import run as run_module
 from husk.sandbox.errors import UsageError
 from husk.sandbox.result import Result
 
@@ -176,7 +177,7 @@ def test_no_namespaces_and_too_few_walls(capfd: pytest.CaptureFixture[str], monk
         raise launch.NoNamespaces("making namespaces: Operation not permitted")
 
     monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
-    monkeypatch.setattr(run, "Launch", denied)
+    monkeypatch.setattr(run_module, "Launch", denied)
     assert main(["--", "true"]) == 125
     assert "Landlock" in capfd.readouterr().err
 
