@@ -8,7 +8,11 @@ from husk.sandbox.run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.abi.rules import Walls
+    from husk.sandbox.filesystem import Files
+    from husk.sandbox.imagesource import Unnamed
     from husk.sandbox.limits import Exceeded
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
@@ -23,6 +27,8 @@ class Box:
         self.policy, self.events, self.stdio = policy, events, stdio
         self._run: Run | None = None
         self._ended_by: int | None = None
+        self.unnamed: Unnamed | None = None  # what to start from instead of the image the policy names
+        self.at_end: Callable[[Files], None] | None = None  # sees the box's files when nobody runs in it any more
 
     def run(self) -> Result:
         return behind_walls(self.policy, self._run_behind)
@@ -48,7 +54,7 @@ class Box:
             self._run.resize()
 
     def _run_behind(self, walls: Walls) -> Result:
-        ground = Ground(self.policy, walls)
+        ground = Ground(self.policy, walls, self.unnamed)
         try:
             if ground.source is not None:
                 self.policy.adopt_program(ground.source)
@@ -62,6 +68,8 @@ class Box:
                 run.finish()
             run.collect(result)
             ground.keep(self.policy.argv, result)
+            if self.at_end is not None and not result.exit_code:
+                self.at_end(ground.files)
             return result
         finally:
             ground.close()

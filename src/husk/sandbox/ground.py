@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from husk.abi.rules import Walls
     from husk.kernel.events import Events
     from husk.sandbox.filesystem import Files
-    from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.imagesource import ImageSource, Unnamed
     from husk.sandbox.keeping import Keeping
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
@@ -65,7 +65,8 @@ class Ground:
         "walls",
     )
 
-    def __init__(self, policy: Policy, walls: Walls) -> None:
+    def __init__(self, policy: Policy, walls: Walls, unnamed: Unnamed | None = None) -> None:
+        """`unnamed`: what to start from instead of the image the policy names."""
         self.policy, self.walls = policy, walls
         self.live: list[Tasks] = []
         self.joined: list[int] = []
@@ -82,17 +83,17 @@ class Ground:
                 from husk.sandbox.keeping import Keeping
 
                 self.kept = Keeping(policy)
-            self._build(self.state)
+            self._build(self.state, unnamed)
         except BaseException:
             self.close()
             raise
 
-    def _build(self, state: StateDir) -> None:
+    def _build(self, state: StateDir, unnamed: Unnamed | None) -> None:
         policy, walls = self.policy, self.walls
         if policy.image:
             from husk.sandbox.imagesource import ImageSource
 
-            pinned = self.kept.record if self.kept is not None and not self.kept.new else None
+            pinned = self.kept.record if self.kept is not None and not self.kept.new else unnamed
             self.source = ImageSource(policy.image, policy.store, pinned)
             policy.adopt(self.source)
         wanted = (self.source.uid, self.source.gid) if self.source and not self.source.on_host else None
