@@ -121,6 +121,16 @@ def test_which_script(tmp_path: Path) -> None:
         choose(found, "")
 
 
+def test_packages_of_the_skill_are_followed(tmp_path: Path) -> None:
+    files = {"scripts/x.py": "from inner.deep import y", "scripts/inner/__init__.py": "from .base import z"}
+    files |= {"scripts/inner/base.py": "import defusedxml.minidom", "scripts/inner/deep.py": "y = 1"}
+    found = look(tmp_path, files)
+    reached = needs_of(found, choose(found, "x"))
+    assert {script.path for script in reached} == set(files)
+    assert "scripts/inner/__init__.py" not in [script.path for script in found.scripts]
+    assert found.pip == {"defusedxml": "scripts/inner/base.py imports defusedxml"}
+
+
 def test_the_script_that_nobody_imports(tmp_path: Path) -> None:
     found = look(tmp_path, {"scripts/one.py": "import two", "scripts/two.py": "", "scripts/deep/three.py": ""})
     assert choose(found, "").path == "scripts/one.py"

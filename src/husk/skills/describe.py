@@ -20,23 +20,28 @@ class Description:
     """`pip` and `npm` map a requirement to where it was found. `optional` are keys of those a script can do without."""
 
     skill: Skill
-    scripts: list[Script]
+    code: list[Script]
     pip: dict[str, str] = field(default_factory=dict)
     npm: dict[str, str] = field(default_factory=dict)
     optional: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
     @property
+    def scripts(self) -> list[Script]:
+        """What can be started."""
+        return [script for script in self.code if script.starts]
+
+    @property
     def programs(self) -> list[str]:
-        return sorted({program for script in self.scripts for program in script.programs})
+        return sorted({program for script in self.code for program in script.programs})
 
     @property
     def hosts(self) -> list[str]:
-        return sorted({host for script in self.scripts for host in script.hosts})
+        return sorted({host for script in self.code for host in script.hosts})
 
     @property
     def writes(self) -> list[str]:
-        return sorted({path for script in self.scripts for path in script.writes})
+        return sorted({path for script in self.code for path in script.writes})
 
     def as_dict(self) -> dict[str, object]:
         head = self.skill.head
@@ -74,21 +79,21 @@ class Description:
 
 def describe(skill: Skill) -> Description:
     found = Description(skill, find_scripts(skill))
-    for script in found.scripts:
+    for script in found.code:
         if script.language == "python":
             scan_python(skill, script)
         elif script.language != "elf":
             scan_text(skill, script)
         found.problems += script.problems
     _declared(found)
-    for script in found.scripts:
+    for script in found.code:
         _needed(found, script)
     return found
 
 
 def needs_of(found: Description, script: Script) -> list[Script]:
     """The script and those of the skill it imports or calls, directly or not."""
-    by_path = {other.path: other for other in found.scripts}
+    by_path = {other.path: other for other in found.code}
     reached, waiting = dict[str, Script](), [script]
     while waiting:
         current = waiting.pop()

@@ -62,7 +62,7 @@ HEAD = 1 << 12
 
 @dataclass
 class Script:
-    """One file that can be started. `needs` and the rest are filled in by the scanners."""
+    """One file of code. `modules` and the rest are filled in by the scanners."""
 
     path: str  # relative to the skill
     language: str
@@ -75,6 +75,11 @@ class Script:
     local: set[str] = field(default_factory=set)  # files of the skill that it imports or calls
     requirements: list[str] = field(default_factory=list)  # declared in the file itself (PEP 723)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def starts(self) -> bool:
+        """An __init__ is imported by others, never started."""
+        return PurePosixPath(self.path).name != "__init__.py"
 
     def command(self, where: str) -> list[str]:
         """How it is started when the skill is mounted at `where`."""
@@ -93,8 +98,7 @@ def find_scripts(skill: Skill) -> list[Script]:
         if path.parts[0] in NOT_STARTED:
             continue
         script = _look(skill, relative)
-        # An __init__ is imported, never started; a shared library is loaded.
-        if script is not None and path.name != "__init__.py" and ".so" not in path.suffixes:
+        if script is not None and ".so" not in path.suffixes:  # a shared library is loaded, never started
             found.append(script)
     return found
 

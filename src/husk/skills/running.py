@@ -214,7 +214,7 @@ def _show_packages(request: Request, wish: Wish) -> None:
 
 
 def _provide(found: Description, script: Script | None, request: Request, wish: Wish, notes: list[str]) -> list[str]:
-    reached = found.scripts if script is None else needs_of(found, script)
+    reached = found.code if script is None else needs_of(found, script)
     paths = {item.path for item in reached}
     # What requirements.txt and package.json say is for all scripts; what was found by reading, for those that run.
     modules = {name: maybe for item in reached if item.language == "python" for name, maybe in item.modules.items()}

@@ -117,6 +117,8 @@ class _Visitor:
         places = self._places(module)
         if places:
             self.script.local.update(name for name in places if name)
+            if outer := module.rpartition(".")[0]:  # the packages around a module are imported before it
+                self._module(outer, optional)
             return
         if not module or is_standard(module) or module == "__future__" or self._places(module.partition(".")[0]):
             return

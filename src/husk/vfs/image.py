@@ -39,6 +39,9 @@ ETC_PARTS = {
     b"ssl": frozenset((b"cert.pem", b"certs", b"ct_log_list.cnf", b"openssl.cnf")),
 }
 
+# Found by looking through all fonts of /usr, which takes a browser or an office program a second without it.
+CACHES = (b"var/cache/fontconfig",)
+
 # path, mode; all owned by root
 SKELETON = (
     (b"dev", 0o755),
@@ -71,6 +74,8 @@ def default_image(
         _program_directory(tree, name)
     for path, mode in SKELETON:
         make_directory(tree, path, mode)
+    for path in CACHES:
+        _program_directory(tree, path)
     make_symlink(tree, b"var/run", b"/run")
     make_symlink(tree, b"var/lock", b"/run/lock")
     _etc(tree, etc_files)
