@@ -128,6 +128,8 @@ class Plan:
         group.prepare, group.clear = self.store.prepare, self.store.remove
         group.compare("ingest, against cp -a", self.store.copy(), self.store.ingest(), 1.5)
         group.compare("ingest again, against find", self.store.find(), self.store.again(), 3.0)
+        # Measured last: it adds a program to the tree.
+        group.compare("start from it, against the host's tree", self.store.start_host(), self.store.start_image(), 1.1)
         return group
 
     def forks(self) -> Group:

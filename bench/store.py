@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -59,6 +60,25 @@ class StoreBench:
         def meter() -> list[float]:
             if not Path(store).exists():
                 whole(command, 1)()
+            return whole(command, 5)()
+
+        return meter
+
+    def start_host(self) -> Meter:
+        return whole([*self.husk, "run", "--", "true"], 5)
+
+    def start_image(self) -> Meter:
+        """A box whose root is an image of the whole tree, beside a program that needs nothing else of it."""
+        store = str(self.place / "image")
+        command = [*self.husk, "run", "--store", store, "--image", "bench", "--", "/true"]
+
+        def meter() -> list[float]:
+            if not Path(store).exists():
+                subprocess.run(
+                    ["gcc", "-O2", "-static", "-x", "c", "-o", str(self.tree / "true"), "-"],
+                    input=b"int main(void) { return 0; }", check=True,
+                )  # fmt: skip
+                whole([*self.husk, "store", "ingest", str(self.tree), "--name", "bench", "--store", store], 1)()
             return whole(command, 5)()
 
         return meter
