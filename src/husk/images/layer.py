@@ -194,18 +194,17 @@ class Layer:
         linked = set(self._links.values())
         for path, first in self._links.items():
             self._hidden.pop(path, None)
-            self._add(writer, path, first, linked)
+            self._add(writer, path, first, self._files[first], linked)
         while self._files:
-            path = next(reversed(self._files))
+            path, packed = self._files.popitem()
             self._hidden.pop(path, None)
-            self._add(writer, path, path, linked)
-            del self._files[path]
+            self._add(writer, path, path, packed, linked)
         for path in self._hidden:
             writer.add(path, 0, flags=WHITEOUT)
         return writer.finish()
 
-    def _add(self, writer: ManifestWriter, path: bytes, first: bytes, linked: set[bytes]) -> None:
-        mode, uid, gid, size, mtime_ns, blob = _PACKED.unpack(self._files[first])
+    def _add(self, writer: ManifestWriter, path: bytes, first: bytes, packed: bytes, linked: set[bytes]) -> None:
+        mode, uid, gid, size, mtime_ns, blob = _PACKED.unpack(packed)
         writer.add(
             path,
             mode,
