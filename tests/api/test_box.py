@@ -23,9 +23,8 @@ def test_files_both_ways(box: husk.Sandbox) -> None:
     box.write("a/b/c.txt", "text é")
     box.write("/tmp/raw", b"\xff\0")
     box.write("/tmp/raw", b"more", append=True)
-    assert box.run("cat a/b/c.txt; stat -c '%U %a' a/b a/b/c.txt", shell=True, capture_output=True, text=True).stdout == (
-        "text éuser 755\nuser 644\n"
-    )
+    shown = box.run("cat a/b/c.txt; stat -c '%U %a' a/b a/b/c.txt", shell=True, capture_output=True, text=True)
+    assert shown.stdout == "text éuser 755\nuser 644\n"
     assert box.read("a/b/c.txt", text=True) == "text é" and box.read("/tmp/raw") == b"\xff\0more"
     assert box.listdir("a") == ["b"] and "usr" in box.listdir("/")
     assert box.exists("a/b") and not box.exists("a/c")
@@ -109,7 +108,7 @@ def test_events_when_wanted() -> None:
 
 def test_usage() -> None:
     used = husk.run(["python3", "-c", "sum(range(10**6))"]).usage
-    assert 0 < used.user_seconds + used.system_seconds and 0 < used.seconds and used.max_rss > 1 << 20
+    assert used.user_seconds + used.system_seconds > 0 and used.seconds > 0 and used.max_rss > 1 << 20
 
 
 def test_hooks_observe_refuse_and_rewrite(box: husk.Sandbox) -> None:

@@ -17,8 +17,8 @@ _MOST_LINES = 12
 
 @dataclass(frozen=True)
 class Denial:
-    """One thing husk refused. `allow` is what would allow it, as an argument of Sandbox; empty: nothing would. `count` is
-    how often it was noticed; what husk answers from memory is not counted again."""
+    """One thing husk refused. `allow` is what would allow it, as an argument of Sandbox; empty: nothing would. `count`
+    is how often it was noticed; what husk answers from memory is not counted again."""
 
     call: str
     what: str
@@ -90,7 +90,7 @@ class Result(subprocess.CompletedProcess[Any]):
                 said.append(f"{self.lost[stream]} more bytes of {stream} were not kept.")
         if self.faults:
             said.append(
-                f"{len(self.faults)} calls failed in husk or in a hook (the program saw EIO); `faults` has the tracebacks."
+                f"{len(self.faults)} calls failed in husk or in a hook (the program saw EIO); `faults` tells more."
             )
         return "\n".join(said)
 

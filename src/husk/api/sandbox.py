@@ -38,9 +38,9 @@ class Sandbox(BoxFiles):
     `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:ro|rw|cow]" or Mount objects;
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
     the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `publish`: ports the
-    host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a kept box to
-    continue in, and to keep at the end; `events`: keep what happens in each result (slower); `namespaces` and `weaken`
-    as the options of `husk run`.
+    host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a
+    kept box to continue in, and to keep at the end; `events`: keep what happens in each result (slower); `namespaces`
+    and `weaken` as the options of `husk run`.
 
     All methods may be called from any thread; several runs may be under way at once. They share files and loopback,
     and see only their own processes.

@@ -25,10 +25,10 @@ class Box:
 
     def __init__(self, policy: Policy, events: Events, stdio: tuple[int, int, int] = (0, 1, 2)) -> None:
         self.policy, self.events, self.stdio = policy, events, stdio
-        self._run: Run | None = None
-        self._ended_by: int | None = None
         self.unnamed: Unnamed | None = None  # what to start from instead of the image the policy names
         self.at_end: Callable[[Files], None] | None = None  # sees the box's files when nobody runs in it any more
+        self._run: Run | None = None
+        self._ended_by: int | None = None
 
     def run(self) -> Result:
         return behind_walls(self.policy, self._run_behind)

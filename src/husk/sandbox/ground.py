@@ -66,7 +66,7 @@ class Ground:
     )
 
     def __init__(self, policy: Policy, walls: Walls, unnamed: Unnamed | None = None) -> None:
-        """`unnamed`: what to start from instead of the image the policy names."""
+        """`unnamed` is what to start from instead of the image the policy names."""
         self.policy, self.walls = policy, walls
         self.live: list[Tasks] = []
         self.joined: list[int] = []

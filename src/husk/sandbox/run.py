@@ -6,6 +6,8 @@ Every process of a run ends with its first program. Whoever made a Run calls `fi
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # the bare C module: see cli/run.py
+import _thread
 import errno
 import os
 import time
@@ -47,6 +49,8 @@ class Run:
         self._tasks = Tasks(ground.walls.pid)
         self._tasks.vfs = ground.files.vfs
         self._program = b""
+        # The first program by descriptor: the reaper buries it before we hear of it, and its number may be anybody's.
+        self._first, self._lock = -1, _thread.allocate_lock()
         self._started = time.monotonic()
         self.ended_by: int | None = None  # a signal husk itself got, after which the run must end
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
@@ -114,6 +118,7 @@ class Run:
         ground.connect(self.events)
         self._launch = launch = Launch(ground.walls, ground.ids, order, workdir_fd)
         listener = ground.listener(launch.listener(), cached=cached)
+        self._first = os.pidfd_open(launch.guest)
         ground.begin(self.events, launch.diagnosis, launch.state)
         launch.diagnosis = launch.state = -1  # they are the box's now
         tasks.reaper = launch.reaper
@@ -189,10 +194,13 @@ class Run:
             os.kill(launch.reaper, number)
 
     def kill(self, number: int) -> None:
-        """Send a signal to the first program."""
-        launch = self._launch
-        if launch is not None and launch.reaper:  # unreaped by the reaper, so the number is still its own
-            os.kill(launch.guest, number)
+        """Send a signal to the first program, if it is still there."""
+        with self._lock:
+            if self._first >= 0:
+                try:
+                    _signal.pidfd_send_signal(self._first, number)
+                except ProcessLookupError:
+                    pass
 
     def resize(self) -> None:
         if self._streams is not None:
@@ -257,11 +265,20 @@ class Run:
                     self.ground.files.run_over(self._tasks.reaper)
         finally:
             self._launch = self._kernel = self._streams = None
+            self._let_go_of_first()
             if streams is not None:
                 streams.finish()
 
+    def _let_go_of_first(self) -> None:
+        with self._lock:
+            if self._first >= 0:
+                os.close(self._first)
+            self._first = -1
+
     def forget(self) -> None:
         """In a forked child."""
+        self._lock = _thread.allocate_lock()  # whoever held it is not in this process
+        self._let_go_of_first()
         if self._launch is not None:
             self._launch.forget()
         if self._kernel is not None:
