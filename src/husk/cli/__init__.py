@@ -19,6 +19,7 @@ COMMANDS = {
     "store": ("husk.cli.store", "store COMMAND …", "content-addressed files and images"),
     "doctor": ("husk.cli.doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
     "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
+    "completion": ("husk.cli.completion", "completion bash|zsh|fish", "completion of all this for your shell"),
 }
 
 
@@ -37,15 +38,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"husk {__version__}")
         return 0
     if command in ("-h", "--help", "help"):
-        print(_usage(), end="")
+        from husk.cli.manual import manual
+
+        print(manual(), end="")
         return 0
     what = f"there is no command {command!r}" if command else "say what to do"
     print(f"husk: {what}; `husk --help` lists the commands.", file=sys.stderr)
     return 2
-
-
-def _usage() -> str:
-    lines = [f"  husk {how:<36}{what}" for _, how, what in COMMANDS.values()]
-    return "\n".join(
-        ["usage: husk COMMAND …", "", *lines, "  husk --version", "", "`husk COMMAND --help` tells more.", ""]
-    )

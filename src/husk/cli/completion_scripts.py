@@ -1,0 +1,149 @@
+"""cli: the tree of commands and options in the words of bash, zsh and fish. Static text: completing runs no husk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from husk.cli.completion import Level, Option
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _names(level: Level) -> list[str]:
+    return [name for option in level.options for name in option.names]
+
+
+def _taking(level: Level) -> list[tuple[str, Option]]:
+    return [(name, option) for option in level.options if option.takes for name in option.names]
+
+
+_BASH = """# husk completion for bash: eval "$(husk completion bash)"
+_husk() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} path=husk words= i
+    COMPREPLY=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        if [[ ${COMP_WORDS[i]} == -- ]]; then
+            # A program of the box, and then whatever that one takes: names of files, most likely.
+            ((i == COMP_CWORD - 1)) && mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+            return
+        fi
+        case "$path ${COMP_WORDS[i]}" in
+            @PATHS@) path="$path ${COMP_WORDS[i]}" ;;
+        esac
+    done
+    case "$path $prev" in
+@VALUES@
+    esac
+    case "$path" in
+@WORDS@
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+# Where nothing fits, names of files.
+complete -o bashdefault -o default -F _husk husk
+"""
+
+
+def bash(levels: list[Level]) -> str:
+    paths = " | ".join(_quoted(level.path) for level in levels[1:])
+    values, words = [], []
+    for level in levels:
+        for name, option in _taking(level):
+            act = f'mapfile -t COMPREPLY < <(compgen -W {_quoted(" ".join(option.values))} -- "$cur"); '
+            values.append(f"        {_quoted(f'{level.path} {name}')}) {act if option.values else ''}return ;;")
+        line = f"        {_quoted(level.path)}) "
+        commands, names = " ".join(level.commands), " ".join(_names(level))
+        if commands:
+            words.append(f"{line}words={_quoted(commands)}; [[ $cur == -* ]] && words={_quoted(names)} ;;")
+        else:
+            words.append(f"{line}[[ $cur == -* ]] && words={_quoted(names)} ;;")
+    return _BASH.replace("@PATHS@", paths).replace("@VALUES@", "\n".join(values)).replace("@WORDS@", "\n".join(words))
+
+
+_ZSH = """#compdef husk
+# husk completion for zsh: put this into a file called _husk in a directory of $fpath
+_husk() {
+    local path_=husk i
+    local -a commands options
+    for ((i = 2; i < CURRENT; i++)); do
+        if [[ $words[i] == -- ]]; then
+            if ((i == CURRENT - 1)); then _command_names; else _files; fi
+            return
+        fi
+        case "$path_ $words[i]" in
+            @PATHS@) path_="$path_ $words[i]" ;;
+        esac
+    done
+    case "$path_ $words[CURRENT - 1]" in
+@VALUES@
+    esac
+    case "$path_" in
+@WORDS@
+    esac
+    if [[ $words[CURRENT] == -* ]]; then
+        _describe option options
+    elif (( $#commands )); then
+        _describe command commands
+    else
+        _files
+    fi
+}
+_husk "$@"
+"""
+
+
+def zsh(levels: list[Level]) -> str:
+    def described(names: dict[str, str]) -> str:
+        return " ".join(_quoted(f"{name}:{text.replace(':', ' ')}") for name, text in names.items())
+
+    values, words = [], []
+    for level in levels:
+        for name, option in _taking(level):
+            act = f"compadd -- {' '.join(map(_quoted, option.values))}" if option.values else "_files"
+            values.append(f"        {_quoted(f'{level.path} {name}')}) {act}; return ;;")
+        options = {name: option.help for option in level.options for name in option.names}
+        words.append(
+            f"        {_quoted(level.path)}) commands=({described(level.commands)}); options=({described(options)}) ;;"
+        )
+    paths = " | ".join(f"({_quoted(level.path)})" for level in levels[1:])
+    return (
+        _ZSH.replace("@PATHS@", paths, 1)
+        .replace("@VALUES@", "\n".join(values), 1)
+        .replace("@WORDS@", "\n".join(words), 1)
+    )
+
+
+_FISH = """# husk completion for fish: husk completion fish > ~/.config/fish/completions/husk.fish
+function __husk_at
+    # Are the words so far, options left out, these ones?
+    set -l said
+    for word in (commandline -opc)
+        string match -q -- '-*' $word; or set -a said $word
+    end
+    test "$said[1..$(count $argv)]" = "$argv"
+end
+"""
+
+
+def fish(levels: list[Level]) -> str:
+    lines = []
+    for level in levels:
+        here = _quoted(f"__husk_at {level.path}")
+        for name, text in level.commands.items():
+            lines.append(f"complete -c husk -f -n {here} -a {_quoted(name)} -d {_quoted(text)}")
+        for option in level.options:
+            spelled = ""
+            for name in option.names:
+                kind = "-l" if name.startswith("--") else "-s" if len(name) == 2 else "-o"
+                spelled += f" {kind} {_quoted(name.lstrip('-'))}"
+            value = " -r" if option.takes else ""
+            value += f" -f -a {_quoted(' '.join(option.values))}" if option.values else ""
+            lines.append(f"complete -c husk -n {here}{spelled}{value} -d {_quoted(option.help)}")
+    return _FISH + "\n".join(lines) + "\n"
+
+
+SHELLS: dict[str, Callable[[list[Level]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -1,0 +1,45 @@
+"""cli: what `husk --help` prints: a short manual. The commands are the table's; the rest is for a first reader."""
+
+from __future__ import annotations
+
+from husk.cli import COMMANDS
+
+_TOP = """husk - run programs nobody has to trust
+
+usage: husk COMMAND …
+
+A program runs in a box of its own. It sees the host's /usr, a little of /etc, and a private /tmp, /home and
+/workspace; nothing else of the host is there, no network either. What it changes is thrown away at the end. What it is
+refused is told with the reason, and with what would allow it. No root, no daemon and no image are needed.
+
+COMMANDS
+"""
+
+_REST = """
+  `husk COMMAND --help` tells more. `husk --version` tells which husk this is.
+
+FIRST STEPS
+  husk run -- python3 -c 'print("hello")'            a program in a box
+  husk run --mount .:/work:cow --workdir /work -- make
+                                                     on a copy of this directory: the directory stays as it is
+  husk run --mount .:/work:rw --workdir /work -- make
+                                                     on the directory itself
+  husk run --summary -- sh script.sh                 then say what was read, changed and refused
+  husk run --limit memory=512M --timeout 60 -- ./x   with bounds
+  husk doctor                                        does it all work on this machine?
+
+EXIT CODES
+  The program's own, or: 2 the command line makes no sense, 124 a limit or time-out ended it, 125 husk itself failed,
+  126 the program cannot be executed, 127 there is no such program in the box, 128+n signal n ended it.
+
+ENVIRONMENT AND FILES
+  HUSK_STATE   where boxes live while they run (default ~/.local/state/husk)
+  HUSK_STORE   where images live (default ~/.local/share/husk/store)
+
+Completion for your shell: eval "$(husk completion bash)".
+"""
+
+
+def manual() -> str:
+    lines = [f"  husk {how:<32}  {what}\n" for _, how, what in COMMANDS.values()]
+    return _TOP + "".join(lines) + _REST

@@ -1,0 +1,94 @@
+"""`husk completion`: bash itself completes, with the script husk prints; and nothing that can be said is missing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from husk.cli import COMMANDS, completion, completion_scripts, manual
+from husk.cli.run import FLAGS, SETTERS, TERMINAL
+
+LEVELS = completion.levels()
+BY_PATH = {level.path: level for level in LEVELS}
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("completion") / "husk.bash"
+    path.write_text(completion_scripts.bash(LEVELS))
+    return path
+
+
+def complete(script: Path, *words: str) -> list[str]:
+    """What bash would offer with the cursor at the end of the last word."""
+    program = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _husk; printf "%s\\n" "${COMPREPLY[@]}"'
+    asked = ["bash", "--norc", "-c", program, "-", str(script), *words]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_bash_knows_the_function(script: Path) -> None:
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"source {script}; complete -p husk"], capture_output=True, text=True, timeout=30
+    )
+    assert "-F _husk husk" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("husk", "sto"), ["store"]),
+        (("husk", "--v"), ["--version"]),
+        (("husk", "run", "--mou"), ["--mount"]),
+        (("husk", "run", "--net", ""), ["none", "host"]),
+        (("husk", "run", "--mount", ""), []),  # left to bash: names of files
+        (("husk", "run", "--mount", ".:/x", "--work"), ["--workdir"]),
+        (("husk", "skill", "insp"), ["inspect"]),
+        (("husk", "skill", "run", "--find"), ["--find-links"]),
+        (("husk", "store", "gc", "--del"), ["--delete"]),
+        (("husk", "syscalls", "--way", "v"), ["virtual"]),
+        (("husk", "run", "--", "bas"), None),
+        (("husk", "run", "--", "ls", "--he"), []),  # the program's own
+        (("husk", "nonesuch", ""), list(COMMANDS)),
+    ],
+)
+def test_bash_completes(script: Path, words: tuple[str, ...], offered: list[str] | None) -> None:
+    found = complete(script, *words)
+    if offered is None:
+        assert "bash" in found
+    else:
+        assert found == offered
+
+
+def test_every_command_is_offered(script: Path) -> None:
+    assert complete(script, "husk", "") == list(COMMANDS)
+
+
+def test_all_options_of_run_can_be_completed() -> None:
+    names = {name for option in BY_PATH["husk run"].options for name in option.names}
+    assert names >= {*FLAGS, *SETTERS, *TERMINAL} - {"-ti"}  # `-ti` is another spelling of -it
+    takes = {name for option in BY_PATH["husk run"].options if option.takes for name in option.names}
+    assert set(SETTERS) == takes
+
+
+def test_every_command_has_options() -> None:
+    for name in COMMANDS:
+        level = BY_PATH[f"husk {name}"]
+        assert level.options, f"`husk {name} --help` shows no options in the usual form"
+        assert not any(" " in option or not option.startswith("-") for one in level.options for option in one.names)
+
+
+@pytest.mark.parametrize("shell", sorted(completion_scripts.SHELLS))
+def test_the_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert completion.main([shell]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("store", "ingest", "no-namespaces"))
+
+
+def test_the_manual_names_every_command() -> None:
+    text = manual.manual()
+    assert all(f"husk {how}" in text for _, how, _ in COMMANDS.values())
+    assert max(map(len, text.splitlines())) <= 120
