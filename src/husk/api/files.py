@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from husk.sandbox.filesystem import Files as Mounted
+    from husk.vfs.node import Stat
 
 Name = str | os.PathLike[str]
 
@@ -28,13 +29,16 @@ class BoxFiles:
         raise NotImplementedError
 
     @overload
-    def read(self, path: Name, *, text: Literal[False] = False) -> bytes: ...
+    def read(self, path: Name, *, text: Literal[False] = False, offset: int = 0, size: int = -1) -> bytes: ...
     @overload
-    def read(self, path: Name, *, text: Literal[True]) -> str: ...
-    def read(self, path: Name, *, text: bool = False) -> bytes | str:
-        """The content of a file. A relative name begins in the box's working directory. OSError as for the guest."""
+    def read(self, path: Name, *, text: Literal[True], offset: int = 0, size: int = -1) -> str: ...
+    def read(self, path: Name, *, text: bool = False, offset: int = 0, size: int = -1) -> bytes | str:
+        """The content of a file, or `size` bytes of it from `offset` on: a guest may have made it larger than memory. A
+        relative name begins in the box's working directory. OSError as for the guest."""
         with os.fdopen(self._open(path, os.O_RDONLY), "rb") as file:
-            data = file.read()
+            if offset:
+                file.seek(offset)
+            data = file.read(size)
         return data.decode() if text else data
 
     def write(self, path: Name, data: str | bytes, *, parents: bool = True, append: bool = False) -> None:
@@ -69,6 +73,15 @@ class BoxFiles:
             with files.vfs.lock:
                 names = [entry.name for entry in node.tree.entries(ctx, node, 0)]
         return sorted(os.fsdecode(name) for name in names if name not in (b".", b".."))
+
+    def stat(self, path: Name, *, follow: bool = True) -> Stat:
+        """Mode, size, owner and times as the guest would see them. Without `follow`, of a link itself."""
+        where = self._absolute(path)
+        try:
+            with self._mounted() as files:
+                return files.vfs.stat(Context(files.creds), files.vfs.root, os.fsencode(where), follow)
+        except OSError as error:
+            raise _named(error, where) from None
 
     def exists(self, path: Name) -> bool:
         """Whether the guest would find it. A link that leads nowhere does not exist, as for os.path.exists."""

@@ -19,6 +19,7 @@ COMMANDS = {
     "store": ("husk.cli.store", "store COMMAND …", "content-addressed files and images"),
     "doctor": ("husk.cli.doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
     "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
+    "mcp": ("husk.cli.mcp", "mcp [--config FILE] [--http PORT]", "boxes for agents: a Model Context Protocol server"),
     "completion": ("husk.cli.completion", "completion bash|zsh|fish", "completion of all this for your shell"),
 }
 

@@ -35,11 +35,12 @@ EXIT CODES
 ENVIRONMENT AND FILES
   HUSK_STATE   where boxes live while they run (default ~/.local/state/husk)
   HUSK_STORE   where images live (default ~/.local/share/husk/store)
+  ~/.config/husk/mcp.toml   what `husk mcp` lets an agent do, if it is there
 
 Completion for your shell: eval "$(husk completion bash)".
 """
 
 
 def manual() -> str:
-    lines = [f"  husk {how:<32}  {what}\n" for _, how, what in COMMANDS.values()]
+    lines = [f"  husk {how:<34}  {what}\n" for _, how, what in COMMANDS.values()]
     return _TOP + "".join(lines) + _REST

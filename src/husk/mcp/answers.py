@@ -1,0 +1,105 @@
+"""mcp: how a run ended, as an answer to a model: short enough to read, with every refusal as data and in words.
+
+The whole result stays with the session as a resource; the answer says where.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from husk.api.result import Result, made
+from husk.sandbox.result import Result as Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from husk.api.result import Change
+    from husk.skills.boxes import Outcome
+
+CODE = "/tmp/.husk-code"  # where the code of run_code lies in the box; no change worth telling
+MOST_CHANGES = 50
+_RULE = (
+    "What this box may see and use is set by the person who runs this server, in its config file. You cannot change "
+    "it from here: work without it, or ask that person."
+)
+
+
+def whole(result: Result, box: str) -> dict[str, Any]:
+    """Everything, for the resource."""
+    explained = result.explain()
+    if result.denials:
+        explained += f"\n{_RULE}"
+    return {
+        "box": box,
+        "argv": result.args,
+        "exit_code": result.returncode,
+        "timed_out": result.timed_out,
+        "seconds": round(result.usage.seconds, 3),
+        "explain": explained,
+        "denials": [asdict(denial) for denial in result.denials],
+        "limits": [str(limit) for limit in result.limits],
+        "changes": changes(result.changes),
+        "stdout": text_of(result.stdout),
+        "stderr": text_of(result.stderr),
+    }
+
+
+def short(full: dict[str, Any], address: str, most: int) -> dict[str, Any]:
+    """For the answer: the beginning and the end of long output, and the first of many changes."""
+    answer = full | {"resource": address}
+    for stream in ("stdout", "stderr"):
+        answer[stream] = shortened(full[stream], most, f"{address}/{stream}")
+    if len(full["changes"]) > MOST_CHANGES:
+        answer["changes"] = full["changes"][:MOST_CHANGES]
+        answer["changes_not_shown"] = len(full["changes"]) - MOST_CHANGES
+    return answer
+
+
+def shortened(text: str, most: int, where: str) -> str:
+    if len(text) <= most:
+        return text
+    # Errors stand at the end, and what a program is about at its beginning.
+    first, last = most // 3, most - most // 3
+    left = len(text) - first - last
+    return f"{text[:first]}\n[… {left} characters left out; all of it: {where} …]\n{text[len(text) - last :]}"
+
+
+def changes(found: Iterable[Change]) -> list[dict[str, str]]:
+    return [
+        {"change": one.kind, "path": printable(one.path)}
+        for one in found
+        if one.path != CODE and not one.path.startswith(f"{CODE}/")
+    ]
+
+
+def printable(name: str) -> str:
+    """A name of the box as a text that JSON can carry."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def text_of(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "backslashreplace")
+
+
+def not_started(argv: list[str], code: int, sentence: str, box: str) -> dict[str, Any]:
+    """There is no such program, or it cannot be executed: a result like others, so that a model can go on."""
+    full = whole(Result(argv, code), box)
+    return full | {"explain": f"The program was not started: {sentence}"}
+
+
+def of_skill(argv: list[str], outcome: Outcome) -> Result:
+    """A skill's outcome in the form of every other run's."""
+    ended = Ended()
+    ended.exit_code, ended.seconds = outcome.exit_code, outcome.seconds
+    ended.refusals, ended.faults, ended.changes = outcome.refusals, outcome.faults, outcome.changes
+    result = made(argv, ended, [])
+    result.stdout, result.stderr = outcome.stdout, outcome.stderr
+    return result
+
+
+def content(data: bytes, encoding: str) -> str:
+    if encoding == "base64":
+        return base64.b64encode(data).decode()
+    return data.decode("utf-8", "backslashreplace")

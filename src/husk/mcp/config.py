@@ -1,0 +1,270 @@
+"""mcp: what a client may do: the config file, checked whole before anything is served.
+
+A client's wishes are held against this and can only ask for less (`Config.lowered`, `Config.seconds`). Whatever is not
+in the file has the careful default here: no mounts, no network, bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from husk.sandbox.errors import UsageError
+from husk.sandbox.limits import Limits, shown
+from husk.sandbox.policy import Mount
+from husk.sandbox.weaken import check as check_weaken
+
+VERSION = 1
+TOOLS = (
+    "run",
+    "run_code",
+    "read_file",
+    "write_file",
+    "list_files",
+    "changes",
+    "commit",
+    "rollback",
+    "fork",
+    "boxes",
+    "open_box",
+    "close_box",
+    "inspect_skill",
+    "run_skill",
+)
+LIMITS = {
+    "time": "10m",
+    "memory": "2G",
+    "processes": "512",
+    "disk": "4G",
+    "disk-files": "100000",
+    "output": "16M",
+}
+
+
+@dataclass
+class Box:
+    """What every box is made of."""
+
+    image: str = ""
+    store: str = ""
+    mounts: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    namespaces: bool = True
+    weaken: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Network:
+    mode: str = "none"
+    allow: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Sessions:
+    """How much one session may hold, and how many there may be (over HTTP; on stdio there is one)."""
+
+    boxes: int = 4
+    commits: int = 8
+    results: int = 50
+    shown: int = 20_000  # characters of each stream in an answer; the rest is in the resource
+    most: int = 16
+    idle: int = 3600
+
+
+@dataclass
+class Tools:
+    allow: list[str] = field(default_factory=lambda: list(TOOLS))
+    deny: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Skills:
+    """`folders` hold skills; a client can name those and no others."""
+
+    folders: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
+    find_links: str = ""
+    fetch: bool = False
+
+
+@dataclass
+class Config:
+    box: Box = field(default_factory=Box)
+    network: Network = field(default_factory=Network)
+    limits: dict[str, str] = field(default_factory=lambda: dict(LIMITS))
+    session: Sessions = field(default_factory=Sessions)
+    tools: Tools = field(default_factory=Tools)
+    skills: Skills = field(default_factory=Skills)
+
+    @property
+    def offered(self) -> set[str]:
+        skills = {"inspect_skill", "run_skill"} if not self.skills.folders else set()
+        return set(self.tools.allow) - set(self.tools.deny) - skills
+
+    def ceiling(self) -> Limits:
+        return read_limits(self.limits)
+
+    def seconds(self, wanted: float | None) -> float | None:
+        """How long a run may take: what the client wants, and never more than `limits.time`."""
+        most = self.ceiling()["time"]
+        if wanted is not None and not 0 < wanted < 1e9:
+            raise UsageError("timeout: give a number of seconds above 0.")
+        return most if wanted is None else wanted if most is None else min(wanted, most)
+
+    def lowered(self, wanted: dict[str, str]) -> dict[str, str]:
+        """The limits of a box a client wants tighter. Asking for more than the config gives is refused."""
+        asked, most = read_limits(wanted), self.ceiling()
+        for name in wanted:
+            ours, ceiling = asked[name], most[name]
+            if ceiling is not None and (ours is None or ours > ceiling):
+                raise UsageError(
+                    f"limits: {name} = {wanted[name]} is more than this server gives ({shown(name, ceiling)}); "
+                    "ask for that or less."
+                )
+        return self.limits | {name: str(value) for name, value in wanted.items()}
+
+
+def read_limits(texts: dict[str, str]) -> Limits:
+    limits = Limits()
+    for name, value in texts.items():
+        limits.read(f"{name}={value}")
+    return limits
+
+
+def default_path() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(base if base.startswith("/") else os.path.expanduser("~/.config"), "husk", "mcp.toml")
+
+
+def read_config(path: Path) -> Config:
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}.") from None
+    try:
+        return _checked(data, path.resolve().parent)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _checked(data: dict[str, Any], base: Path) -> Config:
+    if data.pop("version", None) != VERSION:
+        raise UsageError(f"`version = {VERSION}` must stand at its top.")
+    made = Config()
+    known = {one.name for one in fields(Config)}
+    for section, content in data.items():
+        if section not in known:
+            raise UsageError(f"there is no section [{section}]; there are {', '.join(sorted(known))}.")
+        if not isinstance(content, dict):
+            raise UsageError(f"{section} must be a section: [{section}].")
+        if section == "limits":
+            made.limits = LIMITS | {name: _limit(name, value) for name, value in content.items()}
+        else:
+            _fill(section, getattr(made, section), content)
+    _check(made, base)
+    return made
+
+
+def _fill(section: str, target: Any, content: dict[str, Any]) -> None:
+    known = {one.name for one in fields(target)}
+    for name, value in content.items():
+        if name not in known:
+            raise UsageError(f"there is no {section}.{name}; there are {', '.join(sorted(known))}.")
+        wanted = type(getattr(target, name))
+        # A bool is an int to Python, and not to whoever writes a config.
+        fits = isinstance(value, wanted) and (wanted is not int or not isinstance(value, bool))
+        items = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+        if not fits or not all(isinstance(item, str) for item in items):
+            what = {int: "a whole number", bool: "true or false", str: "a text", list: "a list of texts"}
+            raise UsageError(f"{section}.{name} must be {what.get(wanted, 'a table of texts')}.")
+        if wanted is int and value < 1:
+            raise UsageError(f"{section}.{name} must be 1 or more.")
+        setattr(target, name, value)
+
+
+def _limit(name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f'limits.{name} must be a text such as "512M", or "none".')
+    return str(value)
+
+
+def _check(made: Config, base: Path) -> None:
+    """Everything that can be known wrong before a client comes. Names of files begin where the config file is."""
+    read_limits(made.limits)
+    for option in (made.tools.allow, made.tools.deny):
+        for tool in option:
+            if tool not in TOOLS:
+                raise UsageError(f"there is no tool {tool!r}; there are {', '.join(TOOLS)}.")
+    if made.network.mode not in ("none", "host"):
+        raise UsageError("network.mode is none or host; for something in between use network.allow.")
+    if made.box.workdir and not made.box.workdir.startswith("/"):
+        raise UsageError("box.workdir must be an absolute path inside the box.")
+    for name in made.box.weaken:
+        check_weaken(name)
+    made.box.mounts = [_mount(text, base) for text in made.box.mounts]
+    made.skills.folders = [_folder("skills.folders", text, base) for text in made.skills.folders]
+    made.skills.packages = [_folder("skills.packages", text, base) for text in made.skills.packages]
+    if made.skills.find_links:
+        made.skills.find_links = _folder("skills.find_links", made.skills.find_links, base)
+
+
+def _mount(text: str, base: Path) -> str:
+    source, colon, rest = text.partition(":")
+    absolute = f"{base / Path(source).expanduser()}{colon}{rest}" if source else text
+    Mount.parse(absolute)
+    return absolute
+
+
+def _folder(what: str, text: str, base: Path) -> str:
+    path = base / Path(text).expanduser()
+    if not path.is_dir():
+        raise UsageError(f"{what}: {path} is no directory.")
+    return str(path.resolve())
+
+
+SAMPLE = f"""# What agents may do with boxes of this machine: `husk mcp --config THIS_FILE`.
+# A client can ask for less, never for more. Everything that is commented out shows its default.
+version = {VERSION}
+
+[box]
+# image = ""                          # an image of the store; empty: the host's own programs
+# mounts = []                         # as husk run --mount, from this file's directory: [".:/work:cow"]; ro, rw (the
+#                                     # host is changed), cow (changes go to a copy)
+# workdir = ""                        # where programs start; empty: /workspace, or what the image says
+# env = {{ LANG = "C.UTF-8" }}
+# namespaces = true
+# weaken = []                         # walls to do without, as husk run --weaken
+
+[network]
+# mode = "none"                       # or "host": the host's network, all of it
+# allow = []                          # what may be reached, as husk run --allow-net: ["pypi.org:443"]
+
+[limits]                              # of each run; "none" lifts one. As husk run --limit
+{chr(10).join(f'# {name} = "{LIMITS[name]}"' for name in LIMITS)}
+
+[session]
+# boxes = 4                           # at once in one session
+# commits = 8                         # states kept in one session
+# results = 50                        # results kept as resources
+# shown = 20000                       # characters of each stream in an answer
+# most = 16                           # sessions at once (HTTP)
+# idle = 3600                         # seconds until an unused session ends (HTTP)
+
+[tools]
+# allow = [{", ".join(f'"{tool}"' for tool in TOOLS[:3])}, …]   # all of them
+# deny = []
+
+[skills]
+# folders = ["~/skills"]              # skills a client may name; none: no tools for skills
+# packages = []                       # venvs and node_modules shown to them as they are
+# find_links = ""                     # wheels to install missing packages from
+# fetch = false                       # let pip fetch missing packages
+"""
+
+__all__ = ["SAMPLE", "TOOLS", "Config", "default_path", "read_config"]

@@ -1,0 +1,142 @@
+"""mcp: the server: sessions, resources, and the two ways to reach it.
+
+The package enters a server's lifespan once for every client that connects, on stdio and over HTTP; so what the lifespan
+gives is the client's session, and leaving it is where the session's boxes end.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import socket
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.fastmcp import FastMCP
+from mcp.server.fastmcp.exceptions import ResourceError
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.types import Resource, ResourceTemplate
+from pydantic import AnyUrl
+
+from husk.mcp import tools
+from husk.mcp.session import Session
+from husk.mcp.tools import session_of
+from husk.sandbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+
+    from husk.mcp.config import Config
+
+    Message = MutableMapping[str, Any]
+    App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+INSTRUCTIONS = """Programs, code and skills run in sandboxed boxes of this session. A box keeps its files between calls,
+and nothing in it can reach the host beyond what the server's config allows. When something is refused, the result's
+`denials` and `explain` say what and why: believe them, and do not try the same again. Long output is shortened; the
+result's `resource` has all of it."""
+JSON, TEXT = "application/json", "text/plain"
+ALLOWED, RESULTS = "husk://allowed", "husk://results/"
+PATH = "/mcp"
+
+
+class Server(FastMCP[Session]):
+    """Results are resources of the session that made them: listed for it, and read by no other."""
+
+    async def list_resources(self) -> list[Resource]:
+        session = session_of(self.get_context())
+        found = [Resource(uri=AnyUrl(ALLOWED), name="what this server allows", mimeType=JSON)]
+        for number, result in session.results.items():
+            about = f"{' '.join(result['argv'])[:60]}: exit code {result['exit_code']}"
+            found.append(Resource(uri=AnyUrl(f"{RESULTS}{number}"), name=about, mimeType=JSON))
+        return found
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        return [
+            ResourceTemplate(uriTemplate=f"{RESULTS}{{number}}", name="a run: all that is known", mimeType=JSON),
+            ResourceTemplate(uriTemplate=f"{RESULTS}{{number}}/stdout", name="a run's output", mimeType=TEXT),
+            ResourceTemplate(uriTemplate=f"{RESULTS}{{number}}/stderr", name="a run's errors", mimeType=TEXT),
+        ]
+
+    async def read_resource(self, uri: AnyUrl | str) -> list[ReadResourceContents]:
+        address, ctx = str(uri), self.get_context()
+        if address == ALLOWED:
+            return [ReadResourceContents(json.dumps(await tools.boxes(ctx), indent=2), JSON)]
+        number, _, stream = address.removeprefix(RESULTS).partition("/")
+        if not address.startswith(RESULTS) or stream not in ("", "stdout", "stderr"):
+            raise ResourceError(f"there is no resource {address}")
+        try:
+            result = session_of(ctx).result(number)
+        except UsageError as error:
+            raise ResourceError(str(error)) from None
+        if stream:
+            return [ReadResourceContents(result[stream], TEXT)]
+        return [ReadResourceContents(json.dumps(result, indent=2), JSON)]
+
+
+def build(config: Config) -> Server:
+    @asynccontextmanager
+    async def lifespan(_: FastMCP[Session]) -> AsyncIterator[Session]:
+        session = Session(config)
+        try:
+            yield session
+        finally:
+            import anyio
+
+            with anyio.CancelScope(shield=True):  # a client that goes while something runs must leave nothing behind
+                await session.close()
+
+    server = Server(
+        "husk",
+        instructions=INSTRUCTIONS,
+        lifespan=lifespan,
+        log_level="WARNING",
+        streamable_http_path=PATH,
+        session_idle_timeout=float(config.session.idle),
+        max_sessions=config.session.most,
+    )
+    tools.add(server, config.offered)
+    return server
+
+
+async def serve_stdio(config: Config) -> None:
+    await build(config).run_stdio_async()
+
+
+async def serve_http(config: Config, host: str, port: int, token: str) -> None:
+    """On an address of the loopback. Every user of the machine can reach that, so each request must show the token."""
+    import logging
+
+    import uvicorn
+
+    # It tells of every client that goes while its event stream is open as of an error, with a traceback.
+    logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()  # before the address is told: who reads it comes at once
+        port = listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        print(f"husk mcp: http://{shown}:{port}{PATH}", file=sys.stderr, flush=True)
+        app = guarded(build(config).streamable_http_app(), token)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
+        await server.serve([listening])
+
+
+def guarded(app: App, token: str) -> App:
+    """Lets through what carries `Authorization: Bearer TOKEN`."""
+    wanted = f"Bearer {token}".encode()
+
+    async def check(scope: Message, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            shown = dict(scope.get("headers", ())).get(b"authorization", b"")
+            if scope["type"] != "http" or not hmac.compare_digest(shown, wanted):
+                headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+                await send({"type": "http.response.start", "status": 401, "headers": headers})
+                await send({"type": "http.response.body", "body": b"show the token of this husk mcp\n"})
+                return
+        await app(scope, receive, send)
+
+    return check

@@ -1,0 +1,187 @@
+"""mcp: what one client session holds: its boxes by name, the states it committed, and the results of its runs.
+
+Life: made when a client connects, closed when it goes, and everything in it is gone then. Methods that wait are
+coroutines; the work is done in threads of its own, so that one client's box never holds up another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from husk.api.aio import AsyncSandbox, in_thread
+from husk.mcp.snapshots import Snapshot
+from husk.sandbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from husk.mcp.config import Config
+
+MAIN = "main"
+MOST_KEPT = 64 << 20  # characters of output in all results of a session
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Held:
+    """A box and the limits it was opened with."""
+
+    def __init__(self, box: AsyncSandbox, limits: dict[str, str]) -> None:
+        self.box, self.limits = box, limits
+
+
+class Commit:
+    def __init__(self, box: str, limits: dict[str, str], snapshot: Snapshot) -> None:
+        self.box, self.limits, self.snapshot = box, limits, snapshot
+
+
+class Session:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.boxes: dict[str, Held] = {}
+        self.commits: dict[str, Commit] = {}
+        self.results: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._count = 0
+        self._changing = asyncio.Lock()  # of which boxes there are; never held while a client's program runs
+
+    # -- boxes -------------------------------------------------------------------------------------------------
+    async def box(self, name: str) -> AsyncSandbox:
+        """The box of that name, made now if it is not there yet."""
+        async with self._changing:
+            if name not in self.boxes:
+                await self._make(name, self.config.limits)
+            return self.boxes[name].box
+
+    async def open(self, name: str, limits: dict[str, str]) -> None:
+        allowed = self.config.lowered(limits)
+        async with self._changing:
+            if name in self.boxes:
+                raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
+            await self._make(name, allowed)
+
+    async def close_box(self, name: str) -> None:
+        async with self._changing:
+            held = self._held(name)
+            del self.boxes[name]
+            await held.box.close()
+
+    async def fork(self, name: str, new: str) -> int:
+        """A second box with the same files; how many changes it took over."""
+        async with self._changing:
+            held = self._held(name)
+            if new in self.boxes:
+                raise UsageError(f"there is a box {new!r} already; choose another name.")
+            self._check_room(new)
+            snapshot = await in_thread(lambda: Snapshot(held.box.sandbox))
+            try:
+                await self._make(new, held.limits, snapshot)
+            finally:
+                snapshot.close()
+            return snapshot.count
+
+    async def commit(self, name: str, label: str) -> int:
+        _check_name("label", label)
+        async with self._changing:
+            held = self._held(name)
+            if label not in self.commits and len(self.commits) >= self.config.session.commits:
+                raise UsageError(
+                    f"this session may keep {self.config.session.commits} states; commit under a label that is there: "
+                    f"{', '.join(self.commits)}."
+                )
+            snapshot = await in_thread(lambda: Snapshot(held.box.sandbox))
+            if label in self.commits:
+                self.commits[label].snapshot.close()
+            self.commits[label] = Commit(name, held.limits, snapshot)
+            return snapshot.count
+
+    async def rollback(self, name: str, label: str) -> str:
+        """The box `name` (default: the one that was committed) gets the files of a commit, or those it began with.
+        What runs in it is ended."""
+        async with self._changing:
+            if label and label not in self.commits:
+                known = f"; there are {', '.join(self.commits)}" if self.commits else "; nothing was committed"
+                raise UsageError(f"there is no commit {label!r}{known}.")
+            commit = self.commits.get(label)
+            name = name or (commit.box if commit else MAIN)
+            limits = commit.limits if commit else self.config.limits
+            old = self.boxes.pop(name, None)
+            try:
+                # The new one first: if it cannot be made the old one stays.
+                await self._make(name, old.limits if old else limits, commit.snapshot if commit else None)
+            except BaseException:
+                if old is not None:
+                    self.boxes[name] = old
+                raise
+            if old is not None:
+                await old.box.close()
+            return name
+
+    async def _make(self, name: str, limits: dict[str, str], snapshot: Snapshot | None = None) -> None:
+        self._check_room(name)
+        box = await sandbox(self.config, limits).__aenter__()
+        try:
+            if snapshot is not None:
+                await in_thread(lambda: snapshot.into(box.sandbox))
+        except BaseException:
+            await box.close()
+            raise
+        self.boxes[name] = Held(box, limits)
+
+    def _check_room(self, name: str) -> None:
+        _check_name("box", name)
+        most = self.config.session.boxes
+        if len(self.boxes) >= most:
+            raise UsageError(f"this session may have {most} boxes; close one of {', '.join(self.boxes)} first.")
+
+    def _held(self, name: str) -> Held:
+        if name not in self.boxes:
+            known = f"; there are {', '.join(self.boxes)}" if self.boxes else "; nothing has run yet"
+            raise UsageError(f"there is no box {name!r}{known}.")
+        return self.boxes[name]
+
+    # -- results -----------------------------------------------------------------------------------------------
+    def keep(self, result: dict[str, Any]) -> str:
+        """A result as a resource; the oldest go when there are too many. Its address."""
+        self._count += 1
+        self.results[self._count] = result
+        while len(self.results) > self.config.session.results or (len(self.results) > 1 and self._size() > MOST_KEPT):
+            self.results.popitem(last=False)
+        return f"husk://results/{self._count}"
+
+    def _size(self) -> int:
+        return sum(len(result[stream]) for result in self.results.values() for stream in ("stdout", "stderr"))
+
+    def result(self, number: str) -> dict[str, Any]:
+        found = self.results.get(int(number)) if number.isascii() and number.isdigit() else None
+        if found is None:
+            raise UsageError(f"there is no result {number}; this session keeps {list(self.results) or 'none yet'}.")
+        return found
+
+    # -- life --------------------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        boxes, self.boxes = list(self.boxes.values()), {}
+        commits, self.commits = list(self.commits.values()), {}
+        for commit in commits:
+            commit.snapshot.close()
+        await asyncio.gather(*(held.box.close() for held in boxes))
+
+
+def sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
+    """The only place where a client's box is made: from the config, and limits that were held against it."""
+    box, network = config.box, config.network
+    return AsyncSandbox(
+        box.image,
+        store=box.store,
+        mounts=box.mounts,
+        env=box.env,
+        cwd=box.workdir,
+        limits=limits,
+        namespaces=box.namespaces,
+        weaken=box.weaken,
+        net=network.mode if network.mode != "none" else network.allow or None,
+    )
+
+
+def _check_name(what: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{what} {name!r}: a name has letters, digits and . _ - and begins with a letter or digit.")

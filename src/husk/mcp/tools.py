@@ -1,0 +1,289 @@
+"""mcp: the tools a model sees. Each only decodes and calls the session; what is allowed was decided in the config.
+
+Their docstrings and parameter notes are what a model reads, so they say what happens, not how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import stat as st
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
+
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from husk.api.aio import in_thread
+from husk.api.result import TimeoutExpired
+from husk.mcp import answers
+from husk.mcp.session import MAIN, Session
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from husk.api.aio import AsyncSandbox
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Ctx: TypeAlias = Context[Any, Session, Any]
+BoxName = Annotated[str, Field(description="which box; made on first use")]
+PathName = Annotated[str, Field(description="a path in the box; relative to its working directory")]
+
+TICK = 1.0  # seconds between two progress notifications
+MOST_READ = 1 << 20
+MOST_LISTED = 2000
+LANGUAGES = {
+    "python": (["python3"], "py"),
+    "sh": (["sh"], "sh"),
+    "bash": (["bash"], "sh"),
+    "node": (["node"], "js"),
+    "perl": (["perl"], "pl"),
+    "ruby": (["ruby"], "rb"),
+}
+_KINDS = {st.S_IFDIR: "directory", st.S_IFLNK: "link", st.S_IFREG: "file"}
+
+
+def session_of(ctx: Ctx) -> Session:
+    found: Session = ctx.request_context.lifespan_context
+    return found
+
+
+def told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """What goes wrong before a program runs is one sentence for the model; anything else is our bug, told as such by
+    the server."""
+
+    @wraps(tool)
+    async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await tool(*args, **kwargs)
+        except HuskError as error:
+            raise ToolError(str(error)) from None
+        except OSError as error:
+            raise ToolError(f"{error.filename or 'the host fails husk'}: {error.strerror or error}") from None
+        except ValueError as error:  # an argument husk cannot use, or a box that was closed meanwhile
+            raise ToolError(str(error)) from None
+
+    return wrapped
+
+
+@asynccontextmanager
+async def progress(ctx: Ctx, what: str, total: float | None) -> AsyncIterator[None]:
+    """Tell a waiting client that it is still running."""
+    began = time.monotonic()
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            elapsed = time.monotonic() - began
+            await ctx.report_progress(elapsed, total, f"{what}: running for {elapsed:.0f} s")
+
+    await ctx.report_progress(0.0, total, f"{what}: started")
+    ticking = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+
+
+async def run_in(ctx: Ctx, name: str, argv: list[str], timeout: float | None, **options: Any) -> dict[str, Any]:
+    session = session_of(ctx)
+    seconds = session.config.seconds(timeout)
+    box = await session.box(name)
+    async with progress(ctx, argv[0] if argv else "", seconds):
+        full = await _run(box, name, argv, seconds, options)
+    return answers.short(full, session.keep(full), session.config.session.shown)
+
+
+async def _run(
+    box: AsyncSandbox, name: str, argv: list[str], seconds: float | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    try:
+        # Cancelled by the client, the run is ended.
+        result = await box.run(argv, timeout=seconds, capture_output=True, **options)
+    except TimeoutExpired as late:
+        result = late.result
+    except NotFound as error:
+        return answers.not_started(argv, error.exit_code, str(error), name)
+    except NotExecutable as error:
+        return answers.not_started(argv, error.exit_code, str(error), name)
+    return answers.whole(result, name)
+
+
+async def run(
+    ctx: Ctx,
+    argv: Annotated[
+        list[str], Field(description='the program and its arguments: ["ls", "-l"]; no shell', min_length=1)
+    ],
+    box: BoxName = MAIN,
+    input: Annotated[str, Field(description="what the program reads from its standard input")] = "",
+    cwd: Annotated[str | None, Field(description="where it starts")] = None,
+    env: Annotated[dict[str, str] | None, Field(description="variables to add")] = None,
+    timeout: Annotated[float | None, Field(description="seconds; the server may give less")] = None,
+) -> dict[str, Any]:
+    """Run a program in the box and wait for its end. Files it writes stay in the box for later runs; processes do not.
+    `exit_code` is the program's own. `denials` lists what the sandbox refused and why, `explain` says in words whether
+    trying again makes sense: read it before you do."""
+    return await run_in(ctx, box, argv, timeout, input=input.encode(), cwd=cwd, env=env)
+
+
+async def run_code(
+    ctx: Ctx,
+    code: Annotated[str, Field(description="the program's text")],
+    language: Annotated[
+        Literal["python", "sh", "bash", "node", "perl", "ruby"], Field(description="what it is written in")
+    ] = "python",
+    args: Annotated[list[str] | None, Field(description="arguments of the program")] = None,
+    box: BoxName = MAIN,
+    input: Annotated[str, Field(description="what the program reads from its standard input")] = "",
+    cwd: Annotated[str | None, Field(description="where it starts")] = None,
+    env: Annotated[dict[str, str] | None, Field(description="variables to add")] = None,
+    timeout: Annotated[float | None, Field(description="seconds; the server may give less")] = None,
+) -> dict[str, Any]:
+    """Run a piece of Python, shell or other code in the box. The answer is that of `run`."""
+    interpreter, suffix = LANGUAGES[language]
+    held = await session_of(ctx).box(box)
+    place = f"{answers.CODE}/{time.monotonic_ns()}.{suffix}"  # two at once must not meet
+    await held.write(place, code)
+    return await run_in(ctx, box, [*interpreter, place, *(args or [])], timeout, input=input.encode(), cwd=cwd, env=env)
+
+
+async def read_file(
+    ctx: Ctx,
+    path: PathName,
+    box: BoxName = MAIN,
+    offset: Annotated[int, Field(description="the first byte", ge=0)] = 0,
+    size: Annotated[int, Field(description="how many bytes at most", ge=1, le=MOST_READ)] = 100_000,
+    encoding: Annotated[Literal["text", "base64"], Field(description="base64 for what is no text")] = "text",
+) -> dict[str, Any]:
+    """Read a file of the box, or a piece of it."""
+    held = (await session_of(ctx).box(box)).sandbox
+    data, status = await in_thread(lambda: (held.read(path, offset=offset, size=size), held.stat(path)))
+    content = answers.content(data, encoding)
+    return {"path": path, "size": status.size, "offset": offset, "read": len(data), "content": content}
+
+
+async def write_file(
+    ctx: Ctx,
+    path: PathName,
+    content: str,
+    box: BoxName = MAIN,
+    append: bool = False,
+    encoding: Annotated[Literal["text", "base64"], Field(description="how `content` is written down")] = "text",
+) -> dict[str, Any]:
+    """Make or replace a file of the box, and the directories above it."""
+    try:
+        data = base64.b64decode(content, validate=True) if encoding == "base64" else content.encode()
+    except (binascii.Error, UnicodeError) as error:
+        raise ToolError(f"content: {error}.") from None
+    held = await session_of(ctx).box(box)
+    await held.write(path, data, append=append)
+    return {"path": path, "written": len(data)}
+
+
+async def list_files(ctx: Ctx, path: PathName = ".", box: BoxName = MAIN) -> dict[str, Any]:
+    """The names in a directory of the box, with kind and size."""
+    held = (await session_of(ctx).box(box)).sandbox
+
+    def look() -> dict[str, Any]:
+        names, entries = held.listdir(path), []
+        for name in names[:MOST_LISTED]:
+            try:
+                status = held.stat(f"{path.rstrip('/')}/{name}" if path != "/" else f"/{name}", follow=False)
+            except OSError:
+                continue  # gone meanwhile
+            kind = _KINDS.get(st.S_IFMT(status.mode), "other")
+            entries.append({"name": answers.printable(name), "kind": kind, "size": status.size})
+        return {"path": path, "entries": entries, "not_shown": max(0, len(names) - MOST_LISTED)}
+
+    return await in_thread(look)
+
+
+async def changes(ctx: Ctx, box: BoxName = MAIN) -> dict[str, Any]:
+    """What differs in the box from what it began with: files added, changed and deleted, those of mounted directories
+    whose changes go to a copy included."""
+    held = await session_of(ctx).box(box)
+    found = answers.changes(await held.diff())
+    return {"box": box, "changes": found[:MOST_LISTED], "not_shown": max(0, len(found) - MOST_LISTED)}
+
+
+async def commit(
+    ctx: Ctx, label: Annotated[str, Field(description="a name for this state")], box: BoxName = MAIN
+) -> dict[str, Any]:
+    """Keep the state of the box's files under a label, to roll back to. An older commit of that label is replaced."""
+    return {"label": label, "box": box, "changes": await session_of(ctx).commit(box, label)}
+
+
+async def rollback(
+    ctx: Ctx,
+    label: Annotated[str, Field(description="a commit; empty: what the box began with")] = "",
+    box: Annotated[str, Field(description="which box; empty: the one that was committed")] = "",
+) -> dict[str, Any]:
+    """Put the box's files back to a commit. Everything since then is lost, and what runs in the box is ended."""
+    return {"box": await session_of(ctx).rollback(box, label), "label": label}
+
+
+async def fork(ctx: Ctx, new: Annotated[str, Field(description="the new box")], box: BoxName = MAIN) -> dict[str, Any]:
+    """A second box with the same files, to try something without risk. Neither sees what the other changes later."""
+    return {"box": new, "changes": await session_of(ctx).fork(box, new)}
+
+
+async def boxes(ctx: Ctx) -> dict[str, Any]:
+    """The boxes and commits of this session, and what this server allows."""
+    session = session_of(ctx)
+    config = session.config
+    return {
+        "boxes": [{"name": name, "limits": held.limits} for name, held in session.boxes.items()],
+        "commits": [{"label": label, "box": commit.box} for label, commit in session.commits.items()],
+        "allowed": {
+            "image": config.box.image or "the host's own programs",
+            "mounts": [mount.split(":", 1)[1] for mount in config.box.mounts],
+            "network": config.network.allow or config.network.mode,
+            "limits": config.limits,
+            "boxes": config.session.boxes,
+            "commits": config.session.commits,
+        },
+    }
+
+
+async def open_box(
+    ctx: Ctx,
+    name: Annotated[str, Field(description="the new box")],
+    limits: Annotated[
+        dict[str, str] | None, Field(description='tighter limits than the server\'s: {"memory": "256M", "cpu": "10s"}')
+    ] = None,
+) -> dict[str, Any]:
+    """Open a fresh box. Not needed for an ordinary one: naming it in another tool is enough."""
+    session = session_of(ctx)
+    await session.open(name, limits or {})
+    return {"box": name, "limits": session.boxes[name].limits}
+
+
+async def close_box(ctx: Ctx, name: str) -> dict[str, Any]:
+    """End what runs in a box and throw its files away. Commits stay."""
+    await session_of(ctx).close_box(name)
+    return {"closed": name}
+
+
+TOOLS: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
+    tool.__name__: tool
+    for tool in (
+        *(run, run_code, read_file, write_file, list_files, changes),
+        *(commit, rollback, fork, boxes, open_box, close_box),
+    )
+}
+
+
+def add(server: FastMCP[Session], offered: set[str]) -> None:
+    from husk.mcp.skill_tools import TOOLS as SKILL_TOOLS
+
+    for name, tool in (TOOLS | SKILL_TOOLS).items():
+        if name in offered:
+            server.add_tool(told(tool), name=name)

@@ -1,0 +1,269 @@
+"""The tools of `husk mcp`, asked for by the package's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'husk[mcp]')")
+
+from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
+
+from husk.mcp.config import Config
+from tests.mcp.clients import Client, Refused, run
+
+SKILLS = Path(__file__).resolve().parents[2] / "examples" / "skills"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> object:
+    """Nothing of any box may be left when the session is gone."""
+    place = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("HUSK_STATE", str(place))
+    yield
+    assert [path for path in place.iterdir() if path.name.startswith("box-")] == []
+
+
+def test_a_refusal_is_data_and_words() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.call("run", argv=["cat", "/etc/shadow"])
+        assert answer["exit_code"] == 1
+        (denial,) = answer["denials"]
+        assert (denial["what"], denial["errno"], denial["reason"]) == (
+            "/etc/shadow",
+            "ENOENT",
+            "nothing is mounted there",
+        )
+        assert "trying the same again will fail again" in answer["explain"]
+        assert "config" in answer["explain"]
+        own = await client.call("run", argv=["sh", "-c", "exit 3"])
+        assert (own["exit_code"], own["denials"]) == (3, [])
+        assert "the program's own" in own["explain"]
+
+    run(None, test)
+
+
+def test_a_session_keeps_its_boxes() -> None:
+    async def test(client: Client) -> None:
+        await client.call("run", argv=["sh", "-c", "cat > kept; mkdir -p d"], input="sent\n")
+        assert (await client.call("run_code", code="print(open('kept').read(), end='')"))["stdout"] == "sent\n"
+        assert (await client.call("run_code", code="cat kept; echo $1", language="sh", args=["x"]))[
+            "stdout"
+        ] == "sent\nx\n"
+        assert (await client.call("read_file", path="kept"))["content"] == "sent\n"
+        found = await client.call("changes")
+        assert [one["path"] for one in found["changes"]] == ["/workspace/d", "/workspace/kept"]
+        with pytest.raises(Refused, match="No such file"):
+            await client.call("read_file", path="kept", box="other")
+        told = await client.call("boxes")
+        assert [box["name"] for box in told["boxes"]] == ["main", "other"]
+        await client.call("close_box", name="other")
+        with pytest.raises(Refused, match="no box 'other'"):
+            await client.call("close_box", name="other")
+
+    run(None, test)
+
+
+def test_files() -> None:
+    async def test(client: Client) -> None:
+        data = bytes(range(256))
+        await client.call("write_file", path="a/b.bin", content=base64.b64encode(data).decode(), encoding="base64")
+        piece = await client.call("read_file", path="a/b.bin", offset=250, size=100, encoding="base64")
+        assert (base64.b64decode(piece["content"]), piece["size"], piece["read"]) == (data[250:], 256, 6)
+        await client.call("write_file", path="/tmp/t", content="one")
+        await client.call("write_file", path="/tmp/t", content="two", append=True)
+        assert (await client.call("run", argv=["cat", "/tmp/t"]))["stdout"] == "onetwo"
+        await client.call("run", argv=["ln", "-s", "b.bin", "a/link"])
+        listed = await client.call("list_files", path="a")
+        assert [(one["name"], one["kind"], one["size"]) for one in listed["entries"]] == [
+            ("b.bin", "file", 256),
+            ("link", "link", 5),
+        ]
+        for path in ("/etc/shadow", "/usr/bin/new", "/proc/self/mem"):
+            with pytest.raises(Refused):
+                await client.call("write_file", path=path, content="x")
+        with pytest.raises(Refused, match="content"):
+            await client.call("write_file", path="x", content="???", encoding="base64")
+        # Larger than any memory: only the piece is read.
+        await client.call("run", argv=["truncate", "-s", "1G", "huge"])
+        assert (await client.call("read_file", path="huge", size=3))["size"] == 1 << 30
+
+    run(None, test)
+
+
+def test_commit_rollback_and_fork() -> None:
+    async def test(client: Client) -> None:
+        await client.call("run_code", code="echo 1 > a; ln a hard; ln -s a soft; mkdir d; chmod 750 d", language="sh")
+        assert (await client.call("commit", label="one"))["box"] == "main"
+        await client.call("fork", new="other")
+        await client.call("run_code", code="echo 2 >> a; rm soft; rmdir d; touch new", language="sh")
+        await client.call("run_code", code="echo 3 >> a; touch its", language="sh", box="other")
+        look = "cat a; stat -c '%n %a %F' *"
+        assert (await client.call("run_code", code=look, language="sh", box="other"))["stdout"].startswith("1\n3\n")
+        assert "its" not in (await client.call("run", argv=["ls"]))["stdout"]
+        assert (await client.call("rollback", label="one"))["box"] == "main"
+        seen = (await client.call("run_code", code=look, language="sh"))["stdout"]
+        assert seen == "1\na 644 regular file\nd 750 directory\nhard 644 regular file\nsoft 777 symbolic link\n"
+        assert (await client.call("run", argv=["stat", "-c", "%h", "a"]))["stdout"] == "2\n"
+        await client.call("rollback")
+        assert (await client.call("list_files"))["entries"] == []
+        with pytest.raises(Refused, match="no commit 'two'; there are one"):
+            await client.call("rollback", label="two")
+
+    run(None, test)
+
+
+def test_deleted_files_of_a_mount_stay_deleted(tmp_path: Path) -> None:
+    for name in ("gone", "stays"):
+        (tmp_path / name).write_text(name)
+    tmp_path.chmod(0o777)
+    config = Config()
+    config.box.mounts = [f"{tmp_path}:/work:cow"]
+    config.box.workdir = "/work"
+
+    async def test(client: Client) -> None:
+        await client.call("run", argv=["rm", "gone"])
+        await client.call("fork", new="other")
+        assert (await client.call("run", argv=["ls"], box="other"))["stdout"] == "stays\n"
+
+    run(config, test)
+    assert (tmp_path / "gone").exists()
+
+
+def test_a_client_gets_no_more_than_the_config_allows() -> None:
+    config = Config()
+    config.limits |= {"time": "2s", "memory": "256M"}
+    config.session.boxes, config.session.commits = 2, 1
+    config.tools.deny = ["write_file"]
+
+    async def test(client: Client) -> None:
+        with pytest.raises(Refused, match="more than this server gives"):
+            await client.call("open_box", name="big", limits={"memory": "1G"})
+        assert (await client.call("open_box", name="small", limits={"memory": "64M"}))["limits"]["memory"] == "64M"
+        late = await client.call("run", argv=["sleep", "30"], timeout=1000)
+        assert late["timed_out"] and late["seconds"] < 20
+        assert "larger timeout" in late["explain"]
+        with pytest.raises(Refused, match="may have 2 boxes"):
+            await client.call("run", argv=["true"], box="third")
+        with pytest.raises(Refused, match="may have 2 boxes"):
+            await client.call("fork", new="third")
+        await client.call("commit", label="one")
+        with pytest.raises(Refused, match="may keep 1 states"):
+            await client.call("commit", label="two")
+        await client.call("commit", label="one")
+        for name in ("../x", "", "a b", "x" * 65):
+            with pytest.raises(Refused):
+                await client.call("open_box", name=name)
+        names = {tool.name for tool in (await client.session.list_tools()).tools}
+        assert "write_file" not in names and "run_skill" not in names
+        with pytest.raises(Refused, match="Unknown tool"):
+            await client.call("write_file", path="x", content="y")
+
+    run(config, test)
+
+
+def test_a_program_that_is_not_there() -> None:
+    async def test(client: Client) -> None:
+        answer = await client.call("run", argv=["nonesuch"])
+        assert answer["exit_code"] == 127 and "not found" in answer["explain"]
+        answer = await client.call("run", argv=["/etc/passwd"])
+        assert answer["exit_code"] == 126
+        with pytest.raises(Refused):
+            await client.call("run", argv=[])
+        with pytest.raises(Refused, match="NUL"):
+            await client.call("run", argv=["a\0b"])
+
+    run(None, test)
+
+
+def test_results_are_resources() -> None:
+    config = Config()
+    config.session.shown, config.session.results = 300, 2
+
+    async def test(client: Client) -> None:
+        answer = await client.call("run", argv=["seq", "1000"])
+        assert "left out" in answer["stdout"] and len(answer["stdout"]) < 500
+        assert answer["stdout"].endswith("999\n1000\n")
+        assert await client.read(answer["resource"] + "/stdout") == "".join(f"{n}\n" for n in range(1, 1001))
+        assert json.loads(await client.read(answer["resource"]))["argv"] == ["seq", "1000"]
+        for _ in range(2):
+            await client.call("run", argv=["true"])
+        listed = [str(one.uri) for one in (await client.session.list_resources()).resources]
+        assert listed == ["husk://allowed", "husk://results/2", "husk://results/3"]
+        for address in (answer["resource"], "husk://results/x", "husk://results/2/secrets", "husk://nonesuch"):
+            with pytest.raises(Exception, match="there is no re"):
+                await client.read(address)
+        assert json.loads(await client.read("husk://allowed"))["allowed"]["network"] == "none"
+
+    run(config, test)
+
+
+def test_progress_and_two_at_once() -> None:
+    async def test(client: Client) -> None:
+        # The second one ends the first: they run at the same time, in the same box.
+        wait = "import os, time\nwhile not os.path.exists('/tmp/go'): time.sleep(0.05)"
+        first = asyncio.create_task(client.call("run_code", code=wait))
+        while not any("running for" in (message or "") for _, _, message in client.progress):
+            await asyncio.sleep(0.05)
+        await client.call("run", argv=["touch", "/tmp/go"])
+        assert (await first)["exit_code"] == 0
+        assert all(total == 600 for _, total, _ in client.progress)
+
+    run(None, test)
+
+
+def test_a_cancelled_call_ends_its_program() -> None:
+    async def test(client: Client) -> None:
+        beat = "while :; do date +%N > beat; sleep 0.05; done"
+        running = asyncio.create_task(client.call("run_code", code=beat, language="sh"))
+        while not client.progress:
+            await asyncio.sleep(0.05)
+        number = client.session._request_id - 1
+        told = CancelledNotificationParams(requestId=number, reason="a test")
+        await client.session.send_notification(ClientNotification(CancelledNotification(params=told)))
+        with pytest.raises(Exception, match="cancelled"):
+            await running
+        script = 'a=$(cat beat); sleep 0.5; test "$a" = "$(cat beat)"'
+        assert (await client.call("run_code", code=script, language="sh"))["exit_code"] == 0
+
+    run(None, test)
+
+
+def test_a_session_that_goes_ends_what_runs() -> None:
+    async def test(client: Client) -> None:
+        running = asyncio.create_task(client.call("run", argv=["sleep", "1000"]))
+        while not client.progress:
+            await asyncio.sleep(0.05)
+        running.cancel()
+
+    run(None, test)  # the fixture looks whether the box is gone
+
+
+def test_skills(tmp_path: Path) -> None:
+    config = Config()
+    config.skills.folders = [str(SKILLS)]
+
+    async def test(client: Client) -> None:
+        told = await client.call("inspect_skill", skill="word-count")
+        assert told["name"] == "word-count" and told["valid"] and "SKILL" not in told["path"]
+        await client.call("write_file", path="a/text.txt", content="one two two\n")
+        answer = await client.call("run_skill", skill="word-count", inputs=["a/text.txt"], args=["/in"])
+        assert (answer["exit_code"], answer["stdout"], answer["files"]) == (0, "two\t2\none\t1\n", [])
+        await client.call("write_file", path="t.csv", content="name,age\nAda,36\n")
+        answer = await client.call(
+            "run_skill", skill="csv-to-json", inputs=["t.csv"], args=["/in/t.csv", "/out/t.json"]
+        )
+        assert answer["files"] == ["skill-output/t.json"], answer
+        assert json.loads((await client.call("read_file", path="skill-output/t.json"))["content"])[0]["name"] == "Ada"
+        # What a skill may not do is told like any other refusal.
+        with pytest.raises(Refused, match="No such file"):
+            await client.call("run_skill", skill="word-count", inputs=["/etc/shadow"])
+        for name in ("../skills/word-count", "/etc", ".", "", "nonesuch"):
+            with pytest.raises(Refused, match="word-count"):
+                await client.call("inspect_skill", skill=name)
+
+    run(config, test)
