@@ -64,7 +64,8 @@ def _passing(kept: Kept, known: set[int | None]) -> list[dict[str, Any]]:
             continue
         pid = int(name.split("-")[1])
         argv = _argv(pid)
-        if argv is None or pid == os.getpid() or pid in known:
+        # One that is about to be kept has its state directory before it holds its name.
+        if argv is None or pid == os.getpid() or pid in known or any(word.startswith("--keep") for word in argv):
             continue
         try:
             since = os.stat(path).st_ctime_ns
