@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MARK = (
     'husk(project="ro", image=, mounts=, net=, limits=, env=, cwd=, publish=, namespaces=, weaken=): what the test '
-    "starts with subprocess runs in a husk box. It sees the project at its own path, the running Python, and tmp_path if the "
-    "test uses it; the other options are those of husk.Sandbox. The fixture husk_box is the box."
+    "starts with subprocess runs in a husk box. It sees the project at its own path, the running Python, and tmp_path "
+    "if the test uses it; the other options are those of husk.Sandbox. The fixture husk_box is the box."
 )
 OPTIONS = {"project", "image", "mounts", "net", "limits", "env", "cwd", "publish", "namespaces", "weaken"}
 # What subprocess.Popen takes and a box cannot give: never to be dropped silently.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,11 @@ def test_files() -> None:
     run(None, test)
 
 
-def test_commit_rollback_and_fork() -> None:
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_commit_rollback_and_fork(namespaces: bool) -> None:
+    config = Config()
+    config.box.namespaces = namespaces
+
     async def test(client: Client) -> None:
         await client.call("run_code", code="echo 1 > a; ln a hard; ln -s a soft; mkdir d; chmod 750 d", language="sh")
         assert (await client.call("commit", label="one"))["box"] == "main"
@@ -114,7 +119,34 @@ def test_commit_rollback_and_fork() -> None:
         with pytest.raises(Refused, match="no commit 'two'; there are one"):
             await client.call("rollback", label="two")
 
-    run(None, test)
+    run(config, test)
+
+
+def test_images_are_made_only_where_the_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSK_STORE", str(tmp_path / "store"))
+
+    async def refused(client: Client) -> None:
+        await client.call("write_file", path="a", content="x")
+        with pytest.raises(Refused, match="lets nobody make images"):
+            await client.call("commit", label="one", image="mine")
+
+    run(None, refused)
+    config = Config()
+    config.session.images = "agent-"
+
+    async def made(client: Client) -> None:
+        await client.call("write_file", path="a", content="in the image")
+        with pytest.raises(Refused, match="begin with 'agent-'"):
+            await client.call("commit", label="one", image="mine")
+        assert len((await client.call("commit", label="one", image="agent-one"))["layer"]) == 64
+
+    run(config, made)
+    config.box.image = "agent-one"
+
+    async def seen(client: Client) -> None:
+        assert (await client.call("run", argv=["cat", "/workspace/a"]))["stdout"] == "in the image"
+
+    run(config, seen)
 
 
 def test_deleted_files_of_a_mount_stay_deleted(tmp_path: Path) -> None:
@@ -267,3 +299,22 @@ def test_skills(tmp_path: Path) -> None:
                 await client.call("inspect_skill", skill=name)
 
     run(config, test)
+
+
+def test_a_session_that_goes_ends_its_skills(tmp_path: Path) -> None:
+    (tmp_path / "slow" / "scripts").mkdir(parents=True)
+    (tmp_path / "slow" / "SKILL.md").write_text("---\nname: slow\ndescription: Sleeps.\n---\n")
+    (tmp_path / "slow" / "scripts" / "sleep.sh").write_text("exec sleep 1000\n")
+    tmp_path.chmod(0o755)
+    config = Config()
+    config.skills.folders = [str(tmp_path)]
+
+    async def test(client: Client) -> None:
+        running = asyncio.create_task(client.call("run_skill", skill="slow"))
+        while not any("running for" in (message or "") for _, _, message in client.progress):
+            await asyncio.sleep(0.05)
+        running.cancel()
+
+    began = time.monotonic()
+    run(config, test)
+    assert time.monotonic() - began < 100  # a tenth of what it would have slept

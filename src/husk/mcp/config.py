@@ -69,6 +69,7 @@ class Sessions:
 
     boxes: int = 4
     commits: int = 8
+    images: str = ""  # clients may commit images whose names begin so; empty: none
     results: int = 50
     shown: int = 20_000  # characters of each stream in an answer; the rest is in the resource
     most: int = 16
@@ -251,6 +252,7 @@ version = {VERSION}
 [session]
 # boxes = 4                           # at once in one session
 # commits = 8                         # states kept in one session
+# images = ""                         # clients may commit images of the store whose names begin so; empty: none
 # results = 50                        # results kept as resources
 # shown = 20000                       # characters of each stream in an answer
 # most = 16                           # sessions at once (HTTP)

@@ -94,6 +94,17 @@ class Session:
             self.commits[label] = Commit(name, held.limits, snapshot)
             return snapshot.count
 
+    async def commit_image(self, name: str, image: str) -> str:
+        """The box's changes as an image of the host's store, which outlives the session. The new layer's hash."""
+        begin = self.config.session.images
+        if not begin:
+            raise UsageError("image: this server lets nobody make images; commit without it.")
+        if not image.startswith(begin):
+            raise UsageError(f"image {image!r}: this server takes names that begin with {begin!r}.")
+        async with self._changing:
+            held = self._held(name)
+            return await in_thread(lambda: held.box.sandbox.commit(image))
+
     async def rollback(self, name: str, label: str) -> str:
         """The box `name` (default: the one that was committed) gets the files of a commit, or those it began with.
         What runs in it is ended."""

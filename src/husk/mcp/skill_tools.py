@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import posixpath
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +23,8 @@ from husk.sandbox.errors import UsageError
 if TYPE_CHECKING:
     from husk.api.sandbox import Sandbox
     from husk.mcp.config import Config
+    from husk.sandbox.box import Box
+    from husk.sandbox.result import Result
     from husk.skills.running import Request
 
 MOST_INPUT = 64 << 20
@@ -84,16 +88,24 @@ async def run_skill(
     session = session_of(ctx)
     held = (await session.box(box)).sandbox
     path = find(session.config, skill)
+    ending = _Ending()
     async with progress(ctx, skill, session.config.seconds(None)):
         full, files = await in_thread(
-            lambda: _run(session.config, held, path, script, args or [], inputs or [], output)
+            lambda: _run(session.config, held, path, script, args or [], inputs or [], output, ending), ending.give_up
         )
     full["box"] = box
     return answers.short(full, session.keep(full), session.config.session.shown) | {"files": files}
 
 
 def _run(
-    config: Config, held: Sandbox, path: Path, script: str, args: list[str], inputs: list[str], output: str
+    config: Config,
+    held: Sandbox,
+    path: Path,
+    script: str,
+    args: list[str],
+    inputs: list[str],
+    output: str,
+    ending: _Ending,
 ) -> tuple[dict[str, Any], list[str]]:
     from husk.skills.package import opened
     from husk.skills.running import prepare
@@ -107,12 +119,36 @@ def _run(
         with opened(path) as package:
             request = _request(config, script, args, given, left)
             prepared = prepare(package, request)
-            outcome, produced = prepared.run(stdin=b"", capture=True)
+            outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)
         full = answers.whole(answers.of_skill(prepared.wish.argv, outcome), "")
         full |= {"limits": outcome.limits, "notes": prepared.notes + produced.left}
         return full, _copy_back(held, left, [name for name, _ in produced.files], output)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+class _Ending:
+    """The box of a skill that another thread runs, so that a client who goes or gives up ends it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._box: Box | None = None
+        self._unwanted = False
+
+    def run(self, box: Box) -> Result:
+        with self._lock:
+            self._box = box
+            unwanted = self._unwanted
+        if unwanted:
+            raise UsageError("the call was cancelled.")
+        return box.run()
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._unwanted = True
+            box = self._box
+        if box is not None:
+            box.end(signal.SIGKILL)
 
 
 def _request(config: Config, script: str, args: list[str], given: Path, left: Path) -> Request:

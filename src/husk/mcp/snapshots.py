@@ -12,13 +12,14 @@ from typing import IO, TYPE_CHECKING
 
 from husk.api.process import DEVNULL, PIPE
 from husk.sandbox.errors import HuskError
+from husk.sandbox.statedir import base
 
 if TYPE_CHECKING:
     from husk.api.result import Result
     from husk.api.sandbox import Sandbox
 
 _PACK = [
-    *("tar", "--create", "--file=/proc/self/fd/1", "--directory=/", "--no-recursion", "--xattrs"),
+    *("tar", "--create", "--file=/proc/self/fd/1", "--directory=/", "--no-recursion", "--sparse", "--xattrs"),
     *("--null", "--verbatim-files-from", "--files-from=-"),
 ]
 _UNPACK = [
@@ -34,14 +35,15 @@ _REMOVE = ["xargs", "-0", "-r", "rm", "-rf", "--"]
 
 
 class Snapshot:
-    """Closed by `close`, or with the process: the archive has no name on the host."""
+    """Closed by `close`, or with the process: the archive has no name on the host. It lies where boxes do, and is no
+    larger than a file of the box may be."""
 
     def __init__(self, box: Sandbox) -> None:
         changes = box.diff()
         self.deleted = [change.path for change in changes if change.kind == "deleted"]
         self.count = len(changes)
         kept = [change.path for change in changes if change.kind != "deleted"]
-        self._archive: IO[bytes] = tempfile.TemporaryFile(prefix="husk-snapshot-")  # noqa: SIM115 — outlives this
+        self._archive: IO[bytes] = tempfile.TemporaryFile(dir=base())  # noqa: SIM115 — outlives this
         try:
             if kept:
                 names = "".join(f"{path.lstrip('/')}\0" for path in kept)

@@ -215,10 +215,15 @@ async def changes(ctx: Ctx, box: BoxName = MAIN) -> dict[str, Any]:
 
 
 async def commit(
-    ctx: Ctx, label: Annotated[str, Field(description="a name for this state")], box: BoxName = MAIN
+    ctx: Ctx,
+    label: Annotated[str, Field(description="a name for this state")],
+    box: BoxName = MAIN,
+    image: Annotated[str, Field(description="also make an image of this name, if the server lets you")] = "",
 ) -> dict[str, Any]:
     """Keep the state of the box's files under a label, to roll back to. An older commit of that label is replaced."""
-    return {"label": label, "box": box, "changes": await session_of(ctx).commit(box, label)}
+    session = session_of(ctx)
+    layer = {"image": image, "layer": await session.commit_image(box, image)} if image else {}
+    return {"label": label, "box": box, "changes": await session.commit(box, label)} | layer
 
 
 async def rollback(
