@@ -221,7 +221,7 @@ def test_a_waiting_run_that_dies_is_replaced(box: husk.Sandbox) -> None:
     assert box.run(["echo", "still"], capture_output=True).stdout == b"still\n"
 
 
-def test_fifty_boxes_leave_nothing() -> None:
+def test_a_dozen_boxes_leave_nothing() -> None:
     before = descriptors()
     for number in range(12):
         with husk.Sandbox() as box:
