@@ -171,6 +171,8 @@ static void wind_the_clock(void) {
 }
 
 static bool would_harm_us(long nr, const uint64_t *a) {
+    if (nr == SYS_ptrace) /* stopped by a tracer, or a tracer unawares (PTRACE_TRACEME is 0), it could not supervise */
+        return (pid_t)a[1] == supervisor || a[0] == 0;
     if (nr != SYS_kill && nr != SYS_tkill && nr != SYS_tgkill && nr != SYS_rt_sigqueueinfo &&
         nr != SYS_rt_tgsigqueueinfo && nr != SYS_prlimit64 && nr != SYS_pidfd_open && nr != SYS_process_vm_writev)
         return false;

@@ -121,7 +121,9 @@ ROWS = (
     signal_sender(234, "tgkill", "a pid namespace or Landlock's signal scope confines whom it reaches"),
     signal_sender(129, "rt_sigqueueinfo", "a pid namespace or Landlock's signal scope confines whom it reaches"),
     signal_sender(297, "rt_tgsigqueueinfo", "a pid namespace or Landlock's signal scope confines whom it reaches"),
-    signal_sender(434, "pidfd_open", "the descriptor can only be waited for and signalled, and signals are confined"),
+    signal_sender(
+        434, "pidfd_open", "the descriptor serves to wait, to signal and to reach in, and the latter two are confined"
+    ),
     signal_sender(424, "pidfd_send_signal", "a pid namespace or Landlock's signal scope confines whom it reaches"),
     # Scheduling: a process of the same user may be changed, and without a pid namespace that includes the host's
     native(24, "sched_yield", "lets other threads run"),

@@ -19,6 +19,7 @@
 #include "loader/protocol.h"
 
 #define MOST_PENDING 256
+#define MANY_UNASKED 8 /* with more on their way, some are likely to be of processes that died on it */
 
 struct pending {
     struct pending *next; /* the one expected before */
@@ -103,14 +104,18 @@ void pending_table_free(struct pending_table *table)
 void pending_expect(Listener *listener, struct pending *pending, pid_t tgid, pid_t tid, int loader)
 {
     struct pending_table *table = listener->pending;
+    unsigned unasked = 0;
     pending->tgid = tgid;
     pending->tid = tid;
     pending->loader = loader;
     pthread_mutex_lock(&table->lock);
+    for (struct pending *one = table->first; one; one = one->next)
+        unasked += !one->asked;
     for (struct pending **link = &table->first; *link;) {
         /* The same number again: an execve of before failed, or the guest closed what it was given. And where a thread
          * can execute, no loader works any more: the names it was given are not needed. */
-        if ((*link)->tgid == tgid && ((*link)->loader == loader || (*link)->asked))
+        if ((*link)->tgid == tgid ? (*link)->loader == loader || (*link)->asked
+                                  : !(*link)->asked && unasked > MANY_UNASKED && task_is_dead((*link)->tgid))
             drop(table, link);
         else
             link = &(*link)->next;
