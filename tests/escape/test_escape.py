@@ -8,52 +8,26 @@ the host's files look like afterwards, and that the box ended by itself.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.guest.build import BASE_FLAGS, SOURCES
 from tests.guest.harness import BASE_ENV, NATIVE_ONLY, guest_ids, native
-from tests.guest.running import PIPE, Result, husk, husk_process, scratch
+from tests.guest.running import PIPE, Result, husk, husk_process
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
     pytest.mark.both_settings,
 ]
 
-HERE = Path(__file__).resolve().parent
 ESCAPE = "/escape"
 TIMEOUT = 30.0  # a box that takes so long hangs: the slowest one needs four seconds on two busy cores
 ORIGINAL = b"ORIGINAL, and so it stays\n"
-
-
-def _compile(source: Path, target: Path) -> None:
-    line = re.search(r"\bbuild: (\S+)(.*)", source.read_text())
-    assert line, f"{source} has no build line"
-    command = ["gcc", *BASE_FLAGS, f"-I{SOURCES}", "-o", str(target / line[1]), str(source), *line[2].split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert not done.returncode and not done.stderr, done.stderr
-
-
-@pytest.fixture(scope="module")
-def programs() -> Iterator[Path]:
-    with scratch() as place:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda source: _compile(source, place), sorted(HERE.glob("*.c"))))
-        yield place
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with scratch() as directory:
-        yield directory
 
 
 def boxed(programs: Path, arguments: Sequence[str], *mounts: str) -> Result:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.escape.test_escape import boxed, place, programs, unprotected  # noqa: F401 — fixtures
+from tests.escape.test_escape import boxed, unprotected
 from tests.guest.harness import NATIVE_ONLY, guest_ids
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
@@ -25,7 +25,7 @@ CONTENT = b"ORIGINAL, and so it stays\n".ljust(4321, b".")
 
 
 class Victims:
-    """One host directory with a victim for each call: a file, a link, a program, two servers, and room for a new name."""
+    """A host directory with a victim for each call: a file, a link, a program, two servers, room for a new name."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory = directory
@@ -34,9 +34,10 @@ class Victims:
         (directory / "link").symlink_to("original")
         (directory / "program").write_text("#!/bin/sh\nexit 77\n")
         (directory / "program").chmod(0o755)
-        self.servers = {}
+        self.servers: dict[str, socket.socket] = {}
         for name, kind in (("stream", socket.SOCK_STREAM), ("datagram", socket.SOCK_DGRAM)):
-            server = self.servers[name] = stack.enter_context(socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK))
+            server = stack.enter_context(socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK))
+            self.servers[name] = server
             server.bind(str(directory / name))
             (directory / name).chmod(0o777)
         self.servers["stream"].listen(64)
@@ -66,7 +67,7 @@ class Victims:
 
 
 @pytest.fixture
-def victims(place: Path) -> Iterator[Victims]:  # noqa: F811
+def victims(place: Path) -> Iterator[Victims]:
     with ExitStack() as stack:
         yield Victims(place / "victims", stack)
 
@@ -76,7 +77,7 @@ def safe(calls: list[str]) -> str:
 
 
 @pytest.mark.both_settings
-def test_a_flipped_name_reaches_nothing(programs: Path, place: Path, victims: Victims) -> None:  # noqa: F811
+def test_a_flipped_name_reaches_nothing(programs: Path, place: Path, victims: Victims) -> None:
     own = place / "own"
     own.mkdir()
     before = victims.condition()
@@ -93,7 +94,7 @@ def test_a_flipped_name_reaches_nothing(programs: Path, place: Path, victims: Vi
 
 
 @pytest.mark.parametrize("call", [*READING, *CHANGING])
-def test_it_reaches_the_victim_without_husk(programs: Path, place: Path, victims: Victims, call: str) -> None:  # noqa: F811
+def test_it_reaches_the_victim_without_husk(programs: Path, place: Path, victims: Victims, call: str) -> None:
     own = place / "own"
     own.mkdir(mode=0o777)
     own.chmod(0o777)

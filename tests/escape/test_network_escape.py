@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.escape.test_escape import boxed, place, programs, unprotected  # noqa: F401 — fixtures
+from tests.escape.test_escape import boxed, unprotected
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import husk
 
@@ -58,14 +58,14 @@ class Servers:
 
 
 @pytest.fixture
-def servers(place: Path) -> Iterator[Servers]:  # noqa: F811
+def servers(place: Path) -> Iterator[Servers]:
     made = Servers(place)
     yield made
     for each in made.sockets:
         each.close()
 
 
-def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, servers: Servers) -> None:  # noqa: F811
+def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, servers: Servers) -> None:
     arguments = ["abstract_out", servers.name, str(servers.path), *servers.ports]
     natively = unprotected(programs, arguments, place)
     assert servers.heard() == 6, natively.out
@@ -79,13 +79,13 @@ def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, serve
     assert wide.status == 0 and servers.heard() == 0, wide.out
 
 
-def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) -> None:  # noqa: F811
+def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) -> None:
     done = boxed(programs, ["send_race", f"{servers.path}-dgram"])
     assert done.out == "done\n"
     assert servers.heard() == 0
 
 
-def test_a_descriptor_cannot_be_passed_out(programs: Path, place: Path) -> None:  # noqa: F811
+def test_a_descriptor_cannot_be_passed_out(programs: Path, place: Path) -> None:
     """A server of the host behind a mount can be spoken to, which docs/security.md says; so none may be there by
     default: nothing outside the box's own tree has a name."""
     result = husk(["run", "--", "/usr/bin/python3", "-c", (

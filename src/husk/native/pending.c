@@ -28,7 +28,7 @@ struct pending {
     bool asked;           /* the loader has its descriptors */
     int program_fd, interpreter_fd;
     uint32_t info_size;
-    char info[]; /* struct husk_exec_info and its strings */
+    _Alignas(struct husk_exec_info) char info[]; /* struct husk_exec_info and its strings */
 };
 
 struct pending_table {

@@ -1,0 +1,42 @@
+/* build: no_filter -static
+ *
+ * no_filter: as the first thing it does, looks for a process that was made just after it, takes hold of it with ptrace, and
+ * has it make a system call that no guest may make. The process that hands over a box's listener has no filter: whoever
+ * gets hold of it has none either. Prints what the call gave: "nobody" if there was no such process or it could not be had.
+ */
+#include "step.h"
+
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+/* Its next system call becomes keyctl(KEYCTL_GET_KEYRING_ID, session, create), which husk's filter answers with ENOSYS. */
+static long call_in(pid_t pid) {
+    struct user_regs_struct registers;
+    int status;
+    ptrace(PTRACE_INTERRUPT, pid, 0, 0);
+    if (waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status) || ptrace(PTRACE_GETREGS, pid, 0, &registers) != 0)
+        return -EPERM;
+    /* It was in a system call, so a syscall instruction is right behind it. */
+    registers.rip -= 2;
+    registers.rax = SYS_keyctl, registers.orig_rax = -1;
+    registers.rdi = 0, registers.rsi = -3, registers.rdx = 1;
+    ptrace(PTRACE_SETREGS, pid, 0, &registers);
+    for (int i = 0; i < 2; i++)
+        if (ptrace(PTRACE_SYSCALL, pid, 0, 0) != 0 || waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status))
+            return -EPERM;
+    ptrace(PTRACE_GETREGS, pid, 0, &registers);
+    ptrace(PTRACE_DETACH, pid, 0, 0);
+    return (long)registers.rax;
+}
+
+int main(void) {
+    for (pid_t pid = getpid() + 1; pid < getpid() + 40; pid++) {
+        if (ptrace(PTRACE_SEIZE, pid, 0, 0) != 0)
+            continue;
+        long result = call_in(pid);
+        printf("%s\n", result >= 0 ? "a call without a filter" : errname(-result));
+        return 0;
+    }
+    printf("nobody\n");
+    return 0;
+}

@@ -1,0 +1,95 @@
+"""The wrong moment: names that move on the host while husk walks, guests that die in the middle of a call, memory that
+lies. What counts is what is outside afterwards, that the box ended by itself, and that husk met no fault of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.escape.test_escape import boxed, unprotected
+from tests.fuzz.harness import digest
+from tests.guest.harness import NATIVE_ONLY, guest_ids
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+
+
+class Swapping:
+    """Two names of the host, exchanged without pause: each is there at every moment, as the one or the other."""
+
+    def __init__(self, first: Path, second: Path) -> None:
+        self._names = (bytes(first), bytes(second))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._swap)
+        self.swaps = 0
+
+    def _swap(self) -> None:
+        while not self._over.is_set():
+            assert LIBC.renameat2(AT_FDCWD, self._names[0], AT_FDCWD, self._names[1], RENAME_EXCHANGE) == 0
+            self.swaps += 1
+            if self.swaps % 50 == 0:
+                time.sleep(0)
+
+    def __enter__(self) -> Swapping:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        assert self.swaps > 100
+
+
+def prepared(place: Path) -> tuple[Path, Path]:
+    """A mount whose `moving` is now a directory, now a link to what lies outside; and that outside."""
+    given, outside = place / "given", place / "outside"
+    for directory in (given, outside, given / "moving"):
+        directory.mkdir()
+    (outside / "file").write_text("ORIGINAL, and so it stays\n")
+    (given / "mine").write_text("mine\n")
+    (given / "other").symlink_to("../outside")
+    if os.getuid() == 0:
+        for path in (given, given / "moving", given / "mine", outside, outside / "file"):
+            os.chown(path, *guest_ids())
+    return given, outside
+
+
+@pytest.mark.both_settings
+@pytest.mark.parametrize("mode", ["rw", "cow"])
+def test_a_directory_that_becomes_a_link_outwards(programs: Path, place: Path, mode: str) -> None:
+    """vfs: openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, one component at a time."""
+    given, outside = prepared(place)
+    before = digest(outside)
+    with Swapping(given / "moving", given / "other"):
+        done = boxed(programs, ["walker", "/given", "1"], f"{given}:/given:{mode}")
+    assert done.out == "safe\n" and done.err == ""
+    assert digest(outside) == before
+
+
+def test_a_directory_that_becomes_a_link_outwards_without_husk(programs: Path, place: Path) -> None:
+    given, outside = prepared(place)
+    before = digest(outside)
+    with Swapping(given / "moving", given / "other"):
+        unprotected(programs, ["walker", str(given), "2"], place)
+    assert digest(outside) != before
+
+
+@pytest.mark.both_settings
+def test_death_in_the_middle_of_each_call(programs: Path) -> None:
+    """husk asks whether a notification still stands before it acts; a descriptor goes with its answer, or not at all."""
+    done = boxed(programs, ["kill_any", "240"])
+    assert done.out == "240 of 240 reaped, and the box answers\n" and done.err == ""
+
+
+@pytest.mark.both_settings
+def test_rubbish_in_the_resident_region(programs: Path) -> None:
+    """husk: what lies there is a hint, never a fact; each number is checked before it is used as one."""
+    done = boxed(programs, ["resident"])
+    assert done.out == "survived 9\n" and done.err == ""

@@ -1,0 +1,39 @@
+"""The one process of a box's user that has no filter: it hands the listener to husk, and no guest may get hold of it.
+
+Two walls hold. The guest's program does not begin before that process has ended; and it is outside the guest's Landlock
+domain. The first is taken away here, with a husk-init in which the process says that it has ended and lingers: what an
+error in the order, or a busy host, would make of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import husk as package
+from tests.escape.test_escape import boxed
+from tests.guest.harness import NATIVE_ONLY
+
+pytestmark = [
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+    pytest.mark.both_settings,
+]
+SOURCES = Path(__file__).resolve().parents[2] / "src" / "husk" / "native" / "init"
+LINGERS = "(helper_lives = 0, syscall(SYS_futex, &helper_lives, 1, 1, NULL, NULL, 0), usleep(300000))"
+
+
+def test_the_process_without_a_filter_cannot_be_had(
+    programs: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = place / "husk"
+    assert package.__file__
+    shutil.copytree(Path(package.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
+    build = ["gcc", "-O2", "-static", f"-DHELPER_LINGERS={LINGERS}", *map(str, sorted(SOURCES.glob("*.c")))]
+    subprocess.run([*build, "-o", str(copy / "native" / "husk-init")], check=True)
+    # The environment is the tests' own; the copy has to come first in it.
+    monkeypatch.setenv("HUSK_CMD", f"env PYTHONPATH={place} {sys.executable} -m husk.cli")
+    assert boxed(programs, ["no_filter"]).out == "nobody\n"
