@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.guest.build import BASE_FLAGS, SOURCES
+from tests.escape.build import compile_program
 from tests.guest.running import scratch
 
 HERE = Path(__file__).resolve().parent
-
-
-def _compile(source: Path, target: Path) -> None:
-    line = re.search(r"\bbuild: (\S+)(.*)", source.read_text())
-    assert line, f"{source} has no build line"
-    command = ["gcc", *BASE_FLAGS, f"-I{SOURCES}", "-o", str(target / line[1]), str(source), *line[2].split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert not done.returncode and not done.stderr, done.stderr
 
 
 @pytest.fixture(scope="session")
 def programs() -> Iterator[Path]:
     with scratch() as place:
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda source: _compile(source, place), sorted(HERE.glob("*.c"))))
+            list(pool.map(lambda source: compile_program(source, place), sorted(HERE.glob("*.c"))))
         yield place
 
 

@@ -46,7 +46,7 @@ class Victims:
                 os.lchown(path, *guest_ids())
 
     def condition(self) -> list[tuple[object, ...]]:
-        found = []
+        found: list[tuple[object, ...]] = []
         for path in (self.directory, *sorted(self.directory.iterdir())):
             facts = path.lstat()
             content = path.read_bytes() if path.is_file() else b""

@@ -17,7 +17,7 @@ import pytest
 from husk.store.ingest import ingest
 from husk.store.store import Store
 from husk.store.verify import verify
-from tests.escape.test_escape import _compile
+from tests.escape.build import compile_program
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import Result, husk, scratch, setting
 
@@ -36,7 +36,7 @@ def store() -> Iterator[Store]:
     with scratch() as place:
         root = place / "root"
         root.mkdir()
-        _compile(Path(__file__).with_name("blob_attack.c"), root)
+        compile_program(Path(__file__).with_name("blob_attack.c"), root)
         for number, name in enumerate(("first", "second", "third", "other")):
             (root / name).write_bytes(CONTENT + b"%d" % number)
             (root / name).chmod(0o666)

@@ -83,7 +83,7 @@ def test_a_directory_that_becomes_a_link_outwards_without_husk(programs: Path, p
 
 @pytest.mark.both_settings
 def test_death_in_the_middle_of_each_call(programs: Path) -> None:
-    """husk asks whether a notification still stands before it acts; a descriptor goes with its answer, or not at all."""
+    """husk asks whether a notification still stands before it acts; a descriptor goes with its answer or not at all."""
     done = boxed(programs, ["kill_any", "240"])
     assert done.out == "240 of 240 reaped, and the box answers\n" and done.err == ""
 

@@ -174,11 +174,12 @@ static bool would_harm_us(long nr, const uint64_t *a) {
     if (nr == SYS_ptrace) /* stopped by a tracer, or a tracer unawares (PTRACE_TRACEME is 0), it could not supervise */
         return (pid_t)a[1] == supervisor || a[0] == 0;
     if (nr != SYS_kill && nr != SYS_tkill && nr != SYS_tgkill && nr != SYS_rt_sigqueueinfo &&
-        nr != SYS_rt_tgsigqueueinfo && nr != SYS_prlimit64 && nr != SYS_pidfd_open && nr != SYS_process_vm_writev)
+        nr != SYS_rt_tgsigqueueinfo && nr != SYS_prlimit64 && nr != SYS_pidfd_open && nr != SYS_process_vm_writev &&
+        nr != SYS_ptrace)
         return false;
     pid_t first = a[0], second = a[1];
     return first == supervisor || first == -1 || first == -supervisor ||
-           ((nr == SYS_tgkill || nr == SYS_rt_tgsigqueueinfo) && second == supervisor);
+           ((nr == SYS_tgkill || nr == SYS_rt_tgsigqueueinfo || nr == SYS_ptrace) && second == supervisor);
 }
 
 static void in_a_child(long nr, const uint64_t *a) {

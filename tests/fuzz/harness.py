@@ -131,16 +131,21 @@ def faults_in(said: str) -> Counter[str]:
 
 
 def show(report: Report) -> str:
+    def span(values: list[int]) -> list[int]:
+        """At first, at most, in the end."""
+        return [values[0], max(values), values[-1]] if values else []
+
     return json.dumps(
         {
             "calls": report.calls,
             "end": report.line,
             "exit code": report.exit_code,
-            "descriptors": [report.descriptors[0], max(report.descriptors), report.descriptors[-1]],
-            "threads": [report.threads[0], max(report.threads), report.threads[-1]],
-            "resident kB": [report.memory[0], max(report.memory), report.memory[-1]],
+            "descriptors": span(report.descriptors),
+            "threads": span(report.threads),
+            "resident kB": span(report.memory),
             "stuck in": dict(report.stuck.most_common(12)),
             "faults": sum(report.faults.values()),
+            "said": report.said[-2000:],
         },
         indent=2,
     )
