@@ -104,8 +104,10 @@ class Rules:
     def address(self, ip: bytes, port: int, names: list[str]) -> Verdict:
         """May a connection go there?"""
         shown = endpoint(ip, port)
+        inner = carried(ip)
         for rule in self.deny:
-            if rule.fits(ip, port, names):
+            # A denied IPv4 address is denied by its other names too: a gateway (NAT64, 6to4) would lead there.
+            if rule.fits(ip, port, names) or (inner and rule.fits(inner, port, names)):
                 return Verdict(False, f"--deny-net {rule.text} forbids it")
         closed = closed_range(ip)
         if closed is not None:
@@ -173,11 +175,17 @@ def closed_range(ip: bytes) -> str | None:
     for net, what in _closed_nets():
         if net.holds(ip):
             return what
+    inner = carried(ip)
+    return closed_range(inner) if inner else None
+
+
+def carried(ip: bytes) -> bytes:
+    """The IPv4 address inside an IPv6 one, or nothing."""
     if len(ip) == 16:
         for text, bits, at in _CARRIERS:
             if Net(_socket.inet_pton(_socket.AF_INET6, text), bits).holds(ip):
-                return closed_range(ip[at : at + 4])
-    return None
+                return ip[at : at + 4]
+    return b""
 
 
 def endpoint(ip: bytes, port: int) -> str:

@@ -19,12 +19,23 @@ RTM_NEWLINK, RTM_GETLINK, RTM_NEWADDR, RTM_GETADDR, RTM_GETROUTE, RTM_GETRULE = 
 ARPHRD_LOOPBACK, LO_FLAGS, PERMANENT, SCOPE_HOST = 772, 0x10049, 0x80, 254
 
 
+MOST = 256  # each costs husk a descriptor and a thread, which no guest may take away from the others
+_serving: set[_socket.socket] = set()
+
+
 def stand_in(flags: int) -> int:
     """The guest's end. The thread ends when it is closed."""
+    if len(_serving) >= MOST:
+        raise OSError(errno.ENOBUFS, f"at most {MOST} netlink sockets at once")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
     if flags & _socket.SOCK_NONBLOCK:
         theirs.setblocking(False)
-    _thread.start_new_thread(_serve, (ours,))
+    _serving.add(ours)
+    try:
+        _thread.start_new_thread(_serve, (ours,))
+    except RuntimeError:  # the host gives no more threads
+        _serving.discard(ours)
+        raise OSError(errno.ENOBUFS, "no thread to answer it") from None
     return theirs.detach()
 
 
@@ -36,6 +47,7 @@ def _serve(end: _socket.socket) -> None:
     except OSError:
         pass  # closed in the middle
     finally:
+        _serving.discard(end)
         end.close()
 
 

@@ -146,3 +146,10 @@ def test_what_would_allow_it() -> None:
     verdict = rules("*").address(ip("fe80::1"), 80, [])
     assert verdict.allow == "--allow-net [fe80::1]:80" and allows(rules(verdict.allow.split()[1]), "fe80::1", 80)
     assert endpoint(socket.inet_pton(socket.AF_INET6, "::1"), 1) == "[::1]:1"
+
+
+@pytest.mark.parametrize("other_name", ["64:ff9b::192.0.2.5", "2002:c000:205::1", "::192.0.2.5", "::ffff:192.0.2.5"])
+def test_a_denied_address_is_denied_by_its_other_names(other_name: str) -> None:
+    made = rules("*", deny=("192.0.2.0/24",))
+    assert not allows(made, other_name)
+    assert allows(rules("*", deny=("198.51.100.0/24",)), other_name)

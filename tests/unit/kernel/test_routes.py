@@ -1,0 +1,30 @@
+"""The stand-in for netlink: each one costs husk a descriptor and a thread, so there is an end to them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import pytest
+
+from husk.kernel import routes
+
+
+def test_netlink_sockets_without_end() -> None:
+    """A guest made twenty thousand, and husk had as many threads and no descriptor left."""
+    made = [routes.stand_in(0) for _ in range(routes.MOST)]
+    try:
+        with pytest.raises(OSError) as refused:
+            routes.stand_in(0)
+        assert refused.value.errno == errno.ENOBUFS
+    finally:
+        for fd in made:
+            os.close(fd)
+    for _ in range(500):  # the threads see the end of their sockets, and then there is room again
+        try:
+            os.close(routes.stand_in(0))
+            return
+        except OSError:
+            time.sleep(0.01)
+    pytest.fail("closed sockets still count")
