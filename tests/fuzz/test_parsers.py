@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
@@ -46,7 +47,8 @@ def test_elf_headers(phoff: int, phnum: int, kind: int, offset: int, size: int, 
     fd = os.memfd_create("elf")
     try:
         os.write(fd, header + table + rest)
-        for read in (lambda: elf_interpreter(fd, header), lambda: check_interpreter(fd)):
+        reads: list[Callable[[], object]] = [lambda: elf_interpreter(fd, header), lambda: check_interpreter(fd)]
+        for read in reads:
             try:
                 read()
             except OSError as error:

@@ -4,8 +4,8 @@ Nothing of an archive's names ever reaches a file system. They still must not li
 image, and whoever reads a report, believes them: `..`, absolute names, names in what is no directory, and names that
 come twice are refused.
 
-A million entries take about 550 bytes of memory each at the peak: what describes a file is packed into bytes until all are known,
-because only then it is known which of them are linked.
+A million entries take about 550 bytes of memory each at the peak: what describes a file is packed into bytes until all
+are known, because only then it is known which of them are linked.
 """
 
 from __future__ import annotations
