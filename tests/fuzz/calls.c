@@ -7,7 +7,8 @@
  * fuzz_calls LIST SEED CALLS replays one worker, and says each call first.
  *
  * Left out are only calls that would end the worker every time (exit, exit_group; others are made by a child) and
- * processes whose death would end the supervisor.
+ * processes whose death would end the supervisor. PTRACE_TRACEME is made by a child, too: it would make the supervisor a
+ * tracer, who has to bury each thread by itself.
  */
 #define _GNU_SOURCE
 #include "values.h"
@@ -18,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -219,7 +221,7 @@ static void one_call(Random *r, atomic_uint *within) {
         return;
     *within = which;
     if (nr == SYS_execve || nr == SYS_execveat || nr == SYS_rt_sigreturn || nr == UPROBE || nr == URETPROBE ||
-        nr == SYS_arch_prctl || nr == SYS_brk)
+        nr == SYS_arch_prctl || nr == SYS_brk || (nr == SYS_ptrace && arguments[0] == PTRACE_TRACEME))
         in_a_child(nr, arguments);
     else
         raw(nr, arguments);

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,9 @@ from tests.torture.test_leaks import status_field
 HERE = Path(__file__).resolve().parent
 CALLS_OF_A_WORKER = 3000
 HUSK_CALL = 0x4855
+# 256 files that O_PATH descriptors name, 256 terminals, 64 processes of /proc; some more for what is open for a moment.
+MOST_DESCRIPTORS = 700
+PATIENCE = 60.0  # seconds for one round, which takes two
 
 
 @dataclass
@@ -105,7 +110,11 @@ def fuzz(seed: int, calls: int, *, rounds: int = 0, options: list[str] | None = 
 def _follow(process: subprocess.Popen[bytes], report: Report, calls: int, rounds: int) -> None:
     stdin, stdout = process.stdin, process.stdout
     assert stdin is not None and stdout is not None
+    # A box that no longer answers must not hold up whoever runs this.
+    watch = _watched(process)
     for line in stdout:
+        watch.cancel()
+        watch = _watched(process)
         words = line.decode().split()
         if words[:2] == ["stuck", "in"]:
             report.stuck[words[2]] += 1
@@ -120,9 +129,17 @@ def _follow(process: subprocess.Popen[bytes], report: Report, calls: int, rounds
             break
         stdin.write(b"x")
         stdin.flush()
+    watch.cancel()
     stdin.close()  # the supervisor ends when nobody asks for another round
     stdout.read()
     report.exit_code = process.wait(timeout=60)
+
+
+def _watched(process: subprocess.Popen[bytes]) -> threading.Timer:
+    timer = threading.Timer(PATIENCE, lambda: os.killpg(process.pid, signal.SIGKILL))
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def faults_in(said: str) -> Counter[str]:

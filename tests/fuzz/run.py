@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import sys
 
-from tests.fuzz.harness import fuzz, show
+from tests.fuzz.harness import MOST_DESCRIPTORS, fuzz, show
 
-# 256 files that O_PATH descriptors name, 256 terminals, 64 processes of /proc; some more for what is open for a moment.
-MOST_DESCRIPTORS = 700
 
 def main(arguments: list[str]) -> int:
     seed, calls = int(arguments[0]), int(arguments[1])
