@@ -28,7 +28,10 @@ def descriptors() -> dict[str, str]:
 def children() -> list[str]:
     found = []
     for thread in os.listdir("/proc/self/task"):
-        found += Path(f"/proc/self/task/{thread}/children").read_text().split()
+        try:
+            found += Path(f"/proc/self/task/{thread}/children").read_text().split()
+        except FileNotFoundError:
+            pass  # the thread has ended meanwhile, and its children are another's now
     return found
 
 
