@@ -49,5 +49,5 @@ int main(int count, char **words) {
         unlink("moving/fifo");
     }
     printf("%s\n", reached ? "reached" : "safe");
-    return rounds < 3;
+    return !reached && rounds < 3; /* natively the first round may do */
 }

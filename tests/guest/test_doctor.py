@@ -72,7 +72,8 @@ def who(request: pytest.FixtureRequest, state: Path) -> bool:
         pytest.skip(f"only root can try both users: {request.param}")
     if not root:
         os.chown(state, NOBODY, NOBODY)
-        command = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", "--", *husk_command(), "--version"]
+        # setpriv itself keeps root's capabilities until it has executed something: hence env in between.
+        command = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", "--", "env", *husk_command(), "--version"]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             pytest.skip("an ordinary user cannot execute husk here")
     return root

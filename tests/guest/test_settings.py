@@ -127,7 +127,9 @@ def setting(request: pytest.FixtureRequest) -> Setting:
     if os.getuid() != 0:
         pytest.skip(f"only root can try the setting: {request.param}")
     if not chosen.root:
-        probe = subprocess.run([*chosen.wrapper(), *husk_command(), "--version"], capture_output=True, text=True)
+        # setpriv itself keeps root's capabilities until it has executed something: hence env in between.
+        command = [*chosen.wrapper(), "env", *husk_command(), "--version"]
+        probe = subprocess.run(command, capture_output=True, text=True)
         if probe.returncode:
             pytest.skip(f"an ordinary user cannot execute {shlex.join(husk_command())} here")
     return chosen
