@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from husk.cli.ending import reader_left
 from husk.sandbox.apply_plan import shown
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.kept import Kept, check_name
@@ -81,9 +82,8 @@ def _do(
         return run(options, Kept())
     except (HuskError, StoreError) as error:
         problem, code = str(error), error.exit_code
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return reader_left()
     except OSError as error:
         what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
         problem, code = f"the host fails husk: {what}{error.strerror or error}.", HuskError.exit_code

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from husk.cli import image_show as show
+from husk.cli.ending import run_on_store
 from husk.cli.store_show import images as show_images
 from husk.cli.store_show import progress
 from husk.sandbox.errors import HuskError
@@ -22,21 +22,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def main(argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
-    try:
-        code: int = options.run(options)
-        return code
-    except (StoreError, HuskError) as error:
-        if options.json:
-            print(json.dumps({"error": str(error)}))
-        print(f"husk image: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("husk image: stopped; nothing half-done is left in the store.", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return run_on_store("image", _parser().parse_args(argv), (StoreError, HuskError))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from husk.cli import skill_show as show
+from husk.cli.ending import reader_left
 from husk.cli.run import _with_signals
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.weaken import check as check_weaken
@@ -39,9 +40,8 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("husk skill: stopped.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return reader_left()
     except OSError as error:
         what = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         print(f"husk skill: the host fails husk: {what}{error.strerror or error}.", file=sys.stderr)

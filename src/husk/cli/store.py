@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from typing import Any
 
 from husk.cli import store_show as show
+from husk.cli.ending import run_on_store
 from husk.store.errors import StoreError, StoreUsageError
 from husk.store.layout import is_hash
 from husk.store.store import Store
@@ -17,21 +17,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def main(argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
-    try:
-        code: int = options.run(options)
-        return code
-    except StoreError as error:
-        if options.json:
-            print(json.dumps({"error": str(error)}))
-        print(f"husk store: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("husk store: stopped; nothing half-done is left in the store.", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return run_on_store("store", _parser().parse_args(argv), (StoreError,))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import os
 import shutil
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from typing import Any
 
 from husk.abi.registry import FAMILIES, ROWS, by_name
 from husk.abi.rules import WAYS, Row, Rule, Verdict
+from husk.cli.ending import reader_left
 
 # Two names share a number; Linux's manual pages use this one for calls that are not offered.
 _ERRNO_NAMES = {**errorcode, 95: "EOPNOTSUPP"}
@@ -61,8 +61,8 @@ def _print(text: str) -> int:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        return reader_left()
     return 0
 
 

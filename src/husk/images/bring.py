@@ -112,18 +112,7 @@ def _without_devices(writing: Writing, manifest: Manifest, report: Report) -> st
         if why := kinds.get(st.S_IFMT(entry.mode)):
             report.left_out.append((entry.path, why))
             continue
-        writer.add(
-            entry.path,
-            entry.mode,
-            uid=entry.uid,
-            gid=entry.gid,
-            size=entry.size if entry.is_file else 0,
-            mtime_ns=entry.mtime_ns,
-            target=entry.target,
-            xattrs=entry.xattrs,
-            blob=entry.blob if entry.is_file else b"",
-            link=entry.inode if entry.nlink > 1 and not entry.is_directory else None,
-        )
+        writer.copy(entry)
     return writing.put_manifest(writer.finish())
 
 

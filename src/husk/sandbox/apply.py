@@ -16,6 +16,7 @@ from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.keeping import Opened
 from husk.sandbox.openbox import OpenBox
 from husk.sandbox.seen import pack
+from husk.store.layout import write_all
 from husk.vfs.layer_delta import identity_of, stat_of
 from husk.vfs.layer_nodes import LayerDir
 
@@ -168,9 +169,7 @@ def _refuse(conflicts: list[str]) -> None:
 def _write(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        write_all(fd, data)
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -14,6 +14,7 @@ import os
 from husk.native._core import open_beneath, syncfs
 from husk.sandbox.apply_plan import Conflict, lstat, shown
 from husk.sandbox.errors import HuskError
+from husk.store.layout import write_all
 from husk.vfs.hosttree_write import rename_with_flags
 
 TYPE_CHECKING = False
@@ -65,9 +66,7 @@ class Journal:
         data = json.dumps(self.steps).encode()
         fd = os.open("journal.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+            write_all(fd, data)
         finally:
             os.close(fd)
         syncfs(self.fd)

@@ -16,6 +16,7 @@ from husk.sandbox.kept import Kept
 from husk.sandbox.policy import Mount
 from husk.sandbox.record import Record
 from husk.sandbox.statedir import remove_tree
+from husk.store.layout import write_all
 from husk.vfs.layer_nodes import Inode
 from husk.vfs.overlay import FrozenFiles, Overlay
 
@@ -239,8 +240,6 @@ def _leave_only(state: StateDir, numbers: set[int]) -> None:
 def _write(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        write_all(fd, data)
     finally:
         os.close(fd)

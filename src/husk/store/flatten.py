@@ -28,7 +28,7 @@ def flatten(layers: Sequence[Manifest]) -> bytes:
     waiting = [roots]
     while waiting:
         merged = waiting.pop()
-        _add(writer, merged[0])
+        _copy(writer, merged[0])
         # Name -> what it is made of, and whether a layer further down may still add to it.
         names: dict[bytes, tuple[list[Shown], bool]] = {}
         for number, directory in merged:
@@ -41,26 +41,13 @@ def flatten(layers: Sequence[Manifest]) -> bytes:
                     is_open = not entry.is_opaque
                 else:
                     if not parts and not entry.is_whiteout:
-                        _add(writer, (number, entry))
+                        _copy(writer, (number, entry))
                     is_open = False
                 names[entry.path] = parts, is_open
         waiting += [parts for parts, _ in names.values() if parts]
     return writer.finish()
 
 
-def _add(writer: ManifestWriter, shown: Shown) -> None:
+def _copy(writer: ManifestWriter, shown: Shown) -> None:
     number, entry = shown
-    writer.add(
-        entry.path,
-        entry.mode,
-        uid=entry.uid,
-        gid=entry.gid,
-        size=entry.size if entry.is_file else 0,
-        mtime_ns=entry.mtime_ns,
-        rdev=(entry.rdev_major, entry.rdev_minor),
-        target=entry.target,
-        xattrs=entry.xattrs,
-        blob=entry.blob if entry.is_file else b"",
-        # Names of one file in one layer stay names of one file; the count is made anew from those that still show.
-        link=(number, entry.inode) if entry.nlink > 1 and not entry.is_directory else None,
-    )
+    writer.copy(entry, layer=number)

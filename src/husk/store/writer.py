@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from husk.store.manifest import Entry
+
 HEADER_SIZE = 256
 
 
@@ -67,6 +69,23 @@ class ManifestWriter:
         except (ValueError, OverflowError) as error:
             raise BadManifest(f"{shown(path)}: {error}.") from None
         self._has_root |= not path
+
+    def copy(self, entry: Entry, layer: int = 0) -> None:
+        """The entry of another manifest. Names of one file in one layer stay names of one file; their count is made
+        anew from those that are added."""
+        self.add(
+            entry.path,
+            entry.mode,
+            uid=entry.uid,
+            gid=entry.gid,
+            size=entry.size if entry.is_file else 0,
+            mtime_ns=entry.mtime_ns,
+            rdev=(entry.rdev_major, entry.rdev_minor),
+            target=entry.target,
+            xattrs=entry.xattrs,
+            blob=entry.blob if entry.is_file else b"",
+            link=(layer, entry.inode) if entry.nlink > 1 and not entry.is_directory else None,
+        )
 
     def add_whiteout(self, path: bytes) -> None:
         """The name does not exist, whatever the layers below say."""
