@@ -118,7 +118,7 @@ class Sides:
             if wrong:
                 done = [repr(each) for each in steps[: number - 1]]
                 found = [f"on {kind}:\n{_differing(want, answers[kind][number])}" for kind in wrong]
-                raise AssertionError("\n".join(["after", *done, "at", repr(step), *found]))
+                raise AssertionError("\n".join(["at", repr(step), *found, "after", *done]))
 
 
 def _differing(want: str, got: str) -> str:
