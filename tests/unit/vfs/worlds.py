@@ -64,10 +64,21 @@ class World:
 
     def answer(self, step: Step) -> str:
         name, *arguments = step
-        try:
-            result = getattr(self, "do_" + name)(*arguments)
-        except OSError as failure:
-            result = errno.errorcode.get(failure.errno or 0, str(failure.errno))
-        except KeyError:
-            result = "nothing in that slot"
-        return f"{name}{tuple(arguments)!r} = {'ok' if result is None else result}"
+        return f"{name}{tuple(arguments)!r} = {self.outcome(name, arguments)}"
+
+    def outcome(self, name: str, arguments: list[Any]) -> str:
+        """What an operation answers, or the name of its error.
+
+        Linux says ELOOP now and then for a chain of links it follows otherwise: a walk that has to begin anew, because
+        something was renamed or mounted meanwhile, goes on counting where it was. So that answer is asked for again.
+        """
+        for _ in range(5):
+            try:
+                result = getattr(self, "do_" + name)(*arguments)
+            except OSError as failure:
+                result = errno.errorcode.get(failure.errno or 0, str(failure.errno))
+            except KeyError:
+                result = "nothing in that slot"
+            if result != "ELOOP":
+                break
+        return "ok" if result is None else str(result)
