@@ -97,7 +97,7 @@ static void files(void)
     WATCH("none", "none/x", "plain/x", "plain/", "one/none", "", ".", "..", "one/.", "one/..", "one//a", "./one/a", "one/../plain",
           "foreign", "foreign.d/a");
     scene("a file comes and goes");
-    WATCH("one/new", "one/a", "one");
+    WATCH("one/new", "one/new/", "one/a", "one/a/", "one", "one/", "one//");
     CHANGE(write_to("one/new", O_WRONLY | O_CREAT | O_EXCL, "fresh"));
     CHANGE(write_to("one/new", O_WRONLY | O_APPEND, " more"));
     CHANGE(unlink("one/new"));
@@ -176,7 +176,7 @@ static void folders(void)
 static void links(void)
 {
     scene("a link to a folder leads elsewhere");
-    WATCH("way/a", "way", "way/none", "chain/a", "chain");
+    WATCH("way/a", "way", "way/", "way/none", "chain/a", "chain");
     CHANGE(unlink("way"));
     CHANGE(symlink("seven", "way"));
     CHANGE(symlink("six", "way2"));
@@ -191,6 +191,13 @@ static void links(void)
     CHANGE(write_to("dangling", O_WRONLY | O_CREAT, "made through a link"));
     CHANGE(unlink("nowhere"));
     CHANGE(set_times("short", AT_SYMLINK_NOFOLLOW));
+    scene("a link to an absolute name leads elsewhere");
+    WATCH("abs", "abs.twice", "abs.folder", "abs.folder/", "abs.folder/a", "abs.none", "abs.back");
+    CHANGE(unlink("abs"));
+    CHANGE(symlink("/ro/two/a", "abs"));
+    CHANGE(write_to("plain", O_WRONLY, "X"));
+    CHANGE(unlink("abs.none"));
+    CHANGE(symlink("/usr/bin/env", "abs.none"));
     scene("hard links that were prepared");
     WATCH("twins/first", "twins/second", "twins/far/third", "twins/single");
     CHANGE(write_to("twins/first", O_WRONLY, "W"));
@@ -411,7 +418,7 @@ int main(int argc, char **argv)
     started = time(NULL);
     if (argc == 2 && strcmp(argv[1], "wait") == 0) {
         char byte;
-        WATCH("/ro/a", "/ro/b", "/ro/new", "/ro/one/a", "/ro/one", "/ro/way/a", "/rw/a", "/rw/new", "/rw/one/a", "/rw/one");
+        WATCH("/ro/a", "/ro/b", "/ro/new", "/ro/one/a", "/ro/one", "/ro/way/a", "/rw/a", "/rw/new", "/rw/one/a", "/rw/one", "/ro/abs");
         for (say("ready"); read(0, &byte, 1) == 1; say("ready"))
             look_twice();
         return 0;

@@ -86,6 +86,53 @@ static void show_statx(const char *call, const char *name, int dirfd, int flags)
             x.stx_rdev_minor, x.stx_mtime.tv_sec == OLD ? x.stx_mtime.tv_nsec : 0);
 }
 
+struct record {
+    uint64_t ino;
+    int64_t off;
+    uint16_t size;
+    uint8_t type;
+    char name[];
+};
+
+static int by_name(const void *one, const void *other)
+{
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+/* Read what is left of a directory in pieces of `room` bytes, and print it in the order of names. */
+static void show_list(const char *name, int fd, int room)
+{
+    char buffer[8192], *lines[200];
+    int count = 0;
+    long n = -1;
+    while (count < 190 && (n = syscall(SYS_getdents64, fd, buffer, room)) > 0)
+        for (long at = 0; at < n; at += ((struct record *)(buffer + at))->size) {
+            struct record *one = (struct record *)(buffer + at);
+            MUST(asprintf(&lines[count++], "%s %d%s", one->name, one->type, one->off > 0 && one->ino ? "" : " odd"));
+        }
+    qsort(lines, count, sizeof *lines, by_name);
+    say("  list %s by %d: %d, at its end %d, then %ld", name, room, count, lseek(fd, 0, SEEK_CUR) > 0, n < 0 ? -errno : n);
+    for (int i = 0; i < count; free(lines[i++]))
+        say("    %s", lines[i]);
+}
+
+/* From the beginning, once more through another descriptor of the same open file, and anew. */
+static void show_directory(const char *name, int fd)
+{
+    int copy = MUST(dup(fd));
+    show_list(name, fd, 8192);
+    show_list(name, copy, 8192);
+    MUST(lseek(copy, 0, SEEK_SET));
+    show_list(name, fd, 64);
+    MUST(lseek(fd, 0, SEEK_SET));
+    show_list(name, copy, 8192);
+    show_number("getdents64(nowhere)", name, syscall(SYS_getdents64, fd, 8, 8192));
+    MUST(lseek(fd, 0, SEEK_SET));
+    show_number("getdents64(nowhere)", name, syscall(SYS_getdents64, fd, 8, 8192));
+    show_number("getdents64(no room)", name, syscall(SYS_getdents64, fd, 8, 0));
+    close(copy);
+}
+
 static void show_open(const char *call, const char *name, int dirfd, int flags)
 {
     char text[32] = "";
@@ -102,6 +149,8 @@ static void show_open(const char *call, const char *name, int dirfd, int flags)
         long n = read(fd, text, sizeof text - 1);
         say("  read %s = %ld \"%.*s\"", name, n, (int)(n > 0 && text[0] > 8 ? n : 0), text);
     }
+    if (S_ISDIR(s.st_mode) && !strstr("/usr /dev /sys", name)) /* those are the machine's */
+        show_directory(name, fd);
     close(fd);
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 
+from husk.abi.structs import pack_dirent64
 from husk.native._core import stat_beneath
 from husk.vfs.unchanged import host_view
 
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from husk.vfs.node import Dir
 
     Pack = Callable[[int, int, int, bytes], bytes]
-    Stamp = tuple[int, ...]
+    Stamp = tuple[int, int, int, int]
 
 MOST_RECORDS = 50_000  # kept, over all directories
+NEVER_CHANGES = (0, 0, 0, 0)  # a directory of an image
 
 
 class _Listing:
@@ -50,6 +52,8 @@ class Listings:
                     entries = call.vfs.entries(call, directory, position)
                     return _fill(((e.cookie, pack(e.ino, e.cookie, e.kind, e.name)) for e in entries), position, room)
                 kept = self._keep(call, directory, stamp, pack)
+                if pack is pack_dirent64:
+                    call.kernel.names.listed(directory, stamp, kept.cookies[-1], kept.whole)
             if not position and len(kept.whole) <= room:
                 return kept.whole, kept.cookies[-1]
             start = bisect_right(kept.cookies, position)
@@ -74,10 +78,14 @@ class Listings:
 def _stamp(directory: Dir) -> Stamp | None:
     try:
         view = host_view(directory)
-        info = stat_beneath(view.root_fd, view.rel) if view is not None and view.layered else None
+        if view is None or not view.layered:
+            return None
+        if view.manifest is not None:
+            return NEVER_CHANGES
+        info = stat_beneath(view.root_fd, view.rel)
     except OSError:
         return None
-    return (info[0], info[1], info[11], info[12]) if info is not None else None
+    return info[0], info[1], info[11], info[12]
 
 
 def _fill(records: Iterable[tuple[int, bytes]], position: int, room: int) -> tuple[bytes, int]:

@@ -53,9 +53,10 @@ class NameCache:
     def close(self) -> None:
         self._vfs.tell_no_more(self.forget)
 
-    def learn(self, call: Call, start: Dir, name: bytes) -> None:
+    def learn(self, call: Call, start: Dir, name: bytes, links: int = 2) -> None:
         """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the
         directory is not the host's alone, teach what is known about this one name."""
+        name = name.removesuffix(b"/")
         cut = name.rfind(b"/") + 1
         if not self.cached or name[cut:] in (b"", b".", b".."):
             return
@@ -71,6 +72,7 @@ class NameCache:
                     self._teach_own_files(number, name[:cut], directory)
                 else:
                     self._teach_name(call, number, name, directory, name[cut:])
+                    self._teach_target(call, start, name, links)
                 return
             if (number, name[:cut]) not in self._settled:
                 there = self._directory(call, start, name[:cut])
@@ -83,12 +85,25 @@ class NameCache:
                             self._mixed.clear()
                         self._mixed[number, name[:cut]] = there, 1
                         self._teach_name(call, number, name, there, name[cut:])
+                        self._teach_target(call, start, name, links)
                     return
-            # The directory is taught; what was missing can only be that the name is a directory itself.
-            if not self._settled.get((number, name + b"/")):
-                below = self._directory(call, start, name + b"/")
+            # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
+            below = self._directory(call, start, name + b"/")
+            if below is None or self._settled.get((number, name + b"/")) != below.place:
                 if below is not None and self._teach_directory(number, name + b"/", below) and below.place:
                     self._teach_directory(below.place, b"", below)
+                elif below is None:
+                    self._teach_target(call, start, name, links)
+
+    def _teach_target(self, call: Call, start: Dir, name: bytes, links: int) -> None:
+        """Where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
+        try:
+            node = self._vfs.walk(call, start, name, follow=False)
+            text = node.tree.readlink(call, node) if node.kind == st.S_IFLNK else b""
+        except OSError:
+            return
+        if text[:1] == b"/" and links:
+            self.learn(call, self._vfs.root, text, links - 1)
 
     def _teach_absent(self, call: Call, number: int, start: Dir, key: bytes) -> None:
         """The directory itself is missing, below one that is the host's alone: the host can be asked for its names."""
@@ -171,7 +186,7 @@ class NameCache:
                 self._tell(number, name, directory, MISSING, b"")
             return
         view = None
-        if isinstance(node, LowerNode) and node.kind == st.S_IFREG:
+        if isinstance(node, LowerNode) and node.kind in (st.S_IFREG, st.S_IFLNK):
             view = lower_view(node)
         elif isinstance(node, Inode):
             view = upper_view(node)
@@ -197,6 +212,7 @@ class NameCache:
             view.root_fd,
             rel,
             view.host_dev,
+            view.host_ino,
             view.showing,
             view.layered,
             view is MISSING,
@@ -211,16 +227,24 @@ class NameCache:
             self.watched = True
             self._listener.cache_watched()
 
+    def listed(self, directory: Dir, stamp: tuple[int, int, int, int], end: int, records: bytes) -> None:
+        """A directory that is the host's alone was read from the beginning; the vfs's lock is held."""
+        if self.cached and directory.place:
+            if not self._settled.get((directory.place, b"")):
+                self._teach_directory(directory.place, b"", directory)
+            self._listener.cache_listing(directory.place, stamp, end, records)
+
     def opened(self, node: Node, fd: int) -> None:
         """The guest is about to get `fd`, a descriptor of `node`: fstat on it will be asked next."""
-        if self.cached and isinstance(node, Inode):
-            try:
-                view = upper_view(node)
-                if view is not None:
-                    host = os.fstat(fd)
-                    self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
-            except OSError:
-                pass  # the file is open, perhaps new: what cannot be taught must not fail the call
+        if not self.cached or not isinstance(node, Inode | LowerNode):
+            return
+        try:
+            view = upper_view(node) if isinstance(node, Inode) else _only_name(node)
+            if view is not None:
+                host = os.fstat(fd)
+                self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
+        except OSError:
+            pass  # the file is open, perhaps new: what cannot be taught must not fail the call
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
         """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""
@@ -258,6 +282,13 @@ class NameCache:
             self._settled.clear()
             self._mixed.clear()
         self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
+
+
+def _only_name(node: LowerNode) -> HostView | None:
+    """An unchanged file of the host's as C shows it; one with other names may have been changed through those."""
+    dev, ino, _, nlink = node.lower.stat(node.rel)[:4]
+    view = lower_view(node) if nlink == 1 and ino < 1 << 32 else None
+    return view if view is not None and view.host_dev == dev and view.manifest is None else None
 
 
 def _exact(node: Node | None, fd: int) -> ExactFile | None:

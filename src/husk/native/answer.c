@@ -27,7 +27,7 @@ int answer_continue(int listener, uint64_t id)
     return send_answer(listener, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 }
 
-static int inject(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
+int inject_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
 {
     struct seccomp_notif_addfd add = {
         .id = notif->id, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
@@ -39,7 +39,7 @@ int add_descriptor(int listener, const struct seccomp_notif *notif, int source, 
 {
     struct pin pin;
     pin_if_it_helps(&pin, notif->pid);
-    int fd = inject(listener, notif, source, cloexec);
+    int fd = inject_descriptor(listener, notif, source, cloexec);
     pin_release(&pin);
     return fd;
 }

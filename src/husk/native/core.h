@@ -85,7 +85,8 @@ void lead_wake(struct lead *lead);                              /* those who wai
 int answer_value(int listener, uint64_t id, int64_t value);
 int answer_error(int listener, uint64_t id, int error);
 int answer_continue(int listener, uint64_t id);
-int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* >= 0: the guest's number */
+int inject_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* >= 0: the guest's number */
+int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* likewise, bound for it (pin.c) */
 int answer_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* likewise, and return it */
 bool still_valid(int listener, uint64_t id);
 
@@ -127,6 +128,7 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args);
 PyObject *listener_cache_learn(Listener *self, PyObject *args);
 PyObject *listener_cache_image(Listener *self, PyObject *args);
 PyObject *listener_cache_handle(Listener *self, PyObject *args);
+PyObject *listener_cache_listing(Listener *self, PyObject *args); /* listing.c */
 PyObject *listener_cache_forget(Listener *self, PyObject *args);
 PyObject *listener_cache_watched(Listener *self, PyObject *noargs);
 

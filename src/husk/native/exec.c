@@ -1,6 +1,7 @@
 /* native: the remote calls Python asks for — executing the loader, moving to another working directory, seeking, and
  * taking a controlling terminal. */
 #include "core.h"
+#include "pin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,21 +25,28 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
     int error;
     uint64_t id = notif->id;
     pid_t tid = notif->pid;
+    struct pin pin;
 
+    pin_if_it_helps(&pin, tid); /* already here: to attach wakes the thread, too */
     error = remote_attach(tid);
-    if (error == -ESRCH) {
+    if (error) {
+        pin_release(&pin);
+        if (error != -ESRCH)
+            return TRACED;
         answer_error(listener, id, ESRCH);
         return error;
     }
-    if (error)
-        return TRACED;
     if (!still_valid(listener, id)) { /* the number belongs to somebody else by now */
+        pin_release(&pin);
         remote_abandon(tid);
         return -ESRCH;
     }
-    *guest_fd = answer_descriptor(listener, notif, source, cloexec);
+    *guest_fd = inject_descriptor(listener, notif, source, cloexec);
+    pin_release(&pin);
     if (*guest_fd < 0)
         answer_error(listener, id, -*guest_fd);
+    else
+        answer_value(listener, id, *guest_fd);
     /* Answered, the thread leaves the call, and cannot run user code before we let it. */
     error = remote_wait_stop(remote, tid);
     if (!error && *guest_fd < 0) {

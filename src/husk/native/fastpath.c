@@ -67,7 +67,7 @@ static bool by_name(name_cache *cache, int listener, const struct seccomp_notif 
     int fd;
     if (!locate(cache, notif, dirfd, name, &t))
         return false;
-    enum look seen = (follow ? look_through : look)(&t, O_PATH | O_NOFOLLOW, &fd, &s);
+    enum look seen = follow ? look_through(cache, &t, O_PATH | O_NOFOLLOW, &fd, &s) : look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == PYTHON)
         return false;
     if (seen == MISSING)
@@ -100,7 +100,8 @@ static bool held_directory(name_cache *cache, const char *link, struct stat *s)
     int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
         return false;
-    bool known = fstat(fd, s) == 0 && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32;
+    bool known = fstat(fd, s) == 0 && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
+                 (!dir->host_ino || s->st_ino == dir->host_ino);
     close(fd);
     if (known)
         show(&dir->showing, s);
@@ -156,7 +157,7 @@ static int open_place(name_cache *cache, struct target *t, uint32_t flags)
 {
     char name[sizeof cache->places + 16];
     struct known_dir *dir = itself(cache, t);
-    if (!dir || !dir->place)
+    if (!dir || !dir->place || !same_directory(dir))
         return -1;
     snprintf(name, sizeof name, "%.*s%u", (int)cache->places_size, cache->places, dir->place);
     return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
@@ -176,7 +177,7 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     bool careful = !t.dir->layered && t.dir->showing.manner == AS_HOST;
     enum look seen = careful ? PYTHON : look(&t, host_flags, &fd, &s);
     if (seen == PYTHON && !(flags & O_NOFOLLOW)) {
-        seen = look_through(&t, O_PATH | O_NOFOLLOW, &fd, &s);
+        seen = look_through(cache, &t, O_PATH | O_NOFOLLOW, &fd, &s);
         if (seen == FOUND) {
             if (fd >= 0)
                 close(fd);
@@ -321,6 +322,8 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
         return !(a[3] & ~0x200ULL) && may_access(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
     case SYS_readlink:
         return read_link(cache, listener, notif, AT_CWD, a[0], a[1], (int)a[2]);
+    case SYS_getdents64:
+        return list_directory(cache, listener, notif, (int)a[0], a[1], (int)a[2]);
     case SYS_readlinkat:
         return read_link(cache, listener, notif, (int)a[0], a[1], a[2], (int)a[3]);
     default:

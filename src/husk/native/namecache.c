@@ -46,6 +46,7 @@ static void drop(name_cache *cache, struct known_dir *dir)
 {
     unlink_entry(&cache->buckets[dir->hash % BUCKETS], dir, offsetof(struct known_dir, next));
     unlink_entry(&cache->owners[owner_bucket(dir->owner)], dir, offsetof(struct known_dir, next_of_owner));
+    listing_free(cache, dir);
     free(dir);
     cache->known--;
 }
@@ -210,14 +211,14 @@ static bool parse_showing(PyObject *tuple, struct showing *showing)
 PyObject *listener_cache_learn(Listener *self, PyObject *args)
 {
     unsigned start, place;
-    unsigned long long owner, host_dev;
+    unsigned long long owner, host_dev, host_ino;
     int root_fd, layered, missing, absent;
     const char *key, *rel;
     Py_ssize_t key_size, rel_size;
     PyObject *shown, *manifest;
     struct showing showing;
-    if (!PyArg_ParseTuple(args, "Iy#Kiy#KOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
-                          &host_dev, &shown, &layered, &missing, &absent, &place, &manifest) ||
+    if (!PyArg_ParseTuple(args, "Iy#Kiy#KKOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
+                          &host_dev, &host_ino, &shown, &layered, &missing, &absent, &place, &manifest) ||
         !parse_showing(shown, &showing))
         return NULL;
     name_cache *cache = self->cache;
@@ -226,8 +227,8 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     struct known_dir *dir = malloc(sizeof *dir + key_size + rel_size + 1);
     if (!dir)
         return PyErr_NoMemory();
-    *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .root_fd = root_fd, .start = start,
-                              .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
+    *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .host_ino = host_ino, .root_fd = root_fd,
+                              .start = start, .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
                               .layered = layered, .missing = missing, .absent = absent, .place = place,
                               .manifest = manifest == Py_None ? NULL : manifest_of(manifest)};
     memcpy(dir->text, key, key_size);

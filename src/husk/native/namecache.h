@@ -1,6 +1,6 @@
 /* native: the name cache — which guest directories show a host directory unchanged, so that C may answer for them.
  *
- * It holds no attribute and no listing: every answer asks the host kernel at that moment. What it remembers is only that
+ * It holds no attribute: every answer asks the host kernel at that moment. What it remembers is only that
  * a directory, by the very bytes a guest wrote, leads to `rel` beneath `root_fd`, that nothing of the box lies over it,
  * and that the guest may search its way there. Python teaches it and takes back what it taught before a change becomes
  * visible. Switched off, husk gives the same answers. */
@@ -30,17 +30,25 @@ struct known_dir {
     struct known_dir *next, *next_of_owner;
     uint64_t owner;          /* the vfs's directory, so that its teachings can be taken back */
     uint64_t host_dev;       /* inode numbers of this device are shown as they are; others are Python's affair */
+    uint64_t host_ino;       /* of the directory itself where Python holds it by identity; 0: by its name alone */
     int root_fd;             /* borrowed from the tree, which outlives the cache; of an image, where its links are */
     const struct manifest *manifest; /* likewise; NULL: the tree is the host's */
     uint32_t start;          /* 0: key is absolute; else the placeholder the walk began in */
     uint32_t hash;
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct showing showing;
+    struct listing *listing; /* owned; NULL: none was taught */
     uint16_t key_size, rel_size;
     bool missing;
     bool absent;             /* the directory is not there: only "no such name" may be answered, and is asked for each time */
     bool layered;            /* hard links and changed files may live elsewhere in the layer */
     char text[];
+};
+
+/* What tells whether a host directory has the names it had. */
+struct stamp {
+    uint64_t dev, ino;
+    int64_t modified_ns, changed_ns;
 };
 
 /* Files C itself opened, by host identity, so that fstat on them needs no Python either. */
@@ -63,6 +71,7 @@ struct name_cache {
     struct known_dir *buckets[BUCKETS];
     struct known_dir *owners[OWNER_BUCKETS]; /* the same entries, by owner */
     unsigned known;
+    size_t listed;         /* bytes of listings */
     struct programs *programs; /* owned */
     uint64_t generation;   /* of handles; layered trees change it with every change */
     struct handle handles[HANDLES];
@@ -81,6 +90,10 @@ struct name_cache {
 
 struct known_dir *cache_find(name_cache *cache, uint32_t start, const char *key, size_t size);
 void cache_remember_handle(name_cache *cache, const struct showing *showing, const struct stat *host);
+/* listing.c */
+void listing_free(name_cache *cache, struct known_dir *dir);
+bool list_directory(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, int room);
+
 struct programs *programs_new(void);
 void programs_forget(struct programs *programs);
 void programs_free(struct programs *programs);

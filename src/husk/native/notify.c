@@ -150,6 +150,8 @@ static PyMethodDef Listener_methods[] = {
     {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
     {"cache_image", (PyCFunction)listener_cache_image, METH_VARARGS, "cache_image(manifest, dev, links): what the box starts from"},
     {"cache_handle", (PyCFunction)listener_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
+    {"cache_listing", (PyCFunction)listener_cache_listing, METH_VARARGS,
+     "cache_listing(place, stamp, end, records): what getdents64 says of a taught directory"},
     {"begun", (PyCFunction)listener_begun, METH_O, "the description of the program C last started in a process"},
     {"program_learn", (PyCFunction)listener_program_learn, METH_VARARGS, "teach a program, to be executed again"},
     {"cache_watched", (PyCFunction)listener_cache_watched, METH_NOARGS, "cache_watched(): somebody watches files now"},

@@ -10,6 +10,7 @@
  * which takes its descriptors; its description stays a while, because /proc has to name the program while the loader still
  * works. One that the host refused after all (E2BIG) goes with its thread's next execve, or when the table is full. */
 #include "core.h"
+#include "pin.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -175,22 +176,21 @@ bool pending_answer_loader(Listener *listener, const struct seccomp_notif *notif
     if (!mine)
         return false;
     struct husk_exec_info *info = (struct husk_exec_info *)mine->info;
-    int error = 0;
-    if (mine->interpreter_fd >= 0) {
-        info->interpreter_fd = add_descriptor(listener->fd, notif, mine->interpreter_fd, true);
-        if (info->interpreter_fd < 0)
-            error = -info->interpreter_fd;
-    }
-    if (!error && (notif->data.args[2] < mine->info_size ||
-                   guest_write(notif->pid, notif->data.args[1], mine->info, mine->info_size) != (ssize_t)mine->info_size))
-        error = EFAULT;
-    if (!error) {
-        /* The answer is the program's descriptor: one wake-up of the guest less than injecting it beforehand. */
-        int fd = answer_descriptor(listener->fd, notif, mine->program_fd, true);
-        error = fd < 0 ? -fd : 0;
-    }
-    if (error)
-        answer_error(listener->fd, notif->id, error);
+    int fd = 0;
+    struct pin pin;
+    pin_if_it_helps(&pin, notif->pid); /* once for both hand-overs */
+    if (mine->interpreter_fd >= 0)
+        fd = info->interpreter_fd = inject_descriptor(listener->fd, notif, mine->interpreter_fd, true);
+    if (fd >= 0)
+        fd = inject_descriptor(listener->fd, notif, mine->program_fd, true);
+    pin_release(&pin);
+    if (fd >= 0 && (notif->data.args[2] < mine->info_size ||
+                    guest_write(notif->pid, notif->data.args[1], mine->info, mine->info_size) != (ssize_t)mine->info_size))
+        fd = -EFAULT;
+    if (fd >= 0)
+        answer_value(listener->fd, notif->id, fd);
+    else
+        answer_error(listener->fd, notif->id, -fd);
     pending_free(mine);
     return true;
 }

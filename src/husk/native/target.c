@@ -23,18 +23,54 @@ bool placeholder(name_cache *cache, const char *link, uint32_t *start)
     return true;
 }
 
-/* Read the name and find the taught directory it lies in. */
-bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t)
+/* Where the last component of the name begins; false: it is none that can be asked for. */
+static bool cut(struct target *t, ssize_t size)
 {
-    ssize_t n = guest_string(notif->pid, address, t->name, sizeof t->name);
-    if (n <= 0 || t->name[n - 1] == '/')
+    t->slash = size > 1 && t->name[size - 1] == '/';
+    if (t->slash)
+        t->name[--size] = 0;
+    if (size <= 0 || t->name[size - 1] == '/')
         return false;
-    t->size = n;
-    char *slash = memrchr(t->name, '/', n);
+    char *slash = memrchr(t->name, '/', size);
+    t->size = size;
     t->cut = slash ? slash - t->name + 1 : 0;
     const char *last = t->name + t->cut;
-    size_t last_size = n - t->cut;
-    if (last_size > 255 || (last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2))))
+    size_t last_size = size - t->cut;
+    return last_size <= 255 && !(last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2)));
+}
+
+bool same_directory(const struct known_dir *dir)
+{
+    struct stat s;
+    const char *rel = dir->text + dir->key_size;
+    if (!dir->host_ino)
+        return true;
+    int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
+    if (fd < 0)
+        return false;
+    bool same = fstat(fd, &s) == 0 && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino;
+    close(fd);
+    return same;
+}
+
+/* The taught directory the name lies in, or the name itself where that was taught alone. */
+static bool find(name_cache *cache, struct target *t)
+{
+    t->dir = cache_find(cache, t->start, t->name, t->cut);
+    if (t->dir) {
+        memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size);
+        memcpy(t->host + t->dir->rel_size, t->name + t->cut, t->size - t->cut + 1);
+        return true;
+    }
+    t->dir = cache_find(cache, t->start, t->name, t->size);
+    if (t->dir)
+        memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size + 1);
+    return t->dir != NULL;
+}
+
+bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t)
+{
+    if (!cut(t, guest_string(notif->pid, address, t->name, sizeof t->name)))
         return false;
     if (t->name[0] == '/') {
         t->start = 0;
@@ -49,16 +85,8 @@ bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uin
         if (!placeholder(cache, link, &t->start))
             return false;
     }
-    t->dir = cache_find(cache, t->start, t->name, t->cut);
-    if (!t->dir) {
-        t->dir = cache_find(cache, t->start, t->name, t->size);
-        if (t->dir)
-            memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size + 1);
-        return t->dir != NULL;
-    }
-    memcpy(t->host, t->dir->text + t->dir->key_size, t->dir->rel_size);
-    memcpy(t->host + t->dir->rel_size, last, last_size + 1);
-    return true;
+    /* A name that begins in a held directory is looked for in that one, even if the host has put another in its place. */
+    return find(cache, t) && (!t->start || same_directory(t->dir));
 }
 
 void image_stat(const struct manifest_entry *entry, struct stat *s)
@@ -97,8 +125,7 @@ static enum look look_in_image(struct target *t, uint64_t flags, int *fd, struct
     return *fd < 0 ? PYTHON : FOUND;
 }
 
-/* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes. */
-enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
+static enum look look_at(struct target *t, uint64_t flags, int *fd, struct stat *host)
 {
     if (t->dir->missing)
         return MISSING;
@@ -125,6 +152,16 @@ enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
     return PYTHON;
 }
 
+enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host)
+{
+    enum look seen = look_at(t, flags, fd, host);
+    if (seen != FOUND || !t->slash || S_ISDIR(host->st_mode))
+        return seen;
+    if (*fd >= 0)
+        close(*fd);
+    return PYTHON;
+}
+
 ssize_t link_text(const struct target *t, int fd, char *text, size_t room)
 {
     if (!t->dir->manifest)
@@ -138,31 +175,41 @@ ssize_t link_text(const struct target *t, int fd, char *text, size_t room)
     return size;
 }
 
-/* The same, but a symbolic link at the end that leads to a neighbour is followed: libz.so.1 -> libz.so.1.2.13. */
-enum look look_through(struct target *t, uint64_t flags, int *fd, struct stat *host)
+/* Go on where a symbolic link leads: to a neighbour (libz.so.1 -> libz.so.1.2.13), or to an absolute name whose directory
+ * was taught, too. */
+static bool follow(name_cache *cache, struct target *t, const char *text, size_t size)
+{
+    if (text[0] == '/') {
+        memcpy(t->name, text, size + 1);
+        t->start = 0;
+        return cut(t, size) && find(cache, t);
+    }
+    if (memchr(text, '/', size) || t->dir->key_size != t->cut || t->cut + size + 1 >= sizeof t->name)
+        return false;
+    memcpy(t->name + t->cut, text, size + 1);
+    return cut(t, t->cut + size) && find(cache, t);
+}
+
+enum look look_through(name_cache *cache, struct target *t, uint64_t flags, int *fd, struct stat *host)
 {
     for (int links = 0; links < 8; links++) {
         enum look seen = look(t, O_PATH | O_NOFOLLOW, fd, host);
-        if (seen != FOUND || !S_ISLNK(host->st_mode) || t->dir->showing.manner != AS_HOST ||
-            t->dir->text[t->dir->key_size - 1] != '/') {
+        if (seen != FOUND || !S_ISLNK(host->st_mode) || t->dir->showing.manner != AS_HOST) {
             if (seen != FOUND || flags & O_PATH)
                 return seen;
             if (*fd >= 0)
                 close(*fd);
             return look(t, flags, fd, host);
         }
-        char text[256];
+        char text[1024];
         ssize_t n = link_text(t, *fd, text, sizeof text - 1);
         if (*fd >= 0)
             close(*fd);
-        if (n <= 0 || memchr(text, '/', n) || (text[0] == '.' && (n == 1 || (n == 2 && text[1] == '.'))))
+        if (n <= 0 || n == sizeof text - 1)
             return PYTHON;
         text[n] = 0;
-        memcpy(t->host + t->dir->rel_size, text, n + 1);
-        if (t->cut + n + 1 >= sizeof t->name)
+        if (!follow(cache, t, text, n))
             return PYTHON;
-        memcpy(t->name + t->cut, text, n + 1);
-        t->size = t->cut + n;
     }
     return PYTHON;
 }

@@ -28,10 +28,11 @@ PRIVILEGE = st.S_ISUID | st.S_ISGID
 class HostView:
     """`rel` beneath `root_fd` on the host. `layered`: hard links and changed files may live elsewhere in the layer."""
 
-    __slots__ = ("host_dev", "layered", "manifest", "rel", "root_fd", "showing")
+    __slots__ = ("host_dev", "host_ino", "layered", "manifest", "rel", "root_fd", "showing")
 
     def __init__(self, root_fd: int, rel: bytes, host_dev: int, showing: Showing, *, layered: bool) -> None:
         self.root_fd, self.rel, self.host_dev, self.showing, self.layered = root_fd, rel, host_dev, showing, layered
+        self.host_ino = 0  # of a directory that is known by its identity, not by its name
         self.manifest: Manifest | None = None  # names are in there, not on the host
 
 
@@ -49,8 +50,13 @@ def host_view(directory: Dir) -> HostView | None:
         if any(child.mounted for child in directory.children.values()):
             return None
         rel = directory.rel()
-        host_dev = stat_beneath(tree.fd, rel)[0]
-        return _as_host(tree, tree.fd, rel, tree.uids, tree.gids, layered=False, host_dev=host_dev)
+        host_dev, host_ino = stat_beneath(tree.fd, rel)[:2]
+        if (host_dev, host_ino) != directory.key:
+            return None  # a host process put another one there
+        view = _as_host(tree, tree.fd, rel, tree.uids, tree.gids, layered=False, host_dev=host_dev)
+        if view is not None:
+            view.host_ino = host_ino
+        return view
     if isinstance(directory, LayerDir) and directory.lower is not None and directory.only is None and not directory.own:
         for name, node in directory.names.items():
             if not isinstance(node, LayerDir) or node.mounted or node.lower is not directory.lower:

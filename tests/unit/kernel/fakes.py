@@ -220,6 +220,9 @@ class FakeListener:
     def cache_forget(self, *what: Any) -> None:
         self.forgotten.append(what)
 
+    def cache_listing(self, *_: object) -> None:
+        pass
+
     def cache_handle(self, *_: object) -> None:
         pass
 
