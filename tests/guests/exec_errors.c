@@ -20,7 +20,10 @@ static void attempt_full(const char *label, const char *path, char **argv, char 
     pid_t pid = fork();
     if (pid == 0) {
         syscall(SYS_execve, path, argv, envp);
-        say("%s = -1 %s", label, errname(errno));
+        int error = errno, next = dup(0); /* nothing is left behind: no descriptor, no blocked signal */
+        sigset_t blocked;
+        MUST(sigprocmask(SIG_BLOCK, NULL, &blocked));
+        say("%s = -1 %s, next descriptor %d, signals blocked %d", label, errname(error), next, !sigisemptyset(&blocked));
         _exit(0);
     }
     say("%s: %s", label, status_text(wait_for(pid)));

@@ -87,10 +87,11 @@ def test_ctrl_z_stops_husk_as_a_job(sit: Sit) -> None:
     person.expect("got word.*host> ")
 
 
-@pytest.mark.xfail(reason="seldom, a ^Z that comes while the program is starting its child is lost", strict=False)
 def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person = in_shell(sit)
-    person.type("$HUSK -- sh -c 'echo here''-I-am; sleep 1000; echo woken' < /dev/null\r")
+    # The child says that it is there, and not its parent before: a child of vfork that ^Z meets on its way to execve leaves
+    # the parent asleep, on Linux too, and nobody hears of a stop.
+    person.type("$HUSK -- sh -c 'sh -c \"echo here''-I-am; exec sleep 1000\"; echo woken' < /dev/null\r")
     person.expect("here-I-am\r\n")
     person.type("\x1a")
     person.expect("Stopped.*host> ")

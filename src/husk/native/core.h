@@ -110,7 +110,8 @@ int remote_wait_stop(struct remote *remote, pid_t tid);              /* after th
 int remote_block_signals(struct remote *remote);
 int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result);
 int remote_finish(struct remote *remote, int64_t value);             /* the guest sees `value` */
-int remote_become(struct remote *remote, long nr, const uint64_t args[6]); /* the guest makes this call instead */
+int remote_execute(struct remote *remote, const uint64_t args[6], bool watched); /* the guest makes this execveat; if it
+                                                                        fails and is watched, its descriptor is closed */
 void remote_abandon(pid_t tid);
 
 /* gone.c */

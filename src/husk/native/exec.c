@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef AT_EMPTY_PATH
@@ -56,15 +58,51 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
     return error;
 }
 
+#define FEW 64        /* strings of a list, and … */
+#define SHORT 512     /* … bytes of a string: 64 KiB at most in both lists */
+
+/* Could the host find arguments and environment too long (E2BIG)? Its limit is 128 KiB at least, so that few short strings
+ * are never too long. Only a guess, which says whether the call is worth being watched to its end: that holds up the
+ * receiving thread. -EFAULT: a list cannot be read. */
+static int may_be_too_long(pid_t tid, uint64_t argv, uint64_t envp)
+{
+    uint64_t lists[2] = {argv, envp}, strings[FEW + 1];
+    char texts[2 * FEW * SHORT];
+    struct iovec local = {texts, 0}, parts[2 * FEW];
+    int count = 0;
+    for (int list = 0; list < 2; list++) {
+        if (!lists[list])
+            continue;
+        ssize_t n = guest_read(tid, lists[list], strings, sizeof strings) / (ssize_t)sizeof *strings, i = 0;
+        if (n <= 0)
+            return -EFAULT;
+        for (; i < n && i < FEW && strings[i]; i++) {
+            if (i + 1 < n && strings[i + 1] > strings[i] && strings[i + 1] - strings[i] <= SHORT)
+                continue; /* it ends where its neighbour begins */
+            size_t in_page = 4096 - (strings[i] & 4095);
+            parts[count] = (struct iovec){(void *)(uintptr_t)strings[i], in_page < SHORT ? in_page : SHORT};
+            local.iov_len += parts[count++].iov_len;
+        }
+        if (i == n || strings[i])
+            return true;
+    }
+    if (count && process_vm_readv(tid, &local, 1, parts, count, 0) != (ssize_t)local.iov_len)
+        return true;
+    const char *text = texts;
+    for (int i = 0; i < count; text += parts[i++].iov_len)
+        if (!memchr(text, 0, parts[i].iov_len))
+            return true;
+    return false;
+}
+
 int execute_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
                    uint64_t envp, struct pending *pending)
 {
     struct remote remote;
-    uint64_t first;
     pid_t tgid = thread_group(notif->pid); /* that it was this thread's is known once stop_with_descriptor succeeds */
-    /* What the host would refuse after all leaves the loader's descriptor behind in the guest: look before. */
-    if ((argv && guest_read(notif->pid, argv, &first, sizeof first) != sizeof first) ||
-        (envp && guest_read(notif->pid, envp, &first, sizeof first) != sizeof first)) {
+    /* What the host refuses after all leaves the loader's descriptor behind in the guest: look before. */
+    int too_long = may_be_too_long(notif->pid, argv, envp);
+    if (too_long < 0) {
         answer_error(listener->fd, notif->id, EFAULT);
         pending_free(pending);
         return -EFAULT;
@@ -78,7 +116,8 @@ int execute_loader(Listener *listener, const struct seccomp_notif *notif, int lo
     /* A racing guest could rewrite the empty string; then the host would look for a path below the loader, which is a
      * file, or in a root that is empty, and Landlock lets nothing but the loader be executed anyway. */
     uint64_t become[6] = {fd, empty, argv, envp, AT_EMPTY_PATH, listener->cookie};
-    return remote_become(&remote, SYS_execveat, become);
+    /* A thread that does not lead its process gets another number on the way, and cannot be waited for by this one. */
+    return remote_execute(&remote, become, too_long && tgid == (pid_t)notif->pid);
 }
 
 PyObject *call_exec_loader(Call *call, PyObject *args)

@@ -4,8 +4,12 @@
  *   remote_attach      PTRACE_SEIZE + PTRACE_INTERRUPT: the stop is now certain, but the thread still waits for us
  *   (answer the notification; the value does not matter)
  *   remote_wait_stop   the thread is about to return to user space
- *   remote_become      …and repeats its `syscall` instruction with other registers, unobserved; or
+ *   remote_execute     …and repeats its `syscall` instruction with other registers, as an execveat; or
  *   remote_call …      runs calls under our eyes, then remote_finish gives it the original registers and a result
+ *
+ * Linux looks at signals when a call is over, so an execve is done before any signal that comes meanwhile takes effect. A
+ * stop that took effect before would be worse than early: it leaves a vfork parent asleep, which no key can stop or wake.
+ * So we stay until the thread is inside its execveat; from there the host does as it always does.
  *
  * ptrace belongs to one thread: all of it happens in the receiving thread, in one go. The kernel handles the trap
  * before it dequeues signals (get_signal), so at the stop no handler has seen the half-way state. */
@@ -125,26 +129,38 @@ static int set_call(struct remote *remote, long nr, const uint64_t args[6])
     return ptrace(PTRACE_SETREGS, remote->tid, 0, &regs) < 0 ? failed(remote->tid) : 0;
 }
 
+/* Let it run to the next entry into, or exit from, a call. */
+static int to_call_stop(struct remote *remote)
+{
+    for (int status, deliver = 0;;) {
+        if (ptrace(PTRACE_SYSCALL, remote->tid, 0, deliver) < 0)
+            return failed(remote->tid);
+        int error = next_stop(remote->tid, &status);
+        if (error || WSTOPSIG(status) == (SIGTRAP | 0x80))
+            return error;
+        /* SIGSTOP cannot be blocked: it is delivered here, the group's stop passes us by as an event, and takes effect
+         * when we detach. */
+        deliver = status >> 16 ? 0 : WSTOPSIG(status);
+    }
+}
+
+/* From the entry into a call to its end. */
+static int finish_call(struct remote *remote, long *result)
+{
+    struct user_regs_struct regs;
+    int error = to_call_stop(remote);
+    if (!error && ptrace(PTRACE_GETREGS, remote->tid, 0, &regs) < 0)
+        error = failed(remote->tid);
+    *result = error ? 0 : (long)regs.rax;
+    return error;
+}
+
 int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result)
 {
-    int status, error = set_call(remote, nr, args);
-    if (error)
-        return error;
-    for (int syscall_stops = 0; syscall_stops < 2;) { /* entry, then exit */
-        if (ptrace(PTRACE_SYSCALL, remote->tid, 0, 0) < 0)
-            return failed(remote->tid);
-        error = next_stop(remote->tid, &status);
-        if (error)
-            return error;
-        if (WSTOPSIG(status) == (SIGTRAP | 0x80))
-            syscall_stops++;
-        /* Anything else is a group stop passing by (SIGSTOP cannot be blocked); it takes effect after we detach. */
-    }
-    struct user_regs_struct regs;
-    if (ptrace(PTRACE_GETREGS, remote->tid, 0, &regs) < 0)
-        return failed(remote->tid);
-    *result = (long)regs.rax;
-    return 0;
+    int error = set_call(remote, nr, args);
+    if (!error)
+        error = to_call_stop(remote);
+    return error ? error : finish_call(remote, result);
 }
 
 int remote_finish(struct remote *remote, int64_t value)
@@ -159,10 +175,24 @@ int remote_finish(struct remote *remote, int64_t value)
     return 0;
 }
 
-int remote_become(struct remote *remote, long nr, const uint64_t args[6])
+int remote_execute(struct remote *remote, const uint64_t args[6], bool watched)
 {
-    int error = set_call(remote, nr, args);
-    if (!error && ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0)
+    long result, closed;
+    int error = remote_block_signals(remote);
+    if (!error)
+        error = set_call(remote, SYS_execveat, args);
+    if (!error)
+        error = to_call_stop(remote);
+    if (!error && watched) {
+        error = finish_call(remote, &result);
+        if (!error && result < 0) {
+            uint64_t loader[6] = {args[0]};
+            error = remote_call(remote, SYS_close, loader, &closed);
+            return error ? error : remote_finish(remote, result);
+        }
+    }
+    if (!error && (ptrace(PTRACE_SETSIGMASK, remote->tid, sizeof remote->signal_mask, &remote->signal_mask) < 0 ||
+                   ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0))
         error = failed(remote->tid);
     return error;
 }
