@@ -89,8 +89,8 @@ def test_ctrl_z_stops_husk_as_a_job(sit: Sit) -> None:
 
 def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person = in_shell(sit)
-    # The child says that it is there, and not its parent before: a child of vfork that ^Z meets on its way to execve leaves
-    # the parent asleep, on Linux too, and nobody hears of a stop.
+    # The child says that it is there, not its parent before it: a child of vfork that ^Z meets on its way to execve
+    # leaves the parent asleep, on Linux too, and nobody hears of a stop.
     person.type("$HUSK -- sh -c 'sh -c \"echo here''-I-am; exec sleep 1000\"; echo woken' < /dev/null\r")
     person.expect("here-I-am\r\n")
     person.type("\x1a")
