@@ -46,16 +46,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker("both_settings") and not running.OPTIONS:
-        metafunc.fixturenames.append("setting")
-        metafunc.parametrize("setting", ["walled", "bare"], indirect=True)
+        metafunc.parametrize("husk_setting", ["walled", "bare"], indirect=True)
 
 
-@pytest.fixture
-def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+# For every test, so that pytest makes it: one that only pytest_generate_tests names has a parameter, an id that says
+# "bare", and is never set up. tests/guest/test_settings.py looks whether bare is bare.
+@pytest.fixture(autouse=True)
+def husk_setting(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every `husk run` of the test gets --no-namespaces when the setting is bare."""
-    if request.param == "bare":
-        monkeypatch.setattr(running, "OPTIONS", [running.BARE])
-    yield request.param
+    before = running.OPTIONS
+    if getattr(request, "param", "walled") == "bare":
+        running.OPTIONS = [running.BARE]
+    yield
+    running.OPTIONS = before
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

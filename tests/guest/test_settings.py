@@ -236,3 +236,10 @@ def test_a_mount_within_what_another_shows(inner_first: bool) -> None:
         assert (place / "inner/file").stat().st_mode & 0o777 == 0o600
         refused = husk(["run", *mounts[0], *mounts[1], "--", "chmod", "600", "/outer/outer_file"])
         assert refused.status == 1 and "Read-only" in refused.err
+
+
+@pytest.mark.both_settings
+def test_a_test_of_both_settings_runs_in_both(request: pytest.FixtureRequest) -> None:
+    """What is marked so must not pass twice in the same setting."""
+    told = json.loads(husk(["run", "--json", "--", "true"]).out)
+    assert told["walls"]["pid"] == ("[walled]" in request.node.name)
