@@ -34,6 +34,7 @@ _NO_HANDLES = "a handle would name the host's inode; husk's trees have none, as 
 _OTHER_MOUNT = "the working directory is a mount of its own inside, and natively it is on the root's file system"
 _BIRTH = "husk does not know when a file of the host's was made"
 _TRACED = "husk has to stop the thread for this, and one that another guest traces it cannot stop"
+_HOSTS_DEVICES = "without a network of the box's own these are the host's devices"
 _EVERYWHERE = ("", " on a copy", " in tmp")
 _SEAT = "who sits in a directory sits in its placeholder, which keeps nothing alive, see docs/design/005-inotify.md"
 
@@ -82,6 +83,14 @@ ACCEPTED: tuple[Accepted, ...] = (
         "(runs 1, default again 1) flags 84000000",
         ".* flags 94000000",
         "after SA_RESETHAND no thunk tells that husk set SA_RESTART; with SIG_DFL the flag means nothing",
+    ),
+    *(
+        Accepted("sock_netlink", rf"{call} = {native}", rf"{call} = {husk}", _HOSTS_DEVICES, setting="bare")
+        for call, native, husk in (
+            (r"socket\(.*_UEVENT\)", "ok", "EPROTONOSUPPORT"),
+            (r"bind\(.*events\)", "0", "-1 EBADF"),
+            (r"ioctl\(fd, SIOCETHTOOL, &asked\)", "-1 EOPNOTSUPP", "-1 EBADF"),
+        )
     ),
     Accepted("proc_trace", r'chdir\("/"\) = 0', r'chdir\("/"\) = -1 EPERM', _TRACED),
     Accepted("proc_trace", "the traced program: executed", "the traced program: EPERM", _TRACED),

@@ -3,9 +3,14 @@
  * Contents: append, offsets and who shares them, holes, mappings, files without a name, locks.
  */
 #include "step.h"
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
+
+#define SYS_cachestat_ 451 /* newer than some headers */
 
 static void show(const char *path) {
     char text[200];
@@ -190,6 +195,28 @@ static void locks(void) {
     close(a);
 }
 
+/* Where a file lies: in memory, which whoever may write it may know; and on a disk, which not every file system tells. */
+static void places(void) {
+    struct { uint64_t offset, length; } all = {0, 0}, page = {0, 4096};
+    struct { uint64_t cached, dirty, written, evicted, lately; } seen;
+    struct fiemap map = {.fm_length = ~0ull};
+    struct file_dedupe_range same = {.src_length = 1};
+    put_text("placed", "0123456789", 0644);
+    int fd = MUST(open("placed", O_RDWR));
+    STEP(syscall(SYS_cachestat_, fd, &page, &seen, 0));
+    say("cached %d", (int)seen.cached);
+    STEP(syscall(SYS_cachestat_, fd, &all, &seen, 0));
+    STEP(syscall(SYS_cachestat_, fd, &all, &seen, 1));
+    STEP(syscall(SYS_cachestat_, fd, (void *)8, &seen, 0));
+    STEP(syscall(SYS_cachestat_, fd, &all, (void *)8, 0));
+    STEP(syscall(SYS_cachestat_, 77, &all, &seen, 0));
+    int others = MUST(open("/etc/passwd", O_RDONLY));
+    STEP(syscall(SYS_cachestat_, others, &all, &seen, 0));
+    say("extents: %s", ioctl(fd, FS_IOC_FIEMAP, &map) == 0 || errno == EOPNOTSUPP ? "told, or not known" : errname(errno));
+    say("sharing: %s", ioctl(fd, FIDEDUPERANGE, &same) == 0 || errno == EOPNOTSUPP ? "done, or not known" : errname(errno));
+    close(fd), close(others);
+}
+
 int main(void) {
     umask(022);
     offsets();
@@ -197,5 +224,6 @@ int main(void) {
     mappings();
     copies();
     locks();
+    places();
     return 0;
 }

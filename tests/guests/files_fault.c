@@ -37,7 +37,14 @@ int main(void) {
     RAW(rename, BAD, "x");
     RAW(rename, "file", BAD);
     RAW(rename, "missing", BAD);
+    RAW(rename, "missing/file", BAD);
+    RAW(rename, BAD, BAD);
+    RAW(renameat2, AT_FDCWD, "missing", AT_FDCWD, BAD, 8);
+    RAW(renameat2, AT_FDCWD, "missing", 77, "x", 0);
     RAW(link, "file", BAD);
+    RAW(link, "missing", BAD);
+    RAW(linkat, AT_FDCWD, "missing", AT_FDCWD, BAD, 8);
+    RAW(linkat, AT_FDCWD, "missing", 77, "x", 0);
     RAW(link, BAD, "x");
     RAW(symlink, BAD, "x");
     RAW(symlink, "x", BAD);

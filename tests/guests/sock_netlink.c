@@ -7,7 +7,10 @@
 #include <ifaddrs.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 static void dump(int type, int answer) {
@@ -56,5 +59,12 @@ int main(void) {
     }
     freeifaddrs(all);
     STEP(socket(AF_NETLINK, SOCK_RAW, 31));
+    /* Events of devices: whoever wants to know hears of none here. */
+    struct sockaddr_nl events = {.nl_family = AF_NETLINK, .nl_groups = 1};
+    int fd = OK(socket(AF_NETLINK, SOCK_DGRAM, NETLINK_KOBJECT_UEVENT));
+    STEP(bind(fd, (struct sockaddr *)&events, sizeof events));
+    struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
+    struct ifreq asked = {.ifr_name = "lo", .ifr_data = (char *)&driver};
+    STEP(ioctl(fd, SIOCETHTOOL, &asked));
     return 0;
 }

@@ -166,6 +166,27 @@ static void much(void) {
     close(pair[0]);
 }
 
+/* A name's mode is its socket's, less the umask. */
+static void modes(void) {
+    struct sockaddr_un address;
+    struct stat st;
+    name_of(&address, "mode");
+    int fd = MUST(socket(AF_UNIX, SOCK_STREAM, 0));
+    STEP(fchmod(fd, 0765));
+    MUST(fstat(fd, &st));
+    say("the socket's own mode %o", st.st_mode);
+    mode_t before = umask(0123);
+    STEP(bind(fd, ADDRESS(address), sizeof address));
+    umask(before);
+    MUST(stat("mode", &st));
+    say("the name's mode %o", st.st_mode);
+    STEP(fchmod(fd, 0700));
+    MUST(stat("mode", &st));
+    say("later changes stay with the socket %o", st.st_mode);
+    MUST(unlink("mode"));
+    close(fd);
+}
+
 int main(void) {
     struct sockaddr_un address;
     for (int i = 0; i < 2; i++) {
@@ -187,5 +208,6 @@ int main(void) {
     wrong();
     pipe_signal();
     much();
+    modes();
     return 0;
 }

@@ -159,6 +159,10 @@ static void clocks(void) {
         say("clock %d: %d %d, resolution %d", ids[i], got, direct, clock_getres(ids[i], &resolution) ? -errno : (int)resolution.tv_nsec);
     }
     STEP(clock_settime(CLOCK_REALTIME, &(struct timespec){1, 0}));
+    STEP(clock_settime(CLOCK_MONOTONIC, &(struct timespec){1, 0}));
+    STEP(clock_settime(CLOCK_BOOTTIME, &(struct timespec){1, 0}));
+    STEP(clock_settime(CLOCK_PROCESS_CPUTIME_ID, &(struct timespec){1, 0}));
+    STEP(clock_settime(99, &(struct timespec){1, 0}));
     STEP(settimeofday(&(struct timeval){1, 0}, NULL));
     STEP(nanosleep(&(struct timespec){0, 1000000000}, NULL));
     STEP(nanosleep(&(struct timespec){-1, 0}, NULL));

@@ -72,6 +72,10 @@ FILE = {
     "FS_IOC_GETVERSION": 0x80087601,
 }
 
+# Where on the host's disk a file lies is nobody's business inside, and the owner may change it through a read-only
+# descriptor. Refused with what file systems without these answer.
+PLACES = {"FIEMAP": 0xC020660B, "FIDEDUPERANGE": 0xC0189436}
+
 SOCKET = {
     "SIOCATMARK": 0x8905,
     "SIOCGSTAMP": 0x8906,
@@ -98,6 +102,7 @@ INTERFACE = {
     "SIOCGIFINDEX": 0x8933,
     "SIOCGIFTXQLEN": 0x8942,
     "SIOCGIFMAP": 0x8970,
+    "SIOCETHTOOL": 0x8946,  # what sets anything wants CAP_NET_ADMIN
 }
 
 ANYWHERE = {**TERMINAL, **PSEUDO_TERMINAL, **DESCRIPTOR, **FILE, **SOCKET}

@@ -6,7 +6,7 @@ where a command reaches further than its descriptor.
 
 from __future__ import annotations
 
-from errno import EINVAL, ENOTTY, EPERM
+from errno import EINVAL, ENOTTY, EOPNOTSUPP, EPERM
 
 from husk.abi import ioctls
 from husk.abi.numbers import FCNTL_ALLOWED, FCNTL_OWNERS
@@ -75,6 +75,12 @@ ROWS = (
         virtual_if(COMMAND.is_in(ioctls.PEER)),
         native_if(NET_WALL, COMMAND.is_in(ioctls.INTERFACE)),
         native_if(SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
+        refused_if(
+            EOPNOTSUPP,
+            "it tells where on the host's disk a file lies, or changes that",
+            COMMAND.is_in(ioctls.PLACES),
+            quiet=True,
+        ),
         otherwise=refuse(
             ENOTTY,
             "not on the list of commands that stay with their descriptor; others type into a terminal, or change a "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from errno import ENOSYS, EPERM
 
-from husk.abi.rules import PID_WALL, UTS_WALL, Arg, absent, native, native_if, refuse, refused, virtual
+from husk.abi.rules import PID_WALL, UTS_WALL, Arg, absent, native, native_if, refuse, refused, refused_if, virtual
 
 PID = Arg(0, "the pid")
 NUMA_PID = refuse(EPERM, "acts on another process's pages, which is reserved to debuggers; ptrace is refused too")
@@ -76,7 +76,12 @@ ROWS = (
     native(159, "adjtimex", "reads the clock's state; changing it wants CAP_SYS_TIME, which no guest has"),
     native(305, "clock_adjtime", "reads a clock's state; changing it wants CAP_SYS_TIME, which no guest has"),
     refused(164, "settimeofday", EPERM, "sets the host's clock"),
-    refused(227, "clock_settime", EPERM, "sets the host's clock"),
+    native(
+        227,
+        "clock_settime",
+        "of a clock that cannot be set the host says so; others want CAP_SYS_TIME, which no guest has",
+        refused_if(EPERM, "sets the host's clock", Arg(0, "the clock").is_zero()),
+    ),
     # Timers and sleeping: these give EINTR after any handler, with or without SA_RESTART
     native(35, "nanosleep", "lets the calling thread sleep"),
     native(230, "clock_nanosleep", "lets the calling thread sleep, by a clock of its choice"),

@@ -82,9 +82,9 @@ ROWS = (
         ),
         refused_if(EPERM, "raw sockets bypass every rule about addresses", INET, TYPE.is_in({"SOCK_RAW": 3})),
         refused_if(EPROTONOSUPPORT, "asking for this protocol would load kernel modules on the host", INET),
-        native_if(NET_WALL, NETLINK, PROTOCOL.is_in(numbers.NETLINK_ROUTE)),
+        native_if(NET_WALL, NETLINK, PROTOCOL.is_in(numbers.NETLINK_OWN)),
         virtual_if(NETLINK, PROTOCOL.is_in(numbers.NETLINK_ROUTE)),
-        refused_if(EPROTONOSUPPORT, "only the routing kind of netlink is served", NETLINK),
+        refused_if(EPROTONOSUPPORT, "only routing is served, and device events in a network of the box's own", NETLINK),
         otherwise=refuse(EAFNOSUPPORT, "this family reaches devices or kernel modules of the host"),
     ),
     native(

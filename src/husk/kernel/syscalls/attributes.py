@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat as st
 import struct
 
 from husk.kernel.call import (
@@ -36,7 +38,9 @@ def chmod(call: Call) -> Reply:
 
 
 def fchmod(call: Call) -> Reply:
-    return _chmod(call, _held(call, i32(call, 0)), u32(call, 1))
+    fd = i32(call, 0)
+    node = _held(call, fd)
+    return _chmod(call, node, u32(call, 1)) if node is not None else _chmod_nameless(call, fd, u32(call, 1))
 
 
 def fchmodat(call: Call) -> Reply:
@@ -138,8 +142,20 @@ def _held(call: Call, fd: int) -> Node | None:
 
 
 def _chmod(call: Call, node: Node | None, mode: int) -> Reply:
-    if node is not None:  # a pipe's or socket's mode is nobody's business: accepted, without effect
+    if node is not None:
         call.vfs.chmod(call, node, mode & 0o7777)
+    return 0
+
+
+def _chmod_nameless(call: Call, fd: int, mode: int) -> Reply:
+    """A socket's mode becomes that of the name it is bound to. Any other file without a name may be the caller's own,
+    handed in as standard input: accepted, without effect."""
+    dup = call.raw.get_fd(fd)
+    try:
+        if st.S_ISSOCK(os.fstat(dup).st_mode):
+            os.fchmod(dup, mode & 0o777)
+    finally:
+        os.close(dup)
     return 0
 
 

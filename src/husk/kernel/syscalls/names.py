@@ -41,11 +41,11 @@ def unlinkat(call: Call) -> Reply:
 
 
 def rename(call: Call) -> Reply:
-    return _rename(call, AT_FDCWD, path(call, 0), AT_FDCWD, path(call, 1), 0)
+    return _rename(call, AT_FDCWD, path(call, 0), AT_FDCWD, 1, 0)
 
 
 def renameat(call: Call) -> Reply:
-    return _rename(call, i32(call, 0), path(call, 1), i32(call, 2), path(call, 3), 0)
+    return _rename(call, i32(call, 0), path(call, 1), i32(call, 2), 3, 0)
 
 
 def renameat2(call: Call) -> Reply:
@@ -56,18 +56,18 @@ def renameat2(call: Call) -> Reply:
         raise OSError(errno.EINVAL, "exchange stands alone")
     if flags & RENAME_WHITEOUT:
         raise OSError(errno.EPERM, "whiteouts are devices, which an unprivileged user cannot make")
-    return _rename(call, i32(call, 0), path(call, 1), i32(call, 2), path(call, 3), flags)
+    return _rename(call, i32(call, 0), path(call, 1), i32(call, 2), 3, flags)
 
 
 def link(call: Call) -> Reply:
-    return _link(call, AT_FDCWD, path(call, 0), AT_FDCWD, path(call, 1), 0)
+    return _link(call, AT_FDCWD, path(call, 0), AT_FDCWD, 1, 0)
 
 
 def linkat(call: Call) -> Reply:
     flags = u32(call, 4)
     if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
         raise OSError(errno.EINVAL, "unknown flag")
-    return _link(call, i32(call, 0), path(call, 1), i32(call, 2), path(call, 3), flags)
+    return _link(call, i32(call, 0), path(call, 1), i32(call, 2), 3, flags)
 
 
 def symlink(call: Call) -> Reply:
@@ -102,31 +102,34 @@ def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
     return 0
 
 
-def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
+def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new_argument: int, flags: int) -> Reply:
     start = start_dir(call, old_fd, old)
-    to = _second_start(call, new_fd, new, lambda: call.vfs.parent(call, start, old))
+    to, new = _second_name(call, new_fd, new_argument, lambda: call.vfs.parent(call, start, old))
     call.vfs.rename(call, start, old, to, new, flags)
     return 0
 
 
-def _second_start(call: Call, dirfd: int, name: bytes, first: Callable[[], object]) -> Dir:
-    """Linux walks the first name before it looks where the second one starts, so the first one's error wins."""
+def _second_name(call: Call, dirfd: int, argument: int, first: Callable[[], object]) -> tuple[Dir, bytes]:
+    """Where the second name starts, and the name. Linux walks the first one before it looks at the second one's text or
+    descriptor, so the first one's error wins."""
     try:
-        return start_dir(call, dirfd, name)
+        name = path(call, argument)
+        return start_dir(call, dirfd, name), name
     except OSError:
         first()
         raise
 
 
-def _link(call: Call, old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> Reply:
+def _link(call: Call, old_fd: int, old: bytes, new_fd: int, new_argument: int, flags: int) -> Reply:
     if not old and flags & AT_EMPTY_PATH:
         node = working_directory(call) if old_fd == AT_FDCWD else held_node(call, old_fd)
         if node is None:
             raise OSError(errno.EXDEV, "not a file of this box")
+        new = path(call, new_argument)
         call.vfs.link_node(call, node, start_dir(call, new_fd, new), new)
         return 0
     start, follow = start_dir(call, old_fd, old), bool(flags & AT_SYMLINK_FOLLOW)
-    to = _second_start(call, new_fd, new, lambda: call.vfs.walk(call, start, old, follow=follow))
+    to, new = _second_name(call, new_fd, new_argument, lambda: call.vfs.walk(call, start, old, follow=follow))
     call.vfs.link(call, start, old, to, new, follow)
     return 0
 
