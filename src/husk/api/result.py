@@ -67,6 +67,7 @@ class Result(subprocess.CompletedProcess[Any]):
     faults: list[str] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
     timed_out: bool = False
+    weakened: list[str] = field(default_factory=list)  # walls the caller chose to do without, and which were missing
 
     def __repr__(self) -> str:
         return f"Result(args={self.args!r}, returncode={self.returncode!r}, denials={len(self.denials)})"
@@ -88,6 +89,8 @@ class Result(subprocess.CompletedProcess[Any]):
         for stream in ("stdout", "stderr"):
             if self.lost.get(stream):
                 said.append(f"{self.lost[stream]} more bytes of {stream} were not kept.")
+        if self.weakened:
+            said.append(f"It ran behind fewer walls than usual, as was wished; missing: {', '.join(self.weakened)}.")
         if self.faults:
             said.append(
                 f"{len(self.faults)} calls failed in husk or in a hook (the program saw EIO); `faults` tells more."
@@ -189,6 +192,7 @@ def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Resu
         faults=list(ended.faults),
         lost=dict(ended.lost),
         timed_out=ended.timed_out,
+        weakened=list(ended.weakened),
     )
 
 

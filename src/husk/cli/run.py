@@ -214,7 +214,7 @@ def _run(options: Options) -> int:
     for fault in result.faults:
         print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
     for limit in result.limits:
-        if not options.summary and limit.name != "time":
+        if not options.summary:
             print(f"husk: {limit}{'; the box was ended' if limit.ended else ''}.", file=sys.stderr)
     if options.json:
         import json

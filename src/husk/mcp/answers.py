@@ -40,6 +40,7 @@ def whole(result: Result, box: str) -> dict[str, Any]:
         "explain": explained,
         "denials": [asdict(denial) for denial in result.denials],
         "limits": [str(limit) for limit in result.limits],
+        "weakened": result.weakened,
         "changes": changes(result.changes),
         "stdout": text_of(result.stdout),
         "stderr": text_of(result.stderr),

@@ -48,6 +48,14 @@ class Group:
             pass
         return 0
 
+    def value(self, file: str) -> int:
+        """The value of a file that holds nothing else; 0 likewise."""
+        try:
+            with open(f"{self.path}/{file}") as lines:
+                return int(lines.read())
+        except (OSError, ValueError):
+            return 0
+
     def kill(self) -> None:
         _write(f"{self.path}/cgroup.kill", "1")
 

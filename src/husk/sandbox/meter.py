@@ -67,12 +67,14 @@ class Meter:
         pause = SHORTEST
         try:
             while not self._enough.acquire(timeout=pause):
-                begin = time.monotonic()
+                # What the look cost, not how long it took: on a busy host it waits its turn for most of that, and a
+                # pause of nine times the wait would let the box run on for seconds.
+                begin = time.thread_time()
                 try:
                     self.look()
                 except OSError:
                     pass  # something vanished while we looked at it; the next look will do
-                pause = max(SHORTEST, (time.monotonic() - begin) * (SHARE - 1))
+                pause = max(SHORTEST, (time.thread_time() - begin) * (SHARE - 1))
         finally:
             self._left.release()
 
@@ -90,24 +92,41 @@ class Meter:
 
     def final(self, cpu_seconds: float) -> None:
         """What only the end shows: processes that died of the limit before anybody looked."""
-        if self._limits["cpu"] is not None:
+        limits = self._limits
+        if limits["cpu"] is not None:
             self._compare("cpu", cpu_seconds)
         if self._group is not None and "memory" in self._group.enforces:
-            self._look_at_memory(self._limits["memory"] or 0, [])
+            self._look_at_memory(limits["memory"] or 0, [])
+        if self._group is not None and limits["processes"] is not None:
+            self._look_at_processes(limits["processes"], [])
+        if limits["disk"] is not None and _named(self._files) - self._files_before >= limits["disk"]:
+            # One file alone stopped there (RLIMIT_FSIZE): a call failed, and the sum was never above it.
+            self._tell("disk", limits["disk"], ends=False)
 
     def _compare(self, name: str, seen: float, *, ends: bool = True) -> None:
         allowed = self._limits[name]
-        if allowed is not None and seen > allowed and name not in self._told:
+        if allowed is not None and seen > allowed:
+            self._tell(name, seen, ends=ends)
+
+    def _tell(self, name: str, seen: float, *, ends: bool) -> None:
+        if name not in self._told:
             self._told.add(name)
-            self._over(Exceeded(name, allowed, seen, ended=ends))
+            self._over(Exceeded(name, self._limits[name] or 0, seen, ended=ends))
 
     def _look_at_processes(self, allowed: int, pids: list[int]) -> None:
+        group = self._group
+        if group is not None and "processes" in group.enforces:
+            # RLIMIT_NPROC stands at the same number and is asked first, so the group may never have refused anything.
+            # Not every kernel has the peak.
+            count = max(group.value("pids.current"), group.value("pids.peak"))
+            if count >= allowed or group.number("pids.events", "max"):
+                self._tell("processes", count, ends=False)
+            return
         count = sum(_threads(pid) for pid in pids)
-        if self._group is not None and "processes" in self._group.enforces:
-            count = allowed + (self._group.number("pids.events", "max") > 0)
-        elif self._forks_bounded:
-            count += count >= allowed  # the next one would be refused
-        self._compare("processes", count, ends=not self._forks_bounded)
+        if not self._forks_bounded:
+            self._compare("processes", count)
+        elif count >= allowed:  # the next one would be refused
+            self._tell("processes", count, ends=False)
 
     def _cpu(self, pids: list[int]) -> float:
         """What the kernel adds up, or what was seen, whichever is more: a parent that ignores SIGCHLD makes the kernel
@@ -130,8 +149,8 @@ class Meter:
     def _look_at_memory(self, allowed: int, pids: list[int]) -> None:
         group = self._group
         if group is not None and "memory" in group.enforces:
-            killed = group.number("memory.events", "oom_kill")
-            self._compare("memory", allowed + 1 if killed else 0)
+            if group.number("memory.events", "oom_kill"):
+                self._tell("memory", allowed, ends=True)  # the kernel let it have no more than that
             return
         held = _held_unnamed(pids, b"/memfd:")
         if sum(_resident(pid) for pid in pids) + held > allowed:
@@ -224,6 +243,18 @@ def _named(folder: bytes) -> int:
             except OSError:
                 continue
     return total * 512
+
+
+def largest(folder: bytes) -> int:
+    """The size of the largest file that has a name there."""
+    found = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                found = max(found, entry.stat(follow_symlinks=False).st_size)
+            except OSError:
+                continue
+    return found
 
 
 def _held_unnamed(pids: list[int], prefix: bytes) -> int:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from husk.sandbox.meter import Meter
     from husk.sandbox.result import Result
 
+SIGXFSZ = 25
 LOOKED_AT = ("cpu", "memory", "disk", "processes")  # sums over the box, which no limit of a single process keeps
 
 
 class Watch:
     """Begins while the first guest still waits for its first answer, so that nothing of the box is missed."""
 
-    __slots__ = ("_group", "_meter")
+    __slots__ = ("_exceeded", "_files", "_group", "_limits", "_meter")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Watch:
         files: bytes,
         own_user: bool,
     ) -> None:
+        self._limits, self._exceeded, self._files = limits, exceeded, files
         self._group: Group | None = None
         self._meter: Meter | None = None
         if not any(name in limits.asked and limits[name] is not None for name in LOOKED_AT):
@@ -63,3 +65,16 @@ class Watch:
             self._meter.final(result.user_seconds + result.system_seconds)
         if self._group is not None:
             self._group.remove()
+        self._look_at_file_size(result.signal)
+
+    def _look_at_file_size(self, signal: int) -> None:
+        """The host refuses the write, and tells husk nothing. But a file of just that size is left, or somebody died of
+        the signal that comes with it."""
+        allowed = self._limits["file-size"]
+        if allowed is None:
+            return
+        from husk.sandbox.limits import Exceeded
+        from husk.sandbox.meter import largest
+
+        if signal == SIGXFSZ or largest(self._files) >= allowed:
+            self._exceeded(Exceeded("file-size", allowed, allowed, ended=False))

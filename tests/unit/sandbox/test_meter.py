@@ -153,11 +153,27 @@ def test_what_a_group_counts_is_believed(tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text("usage_usec 2500000\n")
     (tmp_path / "memory.events").write_text("max 3\noom_kill 1\n")
     (tmp_path / "pids.events").write_text("max 7\n")
+    (tmp_path / "pids.current").write_text("3\n")
     group = Group(str(tmp_path))
     group.enforces = {"memory", "processes"}
     watched = Watched(tmp_path, [], "cpu=2", "memory=1M", "processes=5", group=group)
     assert watched.look() == ["processes", "cpu", "memory"]
     assert [limit.ended for limit in watched.told] == [False, True, True]
+    assert str(watched.told[2]) == "limit: memory 1M exceeded", "the kernel let it have no more: nothing else was seen"
+
+
+@pytest.mark.parametrize("file", ["pids.current", "pids.peak"])
+def test_a_group_that_is_full_has_refused_nothing_itself(tmp_path: Path, file: str) -> None:
+    """RLIMIT_NPROC stands at the same number and Linux asks it first: pids.events stays at 0."""
+    (tmp_path / "pids.events").write_text("max 0\n")
+    (tmp_path / file).write_text("4\n")
+    group = Group(str(tmp_path))
+    group.enforces = {"processes"}
+    watched = Watched(tmp_path, [], "processes=5", group=group)
+    assert watched.look() == []
+    (tmp_path / file).write_text("5\n")
+    watched.meter.final(0.0)
+    assert [(limit.name, limit.ended) for limit in watched.told] == [("processes", False)]
 
 
 def test_the_end_tells_what_nobody_saw(tmp_path: Path) -> None:
@@ -167,6 +183,16 @@ def test_the_end_tells_what_nobody_saw(tmp_path: Path) -> None:
     assert watched.told == []
     watched.meter.final(2.5)
     assert [limit.name for limit in watched.told] == ["cpu"]
+
+
+def test_one_file_that_stopped_at_the_limit(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE fails its writes there, so that the sum is never above the limit."""
+    watched = Watched(tmp_path, [], "disk=1M")
+    (tmp_path / "1").write_bytes(bytes(1 << 20))
+    assert watched.look() == []
+    watched.meter.final(0.0)
+    assert [str(limit) for limit in watched.told] == ["limit: disk 1M reached"]
+    assert meter.largest(os.fsencode(tmp_path)) == 1 << 20
 
 
 def test_the_dead_do_not_stop_it(tmp_path: Path) -> None:
