@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.guest import running
 from tests.guest.running import husk
 from tests.terminal.conftest import Sit
-from tests.terminal.person import Person
+from tests.terminal.person import PATIENCE, Person
 
 pytestmark = pytest.mark.both_settings
 
@@ -113,6 +114,26 @@ def test_the_terminal_is_put_back_whatever_happens(sit: Sit) -> None:
     assert person.wait() == 124 and person.modes() == person.before
     person = sit("run", "-it", "--", "/no/such/program")
     assert person.wait() == 127 and person.modes() == person.before
+
+
+def test_a_killed_husk_leaves_no_raw_terminal(sit: Sit) -> None:
+    """The reaper puts it back: husk cannot any more, and this shell, being none that people type in, would not."""
+    husk_run = shlex.join([*running.husk_command(), "run", *running.OPTIONS, "--", "sh", "-c", "echo u''p; sleep 1000"])
+    inner = shlex.quote(f"echo husk is $$; exec {husk_run}")
+    person = sit(command=["sh", "-c", f"sh -c {inner}; echo ended $?; read line; echo read $line"])
+    pid = int(person.expect(r"husk is (\d+)").group(1))
+    person.expect("up")
+    assert person.modes() != person.before
+    os.kill(pid, signal.SIGKILL)
+    person.expect("ended 137")
+    deadline = time.monotonic() + PATIENCE
+    while person.modes() != person.before:
+        assert time.monotonic() < deadline, "it is still raw"
+        time.sleep(0.01)
+    person.type("a line\r")
+    person.expect("read a line\r\n")
+    assert person.wait() == 0
+    assert sit("run", "--", "true").wait() == 0, "and removes what the killed one left"
 
 
 def test_all_output_arrives(sit: Sit) -> None:

@@ -14,8 +14,9 @@ from husk.native._core import landlock_abi
 from husk.sandbox.errors import HuskError
 
 NETLINK_SOCK_DIAG = 4
-PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN = 0x324E4C50, 1, 2, 4, 8
-TERMINAL_FD, START_FD, JOIN_FD = 7, 8, 9
+PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x324E4C50, 1, 2, 4, 8, 16
+TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
+SAID_GO, SAID_END = b"g", b"e"
 JOINED = ("user", "mnt", "net", "ipc", "uts")  # namespaces that the runs of one box share, in the order of joining
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -100,7 +101,19 @@ class NoNamespaces(HuskError):
 class Order:
     """What one run needs to be launched. `argv` empty: a run that is kept ready, and told later what to run."""
 
-    __slots__ = ("argv", "env", "filter", "init", "joined", "loader_fd", "program", "rlimits", "stdio", "terminal")
+    __slots__ = (
+        "argv",
+        "env",
+        "filter",
+        "init",
+        "joined",
+        "loader_fd",
+        "person",
+        "program",
+        "rlimits",
+        "stdio",
+        "terminal",
+    )
 
     def __init__(self, init: str, loader_fd: int, program_filter: bytes, rlimits: list[tuple[int, int]]) -> None:
         self.init, self.loader_fd, self.filter, self.rlimits = init, loader_fd, program_filter, rlimits
@@ -109,6 +122,7 @@ class Order:
         self.env: list[bytes] = []
         self.stdio: list[int] = []
         self.terminal = -1
+        self.person = -1  # the person's own terminal, where husk is going to change its modes
         self.joined: list[int] = []  # descriptors of the box's namespaces, where an earlier run made them
 
 
@@ -139,6 +153,8 @@ class Launch:
                 passed[START_FD] = closing[-1]
             for number, fd in enumerate(order.joined, JOIN_FD):
                 passed[number] = fd
+            if order.person >= 0:
+                passed[PERSON_FD] = order.person
             actions = []
             for number, fd in passed.items():
                 # Moved out of the way first: a descriptor that already has its number would stay close-on-exec.
@@ -218,14 +234,19 @@ class Launch:
         except OSError as error:
             self.end()
             raise NoNamespaces(f"user ids cannot be mapped ({error.strerror})") from None
-        self.control.send(b"g")
+        self.control.send(SAID_GO)
 
     def end(self) -> None:
         """Kill the box: the reaper notices that nobody listens, whoever hangs up. From any thread, more than once."""
         try:
-            self.control.shutdown(_socket.SHUT_RDWR)  # wakes a thread that waits on it, which closing does not
+            # With a word: a silent end is our death, after which the reaper puts the person's terminal back.
+            self.control.send(SAID_END, _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT)
         except OSError:
             pass  # it was hung up before
+        try:
+            self.control.shutdown(_socket.SHUT_RDWR)  # wakes a thread that waits on it, which closing does not
+        except OSError:
+            pass
 
     def close(self) -> None:
         self.end()
@@ -298,7 +319,8 @@ def _pack(walls: Walls, ids: Ids, order: Order) -> bytes:
         (SWITCH_USER if ids.switch else 0)
         | (TERMINAL if order.terminal >= 0 else 0)
         | (0 if argv else WAIT)
-        | (JOIN if order.joined else 0),
+        | (JOIN if order.joined else 0)
+        | (PERSON if order.person >= 0 else 0),
         namespaces,
         ids.uid,
         ids.gid,

@@ -63,7 +63,7 @@ class Run:
         self._streams = streams = Streams(self.policy, stdio, self.ground.files.terminals)
         order = self._order()
         order.program, order.argv, order.env = self._program, self._argv(), self._env()
-        order.stdio, order.terminal = streams.guest, streams.slave
+        order.stdio, order.terminal, order.person = streams.guest, streams.slave, streams.person
         workdir_fd = working_directory(self.ground.files, self.policy)
         try:
             self._begin(order, workdir_fd)

@@ -118,6 +118,11 @@ class Streams:
         size = _USUAL_SIZE if person < 0 else fcntl.ioctl(person, _TIOCGWINSZ, bytes(8))
         fcntl.ioctl(self._master, _TIOCSWINSZ, size)
 
+    @property
+    def person(self) -> int:
+        """The person's terminal, where we are going to make it raw; else -1."""
+        return self._keys if self._raw else -1
+
     # -- while the box runs ----------------------------------------------------------------------------------------
     def begin(self) -> None:
         """The guest has its copies: start to carry bytes."""

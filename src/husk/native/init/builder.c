@@ -20,8 +20,8 @@
 
 static void wait_for_go(void)
 {
-    char go;
-    if (recv(CONTROL_FD, &go, 1, 0) != 1)
+    char said;
+    if (recv(CONTROL_FD, &said, 1, 0) != 1 || said != SAID_GO)
         _exit(125);
 }
 

@@ -28,6 +28,7 @@
 #include <sys/syscall.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "init.h"
@@ -118,6 +119,29 @@ static _Noreturn void end_box(void)
     _exit(0); /* as pid 1 of a namespace: the kernel kills the rest */
 }
 
+/* The person's terminal as it was before husk made it pass everything on raw, and how it is then. */
+static struct termios person_was, person_raw;
+static int watches_person;
+
+static void look_at_person(void)
+{
+    watches_person = plan->flags & PLAN_PERSON && tcgetattr(PERSON_FD, &person_was) == 0;
+    person_raw = person_was;
+    cfmakeraw(&person_raw);
+}
+
+/* husk died without putting the terminal back (SIGKILL, a crash), and a person would sit before a shell that shows
+ * nothing of what is typed. We are the only one left who knows how it was. The host kernel tells us of husk's death
+ * before it tells husk's parent, so mostly the shell finds its terminal in order; but it may have been faster, or somebody
+ * else has the terminal by now: whatever is not as husk left it is not ours to change. */
+static void put_terminal_back(void)
+{
+    struct termios is;
+    if (watches_person && tcgetattr(PERSON_FD, &is) == 0 && is.c_lflag == person_raw.c_lflag &&
+        is.c_iflag == person_raw.c_iflag && is.c_oflag == person_raw.c_oflag)
+        tcsetattr(PERSON_FD, TCSANOW, &person_was);
+}
+
 static void reap(pid_t guest)
 {
     int status;
@@ -181,8 +205,12 @@ static _Noreturn void watch(pid_t guest)
         reap(guest);
         if (poll(watched, 2, -1) < 0)
             continue;
-        if (watched[0].revents)
+        if (watched[0].revents) {
+            char said = 0;
+            if (recv(CONTROL_FD, &said, 1, MSG_DONTWAIT) != 1 || said != SAID_END)
+                put_terminal_back();
             end_box(); /* husk said so, or is gone */
+        }
         char drain[64];
         (void)!read(no_op_pipe[0], drain, sizeof drain);
     }
@@ -212,12 +240,16 @@ int main(void)
     if (pipe2(no_op_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         give_up(STEP_REAPER);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART}, NULL);
+    look_at_person();
     report(REPORT_REAPER, 0, 0); /* husk sees by the credentials who sent this */
     pid_t guest = fork();
     if (guest < 0)
         give_up(STEP_REAPER);
-    if (guest == 0)
+    if (guest == 0) {
+        if (plan->flags & PLAN_PERSON)
+            close(PERSON_FD); /* no guest ever holds it, not for a moment */
         become_guest();
+    }
     setpgid(guest, guest); /* as it does itself: whoever is first */
     guest_group = guest;
     static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT, SIGHUP};

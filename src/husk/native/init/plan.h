@@ -4,12 +4,14 @@
 #define HUSK_PLAN_H
 #include <stdint.h>
 
-enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7, START_FD = 8, JOIN_FD = 9, JOINED = 5 };
+enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7, START_FD = 8, JOIN_FD = 9, JOINED = 5,
+       PERSON_FD = JOIN_FD + JOINED };
 #define PLAN_MAGIC 0x324e4c50u /* "PLN2" */
 #define PLAN_SWITCH_USER 1u
 #define PLAN_TERMINAL 2u /* TERMINAL_FD is the box's terminal */
 #define PLAN_WAIT 4u     /* what to run is told later, on START_FD */
 #define PLAN_JOIN 8u     /* JOIN_FD and the following are the user, mount, net, ipc and uts namespaces to join */
+#define PLAN_PERSON 16u  /* PERSON_FD is the person's terminal, whose modes husk is going to change */
 
 struct plan {
     uint32_t magic, flags;
@@ -24,6 +26,9 @@ struct plan {
     uint32_t reserved;
     struct { uint64_t resource, soft, hard; } limits[16];
 };
+
+/* What husk says on CONTROL_FD: the ids are mapped; the box is to end. Hanging up without a word is husk's death. */
+enum { SAID_GO = 'g', SAID_END = 'e' };
 
 enum report_kind {
     REPORT_FAILED = 1, REPORT_MAP_IDS, REPORT_LISTENER, REPORT_EXEC_FAILED, REPORT_ENDED, REPORT_STOPPED,
