@@ -19,7 +19,7 @@ import pytest
 
 from husk.sandbox import cgroups
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PIPE, Result, husk, husk_process, scratch
+from tests.guest.running import PIPE, Result, finish, husk, husk_process, scratch
 
 pytestmark = [
     pytest.mark.both_settings,
@@ -33,17 +33,18 @@ TIMEOUT = ["--timeout", "30"]  # nothing here may get that far
 
 def run(*words: str, limits: tuple[str, ...], options: tuple[str, ...] = ()) -> Result:
     chosen = [word for limit in limits for word in ("--limit", limit)]
-    result = husk(["run", *TIMEOUT, *chosen, *options, "--", *words], timeout=60)
+    command = ["run", *TIMEOUT, *chosen, *options, "--", *words]
+    with husk_process(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as running:
+        result = finish(running.process, f"husk {words}", b"", 90)
     assert "Traceback" not in result.err
-    assert not groups(), "a control group is left behind"
+    assert not groups(running.process.pid), "a control group is left behind"
     return result
 
 
-def groups() -> list[str]:
-    """Groups whose husk is gone. (Others may run husk on this machine at the same time.)"""
+def groups(pid: int) -> list[str]:
+    """Those of one husk: others may run on this machine at the same time, and be killed."""
     found = cgroups.delegation()
-    names = [name for name in os.listdir(found[0]) if name.startswith(cgroups.PREFIX)] if found else []
-    return [name for name in names if not os.path.exists(f"/proc/{name.split('-')[1]}")]
+    return [name for name in os.listdir(found[0]) if name.startswith(f"{cgroups.PREFIX}{pid}-")] if found else []
 
 
 def python(script: str, *limits: str) -> Result:
@@ -142,8 +143,10 @@ def test_file_size() -> None:
     [
         "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
         "import os; k = []\nfor n in range(60): k.append(open('f', 'wb', 0)); os.unlink('f'); k[n].write(bytes(2**20))",
+        "import ctypes; c = ctypes.CDLL(None)\nassert c.inotify_add_watch(c.inotify_init(), b'.', 0x100) == 1\n"
+        "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
     ],
-    ids=["named", "removed but open"],
+    ids=["named", "removed but open", "in a watched directory"],
 )
 def test_disk_bomb(script: str) -> None:
     told(python(script + "\nimport time; time.sleep(60)", "disk=16M"), "disk")

@@ -12,6 +12,7 @@ import _thread
 import os
 import time
 
+from husk.sandbox.diskuse import kept_bytes
 from husk.sandbox.limits import Exceeded
 
 TYPE_CHECKING = False
@@ -35,13 +36,13 @@ class Meter:
         limits: Limits,
         pids: Callable[[], list[int]],
         reaper: int,
-        files: bytes,
+        state: bytes,
         group: Group | None,
         over: Callable[[Exceeded], None],
         *,
         forks_bounded: bool,
     ) -> None:
-        self._limits, self._reaper, self._files, self._group, self._over = limits, reaper, files, group, over
+        self._limits, self._reaper, self._state, self._group, self._over = limits, reaper, state, group, over
         self._pids = pids if group is None else group.pids
         self._forks_bounded = forks_bounded  # the kernel refuses the one fork too many
         self._told: set[str] = set()
@@ -51,7 +52,7 @@ class Meter:
         self._times: dict[int, float] = {}  # processor time of each process when last seen
         self._times_gone = 0.0
         self._files_seen, self._files_when, self._taken_then = 0, 0.0, 0
-        self._files_before = _named(files) if limits["disk"] is not None else 0  # what husk itself put there
+        self._files_before = kept_bytes(state) if limits["disk"] is not None else 0  # husk's own
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -99,7 +100,7 @@ class Meter:
             self._look_at_memory(limits["memory"] or 0, [])
         if self._group is not None and limits["processes"] is not None:
             self._look_at_processes(limits["processes"], [])
-        if limits["disk"] is not None and _named(self._files) - self._files_before >= limits["disk"]:
+        if limits["disk"] is not None and kept_bytes(self._state) - self._files_before >= limits["disk"]:
             # One file alone stopped there (RLIMIT_FSIZE): a call failed, and the sum was never above it.
             self._tell("disk", limits["disk"], ends=False)
 
@@ -163,7 +164,7 @@ class Meter:
     def _look_at_disk(self, allowed: int, pids: list[int]) -> None:
         """Counting every file is dear. While the file system's own count rose by less than there is room, it need not
         be done; others write to it too, which only means counting more often, or free space, hence the second clock."""
-        space = os.statvfs(self._files)
+        space = os.statvfs(self._state)
         taken = (space.f_blocks - space.f_bfree) * space.f_frsize
         now = time.monotonic()
         # A quarter of the room at a time, so that what was freed elsewhere meanwhile cannot hide much.
@@ -171,8 +172,8 @@ class Meter:
         if self._files_when and taken - self._taken_then < room and now - self._files_when < EVERY_FILE:
             return
         self._files_when, self._taken_then = now, taken
-        held = _held_unnamed(pids, self._files + b"/")
-        self._files_seen = _named(self._files) + held - self._files_before
+        held = _held_unnamed(pids, self._state + b"/")
+        self._files_seen = kept_bytes(self._state) + held - self._files_before
         self._compare("disk", self._files_seen)
 
 
@@ -232,29 +233,6 @@ def _processor_times(pid: int) -> tuple[float, float]:
         words = stat.read().rpartition(b")")[2].split()  # the name may hold anything
     user, system, children_user, children_system = (int(word) * TICK for word in words[11:15])
     return user + system, children_user + children_system
-
-
-def _named(folder: bytes) -> int:
-    total = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                total += entry.stat(follow_symlinks=False).st_blocks
-            except OSError:
-                continue
-    return total * 512
-
-
-def largest(folder: bytes) -> int:
-    """The size of the largest file that has a name there."""
-    found = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                found = max(found, entry.stat(follow_symlinks=False).st_size)
-            except OSError:
-                continue
-    return found
 
 
 def _held_unnamed(pids: list[int], prefix: bytes) -> int:

@@ -139,7 +139,7 @@ class Run:
         kernel.hooks = self._hooks
         ground.live.append(tasks)
         self._watch = Watch(
-            self.policy.limits, self.exceeded, launch, tasks, ground.files.vfs.state.path + b"/files", ground.own_user
+            self.policy.limits, self.exceeded, launch, tasks, ground.files.vfs.state.path, ground.own_user
         )
         kernel.start()
 

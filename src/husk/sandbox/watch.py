@@ -23,7 +23,7 @@ LOOKED_AT = ("cpu", "memory", "disk", "processes")  # sums over the box, which n
 class Watch:
     """Begins while the first guest still waits for its first answer, so that nothing of the box is missed."""
 
-    __slots__ = ("_exceeded", "_files", "_group", "_limits", "_meter")
+    __slots__ = ("_exceeded", "_group", "_limits", "_meter", "_state")
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class Watch:
         exceeded: Callable[[Exceeded], None],
         launch: Launch,
         tasks: Tasks,
-        files: bytes,
+        state: bytes,
         own_user: bool,
     ) -> None:
-        self._limits, self._exceeded, self._files = limits, exceeded, files
+        self._limits, self._exceeded, self._state = limits, exceeded, state
         self._group: Group | None = None
         self._meter: Meter | None = None
         if not any(name in limits.asked and limits[name] is not None for name in LOOKED_AT):
@@ -48,7 +48,7 @@ class Watch:
             group = None
         self._group = group
         bounded = own_user or (group is not None and "processes" in group.enforces)
-        self._meter = Meter(limits, tasks.host_pids, launch.reaper, files, group, exceeded, forks_bounded=bounded)
+        self._meter = Meter(limits, tasks.host_pids, launch.reaper, state, group, exceeded, forks_bounded=bounded)
         self._meter.start()
 
     def box_ends(self) -> None:
@@ -73,8 +73,8 @@ class Watch:
         allowed = self._limits["file-size"]
         if allowed is None:
             return
+        from husk.sandbox.diskuse import largest
         from husk.sandbox.limits import Exceeded
-        from husk.sandbox.meter import largest
 
-        if signal == SIGXFSZ or largest(self._files) >= allowed:
+        if signal == SIGXFSZ or largest(self._state) >= allowed:
             self._exceeded(Exceeded("file-size", allowed, allowed, ended=False))
