@@ -100,6 +100,21 @@ def test_signal_to_husk(work: Path, number: signal.Signals) -> None:
         assert_silent(work)
 
 
+def test_signals_in_a_row(work: Path) -> None:
+    """As timeout(1) sends them. The host may hand one of them to a thread of husk's that answers guests and never runs
+    handlers: the main thread must hear of it all the same. Before the guest is there, and when husk's threads are busy."""
+    for tries in range(5):
+        with husk_process(run(work, "echo up; while :; do test -e /usr/bin/env; done"), stdout=subprocess.PIPE) as running:
+            assert running.process.stdout is not None
+            if tries:
+                assert running.process.stdout.readline() == b"up\n"
+            else:
+                wait_until(lambda: bool(list(running.state.iterdir())), "the start of the box")
+            for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGCONT):
+                running.process.send_signal(number)
+            assert shell_status(running.process.wait(timeout=60)) == 128 + signal.SIGTERM
+
+
 def test_timeout(work: Path) -> None:
     begin = time.monotonic()
     result = husk(run(work, f"{DAEMON}; trap '' TERM INT HUP; sleep 300; sleep 300", "--timeout", "1"), timeout=30)

@@ -236,6 +236,8 @@ def _with_signals(box: Box) -> Result:
     def pass_on(number: int, _frame: object) -> None:
         box.signal(number)
 
+    box.wakes, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    _signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     for number in (_signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, end)
     for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGCONT):

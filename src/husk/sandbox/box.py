@@ -27,6 +27,7 @@ class Box:
         self.policy, self.events, self.stdio = policy, events, stdio
         self.unnamed: Unnamed | None = None  # what to start from instead of the image the policy names
         self.at_end: Callable[[Files], None] | None = None  # sees the box's files when nobody runs in it any more
+        self.wakes = -1  # see Run._report
         self._run: Run | None = None
         self._ended_by: int | None = None
 
@@ -59,6 +60,7 @@ class Box:
             if ground.source is not None:
                 self.policy.adopt_program(ground.source)
             self._run = run = Run(ground, self.policy, self.events)
+            run.wakes = self.wakes
             run.ended_by = self._ended_by  # by a signal that came while there was nothing to end yet
             try:
                 run.launch(self.stdio)

@@ -264,9 +264,10 @@ class Launch:
 
     def reap(self) -> None:
         """The reaper was told to end, or ended; from here on its number may be anybody's."""
-        if self.reaper:
-            _reap(self.reaper)
-        self.reaper = 0
+        # Forgotten first: a signal's handler may run between the wait and whatever follows it, and signal that number.
+        reaper, self.reaper = self.reaper, 0
+        if reaper:
+            _reap(reaper)
 
     def abandon(self) -> None:
         """It did not come to a running guest. Leaves no process behind, not even a dead one."""

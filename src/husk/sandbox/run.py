@@ -53,6 +53,7 @@ class Run:
         self._first, self._lock = -1, _thread.allocate_lock()
         self._started = time.monotonic()
         self.ended_by: int | None = None  # a signal husk itself got, after which the run must end
+        self.wakes = -1  # readable when a signal came, where signals have handlers: see `_report`
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
 
     # -- beginning ---------------------------------------------------------------------------------------------
@@ -216,19 +217,20 @@ class Run:
         deadline = None if seconds is None else self._started + seconds
         failed = 0
         while True:
-            if deadline is not None:
-                launch.control.settimeout(max(0.0, deadline - time.monotonic()) or 1e-6)
-            try:
-                report = launch.control.recv(REPORT.size)
-            except TimeoutError:
-                result.timed_out = True
-                self.met.append(Exceeded("time", seconds or 0, seconds or 0, ended=True))
-                return result
+            # Looked at before waiting, too: whoever ended the run while it was launched found nothing to wake up.
             if any(limit.ended for limit in self.met):
                 return result
             if self.ended_by is not None:
                 result.signal, result.exit_code = self.ended_by, 128 + self.ended_by
                 return result
+            try:
+                report = self._report(launch, deadline)
+            except TimeoutError:
+                result.timed_out = True
+                self.met.append(Exceeded("time", seconds or 0, seconds or 0, ended=True))
+                return result
+            if report is None or self.ended_by is not None or any(limit.ended for limit in self.met):
+                continue
             if len(report) < REPORT.size:
                 raise HuskError("husk-init died; the box is gone.")
             kind, a, b, _, user, system, rss = REPORT.unpack(report)
@@ -245,6 +247,29 @@ class Run:
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 return result
+
+    def _report(self, launch: Launch, deadline: float | None) -> bytes | None:
+        """The next word of husk-init's. None: a signal came first, and its handler has run by now.
+
+        Waiting in recv would not do where signals have handlers: the host may hand a signal to any thread, and only the
+        main one runs handlers, when it next wakes up. (Two signals in a row, as timeout(1) sends them, are enough.) So
+        whoever has handlers has each signal write to `wakes`."""
+        rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if self.wakes < 0:
+            launch.control.settimeout(None if rest is None else rest or 1e-6)
+            return launch.control.recv(REPORT.size)
+        import select
+
+        asked = select.poll()
+        asked.register(self.wakes, select.POLLIN)
+        asked.register(launch.control.fileno(), select.POLLIN)
+        found = dict(asked.poll(None if rest is None else rest * 1000 + 1))
+        if not found:
+            raise TimeoutError
+        if self.wakes in found:
+            os.read(self.wakes, 512)
+            return None
+        return launch.control.recv(REPORT.size)
 
     def finish(self) -> None:
         """Every process of it ends, every thread and descriptor of ours with them. Safe to call twice."""
