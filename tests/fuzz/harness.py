@@ -6,15 +6,20 @@ end, no handler met an internal fault, and no file outside has changed but below
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from husk.abi.registry import ROWS
 from tests.guest.build import BASE_FLAGS
@@ -40,6 +45,7 @@ class Report:
     threads: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
+    answers: dict[str, Counter[int]] = field(default_factory=dict)  # by call: how often each errno; 0 is success
     said: str = ""
     exit_code: int = 0
 
@@ -94,9 +100,14 @@ def fuzz(seed: int, calls: int, *, rounds: int = 0, options: list[str] | None = 
         said = place / "said"
         try:
             errors = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
-            with husk_process(arguments, stdin=PIPE, stdout=PIPE, stderr=errors, grace=5) as running:
-                os.close(errors)
-                _follow(running.process, report, calls, rounds)
+            if {"-t", "-it", "-ti"} & set(options or []):
+                _on_a_terminal(arguments, errors, report, calls, rounds)
+            else:
+                with husk_process(arguments, stdin=PIPE, stdout=PIPE, stderr=errors, grace=5) as running:
+                    os.close(errors)
+                    process = running.process
+                    assert process.stdin is not None and process.stdout is not None
+                    _follow(process, process.stdin, process.stdout, report, calls, rounds)
         except AssertionError as error:  # husk left something behind: what it said last tells why
             error.add_note(f"seed {seed}, {report.line}\n{said.read_text(errors='replace')}")
             raise
@@ -107,32 +118,65 @@ def fuzz(seed: int, calls: int, *, rounds: int = 0, options: list[str] | None = 
     return report
 
 
-def _follow(process: subprocess.Popen[bytes], report: Report, calls: int, rounds: int) -> None:
-    stdin, stdout = process.stdin, process.stdout
-    assert stdin is not None and stdout is not None
+def _on_a_terminal(arguments: list[str], errors: int, report: Report, calls: int, rounds: int) -> None:
+    """husk as foreground process of a terminal of its own, so that the guests have one, too."""
+    master, slave = pty.openpty()
+    wrapper = ["setsid", "--ctty", "--wait"]
+    with husk_process(arguments, wrapper=wrapper, stdin=slave, stdout=slave, stderr=errors, grace=5) as running:
+        os.close(errors)
+        os.close(slave)
+        keys = os.fdopen(os.dup(master), "wb", 0)
+        _follow(running.process, keys, _lines(master), report, calls, rounds)
+
+
+def _lines(master: int) -> Iterator[bytes]:
+    rest = b""
+    with contextlib.suppress(OSError):  # EIO: nobody has the terminal open any more
+        while piece := os.read(master, 65536):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
+    os.close(master)
+
+
+def _follow(
+    process: subprocess.Popen[bytes], stdin: IO[bytes], stdout: Iterator[bytes], report: Report, calls: int, rounds: int
+) -> None:
     # A box that no longer answers must not hold up whoever runs this.
     watch = _watched(process)
     for line in stdout:
         watch.cancel()
         watch = _watched(process)
-        words = line.decode().split()
+        words = line.decode(errors="replace").split()
         if words[:2] == ["stuck", "in"]:
             report.stuck[words[2]] += 1
         if words[:1] != ["round"]:
             continue
-        report.line, report.calls = line.decode().strip(), int(words[3])
-        pid = process.pid
+        report.line, report.calls = " ".join(words), int(words[3])
+        pid = husk_of(process.pid)
         report.descriptors.append(len(os.listdir(f"/proc/{pid}/fd")))
         report.threads.append(status_field(pid, "Threads"))
         report.memory.append(status_field(pid, "VmRSS"))
         if (report.calls >= calls and not rounds) or (rounds and len(report.memory) >= rounds):
             break
-        stdin.write(b"x")
+        stdin.write(b"more\n")
         stdin.flush()
     watch.cancel()
+    if stdin.isatty():
+        stdin.write(b"\x04")  # closing our end would hang up; this is the end of input
     stdin.close()  # the supervisor ends when nobody asks for another round
-    stdout.read()
+    for line in stdout:
+        words = line.decode(errors="replace").split()
+        if words[:1] == ["call"]:
+            answers = report.answers.setdefault(words[1], Counter())
+            answers[0] += int(words[3])
+            answers.update(dict(zip(map(int, words[4::2]), map(int, words[5::2]), strict=True)))
     report.exit_code = process.wait(timeout=60)
+
+
+def husk_of(pid: int) -> int:
+    """husk itself, behind the setsid that gave it a terminal."""
+    below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(below[0]) if Path(f"/proc/{pid}/comm").read_text() == "setsid\n" else pid
 
 
 def _watched(process: subprocess.Popen[bytes]) -> threading.Timer:
@@ -145,6 +189,18 @@ def _watched(process: subprocess.Popen[bytes]) -> threading.Timer:
 def faults_in(said: str) -> Counter[str]:
     """Tracebacks husk printed, each by its last line and its place."""
     return Counter(part for part in said.split("Traceback")[1:])
+
+
+def table(report: Report) -> str:
+    """One line for each call: what husk does with it, how often it was made, how often it succeeded, and what else."""
+    ways = {row.name: row.way for row in ROWS.values()}
+    lines = []
+    for name, answers in sorted(report.answers.items()):
+        named = ((errno.errorcode.get(number, number), times) for number, times in answers.most_common(6) if number)
+        others = [f"{error} {times}" for error, times in named]
+        made, good = answers.total(), answers[0]
+        lines.append(f"{name:26} {ways.get(name, '-'):8} {made:7} {good:7}  {', '.join(others)}")
+    return "\n".join(lines)
 
 
 def show(report: Report) -> str:

@@ -22,6 +22,8 @@
 typedef struct {
     uint64_t state;
     int thread;
+    int polite; /* this call gets arguments that make sense, as far as they go */
+    unsigned tree; /* where its names lie */
 } Random;
 
 /* xorshift64*: small, and the same everywhere. */
@@ -38,6 +40,11 @@ static uint64_t below(Random *r, uint64_t bound) {
 
 static int one_in(Random *r, unsigned n) {
     return below(r, n) == 0;
+}
+
+/* Something no sane program does: only in every second call, or nothing would ever succeed and go deep. */
+static int absurd(Random *r, unsigned n) {
+    return !r->polite && one_in(r, n);
 }
 
 static uint64_t odd_number(Random *r) {

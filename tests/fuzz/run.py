@@ -1,16 +1,17 @@
-"""`make fuzz SEED=… CALLS=… OPTIONS=…`: the long run. Prints figures; exit code 1 when husk met an internal fault, or
-holds more than its caches may."""
+"""`make fuzz SEED=… CALLS=… OPTIONS=…`: the long run. Prints a table of all calls, and figures; exit code 1 when husk
+met an internal fault, or holds more than its caches may."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.fuzz.harness import MOST_DESCRIPTORS, fuzz, show
+from tests.fuzz.harness import MOST_DESCRIPTORS, fuzz, show, table
 
 
 def main(arguments: list[str]) -> int:
     seed, calls = int(arguments[0]), int(arguments[1])
     report = fuzz(seed, calls, options=arguments[2:])
+    print(table(report))
     print(show(report))
     for fault, times in report.faults.most_common():
         print(f"{times} times:{fault}")
