@@ -83,39 +83,36 @@ static void wait_for_start(void)
     memcpy(told_fds, CMSG_DATA(rights), sizeof told_fds);
 }
 
-/* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. */
-static char **strings(char **text, uint32_t count)
+static char **strings(const char **text, const char *end, uint32_t count, int step)
 {
-    char **list = calloc(count + 1, sizeof *list);
+    char **list = strings_of(text, end, count);
     if (!list)
-        give_up(STEP_PLAN);
-    for (uint32_t i = 0; i < count; i++, *text += strlen(*text) + 1)
-        list[i] = *text;
+        give_up(step);
     return list;
 }
 
 static const char *planned(char ***argv, char ***envp)
 {
-    char *text = (char *)plan + plan->argv_offset;
-    *argv = strings(&text, plan->argv_count);
-    text = (char *)plan + plan->envp_offset;
-    *envp = strings(&text, plan->envp_count);
-    return (char *)plan + plan->program_offset;
+    const char *base = (const char *)plan, *end = base + plan_size, *text = base + plan->argv_offset;
+    *argv = strings(&text, end, plan->argv_count, STEP_PLAN);
+    text = base + plan->envp_offset;
+    *envp = strings(&text, end, plan->envp_count, STEP_PLAN);
+    return base + plan->program_offset;
 }
 
 static const char *told(char ***argv, char ***envp)
 {
-    char *text = mmap(NULL, start.size, PROT_READ, MAP_PRIVATE, told_fds[4], 0);
+    const char *text = mmap(NULL, start.size, PROT_READ, MAP_PRIVATE, told_fds[4], 0);
     if (text == MAP_FAILED || fchdir(told_fds[3]) < 0)
         give_up(STEP_START);
     for (int i = 0; i < 3; i++)
         if (dup2(told_fds[i], i) < 0) /* none of the five has such a number: 0, 1 and 2 are taken */
             give_up(STEP_START);
-    const char *program = text;
-    text += strlen(text) + 1;
-    *argv = strings(&text, start.argv_count);
-    *envp = strings(&text, start.envp_count);
-    return program;
+    const char *end = text + start.size;
+    char **program = strings(&text, end, 1, STEP_START);
+    *argv = strings(&text, end, start.argv_count, STEP_START);
+    *envp = strings(&text, end, start.envp_count, STEP_START);
+    return *program;
 }
 
 /* The filter notifies sendmsg, and nobody listens yet who could answer. So a helper that shares our memory and our

@@ -34,6 +34,7 @@
 #include "init.h"
 
 const struct plan *plan;
+size_t plan_size;
 
 void report(uint32_t kind, int32_t a, int32_t b)
 {
@@ -219,10 +220,11 @@ static _Noreturn void watch(pid_t guest)
 int main(void)
 {
     struct stat size;
-    if (fstat(PLAN_FD, &size) < 0 || (size_t)size.st_size < sizeof *plan)
+    if (fstat(PLAN_FD, &size) < 0)
         give_up(STEP_PLAN);
-    plan = mmap(NULL, size.st_size, PROT_READ, MAP_PRIVATE, PLAN_FD, 0);
-    if (plan == MAP_FAILED || plan->magic != PLAN_MAGIC)
+    plan_size = (size_t)size.st_size;
+    plan = mmap(NULL, plan_size, PROT_READ, MAP_PRIVATE, PLAN_FD, 0);
+    if (plan == MAP_FAILED || !plan_is_sound(plan, plan_size))
         give_up(STEP_PLAN);
     build();
 

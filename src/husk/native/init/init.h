@@ -4,6 +4,7 @@
 #include "plan.h"
 
 extern const struct plan *plan;
+extern size_t plan_size;
 
 void report(uint32_t kind, int32_t a, int32_t b);
 _Noreturn void give_up(int step);

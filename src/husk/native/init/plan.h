@@ -2,6 +2,8 @@
  * husk/sandbox/launch.py; PLAN_MAGIC changes with them. */
 #ifndef HUSK_PLAN_H
 #define HUSK_PLAN_H
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7, START_FD = 8, JOIN_FD = 9, JOINED = 5,
@@ -52,4 +54,10 @@ struct start {
     uint64_t size;
     uint32_t argv_count, envp_count;
 };
+
+/* plan.c: husk is trusted, but what it writes is looked at all the same: a mistake there must not become one here. */
+bool plan_is_sound(const struct plan *plan, size_t size);
+/* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. NULL: there are fewer
+ * before `end`, or no memory. */
+char **strings_of(const char **text, const char *end, uint32_t count);
 #endif
