@@ -20,6 +20,7 @@ from husk.sandbox.ground import Ground, behind_walls
 from husk.sandbox.policy import Mount, Policy, Publish
 from husk.sandbox.result import Result as Ended
 from husk.sandbox.run import Run
+from husk.sandbox.streams import as_it_is
 
 if TYPE_CHECKING:
     from husk.abi.rules import Walls
@@ -223,7 +224,7 @@ class Sandbox(BoxFiles):
         with self._lock:
             ground = self._open_ground()
             standby, self._standby = self._standby, None
-            if standby is not None and (any(map(os.isatty, stdio)) or not standby.waits()):
+            if standby is not None and (not all(map(as_it_is, stdio)) or not standby.waits()):
                 standby.finish()
                 standby = None
             if standby is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from husk.sandbox.standard import fill
+
 # command: (module with a `main(argv) -> exit code`, or module:function, how it is called, what it does)
 COMMANDS = {
     "run": ("husk.cli.run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
@@ -25,6 +27,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
+    fill()
     args = sys.argv[1:] if argv is None else argv
     command = args[0] if args else ""
     if command in COMMANDS:

@@ -20,6 +20,7 @@ from husk.native._core import Listener
 from husk.sandbox.filesystem import build
 from husk.sandbox.launch import JOINED, SCOPES_SIGNALS, Ids, NoNamespaces, may_switch_user, missing, walls_here
 from husk.sandbox.policy import WORKDIR
+from husk.sandbox.standard import fill
 from husk.sandbox.statedir import StateDir
 from husk.walls.filter import compile_filter
 
@@ -67,6 +68,7 @@ class Ground:
 
     def __init__(self, policy: Policy, walls: Walls, unnamed: Unnamed | None = None) -> None:
         """`unnamed` is what to start from instead of the image the policy names."""
+        fill()
         self.policy, self.walls = policy, walls
         self.live: list[Tasks] = []
         self.joined: list[int] = []

@@ -87,7 +87,8 @@ class Run:
             os.close(nothing)
 
     def start(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> bool:
-        """Now it is known. False: the waiting guest has died; launch another. `stdio` must hold no terminal."""
+        """Now it is known. False: the waiting guest has died; launch another. `stdio` must hold nothing that a guest
+        may not have as it is (`streams.as_it_is`)."""
         assert self._launch is not None and self._kernel is not None
         self.policy = policy
         self.events = self._kernel.events = self.ground.events = events

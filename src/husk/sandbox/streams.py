@@ -3,6 +3,7 @@
 Files and pipes are handed over as they are. A terminal of the host never is: whoever holds one can change its modes,
 read what is typed there later, and more. In its place the guest gets the slave of a pseudo-terminal of its own, and a
 thread (native/relay.c) carries bytes. docs/design/006 argues it; docs/security.md says what a guest can still do.
+Nor is a network socket (`socket_streams`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from husk.sandbox.errors import HuskError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.policy import Policy
+    from husk.sandbox.socket_streams import Carrier
     from husk.vfs.terminals import PtsTree
 
 _TIOCGWINSZ, _TIOCSWINSZ, _TIOCSPTLCK, _TIOCGPTPEER, _TIOCSIG = 0x5413, 0x5414, 0x40045431, 0x5441, 0x40045436
 _USUAL_SIZE = (24).to_bytes(2, "little") + (80).to_bytes(2, "little") + bytes(4)
+_S_IFMT, _S_IFSOCK = 0o170000, 0o140000
 _OFLAG, _OPOST = 1, 1  # index in what termios.tcgetattr gives; the bit
 
 
@@ -30,6 +33,7 @@ class Streams:
     them, and `finish` in any case: it brings out the last output and puts the person's terminal back."""
 
     __slots__ = (
+        "_carriers",
         "_drained",
         "_feed",
         "_given",
@@ -52,14 +56,18 @@ class Streams:
         self._master = self.slave = self._keys = self._screen = self._orders = self._orders_in = self._feed = -1
         self._raw = False
         self._saved: list[object] = []
+        self._carriers: list[Carrier] = []
         tty = [os.isatty(fd) for fd in given]
         self.is_job = any(tty)  # of a shell that a person sits in front of, most likely
         if policy.terminal and policy.interactive and not tty[0]:
             raise UsageError("-it: standard input is not a terminal; leave out -t, and the program reads it as it is.")
-        if not (policy.terminal or any(tty)):
-            return
         try:
-            self._build(policy, tty, terminals)
+            if policy.terminal or any(tty):
+                self._build(policy, tty, terminals)
+            if any(not as_it_is(fd) for fd in self.guest if fd in given):
+                from husk.sandbox.socket_streams import carriers
+
+                self.guest, self._carriers = carriers(self.guest)
         except BaseException:
             self.finish()
             raise
@@ -127,6 +135,8 @@ class Streams:
     def begin(self) -> None:
         """The guest has its copies: start to carry bytes."""
         self._close_owned()
+        for carrier in self._carriers:
+            carrier.begin()
         if self._master < 0 and self._feed < 0:
             return
         self._orders, self._orders_in = os.pipe()
@@ -193,6 +203,8 @@ class Streams:
     def finish(self) -> None:
         """The box is gone, or was never made. Safe to call twice."""
         self._close_owned()
+        while self._carriers:
+            self._carriers.pop().finish()
         if self.slave >= 0:
             os.close(self.slave)
             self.slave = -1
@@ -211,6 +223,14 @@ class Streams:
         for fd in self._owned:
             os.close(fd)
         self._owned.clear()
+
+
+def as_it_is(fd: int) -> bool:
+    """May a guest get this descriptor itself, whatever else is known of it? Else there is work for `Streams`."""
+    try:
+        return os.fstat(fd).st_mode & _S_IFMT != _S_IFSOCK and not os.isatty(fd)
+    except OSError:
+        return True  # closed; whoever uses it is told
 
 
 def _in_front(terminal: int) -> bool:

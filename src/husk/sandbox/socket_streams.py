@@ -1,0 +1,167 @@
+"""sandbox: sockets among the guest's descriptors 0, 1 and 2.
+
+A socket stays in the network it was made in, whoever holds it, and Linux lets its holder take it away from its peer and
+connect it to another (connect with AF_UNSPEC). A guest with a network socket of the host's in its hands would be on
+the host's network, whatever namespace it sits in: inetd, `nc -e` and systemd's Accept= start programs like that. So a
+connected network stream never gets inside: the guest gets one end of a pair, and threads carry bytes between the other
+end and the stream. Unix streams that are connected, or listen, cannot be turned and are handed over as they are. What
+cannot be carried (datagrams, listening network sockets) is refused before anything runs.
+
+Life of a `Carrier`: made before the guest, `begin` once the guest has its end, `finish` when the box is gone.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import os
+import select
+import stat as st
+
+from husk.sandbox.errors import UsageError
+
+SO_DOMAIN, PIECE, LINGER_MS = 39, 1 << 16, 5000
+NAMES = ("input", "output", "error")
+
+
+def must_be_carried(fd: int, number: int) -> bool:
+    """False: a guest may hold this socket. UsageError: it may not, and nothing can be put in its place."""
+    end = _socket.socket(fileno=os.dup(fd))
+    try:
+        unix = end.getsockopt(_socket.SOL_SOCKET, SO_DOMAIN) == _socket.AF_UNIX
+        if end.type == _socket.SOCK_STREAM or (unix and end.type == _socket.SOCK_SEQPACKET):
+            if unix and end.getsockopt(_socket.SOL_SOCKET, _socket.SO_ACCEPTCONN):
+                return False
+            try:
+                end.getpeername()
+                return not unix
+            except OSError:
+                pass  # it has no peer, and could get any
+    finally:
+        end.close()
+    raise UsageError(
+        f"standard {NAMES[number]} is a socket that a guest could turn to other peers; "
+        "give a pipe, a file, or a connected stream."
+    )
+
+
+class Carrier:
+    """One of the caller's streams. `guest` is the end for the guest; `reads`: the guest is to get what comes in."""
+
+    def __init__(self, fd: int) -> None:
+        self._given = _socket.socket(fileno=os.dup(fd))
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._ours, self.guest = ours, theirs.detach()
+        self.reads = False
+        self._stop, self._stop_in = os.pipe()
+        self._threads: list[_thread.LockType] = []
+
+    def begin(self) -> None:
+        self._close_guest()
+        self._start(self._outward)
+        if self.reads:
+            self._start(self._inward)
+
+    def _start(self, body: object) -> None:
+        over = _thread.allocate_lock()
+        over.acquire()
+        _thread.start_new_thread(self._thread, (body, over))
+        self._threads.append(over)
+
+    def _thread(self, body: object, over: _thread.LockType) -> None:
+        try:
+            body()  # type: ignore[operator]
+        except OSError:
+            pass  # one of the ends is broken: the other sees it by itself
+        finally:
+            over.release()
+
+    def finish(self) -> None:
+        """The box is gone, and with it every other holder of the guest's end: what it wrote still goes out. Safe to
+        call twice."""
+        self._close_guest()
+        if self._stop_in >= 0:
+            os.close(self._stop_in)  # which the other end shows
+            self._stop_in = -1
+            for over in self._threads:
+                over.acquire()
+            os.close(self._stop)
+            self._ours.close()
+            self._given.close()
+
+    def _close_guest(self) -> None:
+        if self.guest >= 0:
+            os.close(self.guest)
+            self.guest = -1
+
+    # -- the two directions ----------------------------------------------------------------------------------------
+    def _outward(self) -> None:
+        while True:
+            wait = select.poll()
+            wait.register(self._ours, select.POLLIN)
+            hung_up = wait.poll()[0][1] & select.POLLHUP
+            data = self._ours.recv(PIECE)
+            if not data:
+                if not hung_up:  # the guest is there and said that it will write no more
+                    self._given.shutdown(_socket.SHUT_WR)
+                return
+            while data:
+                data = data[self._send(self._given, data) :]
+
+    def _inward(self) -> None:
+        while self._ready(self._given, select.POLLIN):
+            try:
+                data = self._given.recv(PIECE, _socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue  # somebody else who holds it was faster
+            if not data:
+                self._ours.shutdown(_socket.SHUT_WR)
+                return
+            while data:
+                if not self._ready(self._ours, select.POLLOUT):
+                    return
+                data = data[self._send(self._ours, data) :]
+
+    def _ready(self, end: _socket.socket, event: int) -> bool:
+        """Wait for one end; False when the box is gone."""
+        wait = select.poll()
+        wait.register(end, event)
+        wait.register(self._stop, 0)  # hanging up is always told
+        return all(fd != self._stop for fd, _ in wait.poll())
+
+    def _send(self, end: _socket.socket, data: bytes) -> int:
+        """Never blocks in the call itself: how the stream is set is its other holders' affair. A peer that takes
+        nothing may hold up the box as long as it runs, and its end for a little while."""
+        while True:
+            try:
+                return end.send(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                if self._ready(end, select.POLLOUT):
+                    continue
+            wait = select.poll()
+            wait.register(end, select.POLLOUT)
+            if not wait.poll(LINGER_MS):
+                raise OSError("nobody reads")
+
+
+def carriers(given: list[int]) -> tuple[list[int], list[Carrier]]:
+    """The three descriptors as the guest may have them, and who carries for those that were replaced. Numbers that are
+    one socket stay one."""
+    guest, made = list(given), []
+    by_inode: dict[int, Carrier] = {}
+    try:
+        for number, fd in enumerate(given):
+            facts = os.fstat(fd)
+            if not st.S_ISSOCK(facts.st_mode) or not must_be_carried(fd, number):
+                continue
+            inode = facts.st_ino
+            if inode not in by_inode:
+                by_inode[inode] = Carrier(fd)
+                made.append(by_inode[inode])
+            by_inode[inode].reads |= number == 0
+            guest[number] = by_inode[inode].guest
+    except BaseException:
+        for each in made:
+            each.finish()
+        raise
+    return guest, made
