@@ -224,6 +224,13 @@ ROWS = (
             OPTION.is_in(numbers.SO_PIDFDS),
             quiet=True,
         ),
+        refused_if(
+            ENOPROTOOPT,
+            "it would tell the groups of husk's caller, since husk connects in the guest's place",
+            SOCKET_LEVEL,
+            OPTION.is_in(numbers.SO_PEERGROUPS),
+            quiet=True,
+        ),
         native_if(PRIVATE_NET),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
     ),

@@ -19,6 +19,8 @@ MOST_PARTS, MOST_CONTROL, LONGEST_ADDRESS = 1024, 65536, 128
 MOST_AT_ONCE = 1 << 22  # no datagram is longer; a stream goes in pieces
 
 SOL_SOCKET, SCM_RIGHTS, SCM_CREDENTIALS = 1, 1, 2
+SO_PRIORITY, SO_MARK = 12, 36
+ORDINARY = frozenset(struct.pack("<i", priority) for priority in range(7))
 SOL_IP, SOL_IPV6 = 0, 41
 MSG_CMSG_CLOEXEC, MSG_CTRUNC = 0x40000000, 8
 
@@ -118,6 +120,9 @@ def control_out(
             continue
         elif level in (SOL_IP, SOL_IPV6) and call.kernel.network.mapped:
             continue  # they choose an interface or a source address, and those are the host's
+        elif level == SOL_SOCKET and (kind == SO_MARK or (kind == SO_PRIORITY and value not in ORDINARY)):
+            # Linux would ask what the sender may, and that is husk, which may be root.
+            raise OSError(errno.EPERM, "for administrators of the network")
         made.append((level, kind, value))
     if unix and os.geteuid() == 0:
         # Only root may say for whom it sends; without, a receiver that asks (SO_PASSCRED) sees husk.

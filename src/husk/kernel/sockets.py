@@ -7,11 +7,13 @@ Abstract names belong to the network namespace; without one of the box's own the
 
 from __future__ import annotations
 
+import _socket
 import errno
 import os
 
-from husk.native._core import bind_address
+from husk.native._core import bind_address, get_option
 
+SOL_SOCKET, SO_NETNS_COOKIE = 1, 71
 MOST_NAMES = 65536
 AUTOBIND_NAMES = 1 << 20  # Linux, too, draws five hexadecimal digits
 
@@ -19,10 +21,11 @@ AUTOBIND_NAMES = 1 << 20  # Linux, too, draws five hexadecimal digits
 class Sockets:
     """Names of bound sockets, by the host's text. The oldest are forgotten: a socket that old shows an empty name."""
 
-    __slots__ = ("_abstract", "_guest_names", "_last", "_own_abstract", "_secret")
+    __slots__ = ("_abstract", "_guest_names", "_last", "_outside", "_own_abstract", "_secret")
 
     def __init__(self, *, own_abstract_names: bool) -> None:
         self._own_abstract = own_abstract_names
+        self._outside: bytes | None = None  # husk's own network namespace, once it matters
         self._guest_names: dict[bytes, bytes] = {}  # host text -> guest text, both as in sun_path
         self._abstract: dict[bytes, bytes] = {}  # guest text -> host text; without a namespace of our own
         self._secret = b"" if own_abstract_names else os.urandom(12).hex().encode()
@@ -49,20 +52,30 @@ class Sockets:
     def bind_abstract(self, fd: int, guest_text: bytes) -> None:
         """`guest_text` is what follows the family: empty to let the kernel choose, or a NUL and the name."""
         if self._own_abstract:
+            self._must_be_inside(fd)
             bind_address(fd, b"\1\0" + guest_text)
         elif guest_text:
             bind_address(fd, b"\1\0" + self._host_text(guest_text))
         else:
             self._autobind(fd)
 
-    def abstract_address(self, guest_text: bytes) -> bytes:
-        """Where to find the socket of that name. A name nobody in the box has bound is nobody's."""
+    def abstract_address(self, fd: int, guest_text: bytes) -> bytes:
+        """Where `fd` finds the socket of that name. A name nobody in the box has bound is nobody's."""
         if self._own_abstract:
+            self._must_be_inside(fd)
             return b"\1\0" + guest_text
         host_text = self._abstract.get(guest_text)
         if host_text is None:
             raise OSError(errno.ECONNREFUSED, "no socket of the box has this name")
         return b"\1\0" + host_text
+
+    def _must_be_inside(self, fd: int) -> None:
+        """A socket that came from the caller, or from a server below a mount, means the host's names, not the box's;
+        and husk, which acts in the guest's place, is behind none of its walls."""
+        if self._outside is None:
+            self._outside = _own_network()
+        if self._outside and get_option(fd, SOL_SOCKET, SO_NETNS_COOKIE, 8) == self._outside:
+            raise OSError(errno.EPERM, "a socket of the host's")
 
     def _host_text(self, guest_text: bytes) -> bytes:
         """One number for one name, for ever: so the host says EADDRINUSE where Linux would."""
@@ -97,6 +110,17 @@ class Sockets:
         if len(self._guest_names) >= MOST_NAMES:
             del self._guest_names[next(iter(self._guest_names))]
         self._guest_names[host_text] = guest_text
+
+
+def _own_network() -> bytes:
+    """The number of husk's own network namespace; empty where the host does not tell (before Linux 5.14)."""
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        return get_option(probe.fileno(), SOL_SOCKET, SO_NETNS_COOKIE, 8)
+    except OSError:
+        return b""
+    finally:
+        probe.close()
 
 
 def unix_address(host_path: bytes) -> bytes:

@@ -158,7 +158,7 @@ def destination(call: Call, fd: int, kind: Kind, address: bytes) -> tuple[bytes,
     if address[:2] != b"\1\0" or not text or len(address) > LONGEST_UNIX_ADDRESS:
         return address, -1  # disconnecting, or what the host has an errno for; none of it names anything
     if text[:1] == b"\0":
-        return call.kernel.sockets.abstract_address(text), -1
+        return call.kernel.sockets.abstract_address(fd, text), -1
     path_fd = _socket_file(call, text.split(b"\0", 1)[0])
     return unix_address(b"/proc/self/fd/%d" % path_fd), path_fd
 
