@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 AT_FDCWD = -100
+SIGXFSZ = 25
 
 
 class GiveFd:
@@ -92,19 +93,25 @@ class Call(Context):
             raise OSError(errno.ESRCH, "the caller is gone")
         soft = limits.partition(b"\nMax file size")[2].split()[:1]
         if soft and soft[0].isdigit() and size > int(soft[0]):
-            _tell_of_limit(self)
+            signal_caller(self, SIGXFSZ)
             raise OSError(errno.EFBIG, "beyond RLIMIT_FSIZE")
 
 
-def _tell_of_limit(call: Call) -> None:
-    """The signal that goes with RLIMIT_FSIZE: by descriptor, so that no later process of the same number is hit."""
+def signal_caller(call: Call, number: int) -> None:
+    """The signal that goes with an errno. By descriptor, so that no later process of the same number is hit: the caller
+    may be killed while husk works, or while it waits, and the host gives numbers away again."""
     import os
     import signal
 
-    process = os.pidfd_open(call.raw.tgid())
+    try:
+        process = os.pidfd_open(call.raw.tgid())
+    except OSError:
+        return  # gone
     try:
         if call.raw.valid():
-            signal.pidfd_send_signal(process, signal.SIGXFSZ)
+            signal.pidfd_send_signal(process, number)
+    except ProcessLookupError:
+        pass
     finally:
         os.close(process)
 

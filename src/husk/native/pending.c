@@ -184,6 +184,7 @@ bool pending_answer_loader(Listener *listener, const struct seccomp_notif *notif
     if (fd >= 0)
         fd = inject_descriptor(listener->fd, notif, mine->program_fd, true);
     pin_release(&pin);
+    /* That the caller still lives was seen by the hand-over just now. */
     if (fd >= 0 && (notif->data.args[2] < mine->info_size ||
                     guest_write(notif->pid, notif->data.args[1], mine->info, mine->info_size) != (ssize_t)mine->info_size))
         fd = -EFAULT;

@@ -122,6 +122,8 @@ int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif)
     if (!handled && !old_address) /* back to the default, sixty times in every child of glibc's posix_spawn */
         return answer_continue(listener->fd, notif->id);
     uint64_t thunked = thunked_signals(tid);
+    if (!still_valid(listener->fd, notif->id))
+        return 0; /* what follows writes, and the number may be another process's by now */
     if (handled && act.flags & SA_RESTART && !is_thunk(act.handler) && thunked & 1ULL << (signal - 1)) {
         /* Only a new handler ends it: what a vfork child resets to the default is still a thunk in its parent. */
         uint64_t without_this = thunked & ~(1ULL << (signal - 1));

@@ -12,7 +12,7 @@ import os
 import time
 
 from husk.kernel import messages
-from husk.kernel.call import Call, Reply, i32, u32
+from husk.kernel.call import Call, Reply, i32, signal_caller, u32
 from husk.kernel.messages import Header, copy_header
 from husk.kernel.syscalls.sockets import (
     AF_UNIX,
@@ -156,7 +156,7 @@ class _Sending:
 
     def _broken_pipe(self) -> None:
         if not i32(self.call, {44: 3, 46: 2, 307: 3}[self.call.nr]) & MSG_NOSIGNAL:
-            os.kill(self.call.raw.tgid(), SIGPIPE)
+            signal_caller(self.call, SIGPIPE)
 
 
 def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
