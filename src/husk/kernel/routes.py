@@ -11,6 +11,8 @@ import _thread
 import errno
 import struct
 
+from husk.vfs.scarce import is_scarce
+
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 ADDRESS = struct.pack("<HHII", AF_NETLINK, 0, 0, 0)  # the kernel's own
 HEADER = struct.Struct("<IHHII")
@@ -28,6 +30,10 @@ def stand_in(flags: int) -> int:
     if len(_serving) >= MOST:
         raise OSError(errno.ENOBUFS, f"at most {MOST} netlink sockets at once")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    if is_scarce(theirs.fileno()):
+        ours.close()
+        theirs.close()
+        raise OSError(errno.ENOBUFS, "husk has few descriptors left")
     if flags & _socket.SOCK_NONBLOCK:
         theirs.setblocking(False)
     _serving.add(ours)

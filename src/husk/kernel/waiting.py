@@ -3,8 +3,8 @@
 One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
 reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these:
 one more thread, for all of them, watches for signals the guests handle, and for their deaths, and only then breaks a
-wait. There is a bound to how many calls of a box may wait: threads are husk's memory. Letting more of them queue was
-rejected: those that would end the waiting of the others might be among them.
+wait. There is a bound to how many calls of a box may wait: threads are husk's memory, and each holds a descriptor.
+Letting more of them queue was rejected: those that would end the waiting of the others might be among them.
 The answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS: the host then restarts the call.
 Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
 """
@@ -19,6 +19,7 @@ import time
 from husk.kernel import resident
 from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply
 from husk.native._core import wake_thread
+from husk.vfs.scarce import is_scarce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,15 +55,18 @@ def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1
     `also` one that `operate` closes, or we, if it never runs."""
     global _watching
     wait = _Wait(call, operate, held)
+    scarce = is_scarce(held)
     with _lock:
-        full = sum(one.call.kernel is call.kernel and not one.done for one in _waits) >= MOST_WAITING
+        waiting = sum(one.call.kernel is call.kernel and not one.done for one in _waits)
+        full = scarce or waiting >= MOST_WAITING
         if not full:
             _waits.append(wait)
             watch, _watching = not _watching, True
     try:
         if full:
             # What Linux says of a FIFO for whose buffer the user's share of memory does not suffice.
-            raise Refused(errno.ENOMEM, f"{MOST_WAITING} calls of this box wait already")
+            why = ", and husk has few descriptors left" if scarce else ""
+            raise Refused(errno.ENOMEM, f"{waiting} calls of this box wait already{why}")
         if watch:
             _thread.start_new_thread(_watch, ())
         _thread.start_new_thread(_work, (wait,))

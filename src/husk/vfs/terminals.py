@@ -16,6 +16,7 @@ import os
 import stat as st
 
 from husk.vfs.node import Entry, Node, Stat
+from husk.vfs.scarce import is_scarce
 from husk.vfs.synth import FIRST_COOKIE, SynthTree
 
 TYPE_CHECKING = False
@@ -80,6 +81,10 @@ class PtsTree(SynthTree):
         except OSError:
             os.close(master)
             raise
+        if is_scarce(pin):
+            os.close(master)
+            os.close(pin)
+            raise OSError(errno.ENOSPC, "husk has few descriptors left")
         self._slaves[number] = Slave(self, number, pin, self._creds.uid)
         return master
 
