@@ -184,7 +184,7 @@ def _fill(layer: Layer, piece: Piece, budget: Budget, progress: Progress | None,
 def _staged(writing: Writing, manifest: str) -> Manifest:
     """A manifest that need not be published yet."""
     try:
-        fd = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC, dir_fd=writing.stage.fd)
+        fd = writing.stage.open_staged(manifest)
     except FileNotFoundError:
         return writing.store.open_manifest(manifest)
     try:

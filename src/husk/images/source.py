@@ -17,6 +17,7 @@ from husk.images.tarread import TarReader
 from husk.images.unpack import Piece, Plain, unpacked
 from husk.native import _core
 from husk.store.errors import StoreError, StoreUsageError
+from husk.store.layout import write_all
 
 DOCUMENT_LIMIT = 8 << 20  # of index, manifest and configuration
 MEMBER_LIMIT = 20_000
@@ -144,9 +145,7 @@ def unpack_whole(fd: int, size: int, scratch: int, budget: Budget) -> tuple[int,
         count = 0
         while data := stream.read():
             count += len(data)
-            view = memoryview(data)
-            while view:
-                view = view[os.write(plain, view) :]
+            write_all(plain, data)
     except BaseException:
         os.close(plain)
         raise

@@ -32,7 +32,7 @@ static PyMethodDef functions[] = {
     {"landlock_abi", landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", notification_sizes, METH_NOARGS, "notification_sizes(): OSError where seccomp cannot notify"},
     {"name_hash", siphash, METH_VARARGS, "name_hash(seed, data): SipHash-1-3, as manifests use it"},
-    {"publish_blobs", blobs_publish, METH_VARARGS, "publish_blobs(stage_fd, blobs_fd, part, parts) -> how many"},
+    {"publish_blobs", blobs_publish, METH_VARARGS, "publish_blobs(stage_fd, blobs_fd, part, parts): parts are 256 at most"},
     {"syncfs", sync_file_system, METH_VARARGS, "syncfs(fd)"},
     {"manifest_fill", manifest_fill, METH_VARARGS, "manifest_fill(buffer, seed): the name table; False for another seed"},
     {"manifest_seal", manifest_seal, METH_VARARGS, "manifest_seal(buffer, body_hash): the checksums"},

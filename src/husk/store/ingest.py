@@ -184,7 +184,7 @@ class _Ingest:
             jobs = max(1, min(self.options.jobs, (files + 255) // 256 + len(self.large)))
             run_threads(jobs, self.work)
 
-    def work(self, _: int) -> int:
+    def work(self, _: int) -> None:
         """A worker: small files by the run, then large ones one by one."""
         buffer = bytearray(BUFFER)
         view = memoryview(buffer)
@@ -203,7 +203,6 @@ class _Ingest:
         except BaseException:
             self.failed = True
             raise
-        return 0
 
     def may_go_on(self) -> bool:
         return not self.failed and self.round_bytes < MOST_STAGED

@@ -3,7 +3,7 @@
 version      what made it; a husk that does not know the version touches nothing
 lock         held shared by those who write, exclusively by those who remove
 generation   a number that grows before anything is removed, so that an index knows when to look again
-blake3/      ab/cd/<hash>: the blobs, manifests among them
+blake3/      ab/<hash>: the blobs, manifests among them
 images/      one small record per image
 roots/       manifests that kept boxes need, see roots.py
 leases/      one locked file per user of a manifest
@@ -19,7 +19,7 @@ import stat as st
 
 from husk.store.errors import StoreError, StoreUsageError
 
-VERSION = b"husk store 1\n"
+VERSION = b"husk store 2\n"  # 1 had blake3/ab/cd/<hash>
 FOLDERS = ("blake3", "images", "leases", "index", "tmp", "quarantine", "roots")
 
 
@@ -65,7 +65,9 @@ def check(place: str) -> None:
     except OSError as error:
         raise StoreError(f"the store at {place} cannot be read: {error.strerror}.") from None
     if version != VERSION:
-        raise StoreError(f"the store at {place} was made by another version of husk; use that one, or another --store.")
+        raise StoreError(
+            f"the store at {place} was made by another version of husk; remove it, or name another with --store."
+        )
     # Whoever can write here chooses what every image holds.
     if found.st_uid not in (os.geteuid(), 0) or (st.S_IMODE(found.st_mode) & 0o022):
         raise StoreError(
@@ -91,7 +93,7 @@ def write_whole(path: str, data: bytes) -> None:
     sync_directory(folder)
 
 
-def write_all(fd: int, data: bytes | bytearray) -> None:
+def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -110,7 +112,7 @@ def is_hash(text: str) -> bool:
 
 
 def blob_place(hash_: str) -> str:
-    """Below blake3/."""
+    """Below blake3/, and below a staging directory."""
     if not is_hash(hash_):
         raise StoreUsageError(f"{hash_!r} is not a hash; one has 64 hexadecimal digits.")
-    return f"{hash_[:2]}/{hash_[2:4]}/{hash_}"
+    return f"{hash_[:2]}/{hash_}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from husk.store.layout import blob_place
 from husk.store.verify import all_blobs
 
 TYPE_CHECKING = False
@@ -15,7 +16,7 @@ def store_stat(store: Store) -> dict[str, object]:
     blobs = count = 0
     for name in all_blobs(store.place):
         try:
-            count += os.stat(os.path.join(store.place, "blake3", name[:2], name[2:4], name)).st_size
+            count += os.stat(os.path.join(store.place, "blake3", name if "/" in name else blob_place(name))).st_size
             blobs += 1
         except OSError:
             continue

@@ -26,7 +26,7 @@ def repair(store: Store, outcome: Outcome, source: str) -> None:
     if not os.path.isdir(source):
         raise StoreUsageError(f"--repair-from {source}: there is no such directory.")
     with store.writing() as writing:
-        if os.path.exists(os.path.join(source, "version")) and os.path.isdir(os.path.join(source, "blake3")):
+        if _is_store(source):
             for hash_ in list(wanted):
                 _try(writing, os.path.join(source, "blake3", layout.blob_place(hash_)), wanted)
         else:
@@ -41,6 +41,15 @@ def repair(store: Store, outcome: Outcome, source: str) -> None:
         writing.publish()
     for finding in outcome.findings:
         finding.repaired = finding.repaired or (layout.is_hash(finding.hash) and store.has(finding.hash))
+
+
+def _is_store(source: str) -> bool:
+    """One of this version. In an older one the blobs are found as files among files, which takes longer."""
+    try:
+        with open(os.path.join(source, "version"), "rb") as file:
+            return file.read(100) == layout.VERSION
+    except OSError:
+        return False
 
 
 def _try(writing: Writing, path: str, wanted: dict[str, Finding]) -> None:

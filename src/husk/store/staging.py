@@ -1,4 +1,4 @@
-"""store: blobs before they exist: a locked directory below tmp/, where each is written under its hash.
+"""store: blobs before they exist: a locked directory below tmp/, where each is written as ab/<hash>, its place to be.
 
 Durability: all files are written, then one syncfs, then all are renamed into blake3/, then a second syncfs. A name in
 blake3/ therefore never stands for content that a crash could still take away, and an image record, written after that,
@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from husk.native import _core
 from husk.store.errors import StoreError
-from husk.store.layout import blob_place
+from husk.store.layout import blob_place, write_all
 from husk.store.locks import is_free
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 CHUNK = 1 << 20
+MOST_PARTS = 16  # threads that publish: they share one journal
 
 
 class Stage:
@@ -73,24 +74,39 @@ class Stage:
     def _stage(self, hash_: str, content: bytes | bytearray) -> str:
         self.dirty = True
         try:
-            fd = os.open(hash_, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=self.fd)
+            fd = self._create(hash_)
         except FileExistsError:
             return hash_
         try:
-            _write(fd, memoryview(content))
+            write_all(fd, content)
             self._close_new(fd)
         except BaseException:
             # Half a blob under its whole name must not be published, should the caller go on.
-            os.unlink(hash_, dir_fd=self.fd)
+            os.unlink(blob_place(hash_), dir_fd=self.fd)
             raise
         finally:
             os.close(fd)
         self._count(len(content))
         return hash_
 
+    def _create(self, hash_: str) -> int:
+        self._make_folder(hash_)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return os.open(blob_place(hash_), flags, 0o444, dir_fd=self.fd)
+
+    def _make_folder(self, hash_: str) -> None:
+        try:
+            os.mkdir(hash_[:2], 0o755, dir_fd=self.fd)
+        except FileExistsError:
+            pass
+
+    def open_staged(self, hash_: str) -> int:
+        """A read-only descriptor of what is not published yet; FileNotFoundError: nothing of this hash is staged."""
+        return os.open(blob_place(hash_), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+
     def _sync_name(self, hash_: str) -> None:
         """The content of a published blob is durable; its name may be seconds old and another writer's."""
-        for folder in (blob_place(hash_)[:5], hash_[:2], "."):
+        for folder in (hash_[:2], "."):
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.blobs_fd)
             try:
                 os.fsync(fd)
@@ -124,15 +140,16 @@ class Stage:
         try:
             for piece in pieces:
                 hasher.update(piece)
-                _write(fd, memoryview(piece))
+                write_all(fd, piece)
                 size += len(piece)
             self._close_new(fd)
             hash_ = hasher.hexdigest()
-            if self.is_known(hash_, size) or _exists(hash_, self.fd):
+            if self.is_known(hash_, size) or _exists(blob_place(hash_), self.fd):
                 os.unlink(name, dir_fd=self.fd)
             else:
+                self._make_folder(hash_)
                 # Two threads with the same content: either file may win.
-                os.rename(name, hash_, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+                os.rename(name, blob_place(hash_), src_dir_fd=self.fd, dst_dir_fd=self.fd)
                 self._count(size)
         except BaseException:
             try:
@@ -158,10 +175,8 @@ class Stage:
         if not self.dirty:
             return
         _core.syncfs(self.fd)
-        if jobs <= 1:
-            _core.publish_blobs(self.fd, self.blobs_fd, 0, 1)
-        else:
-            run_threads(jobs, lambda part: _core.publish_blobs(self.fd, self.blobs_fd, part, jobs))
+        parts = min(max(jobs, 1), MOST_PARTS)
+        run_threads(parts, lambda part: _core.publish_blobs(self.fd, self.blobs_fd, part, parts))
         _core.syncfs(self.fd)
         self.dirty = False
 
@@ -171,14 +186,13 @@ class Stage:
         os.close(self.fd)
 
 
-def run_threads(jobs: int, work: Callable[[int], int]) -> list[int]:
+def run_threads(jobs: int, work: Callable[[int], object]) -> None:
     """`work` in several threads, each with its number; the first exception is raised when all have ended."""
-    results = [0] * jobs
     failures: list[BaseException] = []
 
     def run(part: int) -> None:
         try:
-            results[part] = work(part)
+            work(part)
         except BaseException as failure:
             failures.append(failure)
 
@@ -190,7 +204,6 @@ def run_threads(jobs: int, work: Callable[[int], int]) -> list[int]:
         thread.join()
     if failures:
         raise failures[0]
-    return results
 
 
 def _new_directory(folder: str) -> tuple[str, int]:
@@ -227,11 +240,13 @@ def sweep(place: str) -> list[str]:
 
 
 def remove_tree(path: str) -> None:
-    """A staging directory: one level of plain files of our own making. Others may be removing it too."""
+    """A staging directory: plain files, and one level of directories with such. Others may be removing it too."""
     try:
         for name in os.listdir(path):
             try:
                 os.unlink(os.path.join(path, name))
+            except IsADirectoryError:
+                remove_tree(os.path.join(path, name))
             except FileNotFoundError:
                 pass
         os.rmdir(path)
@@ -254,8 +269,3 @@ def _exists(name: str, folder: int) -> bool:
         return True
     except FileNotFoundError:
         return False
-
-
-def _write(fd: int, view: memoryview) -> None:
-    while view:
-        view = view[os.write(fd, view) :]

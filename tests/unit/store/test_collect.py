@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -119,14 +120,15 @@ def test_nothing_outside_the_store_is_touched(store: Store, tree: Path, tmp_path
     (victim / "precious").write_text("keep")
     os.symlink(victim, os.path.join(store.place, "tmp", "1-link"))
     os.symlink(victim / "precious", os.path.join(store.place, "leases", "1-link"))
-    os.makedirs(os.path.join(store.place, "blake3", "ab"))
-    os.symlink(victim, os.path.join(store.place, "blake3", "ab", "cd"))
+    (victim / ("ab" + "0" * 62)).write_text("named like a blob")
     ingest(store, str(tree))
+    shutil.rmtree(os.path.join(store.place, "blake3", "ab"), ignore_errors=True)
+    os.symlink(victim, os.path.join(store.place, "blake3", "ab"))
     with pytest.raises((StoreError, OSError)):
         collect(store, delete=True)
     os.unlink(os.path.join(store.place, "leases", "1-link"))
     collect(store, delete=True)
-    assert (victim / "precious").read_text() == "keep"
+    assert sorted(os.listdir(victim)) == ["ab" + "0" * 62, "precious"]
 
 
 def test_the_lock_goes_with_its_process(store: Store) -> None:

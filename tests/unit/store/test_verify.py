@@ -127,14 +127,16 @@ def test_a_wrong_mode_is_put_right(store: Store) -> None:
 
 
 def test_strangers_below_blake3(store: Store) -> None:
-    """A file of another name, a link in a blob's place."""
+    """A file of another name, a link in a blob's place, a file and a link among the directories."""
     hash_ = store.put_blob(b"x")
     folder = Path(store.blob_path(hash_)).parent
     (folder / "stranger").write_text("x")
     (folder / (hash_[:4] + "0" * 60)).symlink_to("/etc/passwd")
+    (folder.parent / hash_).write_text("x")
+    (folder.parent / "zz").symlink_to("/etc")
     outcome = verified(store)
-    assert len(outcome.findings) == 2 and all(finding.quarantined for finding in outcome.findings)
-    assert os.listdir(folder) == [hash_]
+    assert len(outcome.findings) == 4 and all(finding.quarantined for finding in outcome.findings)
+    assert os.listdir(folder) == [hash_] and os.listdir(folder.parent) == [folder.name]
     assert Path("/etc/passwd").exists()
 
 
