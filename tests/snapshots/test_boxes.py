@@ -268,6 +268,12 @@ def test_mistakes_are_told(place: Place) -> None:
     assert "absolute" in place.refused(2, "diff", "box", "x")
     assert "cannot name an image" in place.refused(2, "commit", "box", "x/")
     record = place.state / "kept" / "box" / "record"
+    (names,) = (place.state / "layers").glob("*/names-0")
+    whole = names.read_bytes()
+    names.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # the header still fits
+    for command in (["diff", "box"], ["run", "--keep", "box", "--", "true"]):
+        assert "damaged" in place.refused(125, *command)
+    names.write_bytes(whole)
     record.write_bytes(record.read_bytes().replace(b'"exit_code": 0', b'"exit_code": 1'))
     assert "damaged" in place.refused(125, "diff", "box")
     place.husk("drop", "box")

@@ -81,8 +81,8 @@ from husk.store.store import Store
 from husk.store.collect import collect
 from husk.store.errors import StoreError
 store = Store.open({str(place)!r})
-lease, kept = store.lease(images=["image"])
-assert len(list(store.open_manifest(kept[0]).walk())) == 6
+lease, image = store.lease_image("image")
+assert len(list(store.open_manifest(image.flat).walk())) == 6
 try:
     collect(store, patience=0.1)
 except StoreError as error:

@@ -65,12 +65,13 @@ class _Build:
         self.layers: list[str] = []
         self.config = ImageConfig()
         if recipe.base != SCRATCH:
-            base = store.images.get(recipe.base)
+            lease, base = store.lease_image(recipe.base)
             if base.config.labels.get("husk.base"):
+                lease.close()
                 raise StoreUsageError(
                     f"the image {recipe.base!r} is a layer upon the host's own programs; build upon a whole one."
                 )
-            self.leases.append(store.lease([recipe.base])[0])
+            self.leases.append(lease)
             self.layers, self.config = list(base.layers), base.config
 
     def run(self, name: str) -> Report:
@@ -121,7 +122,7 @@ class _Build:
                 layer = file.read(100).decode("ascii", "replace").strip()
             if not is_hash(layer):
                 return ""
-            lease, _ = self.store.lease(manifests=[layer])
+            lease = self.store.lease([layer])
         except (FileNotFoundError, StoreError):
             return ""
         self.leases.append(lease)
@@ -136,7 +137,7 @@ class _Build:
             layer.read(_Copied(step, below))
             made = writing.put_manifest(layer.finish())
             writing.publish()
-            self.leases.append(self.store.lease(manifests=[made])[0])
+            self.leases.append(self.store.lease([made]))
         return made
 
     def _run(self, step: Step) -> str:
@@ -154,7 +155,7 @@ class _Build:
             with self.store.writing() as writing:
                 made.append(layer_of(files.layers[0][1], writing))
                 writing.publish()
-                self.leases.append(self.store.lease(manifests=made)[0])
+                self.leases.append(self.store.lease(made))
 
         with tempfile.TemporaryDirectory(prefix="husk-build-") as folder, open(os.devnull, "rb") as nothing:
             if step.inputs:
@@ -176,7 +177,7 @@ class _Build:
         with self.store.writing() as writing:
             flat = writing.put_manifest(flatten([self.store.open_manifest(layer) for layer in self.layers]))
             writing.publish()
-            self.leases.append(self.store.lease(manifests=[flat])[0])
+            self.leases.append(self.store.lease([flat]))
         return flat
 
 

@@ -48,8 +48,7 @@ class Report:
 def export(store: Store, name: str, place: str, form: str = "tar") -> Report:
     """To `place`, which must not exist; "-" is standard output."""
     report = Report(name, form, place)
-    image = store.images.get(name)
-    lease, _ = store.lease([name])
+    lease, image = store.lease_image(name)
     try:
         if place == "-":
             if form != "tar":

@@ -56,16 +56,19 @@ class ImageSource:
             self.store: Store = Store.open(place or None)
             self._lease: Lease
             if pinned is None:
-                image = self.store.images.get(name)
+                self._lease, image = self.store.lease_image(name)
                 self.flat, self.manifests, config = image.flat, image.manifests, image.config
                 self.layers = image.layers
-                self._lease, _ = self.store.lease([name])
             else:
                 self.flat, self.manifests, config = pinned.flat, pinned.manifests, ImageConfig(**pinned.config)
                 self.layers = pinned.image_layers
-                self._lease, _ = self.store.lease(manifests=self.manifests)
-            self.manifest: Manifest = self.store.open_manifest(self.flat)
+                self._lease = self.store.lease(self.manifests)
             self.config = config
+            try:
+                self.manifest: Manifest = self.store.open_manifest(self.flat)
+            except StoreError:
+                self.close()
+                raise
         except StoreError as error:
             raise UsageError(str(error)) from None
         self.user = self.home = ""

@@ -80,7 +80,7 @@ class Opened:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
-                    names = Manifest(fd)
+                    names = Manifest.checked(fd)
                 finally:
                     os.close(fd)
             except (OSError, StoreError):

@@ -18,7 +18,7 @@ from husk.store.manifest import Manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from husk.store.staging import Stage
@@ -86,20 +86,25 @@ class Store:
         with self.writing() as writing:
             return writing.put_manifest(data)
 
-    def lease(self, images: Iterable[str] = (), manifests: Iterable[str] = ()) -> tuple[Lease, list[str]]:
-        """Keep these for as long as the lease is open. Also gives the manifests: those of `images`, then those given.
-
-        The records are read under the lock, so what they name cannot have gone by the time it is leased.
-        """
+    def lease(self, manifests: Sequence[str]) -> Lease:
+        """Keep these for as long as the lease is open."""
         with StoreLock(self.place, exclusive=False):
-            kept = [layer for name in images for layer in self.images.get(name).manifests]
-            kept += manifests
-            for manifest in kept:
-                if not self.has(manifest):
-                    raise StoreError(
-                        f"the manifest {manifest} is missing; `husk store verify` names the images it touches."
-                    )
-            return Lease(self.place, kept), kept
+            return self._lease(manifests)
+
+    def lease_image(self, name: str) -> tuple[Lease, Image]:
+        """The record is read under the lock, so what it names cannot have gone by the time it is leased, and what is
+        leased is what this record names, whatever replaces it."""
+        with StoreLock(self.place, exclusive=False):
+            image = self.images.get(name)
+            return self._lease(image.manifests), image
+
+    def _lease(self, manifests: Sequence[str]) -> Lease:
+        for manifest in manifests:
+            if not self.has(manifest):
+                raise StoreError(
+                    f"the manifest {manifest} is missing; `husk store verify` names the images it touches."
+                )
+        return Lease(self.place, manifests)
 
     def generation(self) -> int:
         """Grows before anything is removed. Whoever holds the lock reads a number that stays."""

@@ -8,15 +8,13 @@ from blake3 import blake3
 
 from husk.native import _core
 from husk.store.errors import BadManifest, shown
-from husk.store.manifest import NO_BLOB, WHITEOUT, pack_xattrs
+from husk.store.manifest import HEADER_SIZE, NO_BLOB, WHITEOUT, pack_xattrs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from husk.store.manifest import Entry
-
-HEADER_SIZE = 256
 
 
 class ManifestWriter:

@@ -52,7 +52,7 @@ def test_a_replaced_image_frees_what_only_it_had(store: Store, tree: Path) -> No
 
 def test_what_is_leased_stays(store: Store, tree: Path) -> None:
     report = ingest(store, str(tree), "image")
-    lease, _ = store.lease(images=["image"])
+    lease, _ = store.lease_image("image")
     store.images.rm("image")
     assert collect(store, delete=True).blobs == 0
     lease.close()
@@ -97,7 +97,7 @@ def test_leftovers(store: Store) -> None:
 def test_what_is_unclear_ends_it(store: Store, tree: Path, damage: str) -> None:
     report = ingest(store, str(tree), "image")
     stray = store.put_blob(b"stray")
-    lease, _ = store.lease(manifests=[report.manifest])
+    lease = store.lease([report.manifest])
     if damage == "record":
         Path(store.place, "images", "image").write_text("{")
     elif damage == "missing manifest":

@@ -170,8 +170,8 @@ def test_a_lease_is_held_and_given_back(store: Store) -> None:
     layer = manifest(store)
     with store.writing() as writing:
         writing.set_image("x", [layer])
-    lease, kept = store.lease(images=["x"])
-    assert kept == [layer]
+    lease, image = store.lease_image("x")
+    assert image.manifests == [layer]
     with StoreLock(store.place, exclusive=True):
         assert leased(store.place) == ({layer}, [])
     lease.close()
@@ -183,7 +183,7 @@ def test_a_lease_of_a_dead_process_is_stale(store: Store) -> None:
     layer = manifest(store)
     pid = os.fork()
     if not pid:
-        store.lease(manifests=[layer])
+        store.lease([layer])
         os._exit(0)
     os.waitpid(pid, 0)
     used, stale = leased(store.place)
