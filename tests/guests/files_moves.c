@@ -113,6 +113,7 @@ int main(void) {
     say("left %d", version);
     STEP(ioctl(in, FIGETBSZ, &version));
     say("block size sensible %d", version >= 512 && version % 512 == 0);
+    STEP(ioctl(in, 0x8004f50c, &version)); /* F2FS_IOC_GET_FEATURES: SQLite asks every database file */
 
     say("-- hints");
     STEP(posix_fadvise(in, 0, 100, POSIX_FADV_WILLNEED));

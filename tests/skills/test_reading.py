@@ -85,6 +85,8 @@ def test_shell(tmp_path: Path) -> None:
         ("x=$(date +%s); echo $x", {"date"}),
         ("while read -r line; do tr a b; done < file", {"tr"}),
         ("echo 'it; rm -rf /' | sed s/a/b/", {"sed"}),
+        ("trap 'rm -rf \"$d\"' EXIT\nfind . | xargs wc", {"rm", "find", "xargs", "wc"}),
+        ("b=$(command -v chromium || which brave)", {"chromium", "brave", "which"}),
     ],
 )
 def test_commands_of_shell_text(text: str, programs: set[str]) -> None:

@@ -70,6 +70,7 @@ FILE = {
     "FICLONERANGE": 0x4020940D,
     "FS_IOC_GETFLAGS": 0x80086601,
     "FS_IOC_GETVERSION": 0x80087601,
+    "F2FS_IOC_GET_FEATURES": 0x8004F50C,  # SQLite asks it of every database; ENOTTY on another file system
 }
 
 # Where on the host's disk a file lies is nobody's business inside, and the owner may change it through a read-only

@@ -76,7 +76,12 @@ def outcome(result: Outcome, produced: Produced, out: Path | None) -> None:
 
 
 def _refusal(item: dict[str, object]) -> str:
-    return f"{item['what']}: {item['reason']}"
+    """What would allow it, in the words of a manifest: that is where a skill's permissions are."""
+    advice = str(item["allow"])
+    for option, section in (("--mount ", "[files] mounts"), ("--allow-net ", "[network] hosts")):
+        if advice.startswith(option):
+            advice = f'"{advice.removeprefix(option)}" in {section}'
+    return f"{item['what']}: {item['reason']}" + (f"; to allow it, {advice}" if advice else "")
 
 
 def as_dict(result: Outcome, produced: Produced) -> dict[str, object]:

@@ -23,6 +23,7 @@ from husk.native._core import clear_umask, wake_thread
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.abi.rules import Walls
+    from husk.kernel.allowed import AllowedPrograms
     from husk.kernel.events import Events
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
@@ -72,6 +73,7 @@ class Kernel:
         self.sockets = box.sockets if box is not None else Sockets(own_abstract_names=walls.net)
         self.peers = box.peers if box is not None else Peers(diagnosis)
         self.hooks: Hooks | None = None
+        self.programs: AllowedPrograms | None = None  # None: whichever are there
         self.network = network or Network()
         self.listings = Listings()
         tasks.begun = self.begun

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from husk.abi.rules import Walls
+    from husk.kernel.allowed import AllowedPrograms
     from husk.kernel.events import Events
     from husk.sandbox.filesystem import Files
     from husk.sandbox.imagesource import ImageSource, Unnamed
@@ -60,6 +61,7 @@ class Ground:
         "network",
         "peers",
         "policy",
+        "programs",
         "source",
         "state",
         "tasks",
@@ -106,6 +108,12 @@ class Ground:
             self.kept.begin(policy, self.source)
         self.files: Files = build(policy, os.fsencode(state.path), self.ids, self.tasks, self.source, self.kept)
         self.files.vfs.text_busy = self._runs
+        self.programs: AllowedPrograms | None = None
+        if policy.programs is not None:
+            from husk.kernel.allowed import AllowedPrograms
+
+            path = policy.environment().get("PATH", "")
+            self.programs = AllowedPrograms(self.files.vfs, map(os.fsencode, policy.programs), os.fsencode(path))
         self._sockets = Sockets(own_abstract_names=walls.net)
         # What marks husk's own calls is each box's secret, and is in every filter of the box.
         self.cookie = int.from_bytes(os.urandom(8), "little")

@@ -97,6 +97,7 @@ class Policy:
         "mounts",
         "namespaces",
         "net",
+        "programs",
         "publish",
         "store",
         "terminal",
@@ -125,6 +126,7 @@ class Policy:
         self.allow_net: list[str] = []  # rules as husk.kernel.network_rules reads them
         self.deny_net: list[str] = []
         self.publish: list[Publish] = []
+        self.programs: list[str] | None = None  # what may be started, as husk.kernel.allowed reads it; None: anything
         self.lookup: Callable[[str], list[str]] | None = None  # how names are found; None: as the host does
 
     @property

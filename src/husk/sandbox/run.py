@@ -139,6 +139,7 @@ class Run:
             box=ground.shared(cached=cached),
         )
         kernel.hooks = self._hooks
+        kernel.programs = ground.programs
         ground.live.append(tasks)
         self._watch = Watch(
             self.policy.limits, self.exceeded, launch, tasks, ground.files.vfs.state.path, ground.own_user

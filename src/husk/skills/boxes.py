@@ -37,6 +37,7 @@ class Wish:
     workdir: str = "/workspace"
     hosts: list[str] = field(default_factory=list)  # rules as --allow-net takes them; none: loopback only
     limits: dict[str, str] = field(default_factory=dict)
+    programs: list[str] | None = None  # what may be started beside argv[0]; None: anything
     terminal: bool = False
     setting: Setting = field(default_factory=Setting)
 
@@ -63,6 +64,7 @@ def run(wish: Wish, *, stdin: bytes | None = None, capture: bool = False, around
     policy.env = dict(wish.env)
     policy.workdir = wish.workdir
     policy.allow_net = list(wish.hosts)
+    policy.programs = None if wish.programs is None else [wish.argv[0], *wish.programs]
     for name, value in wish.limits.items():
         policy.limits.read(f"{name}={value}")
     policy.image, policy.store = wish.setting.image, wish.setting.store

@@ -31,17 +31,23 @@ def tightened(
         pip=[text for text in start.pip if key(text) in {key(name) for name in packages}],
         npm=[text for text in start.npm if text in packages],
         limits=start.limits | {"time": str(seconds)},
-        expected=sorted(str(item["what"]) for item in outcome.refusals),
+        expected=sorted({expectation(item) for item in outcome.refusals}),
     )
 
 
 def beyond(allowed: Permissions, outcome: Outcome) -> list[str]:
     """What a run needed or tried that its manifest does not give."""
-    found = [f"program {path}" for path in sorted(outcome.ran) if not allowed.allows_program(path)]
-    found += [
-        f"{item['what']}: {item['reason']}" for item in outcome.refusals if str(item["what"]) not in allowed.expected
+    found = [
+        f"{item['what']}: {item['reason']}" for item in outcome.refusals if expectation(item) not in allowed.expected
     ]
     return found + outcome.limits
+
+
+def expectation(refusal: dict[str, object]) -> str:
+    """How a refusal is known again: by the file, address or program it is about. A bare call shows its arguments, and
+    descriptors and addresses in memory are others each time."""
+    what, call = str(refusal["what"]), str(refusal["call"])
+    return f"{call}(…)" if what.startswith(f"{call}(") else what
 
 
 def _target(mount: str) -> str:

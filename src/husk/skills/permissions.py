@@ -5,7 +5,6 @@ Here: the data, its text form, and which of two asks for more. What enforces it 
 
 from __future__ import annotations
 
-import os
 import shutil
 import tomllib
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits import NAMES, Limits
 from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.skills.companions import companions
 from husk.skills.describe import Description
 from husk.skills.distributions import DEBIAN, is_requirement, key
 from husk.skills.languages import INTERPRETERS
@@ -68,7 +68,8 @@ class Permissions:
             *_list("hosts", self.hosts, notes),
             "",
             "[programs]",
-            "# Held against what ran with --check; husk itself does not keep a program of the box from being started.",
+            "# What may be started, beside the script's own interpreter: a path, a directory with a slash at its end (all",
+            "# below it), or a name that the box finds on its PATH.",
             *_list("allow", self.programs, notes),
             "",
             "[packages]",
@@ -111,20 +112,6 @@ class Permissions:
                 )
         return found
 
-    def allows_program(self, path: str) -> bool:
-        """`path` is what ran. An entry with a slash means that file; a bare name, what the box finds by it."""
-        for entry in self.programs:
-            if "/" in entry:
-                if entry == path:
-                    return True
-            elif os.path.basename(path) == entry:
-                return True
-            else:
-                found = shutil.which(entry, path=DEFAULT_PATH)
-                if found and os.path.realpath(found) == os.path.realpath(path):
-                    return True
-        return False
-
 
 def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
     """What a skill seems to need, from reading it, and where each entry comes from."""
@@ -141,6 +128,13 @@ def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
             if shutil.which(program, path=DEFAULT_PATH) is None:
                 where += f"; not on this machine (Debian: {DEBIAN.get(program, program)})"
             notes.setdefault(program, where)
+        if script.programs and script.language not in ("sh", "bash"):
+            programs.add("sh")  # what system() and the like start
+    for program in sorted(programs):
+        for entry in companions(program):
+            if entry not in programs:
+                notes.setdefault(entry, f"{program} starts it")
+                programs.add(entry)
     asked.programs = sorted(programs)
     asked.hosts = [host for host in found.hosts if not host.startswith("localhost")]
     return asked, notes
@@ -184,6 +178,9 @@ def _check(path: Path, data: dict[str, Any]) -> Permissions:
     files = data["files"]
     for text in files.get("mounts", []):
         Mount.parse(text)
+    for program in data["programs"].get("allow", []):
+        if not program or "\0" in program or ("/" in program and not program.startswith("/")):
+            raise UsageError(f"{path}: programs.allow: {program!r} is neither a bare name nor an absolute path.")
     for wanted in data["packages"].get("pip", []):
         if not is_requirement(wanted):
             raise UsageError(f"{path}: packages.pip: {wanted!r} is no name with versions.")

@@ -82,6 +82,8 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
     wish = Wish(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, setting=request.setting)
     wish.workdir, wish.limits, wish.terminal = WORK, _limits(request), request.shell
+    if request.permissions is not None:
+        wish.programs = request.permissions.programs
     wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems]
     _show_packages(request, wish)

@@ -26,6 +26,7 @@ KEYWORDS = frozenset(_KEYWORDS.split())
 # Words before a command that are none of their own.
 _BEFORE = "sudo env nohup nice time exec command xargs if then else elif while until do ! {"
 TRANSPARENT = frozenset(_BEFORE.split())
+STARTERS = frozenset(("nohup", "nice", "xargs"))  # of those, the ones that are programs
 QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\$]|\\.|\$\((?:[^()\"]|\"[^\"]*\")*\)|\$(?!\())*\"", re.S)
 MOST = 1 << 20
 
@@ -49,12 +50,17 @@ def shell_programs(text: str) -> set[str]:
     """Commands of a piece of shell: the first word of each simple command, as far as text alone tells."""
     found = set()
     text = re.sub(r"\\\n", " ", text)
+    # What a trap runs is a command although it stands in quotes; and who asks for a program means to run it.
+    for single, double in re.findall(r"(?m)^\s*trap\s+(?:'([^'\n]*)'|\"([^\"\n]*)\")", text):
+        found |= shell_programs(single or double)
+    found.update(re.findall(r"\b(?:command -v|which|type -P) +([a-z][\w.+-]*)", text))
     functions = set(re.findall(r"(?m)^\s*(?:function\s+)?([A-Za-z_][\w-]*)\s*\(\)", text))
     text = QUOTED.sub(_quoted, text)
     for piece in re.split(r"[\n;|&]+|\$\(|`|\(", text):
         words = piece.strip().split()
         while words and (words[0] in TRANSPARENT or re.fullmatch(r"[A-Za-z_]\w*\+?=.*", words[0])):
-            words.pop(0)
+            if (before := words.pop(0)) in STARTERS:
+                found.add(before)
         if words and words[0] not in functions:
             found |= programs_of_words(words)
     return found

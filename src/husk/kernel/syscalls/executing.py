@@ -55,6 +55,8 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
         comm, in_fd = name.rsplit(b"/", 1)[-1], execfn is not name
     program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
     try:
+        if call.kernel.programs is not None:  # before anything is taught: what the core knows by name it runs unasked
+            call.kernel.programs.check(program, first.path)
         if program.node is not None:
             call.vfs.executed(call, program.node)
             if not program.prefix and program.elf_header is None and name[:1] == b"/":

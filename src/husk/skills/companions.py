@@ -1,0 +1,45 @@
+"""skills: what a program starts in its turn, as far as the machine's own files tell: `soffice` is a shell script, `git`
+has a directory of helpers. For proposals only; what a run really starts is told by `husk skill learn`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+from husk.sandbox.policy import DEFAULT_PATH
+from husk.skills.scan_text import shell_programs
+
+HEAD = 1 << 16
+HELPERS = ("/usr/lib/{}/", "/usr/lib/{}-core/", "/usr/libexec/{}/")
+
+
+def companions(program: str) -> list[str]:
+    """Entries for [programs] that go with `program`; none if it is not on this machine."""
+    found = shutil.which(program, path=DEFAULT_PATH)
+    if found is None:
+        return []
+    true = os.path.realpath(found)
+    entries = {place for place in (form.format(program) for form in HELPERS) if os.path.isdir(place)}
+    home = os.path.dirname(true)
+    if home not in {os.path.realpath(folder) for folder in DEFAULT_PATH.split(":")}:
+        # Installed in a directory of its own: /usr/lib/libreoffice/program, /usr/lib/jvm/java-17/bin.
+        entries.add((os.path.dirname(home) if os.path.basename(home) == "bin" else home) + "/")
+    entries.update(_of_script(true))
+    return sorted(entries - {program})
+
+
+def _of_script(path: str) -> set[str]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return set()
+    if not text.startswith("#!"):
+        return set()
+    words = [word for word in text[2:].split("\n", 1)[0].split() if not word.startswith("-")]
+    names = {os.path.basename(word) for word in words} - {"env"}
+    if names & {"sh", "bash", "dash"}:
+        code = re.sub(r"(?m)^\s*#.*$|^\s*[^()\s]+\)", "", text)
+        names |= {name for name in shell_programs(code) if shutil.which(name, path=DEFAULT_PATH)}
+    return names
