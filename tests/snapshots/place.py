@@ -74,6 +74,9 @@ class Place:
     def changes(self, name: str, *paths: str) -> list[tuple[str, str]]:
         return [(one["change"], one["path"]) for one in self.json("diff", name, *paths)["changes"]]
 
+    def boxes(self) -> list[str]:
+        return [box["name"] for box in self.json("ps", "-a")]
+
     def leftovers(self) -> list[str]:
         """What is in the state directory besides kept boxes and the layers they need."""
         needed: set[str] = set()

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +15,9 @@ import pytest
 from husk.store.store import Store
 from husk.store.verify import verify
 from tests.guest.running import scratch
+from tests.killing import KILLED, Tally, build_killer, environment, leftovers, points, rounds
 from tests.snapshots.place import Place, picture
 
-KILLER = Path(__file__).resolve().parent.parent / "store" / "kill_at.c"
-SOAK = [pytest.mark.soak, pytest.mark.timeout(3600)]
-TIMES = [pytest.param(3), pytest.param(100, marks=SOAK)]
 PREPARE = "cd /p; echo two > a; rm b; mv d e; echo n > e/n; ln a a2; mkfifo ff; chmod 711 .; echo w > /workspace/w"
 FILES = ("a", "b", "c", "d/x", "d/y")
 
@@ -46,26 +42,22 @@ class Case:
 
     def run(self, *words: str, kill_at: int = 0) -> int:
         self.count.unlink(missing_ok=True)
-        preload = {"LD_PRELOAD": str(self._killer), "KILL_AT": str(kill_at), "KILL_COUNT": str(self.count)}
-        code, out, err = self.place.call(*words, PYTHONDONTWRITEBYTECODE="1", **preload)
-        assert code in (0, -signal.SIGKILL, 128 + signal.SIGKILL), (code, out, err)
+        code, out, err = self.place.call(*words, **environment(self._killer, kill_at, self.count))
+        assert code in (0, *KILLED), (code, out, err)
         return code
 
-    def points(self, times: int, *words: str) -> list[int]:
-        """Where to kill `words`, drawn with a fixed seed; the command is run once to its end."""
+    def changes(self, *words: str) -> int:
+        """How many the whole command makes."""
         self.reset()
         assert self.run(*words) == 0
         total = int(self.count.read_text())
         assert total >= 3
-        chance = random.Random(total)
-        return sorted(chance.sample(range(1, total + 1), times) if times <= total else range(1, total + 1))
+        return total
 
 
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("killer") / "kill_at.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, KILLER, "-ldl"], check=True)
-    return library
+    return build_killer(tmp_path_factory.mktemp("killer"))
 
 
 @pytest.fixture
@@ -75,45 +67,56 @@ def case(killer: Path) -> Iterator[Case]:
         yield Case(top, killed)
 
 
-@pytest.mark.parametrize("times", TIMES)
+@rounds(3)
 def test_run(case: Case, times: int) -> None:
     words = ("run", "--keep", "box", "--", "sh", "-c", "echo second >> /workspace/w; rm /p/c")
-    for point in case.points(times, *words):
+    tally = Tally("run --keep", case.changes(*words))
+    for point in points(tally.changes, times):
         case.reset()
         assert case.run(*words, kill_at=point) != 0
         shown = case.place.sh("box", "cat /workspace/w; cd /p; echo *")
         assert shown in ("w\na a2 c e ff\n", "w\nsecond\na a2 e ff\n"), point
+        tally.add(done="second" in shown)
         assert case.place.leftovers() == []
+    tally.tell()
 
 
-@pytest.mark.parametrize("times", TIMES)
+@rounds(3)
 def test_fork(case: Case, times: int) -> None:
-    for point in case.points(times, "fork", "box", "new"):
+    tally = Tally("fork", case.changes("fork", "box", "new"))
+    for point in points(tally.changes, times):
         case.reset()
         assert case.run("fork", "box", "new", kill_at=point) != 0
-        assert [box["name"] for box in case.place.json("ps", "-a")] in (["box"], ["box", "new"])
-        if "new" not in (box["name"] for box in case.place.json("ps", "-a")):
+        there = case.place.boxes()
+        assert there in (["box"], ["box", "new"])
+        tally.add(done="new" in there)
+        if "new" not in there:
             case.place.husk("fork", "box", "new")
         assert case.place.changes("new") == case.place.changes("box")
         case.place.husk("drop", "box", "new")
         assert case.place.leftovers() == []
+    tally.tell()
 
 
-@pytest.mark.parametrize("times", TIMES)
+@rounds(3)
 def test_drop(case: Case, times: int) -> None:
-    for point in case.points(times, "drop", "box"):
+    tally = Tally("drop", case.changes("drop", "box"))
+    for point in points(tally.changes, times):
         case.reset()
         case.place.husk("fork", "box", "other")
         assert case.run("drop", "box", kill_at=point) != 0 or point > int(case.count.read_text())
         assert len(case.place.changes("other")) > 5
-        if "box" in (box["name"] for box in case.place.json("ps", "-a")):
+        there = "box" in case.place.boxes()
+        tally.add(done=not there)
+        if there:
             case.place.husk("drop", "box")
         case.place.husk("drop", "other")
         assert case.place.leftovers() == []
         assert list((case.place.state / "layers").iterdir()) == []
+    tally.tell()
 
 
-@pytest.mark.parametrize("times", TIMES)
+@rounds(3)
 def test_commit(case: Case, times: int) -> None:
     place = case.place
     place.husk("commit", "box", "first")
@@ -122,7 +125,8 @@ def test_commit(case: Case, times: int) -> None:
     place.sh("box", "echo more > /workspace/more")
     shutil.rmtree(case._original)
     shutil.copytree(place.state, case._original, symlinks=True)
-    for point in case.points(times, "commit", "box", "second"):
+    tally = Tally("commit", case.changes("commit", "box", "second"))
+    for point in points(tally.changes, times, last=2):
         case.reset()
         shutil.rmtree(place.store)
         shutil.copytree(kept, place.store)
@@ -130,21 +134,23 @@ def test_commit(case: Case, times: int) -> None:
         store = Store.open(str(place.store))
         assert [finding.as_json() for finding in verify(store, jobs=1).findings] == []
         assert store.images.list() in (["first"], ["first", "second"])
+        tally.add(done="second" in store.images.list())
         place.husk("commit", "box", "second")
         place.husk("store", "gc", "--delete")
         assert [finding.as_json() for finding in verify(store, jobs=1).findings] == []
-        assert place.leftovers() == []
+        assert place.leftovers() == [] == leftovers(store)
     assert place.husk("run", "--image", "second", "--", "sh", "-c", "cat /workspace/*") == "more\nw\n"
+    tally.tell()
 
 
-@pytest.mark.parametrize("times", [pytest.param(6), pytest.param(100, marks=SOAK)])
+@rounds(6)
 def test_apply(case: Case, times: int) -> None:
     """The host's files must be the very same ones for every try, so each is undone or made anew by a run."""
     place = case.place
-    total, after = 0, {}
-    tries = 0
+    after: dict[str, tuple[object, object]] = {}
+    tally = Tally("apply", 0)
     chance = random.Random(4)
-    while tries < times:
+    while tally.kills < times:
         shutil.rmtree(place.project)
         (place.project / "d").mkdir(parents=True)
         for name in FILES:
@@ -153,24 +159,25 @@ def test_apply(case: Case, times: int) -> None:
         place.state.mkdir()
         place.sh("box", PREPARE, *place.cow)
         before = picture(place.project)
-        if not total:
+        if not tally.changes:
             assert case.run("apply", "box", "--yes") == 0
-            total, after = int(case.count.read_text()), names_and_contents(place.project)
+            tally.changes, after = int(case.count.read_text()), names_and_contents(place.project)
             continue
         # Several kills before the host is different: what is undone can be applied again.
-        while names_and_contents(place.project) != after and tries < times:
-            tries += 1
-            code = case.run("apply", "box", "--yes", kill_at=chance.randrange(1, total + 1))
+        while names_and_contents(place.project) != after and tally.kills < times:
+            code = case.run("apply", "box", "--yes", kill_at=chance.randrange(1, tally.changes + 1))
             if code == 0:
                 break
             # Whoever comes next, here the run, brings it to before or after.
-            place.sh("box", "true") if tries % 2 else place.call("apply", "box")
+            place.sh("box", "true") if tally.kills % 2 else place.call("apply", "box")
             now = picture(place.project)
             assert now == before or names_and_contents(place.project) == after
+            tally.add(done=now != before)
             assert place.leftovers() == []
         place.husk("apply", "box", "--yes")
         assert names_and_contents(place.project) == after
         assert place.changes("box", "/p") == []
+    tally.tell()
 
 
 def names_and_contents(top: Path) -> dict[str, tuple[object, object]]:

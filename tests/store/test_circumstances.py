@@ -18,6 +18,7 @@ from husk.store.ingest import Options, ingest
 from husk.store.store import Store
 from husk.store.verify import verify
 from tests.guest.running import husk_command
+from tests.killing import rounds
 
 UNSHARE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
 
@@ -126,10 +127,8 @@ def test_damage_in_a_read_only_store_is_said_at_least(tmp_path: Path) -> None:
     assert store.has(hash_)
 
 
-@pytest.mark.parametrize(
-    "rounds", [pytest.param(6), pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
-)
-def test_two_writers_and_a_collector(tmp_path: Path, rounds: int) -> None:
+@rounds(6)
+def test_two_writers_and_a_collector(tmp_path: Path, times: int) -> None:
     """The writers share most files; each round a name is given, replaced or taken away. Nothing is ever missing."""
     store = Store.create(str(tmp_path / "store"))
     trees = [make_files(tmp_path / f"tree{number}", 40, 500, seed=0) for number in range(2)]
@@ -139,7 +138,7 @@ def test_two_writers_and_a_collector(tmp_path: Path, rounds: int) -> None:
     def write(number: int) -> None:
         chance = random.Random(number)
         try:
-            for turn in range(rounds):
+            for turn in range(times):
                 (trees[number] / f"f{turn % 7}").write_bytes(b"turn %d" % (turn // 2))
                 ingest(store, str(trees[number]), f"image{number}", Options(jobs=2))
                 if chance.random() < 0.3:

@@ -1,16 +1,17 @@
 """Killed at any moment: what was committed is whole, what was not is collected.
 
-A preloaded library ends `husk store` by SIGKILL just before its n-th change to the file system. The numbers are drawn
-with a fixed seed from all there are.
+A preloaded library ends husk by SIGKILL just before its n-th change to the file system. The numbers are drawn with a
+fixed seed from all there are. Of apply, commit and kept boxes: tests/snapshots/test_killed.py.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
-import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,13 @@ from husk.store.collect import collect
 from husk.store.store import Store
 from husk.store.verify import verify
 from tests.guest.running import husk_command
-
-HERE = Path(__file__).parent
-SOAK = [pytest.mark.soak, pytest.mark.timeout(1800)]
+from tests.images.archives import Layout, hard, member, tar
+from tests.killing import KILLED, Tally, build_killer, environment, in_memory, leftovers, points, rounds
 
 
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("killer") / "kill_at.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, HERE / "kill_at.c", "-ldl"], check=True)
-    return library
+    return build_killer(tmp_path_factory.mktemp("killer"))
 
 
 class Case:
@@ -45,19 +43,12 @@ class Case:
         (self.tree / "large").write_bytes(chance.randbytes(1 << 21))
         shutil.copytree(self.tree / "d1", place / "old")
         self.origin = place / "origin"
-        assert self.run("ingest", str(place / "old"), "--name", "old", store=self.origin) == 0
+        assert self.run("store", "ingest", str(place / "old"), "--name", "old", store=self.origin) == 0
 
     def run(self, *words: str, store: Path, kill_at: int = 0) -> int:
-        env = {
-            **os.environ,
-            "LD_PRELOAD": str(self.killer),
-            "KILL_AT": str(kill_at),
-            "KILL_COUNT": str(self.place / "count"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HUSK_STORE": str(store),
-        }
-        done = subprocess.run([*husk_command(), "store", *words], env=env, capture_output=True, timeout=60)
-        assert done.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done.stderr
+        env = {**os.environ, **environment(self.killer, kill_at, self.place / "count"), "HUSK_STORE": str(store)}
+        done = subprocess.run([*husk_command(), *words], env=env, capture_output=True, timeout=120)
+        assert done.returncode in (0, *KILLED), done.stderr
         return done.returncode
 
     def copy(self) -> Store:
@@ -72,8 +63,9 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path: Path, killer: Path) -> Case:
-    return Case(tmp_path, killer)
+def case(killer: Path) -> Iterator[Case]:
+    with in_memory() as place:
+        yield Case(place, killer)
 
 
 def is_whole(store: Store) -> None:
@@ -81,26 +73,17 @@ def is_whole(store: Store) -> None:
     assert [finding.as_json() for finding in outcome.findings] == []
 
 
-def leftovers(store: Store) -> list[str]:
-    """What should not be there once a collection has gone through."""
-    hidden = [str(path) for path in Path(store.place).rglob(".*")]
-    return hidden + os.listdir(os.path.join(store.place, "tmp")) + os.listdir(os.path.join(store.place, "leases"))
-
-
-@pytest.mark.parametrize("times", [pytest.param(9), pytest.param(100, marks=SOAK)])
-def test_ingest(case: Case, times: int) -> None:
-    words = ["ingest", str(case.tree), "--name", "new", "--jobs", "1"]
+def brings(case: Case, words: list[str], times: int, last: int) -> None:
+    """A command that makes the image `new`: killed, then done again by whoever comes next."""
     total = case.changes(*words)
     complete = collect(Store.open(str(case.place / "store"))).kept_blobs
-    assert total > 100
-    # The last changes, where the image appears, are few and matter most.
-    points = [*random.Random(1).sample(range(1, total - 10), times - 6), *range(total - 11, total, 2)]
-    for point in sorted(points):
+    tally = Tally(" ".join(words[:2]), total)
+    for point in points(total, times, last=last):
         store = case.copy()
         assert case.run(*words, store=Path(store.place), kill_at=point) != 0
         is_whole(store)
-        assert "old" in store.images.list()
-        # Whoever comes next finishes the work, and nothing of the dead one is left.
+        assert store.images.list() in (["old"], ["new", "old"])
+        tally.add(done="new" in store.images.list())
         assert case.run(*words, store=Path(store.place)) == 0
         is_whole(store)
         assert store.images.list() == ["new", "old"]
@@ -108,36 +91,67 @@ def test_ingest(case: Case, times: int) -> None:
         assert leftovers(store) == []
         assert collect(store).kept_blobs == complete
         is_whole(store)
+    tally.tell()
 
 
-@pytest.mark.parametrize("times", [pytest.param(9), pytest.param(100, marks=SOAK)])
+@rounds(8)
+def test_ingest(case: Case, times: int) -> None:
+    brings(case, ["store", "ingest", str(case.tree), "--name", "new", "--jobs", "1"], times, last=5)
+
+
+@rounds(8)
+def test_import(case: Case, times: int) -> None:
+    """An archive of two layers, packed as a whole: the kind of import that has the most steps."""
+    chance = random.Random(8)
+    files = [member(f"d{n % 4}/f{n}", content=chance.randbytes(chance.randrange(4000))) for n in range(24)]
+    first = tar(*files, member("large", content=chance.randbytes(1 << 21)), hard("twin", "large"))
+    second = tar(member("d0/.wh.f0"), member("d1/.wh..wh..opq"), member("d1/new", content=b"new"))
+    layout = Layout(case.place / "oci")
+    layout.index(layout.image((gzip.compress(first, 1), first), (second, second)))
+    packed = case.place / "new.tar.gz"
+    subprocess.run(["tar", "-czf", packed, "-C", layout.place, "oci-layout", "index.json", "blobs"], check=True)
+    brings(case, ["image", "import", str(packed), "--name", "new"], times, last=5)
+
+
+@rounds(6)
+def test_import_of_a_directory(case: Case, times: int) -> None:
+    os.link(case.tree / "large", case.tree / "twin")
+    os.mkfifo(case.tree / "fifo")
+    brings(case, ["image", "import", str(case.tree), "--name", "new"], times, last=5)
+
+
+@rounds(6)
 def test_gc(case: Case, times: int) -> None:
     """In the store: an image, one that was removed, and a writer's leftovers."""
     store = Store.open(str(case.origin))
-    assert case.run("ingest", str(case.tree), "--name", "new", store=case.origin) == 0
+    assert case.run("store", "ingest", str(case.tree), "--name", "new", store=case.origin) == 0
     store.images.rm("new")
     Path(store.place, "tmp", "1-dead").mkdir()
     Path(store.place, "tmp", "1-dead", "half").write_text("x")
-    total = case.changes("gc", "--delete")
+    total = case.changes("store", "gc", "--delete")
     assert total >= 20
-    for point in sorted(random.Random(2).choices(range(1, total), k=times)):
+    tally = Tally("store gc", total)
+    for point in points(total, times, seed=2):
         store = case.copy()
-        assert case.run("gc", "--delete", store=Path(store.place), kill_at=point) != 0
+        assert case.run("store", "gc", "--delete", store=Path(store.place), kill_at=point) != 0
         is_whole(store)
         assert store.images.list() == ["old"]
+        tally.add(done=not collect(store).blobs)
         # An ingest that finds half of what it needs brings the other half.
         if point % 2:
-            assert case.run("ingest", str(case.tree), "--name", "new", store=Path(store.place)) == 0
+            assert case.run("store", "ingest", str(case.tree), "--name", "new", store=Path(store.place)) == 0
             is_whole(store)
             store.images.rm("new")
-        assert case.run("gc", "--delete", store=Path(store.place)) == 0
+        assert case.run("store", "gc", "--delete", store=Path(store.place)) == 0
         assert leftovers(store) == []
         is_whole(store)
         assert collect(store).blobs == 0
+    tally.tell()
 
 
 def test_the_killer_itself(case: Case) -> None:
     store = case.copy()
-    assert case.run("ingest", str(case.tree), "--name", "new", store=Path(store.place), kill_at=20) != 0
+    words = ("store", "ingest", str(case.tree), "--name", "new")
+    assert case.run(*words, store=Path(store.place), kill_at=20) != 0
     assert store.images.list() == ["old"]
     assert leftovers(store) != []
