@@ -18,6 +18,7 @@ from husk.images.build import Report, build
 from husk.store.collect import collect
 from husk.store.errors import StoreError, StoreUsageError
 from husk.store.store import Store
+from tests.guest import running
 from tests.guest.harness import NATIVE_ONLY
 from tests.images.archives import everything, lines
 from tests.images.hostroot import add_programs
@@ -34,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "bin").symlink_to("usr/bin")
     (root / "etc" / "old").write_text("old")
     (root / "opt").chmod(0o711)
-    add_programs(root, "sh", "cat", "rm", "mkdir", "ln", "id")
+    add_programs(root, "sh", "cat", "rm", "mkdir", "ln", "id", "chown", "chmod", "mv", "grep")
     return root
 
 
@@ -73,7 +74,7 @@ labels = {made = "by hand"}
 
 def made(store: Store, place: Path, text: str = RECIPE, name: str = "") -> Report:
     (place / "recipe.toml").write_text(text)
-    return build(store, str(place / "recipe.toml"), name)
+    return build(store, str(place / "recipe.toml"), name, namespaces=running.BARE not in running.OPTIONS)
 
 
 def cached(report: Report) -> list[bool]:
@@ -128,6 +129,56 @@ def test_a_step_that_fails(store: Store, place: Path) -> None:
     assert store.images.list() == ["base"]
 
 
+# Made, then found in the layer below by another box. What root may on a machine, and what it may not even there; and
+# nothing of the host's comes with it.
+OWNED = """
+base = "base"
+[run]
+commands = ['''
+mkdir -p /own/sub; echo one > /own/f; echo two > /own/sub/g; ln /own/f /own/h
+echo 'echo ran' > /own/run; chmod 700 /own/run; echo no > /own/plain; chmod 600 /own/f /own/plain
+chown 42:43 /own/f /own/sub/g /own/run /own; chmod 500 /own; chown -h 7:8 /own/sub; chmod 1777 /own/sub''', '''
+set -e
+cat /own/f > /out; /own/run >> /out; echo three >> /own/f; rm /own/sub/g; mv /own/plain /own/sub/moved
+chmod 4755 /own/run; chown 44 /own/run
+! /own/sub/moved 2>/dev/null
+grep CapEff /proc/self/status >> /out
+! (echo husk > /proc/sys/kernel/hostname) 2>/dev/null
+! (echo 1 > /proc/self/mem) 2>/dev/null
+! (echo 1 > /sys/kernel/mm/ksm/run) 2>/dev/null''']
+"""
+
+
+@pytest.mark.both_settings
+def test_steps_are_root_over_the_files_of_the_image(store: Store, place: Path) -> None:
+    made(store, place, OWNED, "owned")
+    found = {name: line.split(" ", 2) for name, line in lines(store, store.images.get("owned")).items()}
+    assert found["out"][2].endswith("b'one\\nran\\nCapEff:\\t0000000000000000\\n'")
+    assert found["own"][:2] == ["40500", "42:43"]
+    assert found["own/f"][:2] == found["own/h"][:2] == ["100600", "42:43"]
+    assert "b'one\\nthree\\n' of own/f (2)" in found["own/f"][2]
+    assert found["own/run"][:2] == ["100755", "44:43"]  # giving it away took set-uid, as it does on Linux
+    assert found["own/sub"][:2] == ["41777", "7:8"] and found["own/sub/moved"][1] == "0:0"
+    assert "own/sub/g" not in found and "own/plain" not in found
+
+
+def test_what_failed_for_want_of_network(store: Store, place: Path) -> None:
+    with pytest.raises(StoreError, match=r"'apt x' ended with 127, and has no network \(the recipe may say allow-net"):
+        made(store, place, 'base = "base"\n[packages]\napt = ["x"]\n')
+
+
+def test_files_that_packages_need(store: Store, place: Path) -> None:
+    """Such as how to reach the index: `first` puts them before."""
+    (place / "apt-get").write_text("#!/bin/sh\necho apt-get $8 >> /did\n")
+    (place / "apt-get").chmod(0o755)
+    text = 'base = "base"\n[packages]\napt = ["x"]\n[[files]]\nfrom = "tool"\nto = "/bin/"\n'
+    text += '[[files]]\nfrom = "apt-get"\nto = "/bin/"\nfirst = true\n'
+    report = made(store, place, text, "x")
+    titles = ["copy apt-get to /bin/", "apt x", "copy tool to /bin/"]
+    assert [step["step"] for step in report.steps] == titles
+    assert lines(store, store.images.get("x"))["did"].endswith("b'apt-get update\\napt-get install\\napt-get clean\\n'")
+
+
 def test_from_scratch(store: Store, place: Path) -> None:
     report = made(store, place, 'base = "scratch"\n[[files]]\nfrom = "app"\nto = "/"\n', "only")
     assert set(lines(store, store.images.get("only"))) == {"", "data", "sub", "sub/link"}
@@ -153,6 +204,7 @@ WRONG = {
     'base = "base"\n[[files]]\nfrom = "tool"\nto = "x"': "an absolute path",
     'base = "base"\n[[files]]\nfrom = "tool"\nto = "/../x"': "an absolute path",
     'base = "base"\n[[files]]\nfrom = "nothing"\nto = "/x"': "nothing does not exist",
+    'base = "base"\n[[files]]\nfrom = "tool"\nto = "/x"\nfirst = 1': "first, of [[files]], is true",
     'base = "base"\n[packages]\ncargo = ["x"]': "packages.cargo is none of apt, pip, npm",
     'base = "base"\n[run]\ncommands = "x"': "commands must be a list of texts",
     'base = "base"\n[config]\nenv = "x"': "config.env is none of",

@@ -12,6 +12,7 @@ from husk.cli.ending import run_on_store
 from husk.cli.store_show import images as show_images
 from husk.cli.store_show import progress
 from husk.sandbox.errors import HuskError
+from husk.sandbox.weaken import check as check_weaken
 from husk.store.errors import StoreError
 from husk.store.store import Store
 
@@ -65,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     build = command("build", _build, "make an image by a recipe; what was done before is not done again")
     build.add_argument("recipe", metavar="FILE", help="TOML; docs/images.md says what can be in it")
     build.add_argument("--name", metavar="NAME", default="", help="(default: what FILE says, else its own name)")
+    build.add_argument("--no-namespaces", action="store_true", help="as for husk run, for the boxes of the steps")
+    build.add_argument("--weaken", action="append", default=[], metavar="NAME", help="as for husk run, likewise")
     return parser
 
 
@@ -164,7 +167,9 @@ def _build(options: argparse.Namespace) -> int:
         if not options.json:
             print(line, flush=True)
 
-    report = build(Store.create(options.store), options.recipe, options.name, tell)
+    weaken = frozenset(check_weaken(name) for name in options.weaken)
+    store = Store.create(options.store)
+    report = build(store, options.recipe, options.name, tell, namespaces=not options.no_namespaces, weaken=weaken)
     count = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
     _say(options, vars(report), [f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"])
     return 0

@@ -22,7 +22,7 @@ from husk.sandbox.box import Box, Events
 from husk.sandbox.capture_layer import layer_of
 from husk.sandbox.imagesource import Unnamed
 from husk.sandbox.policy import Mount, Policy
-from husk.store.errors import StoreError, StoreUsageError
+from husk.store.errors import StoreError, StoreUsageError, shown
 from husk.store.flatten import flatten
 from husk.store.images import ImageConfig, check_name
 from husk.store.layout import is_hash, write_whole
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from husk.sandbox.filesystem import Files
+    from husk.sandbox.result import Result
     from husk.store.locks import Lease
     from husk.store.manifest import Manifest
     from husk.store.store import Store
@@ -49,17 +50,29 @@ class Report:
         self.steps: list[dict[str, object]] = []  # title, layer, cached
 
 
-def build(store: Store, path: str, name: str = "", tell: Callable[[str], None] | None = None) -> Report:
+def build(
+    store: Store,
+    path: str,
+    name: str = "",
+    tell: Callable[[str], None] | None = None,
+    *,
+    namespaces: bool = True,
+    weaken: frozenset[str] = frozenset(),
+) -> Report:
+    """`namespaces` and `weaken` are for the boxes of the steps, as for any other."""
     recipe = Recipe(path)
     name = check_name(name or recipe.name or os.path.splitext(os.path.basename(path))[0])
-    return _Build(store, recipe, tell or (lambda _: None)).run(name)
+    return _Build(store, recipe, tell or (lambda _: None), namespaces, weaken).run(name)
 
 
 class _Build:
     """One build. Layers made so far are leased: no collection takes them before the image names them."""
 
-    def __init__(self, store: Store, recipe: Recipe, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, recipe: Recipe, tell: Callable[[str], None], namespaces: bool, weaken: frozenset[str]
+    ) -> None:
         self.store, self.recipe, self.tell = store, recipe, tell
+        self.namespaces, self.weaken = namespaces, weaken
         self.report = Report()
         self.leases: list[Lease] = []
         self.layers: list[str] = []
@@ -146,7 +159,9 @@ class _Build:
         policy = Policy(["/bin/sh", "-c", step.command])
         policy.image, policy.store = self.recipe.base, self.store.place
         policy.allow_net = list(self.recipe.allow_net)
+        policy.namespaces, policy.weaken = self.namespaces, set(self.weaken)
         policy.workdir = "/"
+        policy.over_files = True  # it is root, and what it installs may belong to anybody
         # As its owner, whoever it is started as later; and not through its entry point.
         config = ImageConfig(self.config.env | self.recipe.env).as_json()
         made: list[str] = []
@@ -168,7 +183,10 @@ class _Build:
             box.at_end = keep
             result = box.run()
         if result.exit_code or not made:
-            raise StoreError(f"the step {step.title!r} ended with {result.exit_code}; nothing of it was kept.")
+            why = _refused(result)
+            if step.fetches and not self.recipe.allow_net:
+                why = ", and has no network (the recipe may say allow-net)"
+            raise StoreError(f"the step {step.title!r} ended with {result.exit_code}{why}; nothing of it was kept.")
         return made[0]
 
     def _flat(self) -> str:
@@ -179,6 +197,15 @@ class _Build:
             writing.publish()
             self.leases.append(self.store.lease([flat]))
         return flat
+
+
+def _refused(result: Result) -> str:
+    """What of the network it was denied: the usual reason, and one that the tools tell in many ways."""
+    for item in result.refusals:
+        if str(item.get("allow", "")).startswith("--allow-net "):
+            rule = str(item["allow"]).removeprefix("--allow-net ")
+            return f", and was refused {shown(str(item['what']).encode())} (the recipe may say allow-net = [{rule!r}])"
+    return ""
 
 
 class _Copied:

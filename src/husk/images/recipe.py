@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 SCRATCH = "scratch"
 PACKED = ".husk-build"  # where local packages are inside, below /run
 _PACKAGES = {
-    # No cache is kept: it would be part of the layer. apt's own sandbox wants a second user, which a box has not.
+    # No cache is kept: it would be part of the layer. apt's own sandbox wants a second user, which a box has not. dpkg
+    # need not sync each file: the store syncs them all, or a machine that dies has no layer.
     "apt": (
-        "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends"
-        " -o APT::Sandbox::User=root {} && apt-get clean"
+        "get() { DEBIAN_FRONTEND=noninteractive apt-get -q -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 "
+        '-o Dpkg::Options::=--force-unsafe-io "$@"; }; '
+        "get update && get install -y --no-install-recommends PACKAGES && get clean && rm -f /var/lib/apt/lists/*_*"
     ),
-    "pip": "python3 -m pip install --no-cache-dir --no-compile --root-user-action=ignore {}",
-    "npm": "npm install --global --no-audit --no-fund --cache /tmp/.husk-npm {} && rm -rf /tmp/.husk-npm",
+    "pip": "python3 -m pip install --no-cache-dir --no-compile --root-user-action=ignore PACKAGES",
+    "npm": "npm install --global --no-audit --no-fund --cache /tmp/.husk-npm PACKAGES && rm -rf /tmp/.husk-npm",
 }
 _KNOWN = {"base", "name", "allow-net", "env", "packages", "files", "run", "config"}
 
@@ -50,6 +52,9 @@ class Input:
 
 class Step:
     """One layer. `command`: what a shell inside runs; empty: `inputs` are copied to `to`."""
+
+    first = False  # before packages
+    fetches = False  # something that is not among its inputs
 
     def __init__(self, title: str, command: str = "", inputs: list[Input] | None = None, to: str = "") -> None:
         self.title, self.command, self.inputs, self.to = title, command, inputs or [], to
@@ -84,7 +89,9 @@ class Recipe:
         self.config = self._table(said, "config", texts=False)
         if unknown := sorted(self.config.keys() - {"user", "workdir", "entrypoint", "cmd", "labels"}):
             raise self._wrong(f"config.{unknown[0]} is none of user, workdir, entrypoint, cmd, labels")
-        self.steps = [*self._packages(said), *self._files(said), *self._run(said)]
+        files = [*self._files(said)]
+        first, later = [step for step in files if step.first], [step for step in files if not step.first]
+        self.steps = [*first, *self._packages(said), *later, *self._run(said)]
 
     def _wrong(self, why: str) -> StoreUsageError:
         return StoreUsageError(f"{self._path}: {why}.")
@@ -138,9 +145,13 @@ class Recipe:
                     word = f"/run/{PACKED}/{found.rel}"
                 words.append("'" + word.replace("'", "'\\''") + "'")
             if words:
-                if tool == "pip" and len(inputs) == len(words):
+                fetches = len(inputs) < len(words)
+                if tool == "pip" and not fetches:
                     words.insert(0, "--no-index")
-                yield Step(f"{tool} {' '.join(self._words(table, tool))}", command.format(" ".join(words)), inputs)
+                title = f"{tool} {' '.join(self._words(table, tool))}"
+                step = Step(title, command.replace("PACKAGES", " ".join(words)), inputs)
+                step.fetches = fetches
+                yield step
 
     def _files(self, said: dict[str, Any]) -> Iterator[Step]:
         tables = said.get("files", [])
@@ -148,9 +159,13 @@ class Recipe:
             raise self._wrong("write [[files]], with from and to")
         for table in tables:
             source, to = self._text(table, "from"), self._text(table, "to")
-            if not source or not to.startswith("/") or ".." in to.split("/") or table.keys() - {"from", "to"}:
+            if not source or not to.startswith("/") or ".." in to.split("/") or table.keys() - {"from", "to", "first"}:
                 raise self._wrong("each of [[files]] has from, a name next to this file, and to, an absolute path")
-            yield Step(f"copy {source} to {to}", "", [*self._inputs(self._beside(source))], to)
+            step = Step(f"copy {source} to {to}", "", [*self._inputs(self._beside(source))], to)
+            step.first = table.get("first", False)
+            if not isinstance(step.first, bool):
+                raise self._wrong("first, of [[files]], is true (copy it before packages are installed) or false")
+            yield step
 
     def _beside(self, name: str) -> str:
         """A name next to the recipe; nothing else of the host gets in by a recipe somebody else wrote."""

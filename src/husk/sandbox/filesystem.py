@@ -73,7 +73,8 @@ def build(
     source: ImageSource | None = None,
     kept: Opened | None = None,
 ) -> Files:
-    creds = Credentials(ids.uid, ids.gid, frozenset() if ids.switch else frozenset(os.getgroups()))
+    groups = frozenset() if ids.switch else frozenset(os.getgroups())
+    creds = Credentials(ids.uid, ids.gid, groups, over_files=policy.over_files)
     state = State(state_path)
     if kept is not None:
         state.continue_from(kept.record.number)

@@ -97,6 +97,7 @@ class Policy:
         "mounts",
         "namespaces",
         "net",
+        "over_files",
         "programs",
         "publish",
         "store",
@@ -120,6 +121,9 @@ class Policy:
         self.limits = Limits()
         self.weaken: set[str] = set()  # walls to do without if the host does not give them
         self.namespaces = True  # use them where the host gives them
+        # The guest may do all to the box's files, whoever they belong to. Of the host nothing may be mounted then but
+        # what everybody may read.
+        self.over_files = False
         self.interactive = False  # read the keyboard even where the output goes elsewhere
         self.terminal = False  # a terminal even where the output is none
         self.net = "none"  # the box's own loopback and what the rules add; or "host"

@@ -117,6 +117,7 @@ class Run:
 
     def _begin(self, order: Order, workdir_fd: int) -> None:
         ground, tasks, cached = self.ground, self._tasks, not (self.events.watching or self._hooks)
+        cached = cached and not ground.files.creds.over_files  # it judges as for everybody else
         ground.connect(self.events)
         self._launch = launch = Launch(ground.walls, ground.ids, order, workdir_fd)
         listener = ground.listener(launch.listener(), cached=cached)

@@ -9,7 +9,18 @@ from husk.vfs.copying import with_copies
 from husk.vfs.layer_copy import now
 from husk.vfs.node import Dir, Entry, error
 from husk.vfs.opening import Opening
-from husk.vfs.permissions import READ, SEARCH, WRITE, chmod_result, permitted, require, require_owner, without_privilege
+from husk.vfs.permissions import (
+    READ,
+    SEARCH,
+    WRITE,
+    chmod_result,
+    is_owner,
+    permitted,
+    require,
+    require_giving,
+    require_owner,
+    without_privilege,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,16 +97,13 @@ class Attributes(Opening):
             self._search_changed(ctx, node)
 
     def chown(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
-        """-1 leaves one alone. Without capabilities a file can only be given to a group its owner is in."""
+        """-1 leaves one alone."""
         with self.lock:
             tree, creds = node.tree, ctx.creds
             if tree.read_only:
                 raise error(errno.EROFS)
             info = tree.stat(ctx, node)
-            if uid != -1 and not info.uid == uid == creds.uid:
-                raise error(errno.EPERM)
-            if gid != -1 and (info.uid != creds.uid or (gid not in creds.groups and gid != info.gid)):
-                raise error(errno.EPERM)
+            require_giving(creds, info, uid, gid)
             mode = info.mode
             if node.kind not in (st.S_IFDIR, st.S_IFLNK):
                 mode = without_privilege(mode, info.gid in creds.groups)
@@ -129,7 +137,7 @@ class Attributes(Opening):
             if tree.read_only:
                 raise error(errno.EROFS)
             info = tree.stat(ctx, node)
-            if info.uid != ctx.creds.uid:
+            if not is_owner(ctx.creds, info):
                 if atime != NOW or mtime != NOW:
                     raise error(errno.EPERM)
                 require(ctx.creds, info, WRITE)

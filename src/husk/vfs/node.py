@@ -23,12 +23,16 @@ def error(code: int) -> OSError:
 
 
 class Credentials:
-    """Who the guest is. One set per box: no guest can change it, because no guest holds a capability."""
+    """Who the guest is. One set per box: no guest can change it, because no guest holds a capability.
 
-    __slots__ = ("gid", "groups", "uid")
+    `over_files`: it may do to the box's files what root may to those of a machine. No capability of the host's is
+    behind it: owners and modes are husk's own notes.
+    """
 
-    def __init__(self, uid: int, gid: int, groups: frozenset[int] = frozenset()) -> None:
-        self.uid, self.gid, self.groups = uid, gid, groups | {gid}
+    __slots__ = ("gid", "groups", "over_files", "uid")
+
+    def __init__(self, uid: int, gid: int, groups: frozenset[int] = frozenset(), *, over_files: bool = False) -> None:
+        self.uid, self.gid, self.groups, self.over_files = uid, gid, groups | {gid}, over_files
 
 
 class Context:

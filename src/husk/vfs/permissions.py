@@ -1,5 +1,5 @@
 """vfs: who may do what. Pure decisions over `Stat` and `Credentials`, as Linux takes them for a user without
-capabilities.
+capabilities, or, where somebody is `over_files`, with those that concern files alone.
 
 The supervisor may be root, so the host's own checks protect nothing: these are the wall. No look-ups here, no side
 effects.
@@ -22,6 +22,9 @@ EXECUTE = SEARCH
 
 def permitted(creds: Credentials, info: Stat, want: int) -> bool:
     """The classes are exclusive: an owner whom the owner bits refuse is not helped by the others."""
+    if creds.over_files:
+        # CAP_DAC_OVERRIDE: everything, but a program that nobody may execute is none.
+        return st.S_ISDIR(info.mode) or not want & EXECUTE or bool(info.mode & 0o111)
     if info.uid == creds.uid:
         bits = info.mode >> 6
     elif info.gid in creds.groups:
@@ -36,19 +39,34 @@ def require(creds: Credentials, info: Stat, want: int) -> None:
         raise error(errno.EACCES)
 
 
+def is_owner(creds: Credentials, info: Stat) -> bool:
+    return info.uid == creds.uid or creds.over_files
+
+
 def require_owner(creds: Credentials, info: Stat) -> None:
-    if info.uid != creds.uid:
+    if not is_owner(creds, info):
+        raise error(errno.EPERM)
+
+
+def require_giving(creds: Credentials, info: Stat, uid: int, gid: int) -> None:
+    """Whether a file may be given to somebody, -1 being who has it: without capabilities only to a group that its
+    owner is in."""
+    if creds.over_files:
+        return
+    if uid != -1 and not info.uid == uid == creds.uid:
+        raise error(errno.EPERM)
+    if gid != -1 and (info.uid != creds.uid or (gid not in creds.groups and gid != info.gid)):
         raise error(errno.EPERM)
 
 
 def sticky_forbids(creds: Credentials, directory: Stat, victim: Stat) -> bool:
-    return bool(directory.mode & st.S_ISVTX) and creds.uid not in (victim.uid, directory.uid)
+    return bool(directory.mode & st.S_ISVTX) and not is_owner(creds, victim) and not is_owner(creds, directory)
 
 
 def chmod_result(creds: Credentials, info: Stat, mode: int) -> int:
     """The permission bits a chmod really sets: a stranger to the group cannot make a file set-gid."""
     mode &= 0o7777
-    if info.gid not in creds.groups:
+    if info.gid not in creds.groups and not creds.over_files:
         mode &= ~st.S_ISGID
     return mode
 
@@ -76,7 +94,7 @@ def inherit(creds: Credentials, directory_mode: int, directory_gid: int, mode: i
 
 def may_hard_link(creds: Credentials, info: Stat) -> bool:
     """fs.protected_hardlinks, on in every distribution: a stranger's file must be harmless and fully accessible."""
-    if info.uid == creds.uid:
+    if is_owner(creds, info):
         return True
     if not st.S_ISREG(info.mode) or info.mode & st.S_ISUID:
         return False
