@@ -30,11 +30,13 @@ def layer_of(tree: LayeredTree, writing: Writing) -> str:
     """The hash of a manifest of all that changed in `tree`, its contents staged as blobs by `writing`.
 
     Deleted names are whiteouts; a directory that took the place of another is opaque; names of one file stay names of
-    one file. Owners are written as the tree's image means them.
+    one file, for which all of them are in the layer, also those that differ in nothing. Owners are written as the
+    tree's image means them.
     """
     writer = ManifestWriter()
     uids, gids = _owners(tree)
-    for change in delta(tree, through=True):
+    stored: dict[int, tuple[str, int]] = {}  # of files with several names, by inode number
+    for change in delta(tree, through=True, linked=True):
         if change.node is None:
             writer.add_whiteout(change.path)
             continue
@@ -42,7 +44,9 @@ def layer_of(tree: LayeredTree, writing: Writing) -> str:
         is_file = st.S_ISREG(info.mode)
         blob = ""
         if is_file:
-            blob, info.size = _store(change.node, writing)
+            blob, info.size = stored.get(info.ino) or _store(change.node, writing)
+            if info.nlink > 1:
+                stored[info.ino] = blob, info.size
         writer.add(
             change.path,
             info.mode,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from husk.vfs.lower import Lower
     from husk.vfs.node import Node, Stat
 
+Twins = dict[tuple[int, int], "Inode | LowerNode"]  # by the lower file's identity
 ANYONE = Context(Credentials(0, 0))  # these trees ask nobody for rights
 READ_ONLY = 0
 
@@ -81,14 +82,27 @@ class Change:
         return self._told
 
 
-def delta(tree: LayeredTree, *, through: bool, exact: bool = False) -> list[Change]:
+def delta(tree: LayeredTree, *, through: bool, exact: bool = False, linked: bool = False) -> list[Change]:
     """All changes, a directory before what is in it, the root first; paths are relative, without a slash at either end.
 
     `through`: a lower directory that was renamed is told by everything in it, else by where it came from and by what
     differs in it, and a directory that nobody looked into (`untouched`) stands for all in it. `exact`: also files that
-    differ in nothing but link count or change time.
+    differ in nothing but link count or change time. `linked`: with one name of a file, all its names.
     """
-    twins = _twins(tree) if through else {}
+    twins: Twins = _twins(tree) if through else {}
+    found = _walk(tree, twins, through=through, exact=exact)
+    if linked:
+        lacking = _tell_linked(found)
+        if lacking.keys() - twins.keys():
+            # Where their other names are, only a look at the whole tree can tell.
+            twins |= lacking
+            found = _walk(tree, twins, through=through, exact=exact)
+        _tell_linked(found)
+    return [change for change in found if change.told]
+
+
+def _walk(tree: LayeredTree, twins: Twins, *, through: bool, exact: bool) -> list[Change]:
+    """What may differ; what does is told."""
     root = Change(None, b"", tree.root, _root_was(tree))
     root.in_place, root.differs = True, _dir_differs(tree, tree.root, root.was)
     found = [root]
@@ -108,7 +122,33 @@ def delta(tree: LayeredTree, *, through: bool, exact: bool = False) -> list[Chan
                     change.tell()
                 else:
                     waiting.append((change, through and not change.in_place))
-    return [change for change in found if change.told]
+    return found
+
+
+def _tell_linked(found: list[Change]) -> Twins:
+    """Tells those names of told files that differ in nothing. The lower files of which there are further names."""
+    count: dict[int, int] = {}
+    linked = [change for change in found if isinstance(change.node, Inode | LowerNode) and _link_count(change.node) > 1]
+    told = {_number(change.node) for change in linked if change.told}
+    lower: Twins = {}
+    for change in linked:
+        node = change.node
+        number = _number(node)
+        if number in told and isinstance(node, Inode | LowerNode):
+            change.tell()
+            count[number] = count.get(number, 0) + 1
+            if node.key is not None:
+                lower[node.key] = node
+    return {key: node for key, node in lower.items() if count[_number(node)] < _link_count(node)}
+
+
+def _number(node: Node | None) -> int:
+    assert isinstance(node, Inode | LowerNode)
+    return node.ino if isinstance(node, Inode) else node.tree.stat(ANYONE, node).ino
+
+
+def _link_count(node: Node) -> int:
+    return node.nlink if isinstance(node, Inode) else node.tree.stat(ANYONE, node).nlink
 
 
 def below(path: bytes, name: bytes) -> bytes:
@@ -211,7 +251,7 @@ def _moved_on(tree: LayeredTree, node: Inode, was: Was) -> bool:
 
 
 # -- other names of lower files that were changed ------------------------------------------------------------------
-def _twins(tree: LayeredTree) -> dict[tuple[int, int], Inode]:
+def _twins(tree: LayeredTree) -> Twins:
     """Inodes that took the place of a lower file with several names, by its identity: names of it that nobody looked
     up since are in no table, and show the change all the same."""
     if not tree.links_touched:
@@ -219,7 +259,7 @@ def _twins(tree: LayeredTree) -> dict[tuple[int, int], Inode]:
     return {key: tree.inodes[key] for key in tree.twins if tree.inodes[key].nlink > 1}
 
 
-def _twins_in(tree: LayeredTree, above: Change, twins: dict[tuple[int, int], Inode]) -> Iterator[Change]:
+def _twins_in(tree: LayeredTree, above: Change, twins: Twins) -> Iterator[Change]:
     directory = above.node
     if not twins or not above.in_place or not isinstance(directory, LayerDir) or directory.lower is None:
         return
@@ -232,10 +272,14 @@ def _twins_in(tree: LayeredTree, above: Change, twins: dict[tuple[int, int], Ino
             inner.was, inner.in_place, inner.differs = was_of(tree, directory, name), True, False
             yield inner
         elif (identity[0], identity[1]) in twins:
-            inode = twins[identity[0], identity[1]]
+            twin = twins[identity[0], identity[1]]
             was = was_of(tree, directory, name)
-            if was is not None and not _is_same(tree, directory, name, inode, was):
-                yield Change(above, below(above.path, name), inode, was)
+            if was is None:
+                continue
+            inode = twin if isinstance(twin, Inode) else tree.lookup(None, directory, name)
+            change = Change(above, below(above.path, name), inode, was)
+            change.differs = isinstance(inode, Inode) and not _is_same(tree, directory, name, inode, was)
+            yield change
 
 
 def stat_of(change: Change) -> Stat:
