@@ -64,6 +64,7 @@ PACKAGES = {
     "psql": "postgresql-client",
     "rsync": "rsync",
     "cmake": "cmake",
+    "ninja": "ninja-build",
     "npm": "npm",
     "java": "default-jdk-headless",
     "javac": "default-jdk-headless",

@@ -34,3 +34,8 @@ def add_file_as(root: Path, path: str, name: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         shutil.copy(os.path.realpath(path), target)
+
+
+def add_tree(root: Path, path: str, *left_out: str) -> None:
+    """A host directory, links made plain, but for names like those in `left_out`."""
+    shutil.copytree(path, root / path.lstrip("/"), symlinks=False, ignore=shutil.ignore_patterns(*left_out))

@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import stat
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from husk.store.errors import StoreError, StoreUsageError
 from husk.store.store import Store
 from husk.store.verify import verify
 from tests.images.archives import OLD, Layout, everything, folder, hard, lines, link, member, saved, tar
+from tests.snapshots.place import picture
 
 ROOT = (
     folder("./", mode=0o711),
@@ -101,6 +103,24 @@ def test_a_directory(store: Store, tmp_path: Path) -> None:
     assert set(shown(store, report)) == {"", "a", "b", ".env", "dev", "pipe"}
     again = bring(store, _exported(store, "root", tmp_path / "x.tar", "tar"), "again")
     assert again.flat == report.flat
+
+
+def test_an_export_unpacks_to_the_same_tree(store: Store, tmp_path: Path) -> None:
+    """By tar itself, which sets the time of a directory when it is done with it: nothing in it may come later."""
+    root = tmp_path / "root"
+    for name in ("b/c/d", "b/e", "a"):
+        (root / name).mkdir(parents=True)
+        (root / name / "file").write_text(name)
+    os.link(root / "b/e/file", root / "a/linked")
+    os.link(root / "b/e/file", root / "z")
+    for path in sorted(root.rglob("*"), reverse=True):
+        os.utime(path, (OLD, OLD))
+    os.utime(root, (OLD, OLD))
+    bring(store, str(root), "r")
+    (tmp_path / "out").mkdir()
+    archive = _exported(store, "r", tmp_path / "r.tar", "tar")
+    subprocess.run(["tar", "-xpf", archive, "-C", tmp_path / "out"], check=True)
+    assert picture(tmp_path / "out") == picture(root)
 
 
 BASE = tar(folder("./", mode=0o700), folder("etc", mode=0o750), member("etc/a", content=b"1"),

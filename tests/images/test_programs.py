@@ -1,10 +1,12 @@
-"""Compilers, linkers and make run from an image, and build the same bytes as natively.
+"""Compilers, linkers, builders and interpreters run from an image, and build the same bytes as natively.
 
-The image is made of the host's own files, as few as will do. A whole Debian root is tried by hand: docs/images.md.
+The image is made of the host's own files, as few as will do: of each tool what is installed. A whole Debian root is
+tried by hand: docs/images.md.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shutil
@@ -18,9 +20,10 @@ import pytest
 from husk.images.bring import bring
 from husk.images.export import export
 from husk.store.store import Store
+from tests.conftest import guest_programs
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import husk
-from tests.images.hostroot import add_file, add_programs
+from tests.images.hostroot import add_file, add_programs, add_tree
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -33,11 +36,34 @@ PROJECT = {
               "int main(void) { puts(add(2, 3) == 5 ? \"good\" : \"bad\"); return 0; }\n",
     "add.c": "int add(int a, int b) { return a + b; }\n",
     "start.S": ".globl answer\nanswer: ret\n.section .note.GNU-stack,\"\",@progbits\n",
-    "Makefile": "prog: main.o add.o start.o libadd.a\n\tgcc -Wl,--build-id=sha1 -o $@ main.o start.o -L. -ladd\n"
-                "libadd.a: add.o\n\tar rcsD $@ $^\n%.o: %.S\n\tgcc -nostdinc -c -o $@ $<\n"
-                "%.o: %.c\n\tgcc -O2 -nostdinc -c -o $@ $<\n",
+    "Makefile": "CC = gcc\nprog: main.o add.o start.o libadd.a\n"
+                "\t$(CC) -Wl,--build-id=sha1 -o $@ main.o start.o -L. -ladd\n"
+                "libadd.a: add.o\n\tar rcsD $@ $^\n%.o: %.S\n\t$(CC) -nostdinc -c -o $@ $<\n"
+                "%.o: %.c\n\t$(CC) -O2 -nostdinc -c -o $@ $<\n",
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.13)\nproject(x LANGUAGES C)\nadd_library(add STATIC add.c)\n"
+                      "add_executable(prog main.c)\ntarget_link_libraries(prog add)\n",
+    "module.py": "import json, zlib\nGOOD = json.loads('{\"a\": \"good\"}')['a']\n"
+                 "def packed(text):\n    return zlib.crc32(zlib.compress(text.encode()))\n"
+                 "if __name__ == '__main__':\n    print(GOOD)\n",
+    "build.js": "const fs = require('fs'), crypto = require('crypto'), zlib = require('zlib');\n"
+                "const names = fs.readdirSync('.').filter(name => name.endsWith('.c')).sort();\n"
+                "const text = names.map(name => fs.readFileSync(name, 'utf8')).join('');\n"
+                "fs.writeFileSync('bundle', zlib.deflateRawSync(text));\n"
+                "const sum = crypto.createHash('sha1').update(text).digest('hex');\n"
+                "console.log(sum.length === 40 ? 'good' : 'bad');\n",
 }  # fmt: skip
-BUILD = "set -e; cp /src/* .; make -s; ./prog; sha256sum prog main.o add.o libadd.a"
+SUMS = "sha256sum prog main.o add.o libadd.a"
+BUILDS = {
+    "gcc": f"make -s; ./prog; {SUMS}",
+    "clang": f"make -s CC=clang; ./prog; {SUMS}",
+    "ninja": "cmake -G Ninja -B out . -DCMAKE_C_FLAGS='-O2 -nostdinc' -DCMAKE_C_COMPILER=gcc >log; "
+             "ninja -C out >>log; out/prog; sha256sum out/prog out/libadd.a",
+    "python3": "python3 -m compileall -q --invalidation-mode unchecked-hash module.py; python3 module.py; "
+               "sha256sum __pycache__/*",
+    "node": "node build.js; sha256sum bundle",
+}  # fmt: skip
+ALSO = {"ninja": ["cmake"]}
+COPY = "set -e; cp /src/* .; "
 
 
 def _gcc_files() -> list[str]:
@@ -69,32 +95,54 @@ def store() -> Iterator[Store]:
                 add_programs(root, path)
         made = Store.create(place + "/store")
         bring(made, str(root), "gcc")
+        _add_others(root)
+        bring(made, str(root), "tools")
         yield made
 
 
+def _add_others(root: Path) -> None:
+    """Of the other tools those that are there, with what they need besides libraries."""
+    for program in ("clang", "cmake", "ninja", "node", "python3"):
+        if path := guest_programs.find(program):
+            add_programs(root, path)
+    for folder in glob.glob("/usr/share/cmake-*"):
+        add_tree(root, folder, "Help", "Find*")
+    if path := guest_programs.find("python3"):
+        ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+        library = subprocess.run([path, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+        add_tree(root, library, "test", "tests", "idlelib", "lib2to3", "config-*", "dist-packages", "__pycache__")
+
+
+def inside(store: Store, image: str, script: str) -> str:
+    done = husk(["run", "--image", image, "--store", store.place, "--workdir", "/tmp", "--", "sh", "-c", COPY + script])
+    assert (done.status, done.err) == (0, ""), done
+    return done.out
+
+
 @pytest.mark.both_settings
-def test_the_same_bytes_as_natively(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tool", [pytest.param(tool, marks=pytest.mark.needs(tool, *ALSO.get(tool, []))) for tool in BUILDS]
+)
+def test_the_same_bytes_as_natively(store: Store, tmp_path: Path, tool: str) -> None:
     for name, text in PROJECT.items():
         (tmp_path / name).write_text(text)
-    here = BUILD.replace("cp /src/* .; ", "")
-    native = subprocess.run(["sh", "-c", here], cwd=tmp_path, capture_output=True, text=True)
+    environment = {"PATH": guest_programs.GUEST_PATH}
+    command = ["sh", "-c", f"set -e; {BUILDS[tool]}"]
+    native = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert native.returncode == 0, native.stderr
-    inside = husk(["run", "--image", "gcc", "--store", store.place, "--workdir", "/tmp", "--", "sh", "-c", BUILD])
-    assert (inside.status, inside.err) == (0, ""), inside
-    assert inside.out == native.stdout
-    assert inside.out.startswith("good\n")
+    assert native.stdout.startswith("good\n")
+    assert inside(store, "tools", BUILDS[tool]) == native.stdout
 
 
 def test_the_same_image_by_way_of_an_archive(store: Store, tmp_path: Path) -> None:
     export(store, "gcc", str(tmp_path / "gcc.tar"), "oci")
     again = bring(store, str(tmp_path / "gcc.tar"), "again")
     assert again.flat == store.images.get("gcc").flat
-    inside = husk(["run", "--image", "again", "--store", store.place, "--workdir", "/tmp", "--", "sh", "-c", BUILD])
-    assert (inside.status, inside.out[:5]) == (0, "good\n"), inside
+    assert inside(store, "again", BUILDS["gcc"]).startswith("good\n")
 
 
 def test_the_digest_is_of_what_is_there(store: Store) -> None:
     """The shell inside is the host's, byte for byte."""
     shell = os.path.realpath(shutil.which("sh") or "/bin/sh")
-    inside = husk(["run", "--image", "gcc", "--store", store.place, "--", "sha256sum", "/bin/sh"])
-    assert inside.out.split()[0] == hashlib.sha256(Path(shell).read_bytes()).hexdigest()
+    shown = inside(store, "gcc", "sha256sum /bin/sh")
+    assert shown.split()[0] == hashlib.sha256(Path(shell).read_bytes()).hexdigest()

@@ -103,10 +103,10 @@ def _write_tar(store: Store, image: Image, write: Callable[[bytes], object], rep
 def _layer_tar(
     store: Store, manifest: Manifest, write: Callable[[bytes], object], report: Report, *, whiteouts: bool
 ) -> None:
-    """All entries in the manifest's order: a directory before what is in it, and the first name of a file before
-    others."""
+    """All entries, each directory followed by all in it: whoever unpacks sets its time when done with it."""
     writer = TarWriter(write)
-    for entry in manifest.walk():
+    firsts: dict[int, bytes] = {}  # of files with several names, the one that came first, by inode
+    for entry in _depth_first(manifest):
         if why := _NOT_KEPT.get(st.S_IFMT(entry.mode)):
             report.left_out.append((entry.path, why))
             continue
@@ -116,14 +116,26 @@ def _layer_tar(
             continue
         if whiteouts and entry.name.startswith(WHITEOUT_NAME):
             raise StoreError(f"{shown(entry.path)} would mean something else in an OCI layer; export it as tar.")
-        _add(store, manifest, writer, entry)
+        _add(store, writer, entry, firsts)
         if entry.is_opaque:
             writer.add(entry.path + b"/" + OPAQUE_NAME if entry.path else OPAQUE_NAME, st.S_IFREG)
     writer.finish()
 
 
-def _add(store: Store, manifest: Manifest, writer: TarWriter, entry: Entry) -> None:
-    first = b"" if entry.is_directory or entry.inode == entry.number else manifest.entry(entry.inode).path
+def _depth_first(manifest: Manifest) -> Iterator[Entry]:
+    waiting = [manifest.entry(0)]
+    while waiting:
+        entry = waiting.pop()
+        yield entry
+        if entry.is_directory:
+            waiting += reversed([*manifest.children(entry)])
+
+
+def _add(store: Store, writer: TarWriter, entry: Entry, firsts: dict[int, bytes]) -> None:
+    several = entry.nlink > 1 and not entry.is_directory
+    first = firsts.get(entry.inode, b"") if several else b""
+    if several and not first:
+        firsts[entry.inode] = entry.path
     whole = entry.is_file and not first
     writer.add(
         entry.path or b".",
