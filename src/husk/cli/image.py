@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from husk.cli import image_show as show
 from husk.cli.ending import run_on_store
-from husk.cli.store_show import images as show_images
-from husk.cli.store_show import progress
+from husk.cli.store_show import images, progress
 from husk.sandbox.errors import HuskError
 from husk.sandbox.weaken import check as check_weaken
 from husk.store.errors import StoreError
 from husk.store.store import Store
-
-if TYPE_CHECKING:
-    from husk.store.images import Image
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -90,10 +86,9 @@ def _say(options: argparse.Namespace, document: Any, lines: list[str]) -> None:
 
 
 def _ls(options: argparse.Namespace) -> int:
-    store = Store.open(options.store)
-    images: dict[str, Image] = {name: store.images.get(name) for name in store.images.list()}
-    _say(options, [{"name": name, **image.as_json()} for name, image in images.items()], show_images(images))
-    return 0
+    document, lines, code = images(Store.open(options.store))
+    _say(options, document, lines)
+    return code
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -108,8 +103,10 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _rm(options: argparse.Namespace) -> int:
     store = Store.open(options.store)
+    there = set(store.images.list())
     for name in options.image:
-        store.images.get(name)  # all or none, as far as mistakes go
+        if name not in there:  # all or none, as far as mistakes go; a damaged one can be forgotten, too
+            store.images.get(name)
     try:
         for name in options.image:
             store.images.rm(name)

@@ -113,11 +113,9 @@ def _ingest(options: argparse.Namespace) -> int:
 
 
 def _ls(options: argparse.Namespace) -> int:
-    store = Store.open(options.store)
-    images = {name: store.images.get(name) for name in store.images.list()}
-    document = [{"name": name, **image.as_json()} for name, image in images.items()]
-    _say(options, document, show.images(images))
-    return 0
+    document, lines, code = show.images(Store.open(options.store))
+    _say(options, document, lines)
+    return code
 
 
 def _stat(options: argparse.Namespace) -> int:

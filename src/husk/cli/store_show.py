@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from husk.store.errors import shown
+from husk.store.errors import StoreError, shown
 
 if TYPE_CHECKING:
     from husk.store.collect import Collected
     from husk.store.images import Image
     from husk.store.ingest import Report
     from husk.store.protect import Protected
+    from husk.store.store import Store
     from husk.store.verify import Outcome
 
 
@@ -70,15 +71,28 @@ def ingested(report: Report, *, excluded: bool) -> list[str]:
     return lines
 
 
-def images(found: dict[str, Image]) -> list[str]:
-    if not found:
-        return ["no images; `husk store ingest DIR --name IMAGE` makes one"]
-    width = max(map(len, found))
-    return [
-        f"{name:<{width}}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(image.created_ns / 1e9))}  "
-        f"{len(image.layers)} {'layer' if len(image.layers) == 1 else 'layers'}  {image.layers[-1][:16]}"
-        for name, image in found.items()
-    ]
+def images(store: Store) -> tuple[list[dict[str, Any]], list[str], int]:
+    """All of them as JSON, as lines, and the exit code: a damaged record does not hide the others."""
+    found: dict[str, Image | StoreError] = {}
+    for name in store.images.list():
+        try:
+            found[name] = store.images.get(name)
+        except StoreError as error:
+            found[name] = error
+    width = max(map(len, found), default=0)
+    document: list[dict[str, Any]] = []
+    lines = []
+    for name, image in found.items():
+        if isinstance(image, StoreError):
+            document.append({"name": name, "error": str(image)})
+            lines.append(f"{name:<{width}}  {image}")
+            continue
+        document.append({"name": name, **image.as_json()})
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(image.created_ns / 1e9))
+        layers = f"{len(image.layers)} {'layer' if len(image.layers) == 1 else 'layers'}"
+        lines.append(f"{name:<{width}}  {when}  {layers}  {image.layers[-1][:16]}")
+    none = ["no images; `husk image import SRC` makes one of a root, `husk store ingest DIR` of any directory"]
+    return document, lines or none, int(any("error" in one for one in document))
 
 
 def pairs(found: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from husk.abi.arity import argument_count
 from husk.abi.registry import row
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
 from husk.vfs.hosttree import HostRead
+from husk.vfs.node import Damaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Events:
         name = errno.errorcode.get(number, str(number))
         if self._trace:
             self._line(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
-        if (number == errno.ENOENT and call.texts) or number == errno.EROFS or isinstance(error, Refused):
+        if (number == errno.ENOENT and call.texts) or number == errno.EROFS or isinstance(error, Refused | Damaged):
             advice = self._reason(call, number, error)
             if advice is not None:
                 self._refuse(call, name, *advice)
@@ -127,6 +128,8 @@ class Events:
         if isinstance(error, Refused):
             return error.filename or signature(call), str(error.strerror), error.filename2 or ""
         where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
+        if isinstance(error, Damaged):
+            return shown(where), str(error.strerror), ""
         if number == errno.EROFS:
             return (
                 shown(where),

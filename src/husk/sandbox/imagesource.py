@@ -49,7 +49,7 @@ class ImageSource:
 
     def __init__(self, name: str, place: str = "", pinned: Record | Unnamed | None = None) -> None:
         """`pinned`: a kept box that was started from this image, as it was then, or what stands for an image."""
-        from husk.store import ImageConfig, Store, StoreError
+        from husk.store import ImageConfig, Store, StoreError, StoreUsageError
 
         self.name = name
         try:
@@ -69,8 +69,10 @@ class ImageSource:
             except StoreError:
                 self.close()
                 raise
-        except StoreError as error:
+        except StoreUsageError as error:
             raise UsageError(str(error)) from None
+        except StoreError as error:
+            raise HuskError(str(error)) from None
         self.user = self.home = ""
         self.uid = self.gid = 0
         if not self.on_host:

@@ -13,7 +13,7 @@ import stat as st
 
 from husk.vfs.hostfile import beneath
 from husk.vfs.lower import Lower
-from husk.vfs.node import error
+from husk.vfs.node import Damaged, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ImageLower(Lower):
         except FileExistsError:
             pass
         except FileNotFoundError:
-            raise error(errno.EIO) from None  # the store is damaged; `husk store verify` says what to do
+            raise self._lacking(entry) from None
         except OSError as failure:
             # Another file system, another owner, or the most links an inode can have (65,000 on ext4).
             if failure.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES, errno.EOPNOTSUPP):
@@ -124,7 +124,7 @@ class ImageLower(Lower):
     def _copy(self, entry: Entry, name: bytes) -> None:
         from husk.vfs.copying import copy_content
 
-        source = self._store.open_blob(entry.hash)
+        source = self._blob(entry)
         unfinished = name + b".new"
         try:
             target = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
@@ -141,7 +141,16 @@ class ImageLower(Lower):
         entry = self._entry(rel)
         if not entry.is_file:
             raise error(errno.EIO)
-        return self._store.open_blob(entry.hash)
+        return self._blob(entry)
+
+    def _blob(self, entry: Entry) -> int:
+        try:
+            return os.open(self._store.blob_path(entry.hash), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise self._lacking(entry) from None
+
+    def _lacking(self, entry: Entry) -> Damaged:
+        return Damaged(f"the image lacks its content {entry.hash}; `husk store verify` says what to do")
 
     def link_name(self, rel: bytes) -> bytes:
         return b"%d" % self._entry(rel).inode

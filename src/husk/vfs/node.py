@@ -22,6 +22,13 @@ def error(code: int) -> OSError:
     return OSError(code, strerror(code))
 
 
+class Damaged(OSError):
+    """EIO, and why: what a file consists of is not there any more. Its reason is told outside."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EIO, why)
+
+
 class Credentials:
     """Who the guest is. One set per box: no guest can change it, because no guest holds a capability.
 
