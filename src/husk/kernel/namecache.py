@@ -19,12 +19,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.call import Call
     from husk.kernel.program import Program
-    from husk.native._core import ExactFile, Listener
-    from husk.vfs.node import Node
+    from husk.native._core import ExactFile, HostStat, Listener
+    from husk.vfs.node import Node, Stat
     from husk.vfs.vfs import Vfs
 
 MOST_REMEMBERED = 16384
 A_FEW, MOST_AT_ONCE = 4, 4096
+MEMORY_DEVICES = 1  # the major number of null, zero, full, random and urandom
 NO_FILE = (-1, b"", 0, 0, 0, 0)
 
 
@@ -245,6 +246,11 @@ class NameCache:
                 self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
             pass  # the file is open, perhaps new: what cannot be taught must not fail the call
+
+    def held_device(self, host: HostStat, found: Stat) -> None:
+        """/dev/null is many a program's standard input, and nothing about it changes."""
+        if self.cached and os.major(found.rdev) == MEMORY_DEVICES:
+            self._listener.cache_handle(host[0], host[1], given_view(found).showing)
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
         """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""

@@ -136,7 +136,7 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
     snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
     if (stat(link, &s) < 0)
         return false;
-    const struct handle *known = S_ISREG(s.st_mode) ? cache_handle(cache, &s) : NULL;
+    const struct handle *known = S_ISREG(s.st_mode) || S_ISCHR(s.st_mode) ? cache_handle(cache, &s) : NULL;
     if (!known && S_ISREG(s.st_mode))
         known = image_file(cache, link, &s);
     const struct showing pipe = {.manner = AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,

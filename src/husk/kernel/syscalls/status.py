@@ -10,6 +10,7 @@ import stat as st
 from husk.abi.structs import pack_stat, pack_statfs, pack_statx
 from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32, working_directory
 from husk.kernel.held import stat_held
+from husk.vfs.dev import Device
 from husk.vfs.node import Node, Stat
 
 AT_SYMLINK_NOFOLLOW, AT_EACCESS, AT_NO_AUTOMOUNT, AT_EMPTY_PATH = 0x100, 0x200, 0x800, 0x1000
@@ -124,6 +125,8 @@ def _stat_fd(call: Call, fd: int) -> Stat:
         found = stat_held(call, fd)
         found.dev = node.tree.dev
         return found
+    if isinstance(node, Device):
+        call.kernel.names.held_device(call.raw.fd_stat(fd), found)
     if node.kind == st.S_IFREG:
         # The descriptor may hold the file as it was before copy-up or after its name was gone: content is the host's.
         host = call.raw.fd_stat(fd)
