@@ -59,6 +59,8 @@ PACKAGES = {
     "git": "git",
     "sqlite3": "sqlite3",
     "curl": "curl",
+    "openssl": "openssl",
+    "ssh-keygen": "openssh-client",
     "redis-server": "redis-server",
     "postgres": "postgresql",
     "psql": "postgresql-client",

@@ -33,6 +33,8 @@ static int reach(int way, pid_t pid) {
             if (got >= 0)
                 close(got);
             errno = error;
+        } else if (errno == ENOENT) {
+            errno = EINVAL; /* the number of a thread that leads no process; kernels before 6.16 say it so */
         }
         break;
     case 4:

@@ -175,6 +175,23 @@ def test_postgres() -> None:
     assert result.out == "42\nt\n", result.out + result.err
 
 
+@pytest.mark.needs("openssl", "ssh-keygen", "curl")
+def test_keys_and_certificates() -> None:
+    """Made, used to sign, and believed by a client of a server inside."""
+    script = """
+        cd /tmp && ssh-keygen -q -t ed25519 -N '' -C me -f key && echo text >text
+        ssh-keygen -q -Y sign -f key -n file text && echo "me $(cat key.pub)" >allowed
+        ssh-keygen -Y verify -f allowed -I me -n file -s text.sig <text | cut -d' ' -f1-5
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout tls.key -out tls.pem -subj /CN=localhost -days 2 2>/dev/null
+        openssl s_server -quiet -accept 4433 -key tls.key -cert tls.pem -WWW & server=$!
+        for i in $(seq 200); do curl -s --cacert tls.pem https://localhost:4433/text && break; sleep 0.05; done
+        curl -s https://localhost:4433/text; echo untrusted $?; kill $server; wait
+    """
+    result, refused = box("/bin/sh", "-c", script)
+    assert result.out == 'Good "file" signature for me\ntext\nuntrusted 60\n', result.err
+    assert refused == []
+
+
 @pytest.mark.needs("curl")
 def test_the_hosts_loopback_is_not_the_boxs(outside: int) -> None:
     for address in ("127.0.0.9", "127.0.0.1", "[::1]", "0.0.0.0"):

@@ -27,9 +27,15 @@ def test_terminals(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 
 
+@pytest.mark.both_settings
+def test_shared_memory_by_key() -> None:
+    differential(["{guests}/ipc_sysv", "memory"], case="ipc_sysv memory")
+
+
 @pytest.mark.parametrize("name", ["ipc_queue", "ipc_sysv"])
 def test_ipc_by_number_or_name(name: str) -> None:
-    """Only where an ipc namespace stands; without one they are refused, as the registry's own tests say."""
+    """Only where an ipc namespace stands; without one all but shared memory is refused, as the registry's own tests
+    say."""
     differential(["{guests}/" + name], case=name)
 
 

@@ -108,7 +108,7 @@ class Setting:
         """A command that starts a sleeping process of the guest's own host user, tells its number, and then becomes
         the command that follows, with that number as last argument. The guest's id depends on husk's pid, which is the
         shell's."""
-        ids = f"n=$(({ROOTS_GUESTS} + $$)); i=\"--reuid=$n --regid=$n --clear-groups\"" if self.root else "i="
+        ids = f'n=$(({ROOTS_GUESTS} + $$)); i="--reuid=$n --regid=$n --clear-groups"' if self.root else "i="
         start = f"env -u {MARK} setsid setpriv $i -- sleep 300 </dev/null >/dev/null 2>&1 &"
         return [*self.wrapper(), "sh", "-c", f'{ids}; {start} echo $!; exec "$@" $!', "sh"]
 
@@ -159,8 +159,11 @@ def run(setting: Setting, state: Path, *command: str) -> dict[str, Any]:
 def smoke(setting: Setting, state: Path) -> tuple[dict[str, Any], int]:
     """What the guest told, and the number of the process outside, which must have lived through it."""
     options = [] if setting.namespaces else ["--no-namespaces"]
-    result = husk(["run", *options, "--", "python3", "-c", SMOKE], wrapper=setting.with_a_neighbour(),
-                  env={"HUSK_STATE": str(state)})
+    result = husk(
+        ["run", *options, "--", "python3", "-c", SMOKE],
+        wrapper=setting.with_a_neighbour(),
+        env={"HUSK_STATE": str(state)},
+    )
     neighbour, _, told = result.out.partition("\n")
     try:
         assert (result.status, result.err) == (0, "")
@@ -199,8 +202,11 @@ def test_the_outside_is_out_of_reach(setting: Setting, state: Path) -> None:
 
 def test_the_walls_are_those_that_were_asked_for(setting: Setting, state: Path) -> None:
     options = [] if setting.namespaces else ["--no-namespaces"]
-    result = husk(["run", "--json", *options, "--", "/bin/sh", "-c", "echo $$"], wrapper=setting.wrapper(),
-                  env={"HUSK_STATE": str(state)})
+    result = husk(
+        ["run", "--json", *options, "--", "/bin/sh", "-c", "echo $$"],
+        wrapper=setting.wrapper(),
+        env={"HUSK_STATE": str(state)},
+    )
     told = json.loads(result.out)
     assert [told["walls"][name] for name in ("user", "mount", "pid", "net", "ipc")] == [setting.namespaces] * 5
     assert told["walls"]["landlock"] >= 1

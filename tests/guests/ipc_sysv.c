@@ -121,9 +121,53 @@ static void messages(key_t key) {
     STEP(msgctl(id, IPC_STAT, &found));
 }
 
-int main(void) {
+static void attaching(void) {
+    int id = MUST(shmget(IPC_PRIVATE, 3 * 4096, 0600)), closed = MUST(shmget(IPC_PRIVATE, 4096, 0400));
+    char *room = mmap(NULL, 8 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    STEP(shmat(id, room, 0) == (void *)-1); /* something is there */
+    STEP(shmat(id, room, SHM_REMAP) == room);
+    STEP(shmat(id, NULL, SHM_REMAP) == (void *)-1);
+    munmap(room + 4 * 4096, 4 * 4096);
+    STEP(shmat(id, room + 4 * 4096 + 5, SHM_RND) == room + 4 * 4096);
+    room[0] = 'x';
+    say("the same memory %c", room[4 * 4096]);
+    char *reading = shmat(id, NULL, SHM_RDONLY);
+    STEP(mprotect(reading, 4096, PROT_READ | PROT_WRITE));
+    STEP(shmdt(reading + 4096));
+    STEP(mprotect(room, 4096, PROT_READ));
+    struct shmid_ds found;
+    MUST(shmctl(id, IPC_STAT, &found));
+    say("attached %d, last by me %d", (int)found.shm_nattch, found.shm_lpid == getpid());
+    STEP(shmdt(room));
+    STEP(msync(room, 3 * 4096, MS_ASYNC));
+    STEP(shmdt(room + 4 * 4096));
+    STEP(shmdt(reading));
+    STEP(shmat(closed, NULL, 0) == (void *)-1);
+    STEP(shmat(-1, NULL, 0) == (void *)-1);
+    STEP(shmctl(id, IPC_STAT, (void *)8));
+    STEP(shmctl(id, IPC_SET, (void *)8));
+    found.shm_perm.mode = 0640;
+    STEP(shmctl(id, IPC_SET, &found));
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(shmat(id, NULL, 0) == (void *)-1); /* never detached: its end does it */
+    wait_for(pid);
+    MUST(shmctl(id, IPC_STAT, &found));
+    say("attached %d, mode %o, times %d %d", (int)found.shm_nattch, found.shm_perm.mode, found.shm_atime > 0,
+        found.shm_ctime > 0);
+    STEP(shmctl(closed, IPC_RMID, NULL));
+    STEP(shmctl(id, IPC_RMID, NULL));
+    STEP(shmat(id, NULL, 0) == (void *)-1);
+}
+
+/* argv[1], if there, leaves all but memory out. */
+int main(int argc, char **argv) {
+    (void)argv;
     key_t key = 0x4855 << 16 | (getpid() & 0xffff);
     memory(key);
+    attaching();
+    if (argc > 1)
+        return 0;
     semaphores(key);
     messages(key);
     return 0;

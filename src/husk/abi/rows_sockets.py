@@ -47,6 +47,10 @@ def ipc(nr: int, name: str, reason: str, interruptible: bool = False) -> Row:
     return native(nr, name, reason, native_if(IPC_WALL), otherwise=NO_IPC_WALL, interruptible=interruptible)
 
 
+def segment(nr: int, name: str, reason: str) -> Row:
+    return native(nr, name, reason + "; without one husk keeps the segments", native_if(IPC_WALL), otherwise=VIRTUAL)
+
+
 def no_fast_open(index: int) -> Rule:
     return refused_if(
         EOPNOTSUPP,
@@ -235,10 +239,10 @@ ROWS = (
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
     ),
     # System V IPC. semop, msgsnd and msgrcv give EINTR after any handler, with or without SA_RESTART
-    ipc(29, "shmget", "keys belong to the box's own ipc namespace"),
-    ipc(30, "shmat", "maps a segment of the box's own ipc namespace"),
-    ipc(31, "shmctl", "acts on a segment of the box's own ipc namespace"),
-    ipc(67, "shmdt", "unmaps a segment of the box's own ipc namespace"),
+    segment(29, "shmget", "keys belong to the box's own ipc namespace"),
+    segment(30, "shmat", "maps a segment of the box's own ipc namespace"),
+    segment(31, "shmctl", "acts on a segment of the box's own ipc namespace"),
+    segment(67, "shmdt", "unmaps a segment of the box's own ipc namespace"),
     ipc(64, "semget", "keys belong to the box's own ipc namespace"),
     ipc(65, "semop", "acts on semaphores of the box's own ipc namespace"),
     ipc(220, "semtimedop", "acts on semaphores of the box's own ipc namespace"),

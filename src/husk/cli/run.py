@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` 
 import os
 import sys
 
+from husk.sandbox import orphans
 from husk.sandbox.box import Box, Events, Full
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount, Policy, Publish
@@ -245,6 +246,7 @@ def _with_signals(box: Box) -> Result:
     if any(map(os.isatty, box.stdio)):
         _signal.signal(_signal.SIGTSTP, pass_on)
         _signal.signal(_signal.SIGWINCH, lambda *_: box.resize())
+    orphans.adopt()
     return box.run()
 
 

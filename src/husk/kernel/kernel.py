@@ -22,11 +22,14 @@ from husk.native._core import clear_umask, wake_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.abi.rules import Walls
     from husk.kernel.allowed import AllowedPrograms
     from husk.kernel.events import Events
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
+    from husk.kernel.segments import Segments
     from husk.kernel.tasks import Names, Tasks, TasksHere
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
@@ -40,10 +43,17 @@ ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands a
 class Shared:
     """What the kernels of a box's runs have in common, beside its file system. `names` None: this one does without."""
 
-    __slots__ = ("names", "peers", "sockets", "tasks")
+    __slots__ = ("names", "peers", "segments", "sockets", "tasks")
 
-    def __init__(self, tasks: TasksHere, sockets: Sockets, peers: Peers, names: NameCache | None) -> None:
-        self.tasks, self.sockets, self.peers, self.names = tasks, sockets, peers, names
+    def __init__(
+        self,
+        tasks: TasksHere,
+        sockets: Sockets,
+        peers: Peers,
+        names: NameCache | None,
+        segments: Callable[[], Segments],
+    ) -> None:
+        self.tasks, self.sockets, self.peers, self.names, self.segments = tasks, sockets, peers, names, segments
 
 
 class Kernel:
@@ -69,6 +79,7 @@ class Kernel:
         self.walls, self.events, self.tasks = walls, events, tasks
         self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
         self._shares = box is not None
+        self._box = box
         self._tasks_here = box.tasks if box is not None else None
         self.sockets = box.sockets if box is not None else Sockets(own_abstract_names=walls.net)
         self.peers = box.peers if box is not None else Peers(diagnosis)
@@ -89,6 +100,11 @@ class Kernel:
             sorted(creds.groups),
             cached=box is None and not events.watching,
         )
+
+    @property
+    def segments(self) -> Segments:
+        assert self._box is not None, "a kernel alone serves boxes with an ipc namespace"
+        return self._box.segments()
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:

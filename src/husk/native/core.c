@@ -29,6 +29,7 @@ static PyMethodDef functions[] = {
     {"get_option", get_option, METH_VARARGS, "get_option(fd, level, name, size) -> bytes"},
     {"set_option", set_option, METH_VARARGS, "set_option(fd, level, name, value)"},
     {"socket_kind", socket_kind, METH_VARARGS, "socket_kind(fd) -> (family, type); ENOTSOCK"},
+    {"adopt_orphans", adopt_orphans, METH_NOARGS, "adopt_orphans(): descendants whose parent dies become our children"},
     {"landlock_abi", landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", notification_sizes, METH_NOARGS, "notification_sizes(): OSError where seccomp cannot notify"},
     {"name_hash", siphash, METH_VARARGS, "name_hash(seed, data): SipHash-1-3, as manifests use it"},

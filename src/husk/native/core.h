@@ -174,6 +174,8 @@ int execute_loader(Listener *listener, const struct seccomp_notif *notif, int lo
                    uint64_t envp, struct pending *pending); /* takes `pending`; -EBUSY: traced by somebody else, and not answered */
 PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_seek(Call *call, PyObject *args);
+PyObject *call_map(Call *call, PyObject *args);
+PyObject *call_unmap(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);
 PyObject *call_give_terminal(Call *call, PyObject *args);
 
@@ -198,6 +200,7 @@ bool serve_message(Listener *listener, const struct seccomp_notif *notif); /* fa
 /* walls.c */
 PyObject *landlock_abi(PyObject *self, PyObject *noargs);
 PyObject *notification_sizes(PyObject *self, PyObject *noargs);
+PyObject *adopt_orphans(PyObject *self, PyObject *noargs);
 
 /* manifest_type.c, tree.c, tree_stage.c, tree_build.c: the store's part */
 extern PyTypeObject Manifest_type;

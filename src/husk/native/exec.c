@@ -1,5 +1,5 @@
-/* native: the remote calls Python asks for — executing the loader, moving to another working directory, seeking, and
- * taking a controlling terminal. */
+/* native: the remote calls Python asks for — executing the loader, moving to another working directory, seeking, mapping
+ * shared memory, and taking a controlling terminal. */
 #include "core.h"
 #include "pin.h"
 
@@ -139,6 +139,23 @@ PyObject *call_exec_loader(Call *call, PyObject *args)
     return PyLong_FromLong(error);
 }
 
+/* Answer with any value, and stop the thread on its way out with its signals blocked; likewise. */
+static int stop_answered(Call *call, struct remote *remote)
+{
+    int error = remote_attach(call->notif.pid);
+    if (error == -ESRCH)
+        answer_error(call->listener->fd, call->notif.id, ESRCH);
+    else if (error)
+        return TRACED;
+    else if (answer_value(call->listener->fd, call->notif.id, 0)) {
+        remote_abandon(call->notif.pid);
+        error = -ESRCH;
+    }
+    if (!error)
+        error = remote_wait_stop(remote, call->notif.pid);
+    return error ? error : remote_block_signals(remote);
+}
+
 PyObject *call_seek(Call *call, PyObject *args)
 {
     int fd, error;
@@ -148,24 +165,56 @@ PyObject *call_seek(Call *call, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     struct remote remote;
     long moved;
-    error = remote_attach(call->notif.pid);
-    if (error == -ESRCH) {
-        answer_error(call->listener->fd, call->notif.id, ESRCH);
-    } else if (error) {
-        error = TRACED;
-    } else if (answer_value(call->listener->fd, call->notif.id, 0)) {
-        remote_abandon(call->notif.pid);
-        error = -ESRCH;
-    }
+    uint64_t that[6] = {fd, position, 0 /* SEEK_SET */};
+    error = stop_answered(call, &remote);
     if (!error)
-        error = remote_wait_stop(&remote, call->notif.pid);
+        error = remote_call(&remote, SYS_lseek, that, &moved);
+    if (!error)
+        error = remote_finish(&remote, moved < 0 ? moved : value);
+    Py_END_ALLOW_THREADS
+    call->answered = error != TRACED;
+    return PyLong_FromLong(error);
+}
+
+PyObject *call_unmap(Call *call, PyObject *args)
+{
+    int error;
+    unsigned long long address, size;
+    if (!PyArg_ParseTuple(args, "KK:unmap", &address, &size))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    long result;
+    uint64_t that[6] = {address, size};
+    error = stop_answered(call, &remote);
+    if (!error)
+        error = remote_call(&remote, SYS_munmap, that, &result);
+    if (!error)
+        error = remote_finish(&remote, result);
+    Py_END_ALLOW_THREADS
+    call->answered = error != TRACED;
+    return PyLong_FromLong(error);
+}
+
+PyObject *call_map(Call *call, PyObject *args)
+{
+    int file, protection, flags, error, fd;
+    unsigned long long address, size;
+    if (!PyArg_ParseTuple(args, "iKKii:map", &file, &address, &size, &protection, &flags))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    long mapped = 0, closed = 0;
+    error = stop_with_descriptor(call->listener->fd, &call->notif, file, true, &remote, &fd);
     if (!error)
         error = remote_block_signals(&remote);
     if (!error) {
-        uint64_t that[6] = {fd, position, 0 /* SEEK_SET */};
-        error = remote_call(&remote, SYS_lseek, that, &moved);
+        uint64_t that[6] = {address, size, protection, flags, fd, 0}, done[6] = {fd};
+        error = remote_call(&remote, SYS_mmap, that, &mapped);
         if (!error)
-            error = remote_finish(&remote, moved < 0 ? moved : value);
+            error = remote_call(&remote, SYS_close, done, &closed);
+        if (!error) /* something else is mapped there: for a segment just no address to be at */
+            error = remote_finish(&remote, mapped == -EEXIST ? -EINVAL : mapped);
     }
     Py_END_ALLOW_THREADS
     call->answered = error != TRACED;

@@ -1,7 +1,8 @@
-/* native: which walls this host's kernel offers; questions only. */
+/* native: which walls this host's kernel offers, and whose orphans are ours. */
 #include "core.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,4 +24,12 @@ PyObject *notification_sizes(PyObject *self, PyObject *noargs)
     if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
         return raise_errno(errno);
     return Py_BuildValue("(HH)", sizes.seccomp_notif, sizes.seccomp_notif_resp);
+}
+
+PyObject *adopt_orphans(PyObject *self, PyObject *noargs)
+{
+    (void)self, (void)noargs;
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+        return raise_errno(errno);
+    Py_RETURN_NONE;
 }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from husk.abi.rules import Walls
     from husk.kernel.allowed import AllowedPrograms
     from husk.kernel.events import Events
+    from husk.kernel.segments import Segments
     from husk.sandbox.filesystem import Files
     from husk.sandbox.imagesource import ImageSource, Unnamed
     from husk.sandbox.keeping import Keeping
@@ -48,6 +49,7 @@ class Ground:
     __slots__ = (
         "_learned",
         "_names",
+        "_segments",
         "_sockets",
         "cookie",
         "events",
@@ -78,6 +80,7 @@ class Ground:
         self.network: Network = Network()
         self.peers: Peers | None = None
         self._names: NameCache | None = None
+        self._segments: Segments | None = None
         self.loader_fd = -1
         self.source: ImageSource | None = None
         self.kept: Keeping | None = None
@@ -164,7 +167,15 @@ class Ground:
 
     def shared(self, *, cached: bool) -> Shared:
         assert self.peers is not None
-        return Shared(self.tasks, self._sockets, self.peers, self._names if cached else None)
+        return Shared(self.tasks, self._sockets, self.peers, self._names if cached else None, self._shared_memory)
+
+    def _shared_memory(self) -> Segments:
+        with self.files.vfs.lock:  # two threads may be the first
+            if self._segments is None:
+                from husk.kernel.segments import Segments
+
+                self._segments = Segments(self.live)
+            return self._segments
 
     @property
     def own_user(self) -> bool:
@@ -223,6 +234,8 @@ class Ground:
             os.close(fd)
         self.joined, self.loader_fd = [], -1
         self.network.close()
+        if self._segments is not None:
+            self._segments.close()
         if self.peers is not None:
             self.peers.close()
         files = getattr(self, "files", None)

@@ -17,6 +17,7 @@ from husk.kernel.identity import Identity
 from husk.kernel.kernel import Kernel
 from husk.kernel.tasks import Tasks
 from husk.native import INIT
+from husk.sandbox import orphans
 from husk.sandbox.errors import HuskError
 from husk.sandbox.filesystem import find_program, not_started, working_directory
 from husk.sandbox.ground import weakened
@@ -235,6 +236,7 @@ class Run:
             if report is None or self.ended_by is not None or any(limit.ended for limit in self.met):
                 continue
             if len(report) < REPORT.size:
+                orphans.end()
                 raise HuskError("husk-init died; the box is gone.")
             kind, a, b, _, user, system, rss = REPORT.unpack(report)
             if kind == FAILED:

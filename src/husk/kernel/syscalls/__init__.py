@@ -38,6 +38,7 @@ LATER = {
         " sched_setscheduler setpriority uname"
     ),
     "sockets": "accept accept4 bind connect getpeername getsockname getsockopt listen setsockopt socket",
+    "sysv": "shmat shmctl shmdt shmget",
     "xattrs": (
         "fgetxattr flistxattr fremovexattr fsetxattr getxattr getxattrat lgetxattr listxattr listxattrat llistxattr"
         " lremovexattr lsetxattr removexattr removexattrat setxattr setxattrat"

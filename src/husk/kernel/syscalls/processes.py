@@ -16,6 +16,7 @@ PRIO_PROCESS = 0  # getpriority's `which`
 RLIMIT_CORE, RLIMIT_BYTES, UNLIMITED = 4, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
 HOSTNAME, UTS_FIELD = b"husk", 65
+PER_LINUX32 = 8
 
 
 def _on_pid(call: Call) -> Reply:
@@ -86,6 +87,9 @@ def uname(call: Call) -> Reply:
     """The host's kernel, with the box's own name in place of the host's."""
     host = os.uname()
     sysname, release, version, machine = map(os.fsencode, (host.sysname, host.release, host.version, host.machine))
+    with open(f"/proc/{call.tid}/personality", "rb") as personality:
+        if int(personality.read(), 16) & 0xFF == PER_LINUX32:
+            machine = b"i686"  # as setarch wants it
     fields = (sysname, HOSTNAME, release, version, machine, b"(none)")
     call.raw.write(call.args[0], b"".join(text[: UTS_FIELD - 1].ljust(UTS_FIELD, b"\0") for text in fields))
     return 0

@@ -1,0 +1,135 @@
+"""kernel: System V shared memory of a box without an ipc namespace. The host's keys and ids are everybody's, so a
+segment is a memfd of husk's, and its key and id are known in this box alone.
+
+Who has a segment attached is not kept here: the host's list of mappings tells, and survives fork, exec and death.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.kernel.tasks import Tasks
+
+IPC_PRIVATE = 0
+DEST = 0o1000  # in a mode: to be destroyed with its last attachment
+MOST = 256  # each costs husk a descriptor
+# Of all together: what nobody has attached is nobody's memory, and no limit but this one counts it.
+LARGEST = 1 << 30
+
+
+class Segment:
+    __slots__ = (
+        "attached_at", "by", "changed_at", "detached_at", "dev", "fd", "gid", "id", "ino", "key", "last", "mode",
+        "size", "uid",
+    )  # fmt: skip
+
+    def __init__(self, number: int, key: int, size: int, mode: int, by: int, owner: tuple[int, int]) -> None:
+        self.id, self.key, self.size, self.mode, self.by, self.last = number, key, size, mode, by, 0
+        self.uid, self.gid = owner
+        self.attached_at, self.detached_at, self.changed_at = 0, 0, int(time.time())
+        self.fd = os.memfd_create("SYSV%08x" % (key & 0xFFFFFFFF), os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(self.fd, size)
+            host = os.fstat(self.fd)
+        except OSError:
+            os.close(self.fd)
+            raise OSError(errno.ENOMEM, "no room for it") from None
+        self.dev, self.ino = host.st_dev, host.st_ino
+
+    def permits(self, wanted: int) -> None:
+        """Everybody in a box is the same user: only the owner's bits count. EACCES."""
+        if wanted & ~(self.mode >> 6) & 7:
+            raise OSError(errno.EACCES, "the segment's mode does not allow it")
+
+
+class Segments:
+    """`live` are the tasks of the box's runs."""
+
+    __slots__ = ("_by_id", "_last", "_live", "lock")
+
+    def __init__(self, live: list[Tasks]) -> None:
+        self._live, self._last, self._by_id = live, -1, dict[int, Segment]()
+        self.lock = _thread.allocate_lock()  # held by the callers of everything below
+
+    def with_key(self, key: int) -> Segment | None:
+        if key == IPC_PRIVATE:
+            return None
+        return next((one for one in self._by_id.values() if one.key == key), None)
+
+    def make(self, key: int, size: int, mode: int, by: int, owner: tuple[int, int]) -> Segment:
+        if not 1 <= size <= LARGEST:
+            raise OSError(errno.EINVAL, "no size for a segment")
+        if not self._room(size):
+            self.sweep()
+        if not self._room(size):
+            raise OSError(errno.ENOSPC, "too many segments")
+        self._last += 1
+        segment = self._by_id[self._last] = Segment(self._last, key, size, mode, by, owner)
+        return segment
+
+    def _room(self, size: int) -> bool:
+        return len(self._by_id) < MOST and size + sum(one.size for one in self._by_id.values()) <= LARGEST
+
+    def find(self, number: int) -> Segment:
+        segment = self._by_id.get(number)
+        if segment is not None and segment.mode & DEST:
+            self.sweep()
+            segment = self._by_id.get(number)
+        if segment is None:
+            raise OSError(errno.EINVAL, "no such segment")
+        return segment
+
+    def remove(self, segment: Segment) -> None:
+        """Its key is free from now on; what is attached stays until it is detached."""
+        segment.key, segment.mode = IPC_PRIVATE, segment.mode | DEST
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Forget what was removed and is attached nowhere."""
+        for segment in [one for one in self._by_id.values() if one.mode & DEST]:
+            if not self.attached(segment):
+                del self._by_id[segment.id]
+                os.close(segment.fd)
+
+    def attached(self, segment: Segment) -> int:
+        """Counted as Linux counts: one that mprotect has split is two."""
+        pids = [pid for tasks in self._live for pid in tasks.host_pids()]
+        return sum(1 for pid in pids for _ in _mappings(pid, segment))
+
+    def at(self, pid: int, address: int) -> tuple[Segment, int] | None:
+        """The segment attached at `address`, and how much of it lies there in one piece."""
+        for segment in self._by_id.values():
+            end = address
+            for start, stop, offset in _mappings(pid, segment):
+                if start == end and start - address == offset:
+                    end = stop
+            if end > address:
+                return segment, end - address
+        return None
+
+    def close(self) -> None:
+        for segment in self._by_id.values():
+            os.close(segment.fd)
+        self._by_id.clear()
+
+
+def _mappings(pid: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
+    """Where a process has mapped it: begin, end, offset, in the order of addresses."""
+    device = b"%02x:%02x" % (os.major(segment.dev), os.minor(segment.dev))
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as maps:
+            lines = maps.readlines()
+    except OSError:
+        return  # it has ended
+    for line in lines:
+        span, _mode, offset, dev, ino = line.split(None, 5)[:5]
+        if int(ino) == segment.ino and dev == device:
+            start, stop = span.split(b"-")
+            yield int(start, 16), int(stop, 16), int(offset, 16)
