@@ -1,4 +1,4 @@
-/* build: fuzz_calls -pthread
+/* build: fuzz_calls -static -pthread
  *
  * fuzz_calls LIST SEED CALLS ROUNDS: makes random system calls, plausible and absurd ones, from several threads and
  * processes. LIST has one "number name" for each call of the registry. A worker makes CALLS calls, at most, from one seed;
@@ -16,6 +16,9 @@
 #include <termios.h>
 
 static void answers(void) {
+    /* In an image the guest may own these, and may have closed them to itself. */
+    chmod("/", 0755);
+    chmod("/tmp", 01777);
     char text[16] = "";
     int fd = open("/given/file", O_RDONLY | O_CLOEXEC);
     if (fd < 0 || read(fd, text, 8) != 8 || memcmp(text, "ORIGINAL", 8) != 0) {
@@ -30,7 +33,7 @@ static void answers(void) {
     }
     pid_t child = vfork();
     if (child == 0) {
-        execl("/usr/bin/true", "true", NULL);
+        execl("/fuzz/fuzz_calls", "fuzz_calls", NULL); /* static, on a mount nobody can write to: always there */
         _exit(errno);
     }
     int status = -1;
@@ -84,7 +87,7 @@ static void tell_answers(void) {
 
 int main(int words_given, char **words) {
     if (words_given < 4)
-        return 2;
+        return words_given == 1 ? 0 : 2; /* see answers() */
     setvbuf(stdout, NULL, _IOLBF, 0);
     read_list(words[1]);
     uint64_t seed = strtoull(words[2], NULL, 0);

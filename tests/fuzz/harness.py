@@ -52,7 +52,7 @@ class Report:
 
 def build(target: Path) -> None:
     """The guest and its list of calls. What husk answers itself stands there three times: it is what is tested."""
-    command = ["gcc", *BASE_FLAGS, "-o", str(target / "fuzz_calls"), str(HERE / "calls.c"), "-pthread"]
+    command = ["gcc", *BASE_FLAGS, "-o", str(target / "fuzz_calls"), str(HERE / "calls.c"), "-static", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode and not done.stderr, done.stderr
     lines = [f"{row.nr} {row.name}\n" * (3 if row.way == "virtual" else 1) for row in ROWS.values()]
@@ -149,6 +149,8 @@ def _follow(
         words = line.decode(errors="replace").split()
         if words[:2] == ["stuck", "in"]:
             report.stuck[words[2]] += 1
+        if words[:4] == ["the", "box", "no", "longer"]:
+            report.line += " | " + " ".join(words)
         if words[:1] != ["round"]:
             continue
         report.line, report.calls = " ".join(words), int(words[3])

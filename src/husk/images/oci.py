@@ -107,6 +107,8 @@ def _find_docker(bundle: Bundle, ref: str) -> Found:
     images = _json(bundle.document("manifest.json"))
     if not isinstance(images, list) or not all(isinstance(image, dict) for image in images) or not images:
         raise Refused("manifest.json is malformed; save the image again.")
+    if not all(isinstance(image.get("RepoTags") or [], list) for image in images):
+        raise Refused("manifest.json is malformed; save the image again.")
     tags = [[str(tag) for tag in image.get("RepoTags") or []] for image in images]
     chosen = [number for number in range(len(images)) if ref in tags[number]] if ref else [*range(len(images))]
     if len(chosen) != 1:
@@ -177,7 +179,9 @@ def _object(bundle: Bundle, name: str) -> dict[str, Any]:
 
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(data)
+        found = json.loads(data)
+        json.dumps(found, ensure_ascii=False).encode()  # half a character ("\\ud800") no file and no program could take
+        return found
     except (ValueError, RecursionError):
         raise Refused("a description in the image archive is malformed; fetch it again.") from None
 

@@ -73,7 +73,7 @@ class Recipe:
                 said = tomllib.load(file)
         except OSError as error:
             raise StoreUsageError(f"{path} cannot be read: {error.strerror}; name a build file.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number or a nesting without end
             raise StoreUsageError(f"{path} is no TOML: {error}; docs/images.md shows a build file.") from None
         self._path = path
         if unknown := sorted(said.keys() - _KNOWN):

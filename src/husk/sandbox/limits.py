@@ -114,10 +114,11 @@ def shown(name: str, value: float) -> str:
 def _number(text: str, units: dict[str, int], value: str) -> int:
     digits = value.rstrip("kmgtshKMGTSH")
     letter = value[len(digits) :].upper()
-    if letter not in units or not digits.isascii() or not digits.isdigit() or int(digits) == 0:
+    if letter not in units or not digits.isascii() or not digits.isdigit() or not digits.strip("0"):
         known = ", ".join(unit.lower() if units is SECONDS else unit for unit in units if unit)
         raise UsageError(f"--limit {text}: give a whole number above 0, alone or with one of {known}.")
-    number = int(digits) * units[letter]
+    digits = digits.lstrip("0")
+    number = int(digits) * units[letter] if len(digits) < 20 else 1 << 62  # Python itself reads only so many
     if number >= 1 << 62:
-        raise UsageError(f"--limit {text}: that is more than can be counted; give a smaller number, or none.")
+        raise UsageError(f"--limit {text[:60]}: that is more than can be counted; give a smaller number, or none.")
     return number

@@ -74,7 +74,7 @@ class Publish:
             address = address[1:]
         elif len(parts) == 3:
             address = parts.pop(0)
-        numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in parts]
+        numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 6 else -1 for part in parts]
         if len(numbers) != 2 or not (0 <= numbers[0] < 65536 and 0 < numbers[1] < 65536):
             raise UsageError(f"--publish {text}: write HOST:GUEST, two ports like 8080:8000, or ADDRESS:HOST:GUEST.")
         return cls(address or "127.0.0.1", *numbers)

@@ -95,6 +95,8 @@ def _read(path: Path) -> list[Case]:
     try:
         text = path.read_text("utf-8")
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        if path.suffix == ".json":
+            json.dumps(data, ensure_ascii=False).encode()  # half a character ("\\ud800") could be given to no program
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
@@ -110,6 +112,9 @@ def _case(path: Path, number: int, row: dict[str, Any]) -> Case:
     unknown = sorted(set(row) - FIELDS)
     if unknown:
         raise UsageError(f"{where}: there is no field {unknown[0]!r}; there are {', '.join(sorted(FIELDS))}.")
+    for name in ("skill", "input"):
+        if not isinstance(row.get(name, ""), str) or "\0" in row.get(name, ""):
+            raise UsageError(f"{where}: `{name}` must be the path of a directory.")
     base = path.resolve().parent
     skill = (base / row.get("skill", ".")).resolve()
     case = Case(str(row.get("name", f"case {number}")), skill, base=base)

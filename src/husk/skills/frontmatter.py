@@ -69,6 +69,15 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, "aliases (*name) are not allowed here", mark)
         return super().compose_node(parent, index)
 
+    def construct_scalar(self, node: Any) -> Any:
+        value = super().construct_scalar(node)
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # "\\ud800": no file, no terminal and no log could hold it
+            problem = "half of a character (a surrogate) stands alone"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+        return value
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
         for key, _ in node.value:
@@ -87,7 +96,10 @@ def read_head(text: str, folder: str = "") -> Head:
         return head
     fields = _fields(block, head)
     if fields is not None:
-        _take(fields, head, folder)
+        try:
+            _take(fields, head, folder)
+        except ValueError:  # Python writes no number of more than some thousand digits
+            head.fatal("the front matter cannot be read: a number in it is too long")
     return head
 
 
@@ -118,7 +130,7 @@ def _fields(block: str, head: Head) -> dict[Any, Any] | None:
             f"the front matter is not YAML: {f'line {mark.line + 2}: ' if mark else ''}{_plain(what)}{_hint(what)}"
         )
         return None
-    except (RecursionError, ValueError) as error:  # nested too deep; a date that is none
+    except (RecursionError, ValueError, AttributeError) as error:  # nested too deep; a date that is none
         head.fatal(f"the front matter cannot be read: {_plain(str(error)) or 'it is nested too deep'}")
         return None
     if not isinstance(found, dict):

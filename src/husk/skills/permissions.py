@@ -145,7 +145,7 @@ def read_permissions(path: Path) -> Permissions:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number or a nesting without end
         raise UsageError(f"{path}: not TOML: {error}.") from None
     return _check(path, data)
 

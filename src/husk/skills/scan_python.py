@@ -43,7 +43,7 @@ def _declared(text: str, script: Script) -> None:
     body = "".join(line[2:] + "\n" if line.startswith("# ") else "\n" for line in found[1].splitlines())
     try:
         wanted = tomllib.loads(body).get("dependencies", [])
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no TOML, a number or a nesting without end
         script.problems.append(f"{script.path}: its `# /// script` block is not TOML ({error})")
         return
     if isinstance(wanted, list):
