@@ -1,37 +1,11 @@
 /* build: cookie
  *
- * cookie NAME…: a supervisor that makes calls in the guest's place marks them with a secret number. A filter of the
- * guest's own sees that number and gives it away, byte by byte, as an error number. With it the guest makes the call
- * itself, past the supervisor, and asks the host to execute each NAME, also relative to its directory's descriptor.
+ * cookie NAME…: a supervisor that makes calls in the guest's place marks them with a secret number, which the guest can
+ * learn. With it the guest makes the call itself, past the supervisor, and asks the host to execute each NAME, also
+ * relative to its directory's descriptor.
  * On an unprotected host, which ignores the number, every program is executed.
  */
-#include "step.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-
-#define BASE 1000 /* above all errors of Linux */
-
-/* One byte of the sixth argument of the execveat that a supervisor makes of our execve; a negative number: none. */
-static int told(int byte) {
-    int word = offsetof(struct seccomp_data, args[5]) + (byte & ~3);
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execveat, 0, 6),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, word),
-        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, (byte & 3) * 8),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff),
-        BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, BASE),
-        BPF_STMT(BPF_ALU | BPF_OR | BPF_K, SECCOMP_RET_ERRNO),
-        BPF_STMT(BPF_RET | BPF_A, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    char *arguments[] = {"true", NULL}, *nothing[] = {NULL};
-    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
-    execve("/bin/true", arguments, nothing);
-    return errno - BASE;
-}
+#include "cookie.h"
 
 static void attempt(const char *from, int dirfd, const char *name, uint64_t cookie, int *shared) {
     char *arguments[] = {(char *)name, NULL}, *nothing[] = {NULL};
@@ -48,18 +22,7 @@ static void attempt(const char *from, int dirfd, const char *name, uint64_t cook
 
 int main(int argc, char **argv) {
     int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    uint64_t cookie = 0;
-    for (int i = 0; i < 8; i++) {
-        *shared = -1;
-        pid_t child = MUST(fork());
-        if (child == 0) {
-            *shared = told(i);
-            _exit(0);
-        }
-        MUST(waitpid(child, NULL, 0));
-        if (*shared >= 0)
-            cookie |= (uint64_t)(*shared & 0xff) << (8 * i);
-    }
+    uint64_t cookie = learned(shared);
     say("number: %s", cookie ? "learned" : "none");
     int directory = MUST(open(".", O_RDONLY | O_DIRECTORY));
     for (int i = 1; i < argc; i++) {

@@ -110,6 +110,34 @@ static long page_zero(void) {
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     return page == MAP_FAILED ? -1 : 0;
 }
+static long clone3_with(uint64_t flags, int word, uint64_t value) {
+    struct { uint64_t flags, rest[10]; } args = {.flags = flags};
+    args.rest[3] = SIGCHLD;
+    args.rest[word] = value;
+    if (word == 7)
+        args.rest[8] = 1;
+    long child = syscall(SYS_clone3, &args, sizeof args);
+    if (child == 0)
+        _exit(0);
+    return child;
+}
+static long chosen_number(void) {
+    int wanted = 4000;
+    return clone3_with(0, 7 /* set_tid */, (uintptr_t)&wanted);
+}
+static long another_cgroup(void) { return clone3_with(0x200000000 /* CLONE_INTO_CGROUP */, 9, open("/sys/fs/cgroup", O_RDONLY)); }
+static long own_domain(void) {
+    uint64_t handled = 1;
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    int rules = syscall(444 /* landlock_create_ruleset */, &handled, sizeof handled, 0);
+    return rules < 0 ? -1 : syscall(446 /* landlock_restrict_self */, rules, 0);
+}
+/* What nobody may look into, no supervisor can either. */
+static long undumpable(void) {
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    errno = EPERM;
+    return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 ? 0 : -1;
+}
 static long everybody(void) { return kill(1, SIGURG); }
 
 static void of_process(const char *pid) {
@@ -134,7 +162,13 @@ static void of_process(const char *pid) {
     door("ptrace another", ptrace(PTRACE_SEIZE, number, 0, 0));
     door("signal", kill(number, SIGURG));
     door("setpriority", setpriority(0, number, 1));
+    unsigned long processors = ~0UL, list, size;
+    door("sched_setaffinity", syscall(SYS_sched_setaffinity, number, sizeof processors, &processors));
+    struct rlimit limit;
+    door("prlimit", prlimit(number, RLIMIT_NOFILE, NULL, &limit));
+    door("robust list", syscall(SYS_get_robust_list, number, &list, &size));
     int pidfd = syscall(SYS_pidfd_open, number, 0);
+    door("process_madvise", pidfd < 0 ? -1 : syscall(440, pidfd, &there, 1, 20 /* MADV_COLD */, 0));
     door("pidfd signal", pidfd < 0 ? -1 : syscall(SYS_pidfd_send_signal, pidfd, SIGURG, NULL, 0));
     door("pidfd_getfd", pidfd < 0 ? -1 : syscall(SYS_pidfd_getfd, pidfd, 0, 0));
     /* The kernel sends this one, when a byte arrives; it is deadly, so that the test sees it. */
@@ -173,6 +207,15 @@ static void of_network(const char *port, const char *abstract) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     server.sin_addr.s_addr = htonl(0x7f000001);
     door("fast open", sendto(fd, "x", 1, MSG_FASTOPEN, (void *)&server, sizeof server));
+    /* A mark chooses among the host's routes. As a control message it is judged by who sends. */
+    union { char room[CMSG_SPACE(4)]; struct cmsghdr one; } mark = {.one = {CMSG_LEN(4), SOL_SOCKET, SO_MARK}};
+    struct iovec part = {"x", 1};
+    struct msghdr marked = {&server, sizeof server, &part, 1, &mark, sizeof mark, 0};
+    door("mark", sendmsg(socket(AF_INET, SOCK_DGRAM, 0), &marked, 0));
+    int pair[2];
+    gid_t groups[100];
+    socklen_t room = sizeof groups;
+    door("groups of the peer", socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 ? getsockopt(pair[0], SOL_SOCKET, 59, groups, &room) : -1);
     door("raw socket", socket(AF_INET, SOCK_RAW, 1));
     door("packet socket", socket(17, SOCK_DGRAM, 0));
     door("vsock", socket(40, SOCK_STREAM, 0));
@@ -210,6 +253,10 @@ static void of_files(const char *file) {
     door("proc kallsyms", open("/proc/kallsyms", O_RDONLY));
     door("sysrq", open("/proc/sysrq-trigger", O_WRONLY));
     door("core_pattern", open("/proc/sys/kernel/core_pattern", O_WRONLY));
+    door("map_files", open("/proc/self/map_files", O_RDONLY | O_DIRECTORY));
+    door("directory notices", fcntl(dir, F_NOTIFY, DN_ACCESS | DN_CREATE));
+    int leased = open("leased", O_RDONLY | O_CREAT, 0600);
+    door("lease", fcntl(leased, F_SETLEASE, F_RDLCK));
     door("mknod device", mknod("device", S_IFBLK | 0666, 0x0800));
     door("debugfs", open("/sys/kernel/debug", O_RDONLY));
     door("cgroup", open("/sys/fs/cgroup/cgroup.procs", O_RDONLY));
@@ -236,6 +283,12 @@ static void of_kernel(void) {
     door("open_tree clone", syscall(SYS_open_tree, AT_FDCWD, "/", 1));
     door("move_mount", syscall(SYS_move_mount, AT_FDCWD, "/tmp", AT_FDCWD, "/", 0));
     door("mount_setattr", syscall(SYS_mount_setattr, AT_FDCWD, "/", 0, NULL, 0));
+    door("fsmount", syscall(432, -1, 0, 0));
+    door("fspick", syscall(433, AT_FDCWD, "/", 0));
+    door("open_tree_attr", syscall(467, AT_FDCWD, "/", 1, NULL, 0));
+    uint64_t request[4] = {24, (uint64_t)-1, 0, 0}, mounts[8];
+    door("listmount", syscall(458, request, mounts, 8, 0));
+    door("statmount", syscall(457, request, mounts, sizeof mounts, 0));
     door("pivot_root", syscall(SYS_pivot_root, ".", "."));
     door("chroot", chroot("."));
     door("setns", setns(open("/proc/self/ns/user", O_RDONLY), 0));
@@ -261,6 +314,7 @@ static void of_kernel(void) {
 int main(int count, char **words) {
     if (count != 5)
         return 2;
+    signal(SIGIO, SIG_IGN); /* of notices and leases */
     of_kernel();
     of_files(words[4]);
     of_process(words[1]);
@@ -269,6 +323,10 @@ int main(int count, char **words) {
     guarded("mount namespace", new_mount);
     guarded("user namespace by clone", new_user_by_clone);
     guarded("user namespace by clone3", new_user_by_clone3);
+    guarded("number by clone3", chosen_number);
+    guarded("control group by clone3", another_cgroup);
+    guarded("Landlock domain", own_domain);
+    guarded("undumpable", undumpable);
     guarded("ptrace me", traced);
     guarded("ptrace child", trace_child);
     guarded("int 0x80", int80);

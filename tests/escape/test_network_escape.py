@@ -11,7 +11,7 @@ import pytest
 
 from tests.escape.test_escape import boxed, unprotected
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk
+from tests.guest.running import husk, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -77,6 +77,55 @@ def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, serve
     options = ["--allow-net", "*", "--mount", f"{programs}:/escape:ro"]
     wide = husk(["run", *options, "--", "/escape/abstract_out", *arguments[1:]])
     assert wide.status == 0 and servers.heard() == 0, wide.out
+
+
+def both_families() -> tuple[socket.socket, socket.socket]:
+    """A stream and a datagram server at one port of all addresses, IPv4 and IPv6."""
+    while True:
+        stream, datagram = (socket.socket(socket.AF_INET6, kind | socket.SOCK_NONBLOCK) for kind in (1, 2))
+        for each in (stream, datagram):
+            each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        stream.bind(("::", 0))
+        try:
+            datagram.bind(("::", stream.getsockname()[1]))
+            stream.listen(64)
+            return stream, datagram
+        except OSError:  # taken for datagrams
+            stream.close()
+            datagram.close()
+
+
+def heard(pair: tuple[socket.socket, socket.socket]) -> int:
+    count = 0
+    try:
+        while True:
+            pair[0].accept()[0].close()
+            count += 1
+    except BlockingIOError:
+        pass
+    try:
+        while True:
+            pair[1].recv(10)
+            count += 1
+    except BlockingIOError:
+        return count
+
+
+@pytest.mark.parametrize("also", [[], ["--allow-net", "*"]])
+def test_a_rule_opens_what_it_names_and_nothing_else(programs: Path, place: Path, also: list[str]) -> None:
+    """By whatever name, family or call: the address is copied, judged and dialled by husk."""
+    opened, shut = both_families(), both_families()
+    with opened[0], opened[1], shut[0], shut[1]:
+        ports = [str(pair[0].getsockname()[1]) for pair in (opened, shut)]
+        rules = ["--allow-net", f"127.0.0.1:{ports[0]}", *also]
+        options = [*rules, "--mount", f"{programs}:/escape:ro"]
+        done = husk(["run", *options, "--", "/escape/allowed_only", *ports])
+        assert (done.status, done.out.splitlines()[0]) == (0, "open: connected"), done.err
+        assert heard(shut) == 0, done.out
+        assert heard(opened) > 3
+        if not also and setting() == "walled":  # once will do
+            unprotected(programs, ["allowed_only", *ports], place)
+            assert heard(shut) > 20
 
 
 def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) -> None:

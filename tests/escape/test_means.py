@@ -1,0 +1,163 @@
+"""A guest's own means against husk: filters and loaders of its own making, set-user-id programs, crashes, processes that
+flee, husk's descriptors used up, and what one run of a box can do to another."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import husk as api
+from tests.escape.test_doors import stranger
+from tests.escape.test_escape import ESCAPE, boxed, unprotected
+from tests.guest.harness import NATIVE_ONLY, guest_ids
+from tests.guest.running import husk, setting
+
+pytestmark = [
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+    pytest.mark.both_settings,
+]
+
+
+@pytest.fixture
+def secret(place: Path) -> Path:
+    file = place / "secret"
+    file.write_text("ORIGINAL, and so it stays\n")
+    return file
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    process = stranger()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def lines(text: str) -> dict[str, str]:
+    return dict(line.rsplit(": ", 1) for line in text.splitlines())
+
+
+def test_filters_of_the_guests_own(programs: Path, place: Path, secret: Path) -> None:
+    """Linux: of several filters the strictest answer counts, a call that a tracer changed is judged anew, and a tree of
+    processes has one listener."""
+    found = lines(boxed(programs, ["own_filter", str(secret)]).out)
+    natively = lines(unprotected(programs, ["own_filter", str(secret)], place).out)
+    reads = ["lets pass", "logs", "another call by a tracer"]
+    assert {way: natively[way] for way in reads} == dict.fromkeys(reads, "read")
+    assert natively["listeners"] == "3"
+    assert set(found) == set(natively) and "read" not in found.values()
+    assert {way: found[way] for way in (*reads, "asks no tracer")} == dict.fromkeys((*reads, "asks no tracer"), "ENOENT")
+    assert (found["listeners"], found["found"]) == ("0", "0")
+
+
+def test_a_loader_of_the_guests_own(
+    programs: Path, place: Path, secret: Path, other: subprocess.Popen[bytes]
+) -> None:
+    """What it becomes stands behind the same filter, and husk answers no loader that it did not start."""
+    words = ["own_loader", str(secret), str(other.pid)]
+    found = lines(boxed(programs, words).out)
+    assert found.pop("number") == "learned", "the attempt itself no longer works, so this test says nothing"
+    signal = "EPERM" if setting() == "bare" else "ESRCH"
+    assert found == {"file": "ENOENT", "signal": signal, "answers": "0", "more descriptors": "0"}
+    natively = lines(unprotected(programs, words, place).out)
+    assert (natively["file"], natively["signal"]) == ("read", "sent")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-id program of root's")
+def test_a_set_user_id_program_changes_nobody(programs: Path, place: Path) -> None:
+    program = place / "ids"
+    shutil.copy(programs / "ids", program)
+    program.chmod(0o6755)
+    same = "one user 1, one group 1, root 0, capabilities 0\n"
+    assert boxed(programs, ["ids", "/given/ids"], f"{place}:/given:ro").out == same * 3
+    uid = str(guest_ids()[0])
+    natively = subprocess.run(
+        ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", str(programs / "ids"), str(program)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    root = "one user 0, one group 0, root 1, capabilities 1\n"
+    assert natively.stdout == same + root * 2
+
+
+def test_no_core_of_a_crash(programs: Path, place: Path) -> None:
+    """The limit of one byte that a guest cannot change. The pattern here decides whether the host can prove it."""
+    work = place / "work"
+    work.mkdir(mode=0o777)
+    work.chmod(0o777)
+    options = ["--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{work}:/work:rw", "--workdir", "/work"]
+    unlimited = ["sh", "-c", 'ulimit -c unlimited 2>/dev/null; exec "$@"', "sh"]
+    done = husk(["run", *options, "--", f"{ESCAPE}/crash"], wrapper=unlimited)
+    assert (done.status, done.out) == (0, "signal 6, core 0\n"), done.err
+    assert not list(work.iterdir())
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern and "/" not in pattern and pattern[0] not in "|@":
+        bare = subprocess.run([*unlimited, str(programs / "crash")], cwd=work, capture_output=True, text=True, check=True)
+        if "core 1" in bare.stdout:  # else the tests themselves run below a limit
+            assert list(work.iterdir()), "the host writes none either"
+
+
+def test_processes_that_flee(programs: Path, place: Path) -> None:
+    """They fork and end faster than anybody can look them up. With a pid namespace the kernel ends them, without one the
+    reaper, whose children they become."""
+    file = place / "count"
+    file.write_bytes(bytes(16))
+    file.chmod(0o666)
+    done = husk(["run", "--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{place}:/given:rw", "--",
+                 f"{ESCAPE}/comet", "/given/count", "4"])  # fmt: skip
+    try:
+        assert (done.status, done.out) == (0, "on their way\n"), done.err
+        before = file.read_bytes()
+        time.sleep(0.2)  # in which they would count on
+        assert file.read_bytes() == before
+        file.write_bytes(bytes(16))
+        subprocess.run([programs / "comet", file, "4"], check=True, stdout=subprocess.DEVNULL)
+        before, deadline = file.read_bytes(), time.monotonic() + 60
+        while file.read_bytes() == before:  # natively nobody ends them
+            assert time.monotonic() < deadline
+    finally:
+        with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 16) as shared:
+            shared[:8] = bytes([1] * 8)
+
+
+def test_husks_descriptors_are_not_used_up(programs: Path) -> None:
+    """A guest makes husk wait in as many calls as it can. husk, which may serve other boxes too, goes on."""
+    script = (
+        "import os, threading\n"
+        "os.mkfifo('/tmp/fifo')\n"
+        "refused = []\n"
+        "def wait():\n"
+        "    try: os.open('/tmp/fifo', os.O_RDONLY)\n"
+        "    except OSError as error: refused.append(error.errno)\n"
+        "threads = [threading.Thread(target=wait, daemon=True) for _ in range(200)]\n"
+        "for thread in threads: thread.start()\n"
+        "while len(refused) < 50: pass\n"
+        "print(set(refused), os.system('cat /etc/passwd > /tmp/copy'), os.path.getsize('/tmp/copy') > 0, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = husk(["run", "--", "/usr/bin/python3", "-c", script], wrapper=["prlimit", "--nofile=200:200"])
+    assert (done.status, done.out) == (0, "{12} 0 True\n"), done.err
+
+
+def test_one_run_of_a_box_reaches_no_process_of_another(programs: Path) -> None:
+    """Runs share files and loopback. Each has a pid namespace of its own, and without any a Landlock domain."""
+    with api.Sandbox(mounts=[f"{programs}:{ESCAPE}:ro"], namespaces=setting() == "walled") as box:
+        victim = box.popen([f"{ESCAPE}/signal_out", "wait"], stdout=api.PIPE, text=True)
+        said = victim.stdout
+        assert said is not None and said.readline() == "waits\n"
+        reached = box.run([f"{ESCAPE}/reach", str(victim.pid)], capture_output=True, text=True, check=True)
+        strangers = [line for line in reached.stdout.splitlines() if " stranger: " in line]
+        assert len(strangers) == 7 and {line.rsplit(": ", 1)[1] for line in strangers} <= {"EPERM", "ESRCH"}, strangers
+        assert "reached by number: 0\n" in reached.stdout
+        box.run([f"{ESCAPE}/signal_out", str(victim.pid), "all"], capture_output=True, check=True)
+        assert victim.poll() is None, "it got the signal"
+        victim.send_signal(23)  # SIGURG, from outside
+        with said:
+            assert said.readline() == "got it\n"
+        assert victim.wait(timeout=60) == 0
