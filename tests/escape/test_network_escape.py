@@ -79,15 +79,17 @@ def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, serve
     assert wide.status == 0 and servers.heard() == 0, wide.out
 
 
-def both_families() -> tuple[socket.socket, socket.socket]:
-    """A stream and a datagram server at one port of all addresses, IPv4 and IPv6."""
+def both_kinds() -> tuple[socket.socket, socket.socket]:
+    """A stream and a datagram server at one port of all addresses, IPv4 and, where the host has it, IPv6."""
+    family, everywhere = (socket.AF_INET6, "::") if socket.has_dualstack_ipv6() else (socket.AF_INET, "0.0.0.0")
     while True:
-        stream, datagram = (socket.socket(socket.AF_INET6, kind | socket.SOCK_NONBLOCK) for kind in (1, 2))
-        for each in (stream, datagram):
-            each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        stream.bind(("::", 0))
+        stream, datagram = (socket.socket(family, kind | socket.SOCK_NONBLOCK) for kind in (1, 2))
+        if family == socket.AF_INET6:
+            for each in (stream, datagram):
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        stream.bind((everywhere, 0))
         try:
-            datagram.bind(("::", stream.getsockname()[1]))
+            datagram.bind((everywhere, stream.getsockname()[1]))
             stream.listen(64)
             return stream, datagram
         except OSError:  # taken for datagrams
@@ -114,7 +116,7 @@ def heard(pair: tuple[socket.socket, socket.socket]) -> int:
 @pytest.mark.parametrize("also", [[], ["--allow-net", "*"]])
 def test_a_rule_opens_what_it_names_and_nothing_else(programs: Path, place: Path, also: list[str]) -> None:
     """By whatever name, family or call: the address is copied, judged and dialled by husk."""
-    opened, shut = both_families(), both_families()
+    opened, shut = both_kinds(), both_kinds()
     with opened[0], opened[1], shut[0], shut[1]:
         ports = [str(pair[0].getsockname()[1]) for pair in (opened, shut)]
         rules = ["--allow-net", f"127.0.0.1:{ports[0]}", *also]
@@ -125,7 +127,7 @@ def test_a_rule_opens_what_it_names_and_nothing_else(programs: Path, place: Path
         assert heard(opened) > 3
         if not also and setting() == "walled":  # once will do
             unprotected(programs, ["allowed_only", *ports], place)
-            assert heard(shut) > 20
+            assert heard(shut) > 10
 
 
 def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) -> None:
@@ -137,10 +139,18 @@ def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) ->
 def test_a_descriptor_cannot_be_passed_out(programs: Path, place: Path) -> None:
     """A server of the host behind a mount can be spoken to, which docs/security.md says; so none may be there by
     default: nothing outside the box's own tree has a name."""
-    result = husk(["run", "--", "/usr/bin/python3", "-c", (
-        "import os, socket\n"
-        "for path in ('/run/docker.sock', '/run/systemd/notify', '/run/dbus/system_bus_socket', '/dev/log'):\n"
-        "    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
-        "    print(s.connect_ex(path) != 0, end=' ')\n"
-    )])
+    result = husk(
+        [
+            "run",
+            "--",
+            "/usr/bin/python3",
+            "-c",
+            (
+                "import os, socket\n"
+                "for path in ('/run/docker.sock', '/run/systemd/notify', '/run/dbus/system_bus_socket', '/dev/log'):\n"
+                "    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+                "    print(s.connect_ex(path) != 0, end=' ')\n"
+            ),
+        ]
+    )
     assert result.out == "True True True True ", result.err

@@ -97,6 +97,21 @@ def test_an_address_counts_for_the_names_that_led_to_it() -> None:
     assert refused.value.filename2 == "--allow-net good.example:80"
 
 
+@pytest.mark.parametrize(
+    "later", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "::ffff:10.0.0.1", "fd00::1"]
+)
+def test_a_name_that_changes_its_mind(monkeypatch: pytest.MonkeyPatch, later: str) -> None:
+    """DNS rebinding: what a name led to once says nothing for where it leads now."""
+    box = Asked("turns.example:443")
+    monkeypatch.setitem(NAMES, "turns.example", ["192.0.2.9"])
+    assert read(box.answer(query("turns.example"))) == (0, ["192.0.2.9"])
+    monkeypatch.setitem(NAMES, "turns.example", [later])
+    assert read(box.answer(query("turns.example", 28 if ":" in later else 1))) == (3, [])
+    with pytest.raises(Refused):
+        box._outside.judge(parse_ip(later) or b"", 443)
+    box._outside.judge(parse_ip("192.0.2.9") or b"", 443)
+
+
 def test_no_address_of_this_machine_by_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Outside, "_is_ours", lambda self, ip: True)
     address = parse_ip("192.0.2.7") or b""
