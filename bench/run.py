@@ -107,7 +107,9 @@ class Plan:
                 count = 10 if "python" in path else 3
                 group.compare(
                     " ".join([os.path.basename(path), *arguments]),
-                    self.spawn(count, *command), self.spawn_in(count, *command), 1.5,
+                    self.spawn(count, *command),
+                    self.spawn_in(count, *command),
+                    1.5,
                 )
         return group
 
@@ -146,6 +148,7 @@ class Plan:
         group.prepare, group.clear = self.snapshots.prepare, self.snapshots.remove
         for name, count in (("few", FEW), ("many", self.snapshots.many)):
             group.compare(f"with {count} changed files", self.snapshots.allowed(), self.snapshots.fork(name), 1.0)
+        group.compare("started from an image", self.snapshots.allowed(), self.snapshots.fork("image"), 1.0)
         return group
 
     def warm(self) -> list[Group]:
@@ -210,10 +213,14 @@ def save(plan: Plan, when: str) -> Path:
         "groups": [
             {
                 "title": group.title,
-                "rows": [{"name": row.name, "base": row.base, "subject": row.subject, "target": row.target}
-                         for row in group.rows],
-                "nanoseconds": {name: {"median": samples.median, "failure": samples.failure, "samples": samples.values}
-                                for name, samples in group.samples.items()},
+                "rows": [
+                    {"name": row.name, "base": row.base, "subject": row.subject, "target": row.target}
+                    for row in group.rows
+                ],
+                "nanoseconds": {
+                    name: {"median": samples.median, "failure": samples.failure, "samples": samples.values}
+                    for name, samples in group.samples.items()
+                },
             }
             for group in plan.groups
         ],

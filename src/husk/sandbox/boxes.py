@@ -108,11 +108,12 @@ def fork(kept: Kept, name: str, new: str) -> Record:
         try:
             if kept.find(new) is not None:
                 raise UsageError(f"somebody has just made a box {new!r}; choose another name.")
+            origin = record.id
             record.name, record.id, record.created_ns = new, os.urandom(16).hex(), time.time_ns()
             if record.manifests:
                 from husk.sandbox.roots import hold
 
-                hold(kept, record)
+                hold(kept, record, origin)
             # Not synced: a machine that dies in this moment may have the fork or not, but never half of it.
             kept.write(record, durable=False)
         finally:

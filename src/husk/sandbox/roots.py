@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from husk.sandbox.record import Record
 
 
-def hold(kept: Kept, record: Record) -> None:
+def hold(kept: Kept, record: Record, origin: str = "") -> None:
+    """`origin`: id of the box that `record` is a fork of."""
     if not record.manifests:
         return
     from husk.store import Store, StoreError
-    from husk.store.roots import add
+    from husk.store.roots import add, share
 
     with open(os.path.join(kept.path(record.name), "root"), "w") as file:
         file.write(f"{record.id} {record.store}\n")
     try:
-        add(Store.open(record.store), record.id, record.manifests)
+        store = Store.open(record.store)
+        if not origin or not share(store, origin, record.id):
+            add(store, record.id, record.manifests)
     except StoreError as error:
         raise UsageError(str(error)) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from husk.store.errors import StoreError
-from husk.store.layout import is_hash, write_whole
+from husk.store.layout import is_hash, sync_directory, write_whole
 from husk.store.locks import StoreLock
 
 TYPE_CHECKING = False
@@ -32,6 +32,19 @@ def add(store: Store, name: str, manifests: Sequence[str]) -> None:
         os.makedirs(os.path.join(store.place, FOLDER), 0o700, exist_ok=True)
         text = "".join(f"{manifest}\n" for manifest in manifests) + "end\n"
         write_whole(os.path.join(store.place, FOLDER, name), text.encode())
+
+
+def share(store: Store, name: str, new: str) -> bool:
+    """A root of the same manifests under a new name; false: there is none to share. What it says is on the disk
+    already, so this waits for a name alone."""
+    folder = os.path.join(store.place, FOLDER)
+    with StoreLock(store.place, exclusive=False):
+        try:
+            os.link(os.path.join(folder, name), os.path.join(folder, new), follow_symlinks=False)
+        except OSError:
+            return False
+        sync_directory(folder)
+    return True
 
 
 def remove(place: str, name: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from husk.store import roots
 from husk.store.collect import collect
 from husk.store.errors import StoreError
 from husk.store.ingest import ingest
@@ -138,3 +139,15 @@ def test_the_lock_goes_with_its_process(store: Store) -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     collect(store, delete=True, patience=0.1)
+
+
+def test_a_root_and_one_that_shares_it_each_keep_it(store: Store, tree: Path) -> None:
+    """As a kept box and its fork do: whichever goes first, the other still has its image."""
+    report = ingest(store, str(tree))
+    assert not roots.share(store, "box", "fork"), "there is nothing to share yet"
+    roots.add(store, "box", [report.manifest])
+    assert roots.share(store, "box", "fork")
+    for name in ("box", "fork"):
+        assert collect(store, delete=True).blobs == 0
+        roots.remove(store.place, name)
+    assert collect(store, delete=True).kept_blobs == 0
