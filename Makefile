@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test lint bench fuzz fuzz-c soak-store lock clean FORCE
+.PHONY: help setup run test test-index lint bench fuzz fuzz-c soak-store lock clean FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make setup   build husk and everything it needs into ./$(VENV); the command is then $(BIN)/husk'
 	@echo 'make run     run the bundled example skill in the sandbox and show what it read, wrote and was refused'
 	@echo 'make test    run all tests (as root on Debian: installs the guest programs they need)'
+	@echo 'make test-index  install packages for a skill from the real package index and npm registry'
 	@echo 'make lint    ruff and mypy --strict'
 	@echo 'make bench   measure husk against the host; prints one table, writes bench/results/'
 	@echo 'make fuzz    random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
@@ -36,6 +37,10 @@ run: setup
 test: setup
 	@$(BIN)/python tools/guest_programs.py --install
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+# Asks the package index and the npm registry of this machine, which must be in reach.
+test-index: setup
+	HUSK_TEST_INDEX=1 $(BIN)/python -m pytest -q tests/skills/test_layers.py -k real
 
 lint: setup
 	$(BIN)/ruff check .

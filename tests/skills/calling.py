@@ -1,13 +1,19 @@
-"""Calls `husk skill` as a person does, with state and cache of its own."""
+"""Calls `husk skill` as a person does, with state, cache and store of its own."""
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from husk.store.store import Store
 from tests.guest import running
 
 HEAD = "---\nname: {name}\ndescription: For a test.\n---\n"
@@ -22,11 +28,18 @@ class Answer:
         return json.loads(self.out)
 
 
-def husk_skill(place: Path, *arguments: str | Path, stdin: str = "", timeout: float = 100) -> Answer:
+def husk_skill(
+    place: Path,
+    *arguments: str | Path,
+    stdin: str = "",
+    timeout: float = 100,
+    more_env: dict[str, str] | None = None,
+) -> Answer:
     """`place` holds state and cache, and is the working directory. In the bare setting boxes go without namespaces."""
     (place / "state").mkdir(exist_ok=True)
     keep = {key: value for key, value in os.environ.items() if key in ("PYTHONPATH", "PATH", "LANG")}
     env = keep | {"HOME": str(place), "HUSK_STATE": str(place / "state"), "HUSK_CACHE": str(place / "cache")}
+    env |= {"HUSK_STORE": str(place / "store"), **(more_env or {})}
     words = [str(word) for word in arguments]
     if running.BARE in running.OPTIONS and words[0] != "inspect":
         words.insert(1, running.BARE)
@@ -51,3 +64,33 @@ def make_skill(place: Path, name: str, files: dict[str, str], head: str = HEAD) 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
+
+
+def refused(answer: Answer, text: str) -> None:
+    """One sentence, exit code 2, and no sign of the script."""
+    assert answer.code == 2 and answer.out == "", answer.err
+    assert text in answer.err and "RAN" not in answer.err
+    assert len([line for line in answer.err.splitlines() if line.startswith("husk skill:")]) == 1, answer.err
+
+
+def layers_of(place: Path) -> list[str]:
+    return [name for name in Store.open(str(place / "store")).images.list() if name.startswith("packages/")]
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[int]:
+    """A web server of the host's on loopback: its port."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.server
-import io
 import json
 import os
-import tarfile
-import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.skills.calling import Answer, husk_skill, make_skill
+from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving
 
 COPY = """#!/bin/sh
 tr a-z A-Z < /in/a.txt > /out/A.txt
@@ -106,13 +98,6 @@ def test_what_it_starts_ends_with_it(tmp_path: Path) -> None:
 # -- nothing runs -----------------------------------------------------------------------------------------------------
 
 
-def refused(answer: Answer, text: str) -> None:
-    """One sentence, exit code 2, and no sign of the script."""
-    assert answer.code == 2 and answer.out == "", answer.err
-    assert text in answer.err and "RAN" not in answer.err
-    assert len([line for line in answer.err.splitlines() if line.startswith("husk skill:")]) == 1, answer.err
-
-
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     ran = {"scripts/x.sh": "echo RAN\n"}
     broken = make_skill(tmp_path, "broken", ran, head="---\nname: [\n---\n")
@@ -128,7 +113,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     (tmp_path / "wheels").mkdir()
     answer = husk_skill(tmp_path, "run", lacking, "--find-links", tmp_path / "wheels")
     refused(answer, "cannot be installed from")
-    assert not list((tmp_path / "cache/layers").glob("*-*"))
+    assert not list((tmp_path / "cache/installing").glob("new-*")) and layers_of(tmp_path) == []
 
 
 def test_more_than_the_manifest_gives(tmp_path: Path) -> None:
@@ -168,68 +153,6 @@ def test_learn_then_check(tmp_path: Path) -> None:
     assert failing.code == 2 and not (tmp_path / "no.toml").exists()
 
 
-# -- packages ---------------------------------------------------------------------------------------------------------
-
-
-def wheel(folder: Path, name: str, version: str, text: str, needs: str = "") -> str:
-    """A wheel by hand: its sha256."""
-    folder.mkdir(exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + (
-        f"Requires-Dist: {needs}\n" if needs else ""
-    )
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as out:
-        out.writestr(f"{name}.py", text)
-        out.writestr(f"{info}/METADATA", about)
-        out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        out.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@pytest.mark.needs("python3")
-def test_python_packages_are_installed_once_and_pinned(tmp_path: Path) -> None:
-    wheels = tmp_path / "wheels"
-    top = wheel(wheels, "husk_test_top", "1.2", "from husk_test_below import answer", needs="husk_test_below")
-    below = wheel(wheels, "husk_test_below", "0.9", "answer = 42")
-    script = "import husk_test_top\nprint(husk_test_top.answer)\n"
-    skill = make_skill(tmp_path, "needy", {"scripts/x.py": script})
-    lock = tmp_path / "needy.lock"
-    first = husk_skill(tmp_path, "run", skill, "--find-links", wheels, "--lock", lock)
-    assert first.out == "42\n" and "(installed in a box)" in first.err, first.err
-    assert lock.read_text() == (f"husk_test_below==0.9 --hash=sha256:{below}\nhusk_test_top==1.2 --hash=sha256:{top}\n")
-    for extra in ((), ("--lock", lock)):  # no wheels are needed any more
-        again = husk_skill(tmp_path, "run", skill, *extra)
-        assert again.out == "42\n" and "(cached)" in again.err, again.err
-    # A wheel that is not the one the lock names is not taken, even under the same version.
-    wheel(wheels, "husk_test_below", "0.9", "answer = 43")
-    swapped = tmp_path / "elsewhere"
-    swapped.mkdir()
-    refused(husk_skill(swapped, "run", skill, "--find-links", wheels, "--lock", lock), "THESE PACKAGES DO NOT MATCH")
-    manifest = tmp_path / "none.toml"
-    manifest.write_text("version = 1\n")
-    refused(husk_skill(tmp_path, "run", skill, "--permissions", manifest), "which the manifest does not allow")
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[int]:
-    """A web server of the host's on loopback: its port."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.both_settings
 @pytest.mark.needs("python3")
 def test_the_network_is_what_was_allowed(tmp_path: Path) -> None:
@@ -253,48 +176,6 @@ def test_the_network_is_what_was_allowed(tmp_path: Path) -> None:
         refused(more, "does not allow it ([network])")
     manifest.write_text('version = 1\n[network]\nhosts = ["a b"]\n')
     refused(husk_skill(tmp_path, "run", skill, "--permissions", manifest), "--allow-net 'a b'")
-
-
-@pytest.mark.needs("python3")
-def test_python_packages_from_an_index(tmp_path: Path) -> None:
-    folder = tmp_path / "web/simple/husk-test-top"
-    folder.mkdir(parents=True)
-    digest = wheel(folder, "husk_test_top", "3.0", "answer = 42")
-    file = "husk_test_top-3.0-py3-none-any.whl"
-    (folder / "index.html").write_text(f'<a href="{file}#sha256={digest}">{file}</a>')
-    skill = make_skill(tmp_path, "needy", {"scripts/x.py": "import husk_test_top\nprint(husk_test_top.answer)\n"})
-    with serving(tmp_path / "web") as port:
-        answer = husk_skill(tmp_path, "run", skill, "--index", f"http://127.0.0.1:{port}/simple")
-    assert answer.out == "42\n", answer.err
-    assert husk_skill(tmp_path, "run", skill).out == "42\n"
-    refused(husk_skill(tmp_path / "web", "run", skill, "--index", "pypi"), "--index pypi: write an address")
-
-
-@pytest.mark.needs("node", "npm")
-def test_npm_packages(tmp_path: Path) -> None:
-    tarballs = tmp_path / "tarballs"
-    tarballs.mkdir()
-    for name, needs, text in (
-        ("husk-a", {"husk-b": "1"}, "module.exports = require('husk-b') + 1"),
-        ("husk-b", {}, "module.exports = 41"),
-    ):
-        with tarfile.open(tarballs / f"{name}-1.0.0.tgz", "w:gz") as out:
-            about = {
-                "name": name,
-                "version": "1.0.0",
-                "dependencies": needs,
-                "scripts": {"install": "touch /layer/RAN"},
-            }
-            for file, data in (("package.json", json.dumps(about)), ("index.js", text)):
-                member = tarfile.TarInfo(f"package/{file}")
-                member.size = len(data)
-                out.addfile(member, io.BytesIO(data.encode()))
-    skill = make_skill(tmp_path, "noded", {"scripts/x.mjs": "import a from 'husk-a';\nconsole.log(a);\n"})
-    refused(husk_skill(tmp_path, "run", skill), "the skill needs the npm packages husk-a; give --find-links")
-    answer = husk_skill(tmp_path, "run", skill, "--find-links", tarballs)
-    assert answer.out == "42\n", answer.err
-    assert not list((tmp_path / "cache").rglob("RAN"))
-    assert husk_skill(tmp_path, "run", skill).out == "42\n"
 
 
 # -- cases ------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ MOST_EVENTS = 100_000  # kept of one run; what comes later is counted
 class Sandbox(BoxFiles):
     """A box. Files that one run wrote are there for the next, until `close`, which the `with` statement calls.
 
-    `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:ro|rw|cow]" or Mount objects;
+    `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:MODE]" or Mount objects;
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
     the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `publish`: ports the
     host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a

@@ -25,7 +25,8 @@ and a private /tmp, /home and /workspace. Nothing else of the host is there.
   --image NAME            start from an image of the store instead of the host's own programs (`husk image ls`)
   --keep NAME             keep the box as NAME when it ends; if it is kept already, go on in it (docs/snapshots.md)
   --store DIR             where the store is (default HUSK_STORE, else the user's data directory)
-  --mount SRC:DST[:MODE]  show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes go to a copy)
+  --mount SRC:DST[:MODE]  show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes go to a copy);
+                          or image: SRC is an image of the store, shown read-only
   --workdir DIR           start in DIR (default /workspace, or what the image says)
   --env NAME=VALUE        set a variable; --env NAME passes the caller's
   -t, -i, -it             give the program a terminal (-t) and your keyboard (-i) even where husk would not by itself

@@ -18,7 +18,6 @@ from husk.skills.boxes import Setting
 from husk.skills.describe import describe
 from husk.skills.package import opened
 from husk.skills.permissions import Permissions, propose, read_permissions
-from husk.skills.pip_packages import INDEX
 from husk.skills.running import Request, prepare
 
 NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
@@ -67,9 +66,19 @@ def _parser() -> argparse.ArgumentParser:
     box.add_argument(
         "--fetch",
         action="store_true",
-        help="install what is missing from the package index, with network only to there",
+        help="install what is missing from the package index and the npm registry, with network only to there",
     )
-    box.add_argument("--index", default=INDEX, metavar="URL", help=f"fetch from this index (default: {INDEX})")
+    box.add_argument("--index", default="", metavar="URL", help="fetch from this index (default: as pip is configured)")
+    box.add_argument(
+        "--registry", default="", metavar="URL", help="fetch from this registry (default: as npm is configured)"
+    )
+    box.add_argument(
+        "--index-host",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="where the index keeps its files, if not on its own host",
+    )
     box.add_argument(
         "--allow-net", action="append", default=[], metavar="RULE", help="let the skill reach this, as for husk run"
     )
@@ -197,7 +206,7 @@ def _learn(options: argparse.Namespace) -> int:
     if outcome.exit_code:
         show.outcome(outcome, produced, options.output)
         raise UsageError(f"the run ended with exit code {outcome.exit_code}, so nothing was learnt from it.")
-    tight = learning.tightened(start, request, outcome, produced, prepared.packages)
+    tight = learning.tightened(start, request, outcome, produced, prepared.provided.given)
     target.write_text(tight.text(), "utf-8")
     if options.json:
         print(
@@ -232,7 +241,8 @@ def _test(options: argparse.Namespace) -> int:
 
 def _request(options: argparse.Namespace) -> Request:
     request = Request(packages=options.packages, find_links=options.find_links)
-    request.fetch, request.index = options.fetch or options.index != INDEX, options.index
+    request.fetch = options.fetch or bool(options.index or options.registry)
+    request.index, request.registry, request.index_hosts = options.index, options.registry, options.index_host
     request.hosts = options.allow_net
     request.setting = Setting(
         options.image,

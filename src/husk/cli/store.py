@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--repair-from", metavar="DIR", default="", help="another store, or a directory with the files")
     verify.add_argument("--jobs", metavar="N", type=_positive, default=0, help="threads (default: one per processor)")
 
-    gc = command("gc", _gc, "what no image and no running box needs; only said, unless --delete")
+    gc = command(
+        "gc", _gc, "what no image and no running box needs, unused layers of packages too; only said, unless --delete"
+    )
     gc.add_argument("--delete", action="store_true", help="remove it")
     gc.add_argument(
         "--unused-for", metavar="TIME", type=_duration, default=0.0, help="keep what is younger: 90m, 12h, 7d"

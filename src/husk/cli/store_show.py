@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from husk.store.errors import StoreError, shown
+from husk.store.images import CACHE
 
 if TYPE_CHECKING:
     from husk.store.collect import Collected
@@ -90,7 +91,9 @@ def images(store: Store) -> tuple[list[dict[str, Any]], list[str], int]:
         document.append({"name": name, **image.as_json()})
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(image.created_ns / 1e9))
         layers = f"{len(image.layers)} {'layer' if len(image.layers) == 1 else 'layers'}"
-        lines.append(f"{name:<{width}}  {when}  {layers}  {image.layers[-1][:16]}")
+        cache = image.config.labels.get(CACHE, "")
+        about = f"  ({cache}; gc takes it when unused)" if cache else ""
+        lines.append(f"{name:<{width}}  {when}  {layers}  {image.layers[-1][:16]}{about}")
     none = ["no images; `husk image import SRC` makes one of a root, `husk store ingest DIR` of any directory"]
     return document, lines or none, int(any("error" in one for one in document))
 
@@ -123,6 +126,8 @@ def verified(outcome: Outcome) -> list[str]:
 
 def collected(result: Collected) -> list[str]:
     what = f"{result.blobs} blobs, {size(result.bytes)}"
+    if result.caches:
+        what += f", {len(result.caches)} layers of packages among them,"
     if not result.deleted:
         return [
             f"{what} could be removed; {result.kept_blobs + result.young} stay; nothing was changed (--delete does it)"

@@ -101,8 +101,11 @@ def build(
     vfs.mount(shared_memory, b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
     files = Files(vfs, creds, [(b"/", image)], terminals, proc)
-    for mount in policy.mounts:
-        _mount(files, state, mount, ids)
+    for number, mount in enumerate(policy.mounts, 1):
+        if mount.mode == "image":
+            _mount_image(files, state, mount, policy.store, number)
+        else:
+            _mount(files, state, mount, ids)
     image.seal()  # what the caller mounted is no change of the guest's
     if source is not None and source.on_host:
         from husk.vfs.storeimage import lay_over_host
@@ -150,6 +153,25 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             )  # other boxes' files are none of its business
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+
+
+def _mount_image(files: Files, state: State, mount: Mount, place: str, number: int) -> None:
+    from husk.store import Store, StoreError
+    from husk.vfs.imagetree import ImageTree
+
+    try:
+        store = Store.open(place or None)
+        lease, image = store.lease_image(mount.source)
+        try:
+            tree = ImageTree(state, store, store.open_manifest(image.flat), number, lease)
+        except BaseException:
+            lease.close()
+            raise
+        files.vfs.mount(tree, os.fsencode(mount.target))
+    except StoreError as error:
+        raise UsageError(f"--mount {mount.source}:{mount.target}:image: {error}") from None
+    except OSError as error:
+        raise HuskError(f"--mount {mount.source}:{mount.target}:image: {error.strerror}.") from None
 
 
 def _owners(source: bytes, ids: Ids) -> tuple[dict[int, int], dict[int, int], tuple[int, int] | None]:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
     from husk.sandbox.imagesource import ImageSource
 
-MODES = ("ro", "rw", "cow")
+MODES = ("ro", "rw", "cow", "image")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 USER, HOME, WORKDIR = "user", "/home/user", "/workspace"
 
 
 class Mount:
-    """A host directory or file shown at a guest path: `ro`, `rw`, or `cow` (changes go to a copy)."""
+    """A host directory or file shown at a guest path: `ro`, `rw`, or `cow` (changes go to a copy). With `image` the
+    source is the name of an image of the store, shown read-only."""
 
     __slots__ = ("mode", "source", "target")
 
@@ -28,16 +29,19 @@ class Mount:
 
     @classmethod
     def parse(cls, text: str) -> Mount:
-        """SRC:DST[:ro|rw|cow]"""
+        """SRC:DST[:ro|rw|cow], or IMAGE:DST:image"""
         parts = text.split(":")
         mode = parts.pop() if len(parts) > 2 and parts[-1] in MODES else "ro"
+        if mode == "image" and len(parts) > 2:
+            parts = [":".join(parts[:-1]), parts[-1]]  # names of images may hold colons
         if len(parts) > 2:
-            raise UsageError(f"--mount {text}: the mode is one of ro, rw, cow; write SRC:DST:ro.")
+            raise UsageError(f"--mount {text}: the mode is one of ro, rw, cow, image; write SRC:DST:ro.")
         if len(parts) != 2 or not all(parts):
-            raise UsageError(f"--mount {text}: write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow.")
+            raise UsageError(f"--mount {text}: write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow, image.")
         if "\0" in text:
             raise UsageError("--mount: a path cannot hold a NUL byte.")
-        source, target = os.path.abspath(os.path.expanduser(parts[0])), parts[1]
+        source = parts[0] if mode == "image" else os.path.abspath(os.path.expanduser(parts[0]))
+        target = parts[1]
         if not target.startswith("/"):
             raise UsageError(f"--mount {text}: the place inside the box must be absolute; write {parts[0]}:/{target}.")
         target = "/" + os.path.normpath(target).lstrip("/")
@@ -50,6 +54,8 @@ class Mount:
         return mount
 
     def check(self) -> None:
+        if self.mode == "image":
+            return  # which store is meant the policy knows; whoever builds the box looks there
         if not os.path.exists(self.source):
             raise UsageError(f"--mount {self.source}: there is no such file or directory on the host.")
         wanted = os.R_OK | (os.X_OK if os.path.isdir(self.source) else 0)

@@ -1,7 +1,7 @@
-"""skills: layers of packages: a directory that was filled once, inside a box, and is shown read-only ever after.
+"""skills: layers of packages: filled once, inside a box, then kept in the store as an image and shown read-only.
 
-A layer's name is a hash of what was asked for, so the same wish finds it again without pip, npm or network. It appears
-under its name in one step, whole: a killed installation leaves only a directory the next one removes.
+An image's name is a hash of what was asked for, so the same wish finds it again without pip, npm or network. It is a
+cache: `husk store gc` may take it while nobody uses it, and a lock file says how to make the same once more.
 """
 
 from __future__ import annotations
@@ -11,73 +11,126 @@ import hashlib
 import json
 import os
 import shutil
-import stat as st
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from husk.sandbox.errors import HuskError
+from husk.sandbox.errors import HuskError, UsageError
+from husk.store import ImageConfig, Store, StoreError
+from husk.store.images import CACHE
+from husk.store.ingest import Options, ingest
+from husk.store.locks import Lease
 
-LOCK_NAME = "packages.lock"
+PREFIX = "packages/"
+WISH, DIGEST = "husk.wish", "husk.lock-digest"
+LOCK_NAME = b".packages.lock"  # in the layer itself: what is in it, version by version, with hashes
+MOST_LOCK = 64 << 20
+Filled = tuple[Path, str]  # the directory that is to be the layer, and the text of its lock
 
 
 @dataclass
 class Layer:
-    """`content` is what is mounted; `lock` says in text what is in it, version by version, with hashes."""
+    """An image of the store, leased: nobody collects it until `close`."""
 
-    content: Path
-    lock: Path
+    image: str
+    lock: str
     cached: bool
+    lease: Lease
+
+    def close(self) -> None:
+        self.lease.close()
 
 
-def cache_base() -> Path:
-    """HUSK_CACHE, else the user's cache directory. Only the caller may write there: it holds code that boxes run."""
+def layer(place: str, kind: str, wish: dict[str, object], fill: Callable[[Path], Filled], *, pinned: str = "") -> Layer:
+    """The layer for `wish`. `fill` is called, with an empty directory to work in, only when there is none yet. A layer
+    whose lock is `pinned` will do too, whatever wish it was made for: it holds the same, to the byte."""
+    text = json.dumps(wish, sort_keys=True)
+    name = f"{PREFIX}{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    try:
+        store = Store.create(place or None)
+        base = _working_place()
+        with open(base / ".lock", "w") as lock:
+            # One installation at a time: a second one for the same wish waits and finds the layer. The lock goes with
+            # us, so what is in the way now is a killed one's.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if found := _cached(store, name, kind, wish, pinned):
+                return found
+            for left in base.glob("new-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            staging = base / f"new-{os.getpid()}"
+            staging.mkdir()
+            try:
+                content, locked = fill(staging)
+                (content / os.fsdecode(LOCK_NAME)).write_text(locked)
+                labels = {CACHE: "packages", WISH: text, DIGEST: _digest(locked)}
+                # Packages bring certificates and examples of keys: whatever they hold is public.
+                ingest(store, str(content), name, Options(include_secrets=True, config=ImageConfig(labels=labels)))
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+            lease, _ = store.lease_image(name)
+            return Layer(name, locked, False, lease)
+    except StoreError as error:
+        raise HuskError(str(error)) from None
+
+
+def image_content(place: str, image: str) -> str:
+    """What an image holds now, for a wish: its name may mean another one tomorrow."""
+    if not image:
+        return ""
+    try:
+        return Store.open(place or None).images.get(image).flat
+    except StoreError as error:
+        raise UsageError(str(error)) from None
+
+
+def _cached(store: Store, name: str, kind: str, wish: dict[str, object], pinned: str) -> Layer | None:
+    names = store.images.list()
+    found = name if name in names else ""
+    if not found and pinned:
+        digest = _digest(pinned)
+        for other in names:
+            if other.startswith(f"{PREFIX}{kind}-") and _holds(store, other, digest, wish):
+                found = other
+                break
+    if not found:
+        return None
+    lease, image = store.lease_image(found)
+    try:
+        store.images.used(found)
+        entry = store.open_manifest(image.flat).lookup(LOCK_NAME)
+        if entry is None:
+            raise StoreError(f"the image {found!r} is no layer of packages; `husk store rm` it.")
+        fd = store.open_blob(entry.hash)
+        with open(fd, "rb") as file:
+            return Layer(found, file.read(MOST_LOCK).decode(), True, lease)
+    except BaseException:
+        lease.close()
+        raise
+
+
+def _holds(store: Store, name: str, digest: str, wish: dict[str, object]) -> bool:
+    """Hashes pin what was installed, but an installation also depends on the Python and the image it was made with."""
+    labels = store.images.get(name).config.labels
+    if labels.get(DIGEST) != digest:
+        return False
+    made = json.loads(labels.get(WISH, "{}"))
+    return all(made.get(part) == wish.get(part) for part in ("python", "image"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _working_place() -> Path:
+    """Where packages are unpacked before the store takes them: HUSK_CACHE, else the user's cache directory."""
     given = os.environ.get("HUSK_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    base = Path(given or os.path.join(home, "husk")) / "layers"
+    base = Path(given or os.path.join(home, "husk")) / "installing"
     try:
         base.mkdir(parents=True, exist_ok=True)
         found = base.stat()
-        if found.st_uid != os.geteuid() or st.S_IMODE(found.st_mode) & 0o022:
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise HuskError(f"{base}: can be written by others; set HUSK_CACHE to a directory of yours.")
         return base.resolve()
     except OSError as error:
         raise HuskError(f"{base}: {error.strerror}; set HUSK_CACHE to a directory of yours.") from None
-
-
-def layer(wish: dict[str, object], fill: Callable[[Path], str], *, pinned: str = "") -> Layer:
-    """The layer for `wish`. `fill` is called, with an empty directory to fill, only when there is none yet; it returns
-    the text of the lock. A layer whose lock is `pinned` will do too, whatever wish it was made for: it holds
-    the same, to the byte."""
-    base = cache_base()
-    name = hashlib.sha256(json.dumps(wish, sort_keys=True).encode()).hexdigest()[:32]
-    place = base / name
-    with open(base / ".lock", "w") as lock:
-        # One installation at a time: a second one for the same wish waits and finds the layer. The lock goes with us.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (place / LOCK_NAME).is_file():
-            return Layer(place / "content", place / LOCK_NAME, cached=True)
-        if pinned and (same := _with_lock(base, pinned, wish)):
-            return Layer(same / "content", same / LOCK_NAME, cached=True)
-        for left in base.glob("new-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        staging = base / f"new-{name}"
-        (staging / "content").mkdir(parents=True)
-        try:
-            text = fill(staging / "content")
-            (staging / "wish.json").write_text(json.dumps(wish, sort_keys=True, indent=2) + "\n")
-            (staging / LOCK_NAME).write_text(text)
-            os.replace(staging, place)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    return Layer(place / "content", place / LOCK_NAME, cached=False)
-
-
-def _with_lock(base: Path, pinned: str, wish: dict[str, object]) -> Path | None:
-    """Hashes pin what was installed, but an installation also depends on the Python and the image it was made with."""
-    for lock in base.glob(f"*/{LOCK_NAME}"):
-        if lock.read_text() == pinned:
-            made = json.loads((lock.parent / "wish.json").read_text())
-            if all(made.get(name) == wish.get(name) for name in ("python", "image")):
-                return lock.parent
-    return None

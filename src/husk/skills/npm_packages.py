@@ -4,20 +4,19 @@ without network, or from the registry with the way there and no other. npm's own
 from __future__ import annotations
 
 import json
-import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.boxes import Setting, Wish, run
-from husk.skills.layers import Layer, layer
-from husk.skills.pip_packages import CERTIFICATES
+from husk.skills.layers import Filled, Layer, image_content, layer
+from husk.skills.sources import Source
 
 # Where node looks from /skill for what a script imports: its own folder, then each one above it.
 PLACE = "/node_modules"
 MOST_MANIFEST = 1 << 20
-REGISTRY = "registry.npmjs.org"
 LIMITS = {"time": "15m", "memory": "4G"}
 
 
@@ -26,19 +25,36 @@ def name_of(wanted: str) -> str:
     return wanted[0] + wanted[1:].partition("@")[0]
 
 
-def provide_npm(wanted: list[str], setting: Setting, *, find_links: Path | None, fetch: bool) -> Layer:
-    def fill(content: Path) -> str:
-        argv = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "/layer"]
+def lock_beside(lock: Path) -> Path:
+    """Where `--lock FILE` keeps npm's half: FILE itself is pip's."""
+    return lock.with_name(f"{lock.name}.npm.json")
+
+
+def provide_npm(
+    wanted: list[str],
+    setting: Setting,
+    *,
+    find_links: Path | None,
+    fetch: Callable[[], Source] | None,
+    lock: Path | None,
+) -> Layer:
+    pins = _read_lock(lock_beside(lock), wanted) if lock is not None else ""
+
+    def fill(content: Path) -> Filled:
+        argv = ["npm", "ci" if pins else "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "/layer"]
         wish = Wish(argv, mounts=[Mount(str(content), "/layer", "rw")], limits=LIMITS, setting=setting)
+        if pins:
+            (content / "package-lock.json").write_text(pins)
+            roots = json.loads(pins)["packages"][""].get("dependencies", {})
+            (content / "package.json").write_text(json.dumps({"dependencies": roots}))
         if find_links is not None:
             tarballs = _with_needs([name_of(item) for item in wanted], find_links)
-            argv += ["--offline", *(f"/tarballs/{tarball.name}" for tarball in tarballs)]
+            argv += ["--offline", *(f"/tarballs/{tarball.name}" for tarball in tarballs if not pins)]
             wish.mounts.append(Mount(str(find_links.resolve()), "/tarballs"))
-        elif fetch:
-            argv += ["--registry", f"https://{REGISTRY}", "--", *wanted]
-            wish.hosts = [f"{REGISTRY}:443"]
-            if os.path.exists(CERTIFICATES):
-                wish.env["NODE_EXTRA_CA_CERTS"] = CERTIFICATES
+        elif fetch is not None:
+            source = fetch()
+            argv += [*source.options, *(["--", *wanted] if not pins else [])]
+            wish.hosts, wish.mounts = source.hosts, [*wish.mounts, *source.mounts]
         else:
             raise UsageError(
                 f"the skill needs the npm packages {', '.join(wanted)}; give --find-links DIR with their tarballs "
@@ -46,11 +62,38 @@ def provide_npm(wanted: list[str], setting: Setting, *, find_links: Path | None,
             )
         outcome = run(wish, stdin=b"", capture=True)
         if outcome.exit_code:
-            lines = [line for line in outcome.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-            raise UsageError(f"npm cannot install {', '.join(wanted)}: {lines[0] if lines else 'it said nothing'}.")
-        return (content / "package-lock.json").read_text()
+            raise UsageError(f"npm cannot install {', '.join(wanted)}: {_said(outcome.stderr)}.")
+        return content / "node_modules", (content / "package-lock.json").read_text()
 
-    return layer({"npm": sorted(wanted), "image": setting.image}, fill)
+    about: dict[str, object] = {"npm": sorted(wanted), "image": image_content(setting.store, setting.image)}
+    found = layer(setting.store, "npm", about | ({"pins": pins} if pins else {}), fill, pinned=pins)
+    if lock is not None and not pins:
+        lock_beside(lock).write_text(found.lock)
+    return found
+
+
+def _read_lock(path: Path, wanted: list[str]) -> str:
+    """The text of a package-lock.json that is there, if it is one for what is wanted now."""
+    try:
+        text = path.read_text("utf-8")
+        roots = json.loads(text)["packages"][""].get("dependencies", {})
+        lacking = [item for item in wanted if name_of(item) not in roots]
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: not a lock that npm wrote ({error}).") from None
+    if lacking:
+        raise UsageError(f"{path}: holds no {', '.join(lacking)}; remove it to have it written anew.")
+    return text
+
+
+def _said(output: bytes) -> str:
+    """What went wrong in npm's words: its errors, without the one that tells where the log is."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [line.partition(" ")[2].removeprefix("error ").strip() for line in lines if line.startswith("npm err")]
+    told = [line for line in errors if line and not line.startswith(("code ", "errno ", "A complete log"))]
+    text = (told or errors or lines or ["it said nothing"])[0]
+    return "".join(c if c.isprintable() else " " for c in text).rstrip(".")
 
 
 def _with_needs(names: list[str], folder: Path) -> list[Path]:

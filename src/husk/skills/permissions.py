@@ -130,7 +130,8 @@ def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
             notes.setdefault(program, where)
         if script.programs and script.language not in ("sh", "bash"):
             programs.add("sh")  # what system() and the like start
-    for program in sorted(programs):
+    interpreters = {words[0] for words, _ in INTERPRETERS.values()}  # what lies in their own directories is modules
+    for program in sorted(programs - interpreters):
         for entry in companions(program):
             if entry not in programs:
                 notes.setdefault(entry, f"{program} starts it")

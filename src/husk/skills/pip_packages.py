@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.boxes import Setting, Wish, run
-from husk.skills.layers import Layer, layer
+from husk.skills.layers import Filled, Layer, image_content, layer
 from husk.skills.probe import PROBE
+from husk.skills.sources import Source
 
 PLACE = "/opt/skill/python"
 PIP = "/opt/skill/pip"
 LIMITS = {"time": "15m", "memory": "4G"}
-INDEX = "https://pypi.org/simple"
-FILES = "files.pythonhosted.org:443"  # where PyPI's own links lead
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+( --hash=sha256:[0-9a-f]{64})+")
 
 
@@ -55,31 +52,43 @@ def look(setting: Setting, mounts: list[Mount], env: dict[str, str], modules: li
 
 
 def provide(
-    requirements: list[str], python: str, setting: Setting, *, find_links: Path | None, index: str, lock: Path | None
+    requirements: list[str],
+    python: str,
+    setting: Setting,
+    *,
+    find_links: Path | None,
+    fetch: Callable[[], Source] | None,
+    lock: Path | None,
 ) -> Layer:
-    """A layer with these requirements and all they need."""
+    """A layer with these requirements and all they need. `fetch` says where from, if anything may be fetched."""
     pins = _read_lock(lock) if lock is not None and lock.exists() else []
-    wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins, "image": setting.image}
+    wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins}
+    wish["image"] = image_content(setting.store, setting.image)
 
-    def fill(content: Path) -> str:
+    def fill(place: Path) -> Filled:
         if find_links is not None and not find_links.is_dir():
             raise UsageError(f"--find-links {find_links}: there is no such directory.")
-        if find_links is None and not index:
+        if find_links is None and fetch is None:
             raise UsageError(
                 f"the box's python3 lacks {', '.join(requirements)}; give --find-links DIR with wheels, --packages DIR "
                 "with packages or a venv, or --fetch to get wheels from the package index."
             )
-        return _install(requirements, pins, find_links, index, content, setting)
+        return _install(requirements, pins, find_links, fetch() if fetch else None, place, setting)
 
-    found = layer(wish, fill, pinned="".join(f"{pin}\n" for pin in pins))
+    found = layer(setting.store, "pip", wish, fill, pinned="".join(f"{pin}\n" for pin in pins))
     if lock is not None and not lock.exists():
-        lock.write_text(found.lock.read_text())
+        lock.write_text(found.lock)
     return found
 
 
 def _install(
-    requirements: list[str], pins: list[str], wheels: Path | None, index: str, content: Path, setting: Setting
-) -> str:
+    requirements: list[str],
+    pins: list[str],
+    wheels: Path | None,
+    source: Source | None,
+    content: Path,
+    setting: Setting,
+) -> Filled:
     argv = ["python3", "-m", "pip", "install", "--target", "/layer/python", "--report", "/layer/report.json", "--quiet"]
     argv += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
     wish = Wish(argv, env={"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"}, limits=LIMITS, setting=setting)
@@ -87,11 +96,10 @@ def _install(
     if wheels is not None:
         argv += ["--find-links", "/wheels"]
         wish.mounts.append(Mount(str(wheels.resolve()), "/wheels"))
-    if index:
-        argv += ["--index-url", index, "--only-binary=:all:"]
-        wish.hosts = index_hosts(index)
-        if os.path.exists(CERTIFICATES):  # the machine's own, which may know of a company's
-            argv += ["--cert", CERTIFICATES]
+    if source is not None:
+        argv += [*source.options, "--only-binary=:all:"]
+        wish.hosts = source.hosts
+        wish.mounts += source.mounts
     else:
         argv += ["--no-index"]
     if pins:
@@ -103,27 +111,15 @@ def _install(
     outcome = run(wish, stdin=b"", capture=True)
     if outcome.exit_code:
         refused = [
-            f" (refused: {item['what']}: {item['reason']})"
+            f" (refused: {item['what']}: {item['reason']}; if the index keeps files there, --index-host allows it)"
             for item in outcome.refusals
             if "connection" in str(item["what"])
         ]
+        where = source.name if source else wheels
         raise UsageError(
-            f"the packages cannot be installed from {index or wheels}: {_last(outcome.stderr)}{''.join(refused[:1])}"
+            f"the packages cannot be installed from {where}: {_last(outcome.stderr)}{''.join(refused[:1])}"
         )
-    return _lock_text(content / "report.json")
-
-
-def index_hosts(index: str) -> list[str]:
-    """The network rules for an index: its own host and port, and where PyPI keeps the files."""
-    parts = urlsplit(index)
-    try:
-        port = parts.port or {"https": 443, "http": 80}[parts.scheme]
-        if not parts.hostname:
-            raise ValueError
-    except (KeyError, ValueError):
-        raise UsageError(f"--index {index}: write an address such as {INDEX}.") from None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return [f"{host}:{port}", *([FILES] if parts.hostname == "pypi.org" else [])]
+    return content / "python", _lock_text(content / "report.json")
 
 
 def _lock_text(report: Path) -> str:

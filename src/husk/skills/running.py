@@ -12,15 +12,15 @@ from pathlib import Path, PurePosixPath
 from husk.sandbox.box import Box
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount
-from husk.skills import npm_packages, pip_packages
 from husk.skills.boxes import Around, Outcome, Setting, Wish
 from husk.skills.boxes import run as run_box
-from husk.skills.describe import Description, describe, needs_of
-from husk.skills.distributions import DEBIAN, distribution_of, key
+from husk.skills.describe import Description, describe
+from husk.skills.distributions import DEBIAN
 from husk.skills.languages import INTERPRETERS, Script
 from husk.skills.package import Skill
 from husk.skills.permissions import DEFAULT_LIMITS, Permissions
 from husk.skills.produced import Produced, Staging
+from husk.skills.providing import Providing
 
 SKILL, INPUT, OUTPUT, WORK = "/skill", "/in", "/out", "/workspace"
 MAIN = ("main", "run", "cli", "index", "__main__")
@@ -40,7 +40,9 @@ class Request:
     packages: list[Path] = field(default_factory=list)
     find_links: Path | None = None
     fetch: bool = False
-    index: str = ""
+    index: str = ""  # instead of what pip is configured to use
+    registry: str = ""  # the same for npm
+    index_hosts: list[str] = field(default_factory=list)  # what else an installation may reach
     lock: Path | None = None
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
@@ -55,7 +57,7 @@ class Prepared:
     script: Script | None
     staging: Staging | None
     notes: list[str]  # for the person, before the run
-    packages: list[str]  # requirements it was given
+    provided: Providing
 
     def run(
         self, *, stdin: bytes | None = None, capture: bool = False, around: Around = Box.run
@@ -69,6 +71,7 @@ class Prepared:
     def close(self) -> None:
         if self.staging:
             self.staging.remove()
+        self.provided.close()
 
 
 def prepare(skill: Skill, request: Request) -> Prepared:
@@ -86,15 +89,19 @@ def prepare(skill: Skill, request: Request) -> Prepared:
         wish.programs = request.permissions.programs
     wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems]
-    _show_packages(request, wish)
-    packages = _provide(found, script, request, wish, notes)
+    provided = Providing(request, wish, notes)
+    provided.provide(found, script)
     wish.env.update(request.env)
-    staging = Staging(request.output) if request.output is not None else None
+    try:
+        staging = Staging(request.output) if request.output is not None else None
+    except BaseException:
+        provided.close()
+        raise
     if staging is not None:
         wish.mounts.append(Mount(str(staging.base / "out"), OUTPUT, "rw"))
         if request.work is None:
             wish.mounts.append(Mount(str(staging.base / "work"), WORK, "rw"))
-    return Prepared(wish, script, staging, notes, packages)
+    return Prepared(wish, script, staging, notes, provided)
 
 
 def choose(found: Description, wanted: str) -> Script:
@@ -195,102 +202,3 @@ def _limits(request: Request) -> dict[str, str]:
         if beyond := asked.beyond(bounded):
             raise UsageError(f"--limit: the permission manifest allows less: {'; '.join(beyond)}.")
     return base | request.limits
-
-
-def _show_packages(request: Request, wish: Wish) -> None:
-    """--packages DIR: a venv, a directory with a node_modules, or a directory of Python packages, as it is."""
-    places = []
-    for number, folder in enumerate(request.packages):
-        sites = sorted(folder.glob("lib/python3*/site-packages"))
-        modules = folder if folder.name == "node_modules" else folder / "node_modules"
-        if modules.is_dir() and not sites:
-            wish.mounts.append(Mount(str(modules.resolve()), npm_packages.PLACE))
-            continue
-        if not folder.is_dir():
-            raise UsageError(f"--packages {folder}: there is no such directory.")
-        target = f"/opt/skill/packages{number}"
-        wish.mounts.append(Mount(str((sites[0] if sites else folder).resolve()), target))
-        places.append(target)
-    if places:
-        wish.env["PYTHONPATH"] = ":".join(places)
-
-
-def _provide(found: Description, script: Script | None, request: Request, wish: Wish, notes: list[str]) -> list[str]:
-    reached = found.code if script is None else needs_of(found, script)
-    paths = {item.path for item in reached}
-    # What requirements.txt and package.json say is for all scripts; what was found by reading, for those that run.
-    modules = {name: maybe for item in reached if item.language == "python" for name, maybe in item.modules.items()}
-    declared = [
-        text
-        for text, where in found.pip.items()
-        if " imports " not in where and where.split(" ")[0] in paths | _DECLARING
-    ]
-    given: list[str] = []
-    if modules or declared:
-        given = _provide_pip(modules, declared, request, wish, notes)
-    wanted = [
-        text
-        for text, where in found.npm.items()
-        if any(item.language == "node" for item in reached)
-        and (where in _DECLARING or where.removesuffix(" requires it") in paths)
-    ]
-    have = [mount for mount in wish.mounts if mount.target == npm_packages.PLACE]
-    lacking = [
-        text for text in wanted if not any(Path(mount.source, npm_packages.name_of(text)).exists() for mount in have)
-    ]
-    if lacking and not have and not (found.skill.root / "node_modules").is_dir():
-        _check_packages(request, "npm", lacking)
-        layer = npm_packages.provide_npm(lacking, request.setting, find_links=request.find_links, fetch=request.fetch)
-        wish.mounts.append(Mount(str(layer.content / "node_modules"), npm_packages.PLACE))
-        given += lacking
-    return given
-
-
-_DECLARING = {"requirements.txt", "scripts/requirements.txt", "package.json", "scripts/package.json"}
-
-
-def _provide_pip(
-    modules: dict[str, bool], declared: list[str], request: Request, wish: Wish, notes: list[str]
-) -> list[str]:
-    by_hand = [mount for mount in wish.mounts if mount.target.startswith("/opt/skill/packages")]
-    missing = pip_packages.look(request.setting, by_hand, wish.env, sorted(modules), declared)
-    covered = {key(text) for text in declared}
-    needed = list(missing.requirements)
-    for module in missing.modules:
-        name = distribution_of(module)
-        if key(name) in covered:
-            continue
-        if modules[module] and not (request.find_links or request.fetch):
-            notes.append(f"{name} is not in the box; the script can do without it")
-        elif modules[module]:
-            notes.append(f"{name} is optional and not installed; name it in requirements.txt to have it")
-        else:
-            needed.append(name)
-    if not needed:
-        return []
-    _check_packages(request, "pip", needed)
-    layer = pip_packages.provide(
-        needed,
-        missing.python,
-        request.setting,
-        find_links=request.find_links,
-        index=request.index if request.fetch else "",
-        lock=request.lock,
-    )
-    notes.append(f"packages: {', '.join(sorted(needed))} ({'cached' if layer.cached else 'installed in a box'})")
-    wish.mounts.append(Mount(str(layer.content / "python"), pip_packages.PLACE))
-    wish.env["PYTHONPATH"] = ":".join(filter(None, [wish.env.get("PYTHONPATH", ""), pip_packages.PLACE]))
-    wish.env["PATH"] = f"{pip_packages.PLACE}/bin:{DEFAULT_PATH}"
-    return needed
-
-
-def _check_packages(request: Request, kind: str, needed: list[str]) -> None:
-    given = request.permissions
-    if given is None:
-        return
-    allowed = {key(text) for text in (given.pip if kind == "pip" else given.npm)}
-    beyond = [text for text in needed if key(text) not in allowed]
-    if beyond:
-        raise UsageError(
-            f"the skill needs the {kind} packages {', '.join(beyond)}, which the manifest does not allow ([packages])."
-        )

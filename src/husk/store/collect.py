@@ -1,4 +1,5 @@
 """store: collection. What no image, no lease and no root names is removed; without `delete` it is only counted.
+Images that are a cache (packages of skills) go too, while no lease or root names them.
 
 Everything happens under the exclusive lock: no writer is under way, so whatever a writer found is named by now, and no
 lease is being taken. Killed at any point it leaves less garbage, never a gap: only what nobody names is touched.
@@ -11,6 +12,7 @@ import time
 
 from husk.store import layout
 from husk.store.errors import StoreError
+from husk.store.images import CACHE
 from husk.store.locks import PATIENCE, StoreLock, leased
 from husk.store.manifest import Manifest
 from husk.store.roots import rooted
@@ -28,6 +30,7 @@ class Collected:
     def __init__(self, *, delete: bool) -> None:
         self.deleted = delete
         self.blobs = self.bytes = self.kept_blobs = self.young = self.leftovers = 0
+        self.caches: list[str] = []  # images
 
     def as_json(self) -> dict[str, object]:
         return dict(vars(self))
@@ -38,12 +41,16 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
     result = Collected(delete=delete)
     with StoreLock(store.place, exclusive=True, patience=patience):
         used, stale = leased(store.place)
-        keep = _reachable(store, used | rooted(store.place))
+        used |= rooted(store.place)
+        oldest = time.time() - unused_for
+        result.caches = _unused_caches(store, used, oldest)
+        keep = _reachable(store, used, [name for name in store.images.list() if name not in result.caches])
         if delete:
             # Before the first removal: from now on no index may be believed without a look.
             store.next_generation()
             result.leftovers = _remove_leftovers(store.place, stale)
-        oldest = time.time() - unused_for
+            for name in result.caches:  # before what they name
+                store.images.rm(name)
         for name in all_blobs(store.place):
             if name in keep:
                 result.kept_blobs += 1
@@ -52,10 +59,19 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
     return result
 
 
-def _reachable(store: Store, manifests: set[str]) -> set[str]:
+def _unused_caches(store: Store, used: set[str], oldest: float) -> list[str]:
+    found = []
+    for name in store.images.list():
+        image = store.images.get(name)
+        if CACHE in image.config.labels and used.isdisjoint(image.manifests) and store.images.last_used(name) <= oldest:
+            found.append(name)
+    return found
+
+
+def _reachable(store: Store, manifests: set[str], images: list[str]) -> set[str]:
     """All that images, leases and roots name. Anything unclear ends the collection: a guess could cost an image."""
     roots = set(manifests)
-    for name in store.images.list():
+    for name in images:
         roots.update(store.images.get(name).manifests)
     keep = set(roots)
     for root in roots:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMAT = 1
+CACHE = "husk.cache"  # a label: nobody asked for this image by name, so a collection may take it while it is not used
 _FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _ALLOWED = _FIRST | frozenset("._-:+@/")
 
@@ -116,6 +117,16 @@ class Images:
 
         text = json.dumps(image.as_json(), sort_keys=True, indent=1, ensure_ascii=False)
         write_whole(self._path(name), text.encode("utf-8", "surrogateescape") + b"\n")
+
+    def used(self, name: str) -> None:
+        """Somebody starts from it, which the record's own time tells; where it cannot, it looks older than it is."""
+        try:
+            os.utime(self._path(name))
+        except OSError:
+            pass
+
+    def last_used(self, name: str) -> float:
+        return os.stat(self._path(name)).st_mtime
 
     def rm(self, name: str) -> None:
         try:

@@ -1,0 +1,158 @@
+"""skills: the packages a script needs, found out and put into its box: from directories by hand, or as layers.
+
+`Providing` adds to the wish (mounts, PYTHONPATH, PATH), to the notes for the person, and to the layers that stay leased
+until the run is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from husk.sandbox.errors import UsageError
+from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.skills import npm_packages, pip_packages
+from husk.skills.boxes import Wish
+from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, needs_of
+from husk.skills.distributions import distribution_of, key
+from husk.skills.languages import Script
+from husk.skills.layers import Layer
+from husk.skills.sources import npm_source, pip_source
+
+if TYPE_CHECKING:
+    from husk.skills.running import Request
+
+BY_HAND = "/opt/skill/packages"
+
+
+@dataclass
+class Providing:
+    request: Request
+    wish: Wish
+    notes: list[str]
+    given: list[str] = field(default_factory=list)  # the requirements that layers were given for
+    layers: list[Layer] = field(default_factory=list)
+
+    def provide(self, found: Description, script: Script | None) -> None:
+        """`script` None: whatever any of them needs."""
+        try:
+            self._by_hand()
+            reached = found.code if script is None else needs_of(found, script)
+            self._for_python(found, reached)
+            self._for_node(found, reached)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for layer in self.layers:
+            layer.close()
+        self.layers.clear()
+
+    def _by_hand(self) -> None:
+        """--packages DIR: a venv, a directory with a node_modules, or a directory of Python packages, as it is."""
+        for number, folder in enumerate(self.request.packages):
+            if not folder.is_dir():
+                raise UsageError(f"--packages {folder}: there is no such directory.")
+            sites = sorted(folder.glob("lib/python3*/site-packages"))
+            modules = folder if folder.name == "node_modules" else folder / "node_modules"
+            if modules.is_dir() and not sites:
+                self.wish.mounts.append(Mount(str(modules.resolve()), npm_packages.PLACE))
+                self._search("PATH", f"{npm_packages.PLACE}/.bin")
+                continue
+            place = f"{BY_HAND}{number}"
+            self.wish.mounts.append(Mount(str((sites[0] if sites else folder).resolve()), place))
+            self._search("PYTHONPATH", place)
+
+    def _for_python(self, found: Description, reached: list[Script]) -> None:
+        # What requirements.txt and package.json say is for all scripts; what was found by reading, for those that run.
+        paths = {item.path for item in reached} | set(REQUIREMENTS)
+        modules = {name: maybe for item in reached if item.language == "python" for name, maybe in item.modules.items()}
+        declared = [
+            text for text, where in found.pip.items() if " imports " not in where and where.split(" ")[0] in paths
+        ]
+        if not modules and not declared:
+            return
+        request = self.request
+        by_hand = [mount for mount in self.wish.mounts if mount.target.startswith(BY_HAND)]
+        missing = pip_packages.look(request.setting, by_hand, self.wish.env, sorted(modules), declared)
+        needed = [*missing.requirements, *self._distributions(missing.modules, modules, declared)]
+        if not needed:
+            return
+        allowed = request.permissions.pip if request.permissions else None
+        _check("pip", needed, None if allowed is None else {key(text) for text in allowed}, key)
+        layer = pip_packages.provide(
+            needed,
+            missing.python,
+            request.setting,
+            find_links=request.find_links,
+            fetch=(lambda: pip_source(request.index, request.index_hosts)) if request.fetch else None,
+            lock=request.lock,
+        )
+        self._show(layer, "packages", needed, pip_packages.PLACE)
+        self._search("PYTHONPATH", pip_packages.PLACE)
+        self._search("PATH", f"{pip_packages.PLACE}/bin")
+
+    def _distributions(self, missing: list[str], modules: dict[str, bool], declared: list[str]) -> list[str]:
+        """What brings the missing modules, but those a script can do without."""
+        covered, needed = {key(text) for text in declared}, list[str]()
+        for module in missing:
+            name = distribution_of(module)
+            if key(name) in covered:
+                continue
+            if modules[module] and not (self.request.find_links or self.request.fetch):
+                self.notes.append(f"{name} is not in the box; the script can do without it")
+            elif modules[module]:
+                self.notes.append(f"{name} is optional and not installed; name it in requirements.txt to have it")
+            else:
+                needed.append(name)
+        return needed
+
+    def _for_node(self, found: Description, reached: list[Script]) -> None:
+        if not any(item.language in ("node", "typescript") for item in reached):
+            return
+        if (found.skill.root / "node_modules").is_dir():
+            return
+        paths = {item.path for item in reached} | set(PACKAGES)
+        wanted = [text for text, where in found.npm.items() if where.removesuffix(" requires it") in paths]
+        have = [Path(mount.source) for mount in self.wish.mounts if mount.target == npm_packages.PLACE]
+        lacking = [text for text in wanted if not any((place / npm_packages.name_of(text)).exists() for place in have)]
+        if not lacking or have:
+            return
+        request = self.request
+        allowed = request.permissions.npm if request.permissions else None
+        names = None if allowed is None else {npm_packages.name_of(text) for text in allowed if text}
+        _check("npm", lacking, names, npm_packages.name_of)
+        layer = npm_packages.provide_npm(
+            lacking,
+            request.setting,
+            find_links=request.find_links,
+            fetch=(lambda: npm_source(request.registry, request.index_hosts)) if request.fetch else None,
+            lock=request.lock,
+        )
+        self._show(layer, "npm packages", lacking, npm_packages.PLACE)
+        self._search("PATH", f"{npm_packages.PLACE}/.bin")
+
+    def _show(self, layer: Layer, what: str, needed: list[str], place: str) -> None:
+        self.layers.append(layer)
+        self.given += needed
+        how = "cached" if layer.cached else "installed in a box"
+        self.notes.append(f"{what}: {', '.join(sorted(needed))} ({how})")
+        self.wish.mounts.append(Mount(layer.image, place, "image"))
+
+    def _search(self, variable: str, place: str) -> None:
+        """Programs of packages come first, modules last: what the person gave by hand wins over a layer."""
+        if variable == "PATH":
+            self.wish.env["PATH"] = f"{place}:{self.wish.env.get('PATH', DEFAULT_PATH)}"
+        else:
+            self.wish.env[variable] = ":".join(filter(None, [self.wish.env.get(variable, ""), place]))
+
+
+def _check(kind: str, needed: list[str], allowed: set[str] | None, name_of: Callable[[str], str]) -> None:
+    beyond = [text for text in needed if name_of(text) not in allowed] if allowed is not None else []
+    if beyond:
+        raise UsageError(
+            f"the skill needs the {kind} packages {', '.join(beyond)}, which the manifest does not allow ([packages])."
+        )
