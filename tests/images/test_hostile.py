@@ -3,9 +3,11 @@ was touched."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import subprocess
 import sys
 import tarfile
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from husk.images import limits
 from husk.images.bring import bring
 from husk.images.limits import Limits
 from husk.images.tarwrite import TarWriter
@@ -45,6 +48,12 @@ def raw_pax(records: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
     info.type, info.size = kind, len(records)
     head = info.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % 512)
     return head + ONE
+
+
+def raw_head(kind: bytes, size: int) -> bytes:
+    """An extension that claims to be so long."""
+    field = b"%011o\0" % size if size >= 0 else size.to_bytes(12, "big", signed=True)
+    return with_bytes(with_bytes(with_bytes(ONE, 0, b"x\0\0"), 156, kind), 124, field)
 
 
 CASES: dict[str, tuple[bytes, str]] = {
@@ -84,6 +93,17 @@ CASES: dict[str, tuple[bytes, str]] = {
     "pax length": (raw_pax(b"99 path=a\n"), "at 'x': its extended header is malformed"),
     "pax length 0": (raw_pax(b"0 path=a\n"), "at 'x': its extended header is malformed"),
     "pax size too large": (raw_pax(b"29 size=99999999999999999999\n"), "at 'one': its size is"),
+    "pax size as large as can be": (raw_pax(b"28 size=9223372036854775807\n"), "cut short"),
+    "size as large as can be": (with_bytes(ONE, 124, b"\x80\x00\x00\x00\x7f" + b"\xff" * 7), "cut short"),
+    "an extended header without end": (raw_head(b"x", 3 << 20), "at 'x': its extended header has 3145728 bytes"),
+    "a long name without end": (raw_head(b"L", 3 << 20), "at 'x': its extended header has 3145728 bytes"),
+    "an extended header that leads back": (raw_head(b"x", -512), "at 'x': its extended header has -512 bytes"),
+    "a header for all that leads back": (raw_head(b"g", -512), "at 'x': its extended header has -512 bytes"),
+    "a long name that leads back": (raw_head(b"L", -512), "at 'x': its extended header has -512 bytes"),
+    "a header for all without end": (raw_head(b"g", 3 << 20), "at 'x': its extended header has 3145728 bytes"),
+    "more attributes than Linux has room for": (
+        tar(member("a", pax_headers={"SCHILY.xattr.user.a": "x" * 70_000})), "at 'a': an attribute of it"),
+    "an attribute without name": (raw_pax(b"20 SCHILY.xattr.=v\n"), "one|malformed"),
     "pax that shrinks": (raw_pax(b"9 size=0\n"), "checksum|no tar archive"),
     "pax for all": (raw_pax(b"9 path=a\n", tarfile.XGLTYPE), "a header for all entries sets 'path'"),
     "pax for nothing": (raw_pax(b"9 path=a\n")[:1024] + bytes(1024), "an entry should follow"),
@@ -101,11 +121,11 @@ CASES: dict[str, tuple[bytes, str]] = {
 }
 
 
-def refused(store: Store, source: Path, why: str, limits: Limits | None = None) -> None:
+def refused(store: Store, source: Path, why: str, bounds: Limits | None = None) -> None:
     before = everything(Path(store.place))
     around = everything(source.parent)
     with pytest.raises(StoreError, match=why) as caught:
-        bring(store, str(source), "hostile", limits=limits)
+        bring(store, str(source), "hostile", limits=bounds)
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
     assert everything(Path(store.place)) == before
     assert everything(source.parent) == around
@@ -224,6 +244,46 @@ def test_a_bomb(store: Store, tmp_path: Path) -> None:
 def _write(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     return str(path)
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress, zstandard.compress, gzip.compress])
+def test_a_bomb_in_a_layer(
+    store: Store, tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed, in a layout, which is packed again: what counts is what comes out."""
+    monkeypatch.setattr(limits, "JUDGED_FROM", 1 << 20)
+    (tmp_path / "in").mkdir()
+    layout = Layout(tmp_path / "oci")
+    plain = gzip.decompress(zeros(4 << 20))
+    layout.index(layout.image((pack(plain), plain)))
+    source = tmp_path / "in" / "it.tar.gz"
+    subprocess.run(["tar", "-czf", source, "-C", layout.place, "oci-layout", "index.json", "blobs"], check=True)
+    refused(store, source, "more than 200 times its size.*--max-ratio")
+
+
+def test_a_stream_that_asks_for_memory(store: Store, tmp_path: Path) -> None:
+    """What unpacks it would have to hold half a gigabyte, for a few bytes."""
+    (tmp_path / "in").mkdir()
+    source = tmp_path / "in" / "it.tar.zst"
+    parameters = zstandard.ZstdCompressionParameters(window_log=29, compression_level=1)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    source.write_bytes(packer.compress(ONE) + packer.flush())
+    refused(store, source, "cannot be unpacked")
+
+
+@pytest.mark.parametrize("version", ["", "0.0", "0.1", "1.0"])
+def test_sparse_archives_of_tar(store: Store, tmp_path: Path, version: str) -> None:
+    """A file of a few bytes that stands for a terabyte."""
+    with open(tmp_path / "holes", "wb") as file:
+        file.truncate(1 << 40)
+        file.seek(1 << 39)
+        file.write(b"data")
+    (tmp_path / "in").mkdir()
+    source = tmp_path / "in" / "it.tar"
+    form = f"--sparse-version={version}" if version else "--format=gnu"
+    subprocess.run(["tar", "--sparse", form, "-cf", source, "-C", tmp_path, "holes"], check=True)
+    assert source.stat().st_size < 1 << 20
+    refused(store, source, "holes.*it is a sparse file; make the archive without --sparse")
 
 
 def test_too_many_entries(store: Store, tmp_path: Path) -> None:

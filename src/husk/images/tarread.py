@@ -117,7 +117,7 @@ class TarReader:
                 raise Refused("the archive is cut short, or is no tar archive; fetch it again.")
             entry, kind = self._entry(header)
             if kind in b"xgLK":
-                if entry.size > EXTENSION_LIMIT:
+                if not 0 <= entry.size <= EXTENSION_LIMIT:  # below zero it would be read again and again
                     raise refuse(entry.name, f"its extended header has {entry.size} bytes")
                 data = self._whole(entry.size)
                 self._whole(-entry.size % BLOCK)
