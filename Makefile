@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-index lint bench fuzz fuzz-c soak-store lock clean FORCE
+.PHONY: help setup run test test-index lint bench fuzz fuzz-c soak-store lock clean bombs FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -26,6 +26,7 @@ help:
 	@echo 'make fuzz    random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
 	@echo 'make fuzz-c  all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
 	@echo 'make soak-store  kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
+	@echo 'make bombs   guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
 	@echo 'make lock    resolve the newest versions of the development tools into $(LOCK)'
 	@echo 'make clean   remove everything the targets above made'
 
@@ -69,6 +70,9 @@ ROUNDS ?= 100
 # -rP: a test that passes prints how many kills came before and after what it killed took effect.
 soak-store: setup
 	HUSK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -rP -m soak tests/store tests/snapshots tests/images $(PYTEST_ARGS)
+
+bombs: setup
+	$(BIN)/python -m tests.bombs.run $(BOMBS)
 
 lock: $(VENV)/.tools
 	$(BIN)/python tools/lock.py $(LOCK)

@@ -138,15 +138,15 @@ def test_file_size() -> None:
     assert "husk: limit: file-size 1M reached." in result.err
 
 
+WATCH = "import ctypes; c = ctypes.CDLL(None)\nassert c.inotify_add_watch(c.inotify_init(), b'.', 0x100) == 1\n"
+
+
 @pytest.mark.parametrize(
     "script",
     [
         "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
         "import os; k = []\nfor n in range(60): k.append(open('f', 'wb', 0)); os.unlink('f'); k[n].write(bytes(2**20))",
-        (
-            "import ctypes; c = ctypes.CDLL(None)\nassert c.inotify_add_watch(c.inotify_init(), b'.', 0x100) == 1\n"
-            "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))"
-        ),
+        WATCH + "for n in range(60): open(f'f{n}', 'wb').write(bytes(1 << 20))",
     ],
     ids=["named", "removed but open", "in a watched directory"],
 )

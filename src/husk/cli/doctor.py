@@ -11,9 +11,10 @@ from husk.sandbox.doctor.rows import BETTER, FULL, MINIMUM
 
 VERDICTS = {
     0: "husk can run here, behind all its walls.",
-    1: "husk can run here, with less: see what is missing above.",
-    125: "husk cannot run here as it is: see what it needs above.",
+    1: "husk can run here, with less. Missing: {}. What that means is told above.",
+    125: "husk cannot run here as it is. Missing: {}. What to do is told above.",
 }
+WITHOUT_MINIMUM = 125
 TITLES = {MINIMUM: "without these husk does not run", FULL: "walls and abilities", BETTER: "nice to have"}
 
 
@@ -28,11 +29,22 @@ def main(argv: list[str]) -> int:
     findings = examine()
     code = exit_code(findings)
     if options.json:
-        told = {"exit_code": code, "verdict": VERDICTS[code], "findings": [finding.as_dict() for finding in findings]}
+        told = {
+            "exit_code": code,
+            "verdict": verdict(findings, code),
+            "findings": [finding.as_dict() for finding in findings],
+        }
         print(json.dumps(told, indent=2))
     else:
         print(table(findings, code), end="")
     return code
+
+
+def verdict(findings: list[Finding], code: int) -> str:
+    """In one line, with what is to blame for it: not what merely rests on that, nor what does not matter."""
+    needed = (MINIMUM,) if code == WITHOUT_MINIMUM else (MINIMUM, FULL)
+    missing = [finding for finding in findings if not finding.stands and finding.row.need in needed]
+    return VERDICTS[code].format("; ".join(one.row.what for one in missing if one.because is None))
 
 
 def table(findings: list[Finding], code: int) -> str:
@@ -44,14 +56,16 @@ def table(findings: list[Finding], code: int) -> str:
             if finding.row.need == need:
                 lines += _entry(finding)
         lines.append("")
-    return "\n".join([*lines, VERDICTS[code], ""])
+    return "\n".join([*lines, *textwrap.wrap(verdict(findings, code), 100), ""])
 
 
 def _entry(finding: Finding) -> list[str]:
     row = finding.row
-    head = f"  {'ok' if finding.stands else 'no':<4}{row.what}"
+    mark = "ok" if finding.stands else "no" if finding.because is None else "--"
+    head = f"  {mark:<4}{row.what}"
     lines = textwrap.wrap(f"{head}: {finding.detail}", 100, subsequent_indent=" " * 8)
-    if not finding.stands:
+    if not finding.stands and (finding.because is None or finding.because.need == FULL):
         lines += textwrap.wrap(f"which means: {row.without}", 100, initial_indent=" " * 8, subsequent_indent=" " * 10)
+    if not finding.stands and finding.because is None:
         lines += textwrap.wrap(f"what to do: {row.remedy}", 100, initial_indent=" " * 8, subsequent_indent=" " * 10)
     return lines

@@ -1,7 +1,7 @@
 """sandbox: how much disk the files of a box take. Looks below the state directory and counts; judges nothing.
 
-`files/` is flat. `real/` holds the counterparts of watched directories (docs/design/005), and files of the box move
-there by what the guest does, so whoever forgets it can be cheated.
+`files/` is flat. `real/` holds the counterparts of watched directories (docs/design/005). A guest that watches moves
+its files there, so whoever forgets it can be cheated.
 """
 
 from __future__ import annotations

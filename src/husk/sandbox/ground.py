@@ -246,6 +246,8 @@ class Ground:
 def behind_walls(policy: Policy, attempt: Callable[[Walls], T]) -> T:
     """`attempt` behind the best walls that stand; NoNamespaces makes it try again without them, if that will do."""
     policy.check_net()
+    if not os.access("/proc/self/status", os.R_OK):
+        raise missing("proc")
     weaken, outside = policy.weaken, policy.outside
     walls = walls_here(namespaces=policy.namespaces and "namespaces" not in weaken, outside=outside)
     if not walls.landlock:

@@ -7,7 +7,7 @@ from husk.sandbox.errors import UsageError
 # name: what the box then lacks. Landlock is not among them: a placeholder directory is a host directory, `..` from it
 # leads into the host, and a guest that learned its cookie could then execute any host program it can name.
 NAMES = {
-    "namespaces": "a name or a process id that slips past the filter meets Landlock alone; no network, no System V IPC",
+    "namespaces": "a name or a process id that slips past the filter meets Landlock alone; no System V IPC",
     "signals": "no guest may send a signal, not even to its own processes",
     "user": "started by root, the guest keeps root's user id on the host, without any capability",
 }

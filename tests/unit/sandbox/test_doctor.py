@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
+from husk.cli.doctor import verdict
 from husk.cli.run import main
 from husk.sandbox import doctor, launch, weaken
 from husk.sandbox.doctor import Finding, Missing, examine, exit_code
 from husk.sandbox.doctor.probes import PROBES
-from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, ROWS
+from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, RESTS_ON, ROWS
 from tests.unit.kernel.fakes import new_descriptors, open_descriptors
 
 
@@ -99,6 +100,25 @@ def test_all_rows_are_examined() -> None:
     findings = examine(dict.fromkeys(PROBES, lambda: "seen"))
     assert [finding.row.name for finding in findings] == [row.name for row in ROWS]
     assert all(finding.as_dict()["detail"] == "seen" for finding in findings)
+
+
+def test_what_rests_on_something_missing_is_not_tried() -> None:
+    """It would only find the same fault again, and blame the kernel for it."""
+    order = [row.name for row in ROWS]
+    for name, bases in RESTS_ON.items():
+        assert all(order.index(base) < order.index(name) for base in bases)
+
+    def probe(name: str) -> Callable[[], str]:
+        return refuse if name in ("proc", "landlock") else lambda: "seen"
+
+    found = {finding.row.name: finding for finding in examine({name: probe(name) for name in PROBES})}
+    because = {name: one.because.name for name, one in found.items() if one.because is not None}
+    namespaces = {row.name: "proc" for row in ROWS if row.name.endswith("-namespace")}
+    assert because == {"landlock-scopes": "landlock", "user": "proc", "cgroup": "proc", "box": "proc", **namespaces}
+    assert found["pid-namespace"].as_dict()["because"] == "proc" and found["proc"].as_dict()["because"] is None
+    assert verdict(list(found.values()), 125) == (
+        "husk cannot run here as it is. Missing: /proc; Landlock. What to do is told above."
+    )
 
 
 # -- an older Landlock, which no filter can imitate -------------------------------------------------------------------

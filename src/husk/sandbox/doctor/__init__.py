@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from husk.sandbox.doctor.rows import BY_NAME, FULL, MINIMUM, ROWS, Row
+from husk.sandbox.doctor.rows import BY_NAME, FULL, MINIMUM, RESTS_ON, ROWS, Row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,12 +25,16 @@ class Missing(Exception):
 
 
 class Finding:
-    """What became of one row."""
+    """What became of one row. `because`: it was not tried, since this row, on which it rests, does not stand."""
 
-    __slots__ = ("detail", "row", "stands")
+    __slots__ = ("because", "detail", "row", "stands")
 
-    def __init__(self, row: Row, stands: bool, detail: str) -> None:
-        self.row, self.stands, self.detail = row, stands, detail
+    def __init__(self, row: Row, stands: bool, detail: str, because: Row | None = None) -> None:
+        self.row, self.stands, self.detail, self.because = row, stands, detail, because
+
+    @property
+    def remedy(self) -> str:
+        return self.row.remedy if self.because is None else f"as for {self.because.what}"
 
     def as_dict(self) -> dict[str, object]:
         told: dict[str, object] = {
@@ -40,7 +44,13 @@ class Finding:
             "stands": self.stands,
             "detail": self.detail,
         }
-        return told if self.stands else told | {"without": self.row.without, "remedy": self.row.remedy}
+        if self.stands:
+            return told
+        return told | {
+            "without": self.row.without,
+            "remedy": self.remedy,
+            "because": self.because.name if self.because is not None else None,
+        }
 
 
 def examine(probes: dict[str, Callable[[], str]] | None = None) -> list[Finding]:
@@ -48,7 +58,15 @@ def examine(probes: dict[str, Callable[[], str]] | None = None) -> list[Finding]
         from husk.sandbox.doctor.probes import PROBES
 
         probes = PROBES
-    return [Finding(row, *_in_a_child(probes[row.name])) for row in ROWS]
+    findings: dict[str, Finding] = {}
+    for row in sorted(ROWS, key=lambda row: row.name == "box"):  # it rests on many
+        base = next((findings[name] for name in RESTS_ON.get(row.name, ()) if not findings[name].stands), None)
+        if base is None:
+            findings[row.name] = Finding(row, *_in_a_child(probes[row.name]))
+        else:
+            cause = base.because or base.row
+            findings[row.name] = Finding(row, False, f"not tried; it rests on {cause.what}", cause)
+    return [findings[row.name] for row in ROWS]
 
 
 def examine_one(name: str) -> Finding:

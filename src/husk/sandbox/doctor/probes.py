@@ -51,14 +51,14 @@ def user() -> str:
         return "started by an ordinary user"
     reason = may_switch_user(user_namespace=_stands(walls.user))
     if reason:
-        raise Missing(reason)
+        raise Missing(f"{reason} is missing")
     return "the guest runs as a host user of its own"
 
 
 def signals() -> str:
     scoped, namespaced = _stands(walls.scopes), _stands(walls.pid)
     if not scoped and not namespaced:
-        raise Missing("neither")
+        raise Missing("neither of the two stands")
     return " and ".join(word for word, stands in (("a pid namespace", namespaced), ("Landlock", scoped)) if stands)
 
 

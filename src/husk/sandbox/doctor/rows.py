@@ -23,7 +23,8 @@ class Row:
 
 
 _NAMESPACES = "allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
-_NAMESPACES += "kernel.apparmor_restrict_unprivileged_userns), or go without: Landlock then stands alone"
+_NAMESPACES += "kernel.apparmor_restrict_unprivileged_userns; in a container, a profile that allows unshare(2) and "
+_NAMESPACES += "mount(2)), or go without: Landlock then stands alone"
 _KERNEL = "use Linux 5.19 or later"
 
 ROWS = (
@@ -60,17 +61,18 @@ ROWS = (
         "root", _NAMESPACES),
     Row("pid-namespace", FULL, "pid namespaces", "Landlock's signal scope keeps signals inside, but a guest can tell "
         "which process ids exist", _NAMESPACES),
-    Row("net-namespace", FULL, "network namespaces", "guests have no network sockets at all, not even on loopback",
-        _NAMESPACES),
+    Row("net-namespace", FULL, "network namespaces", "husk makes every network socket for its guests, which "
+        "is slower, and maps their loopback to random ports of the host's", _NAMESPACES),
     Row("ipc-namespace", FULL, "ipc namespaces", "guests have no System V IPC and no message queues", _NAMESPACES),
     Row("uts-namespace", FULL, "uts namespaces", "husk must answer uname(2) itself, which is slower", _NAMESPACES),
     Row("cgroup-namespace", FULL, "cgroup namespaces", "guests could tell which control group they are in",
         _NAMESPACES),
-    Row("pidfd-getfd", FULL, "taking a descendant's descriptor", "guests cannot bind or connect Unix sockets by name",
+    Row("pidfd-getfd", FULL, "taking a descendant's descriptor", "guests cannot bind or connect Unix sockets by name, "
+        "nor watch files with inotify",
         "in a container, give it CAP_SYS_PTRACE or allow pidfd_getfd(2)"),
     Row("cgroup", BETTER, "a delegated control group (v2) with memory and pids", "limits on memory and on the sum of "
-        "processor time are kept by looking, a moment late", "start husk in a unit with Delegate=yes (systemd-run "
-        "--user --scope -p Delegate=yes husk …)"),
+        "processor time are kept by looking, a moment late", "start husk where the group above its own is yours and "
+        "hands down memory and pids, as systemd-run --user --scope -p Delegate=yes husk … does"),
     Row("state", MINIMUM, "a place for the box's files", "there is nowhere to keep what guests write", "set HUSK_STATE "
         "to a directory of yours on a file system that is not mounted noexec"),
     Row("tmpfile", BETTER, "O_TMPFILE in the state directory", "guests' unnamed files have a name on the host for a "
@@ -88,3 +90,19 @@ ROWS = (
 )  # fmt: skip
 
 BY_NAME = {row.name: row for row in ROWS}
+
+# What each row rests on. Where that is missing its probe would only find the same fault again, under a wrong name.
+_USER = {f"{kind}-namespace": ("user-namespace",) for kind in ("mount", "pid", "net", "ipc", "uts", "cgroup")}
+_STATE = dict.fromkeys(("tmpfile", "links", "clone", "attributes", "immutable"), ("state",))
+RESTS_ON: dict[str, tuple[str, ...]] = {
+    "seccomp-addfd": ("seccomp-listener", "seccomp-alone", "seccomp-killable"),
+    "seccomp-sync": ("seccomp-listener", "seccomp-alone"),
+    "landlock-scopes": ("landlock",),
+    "user": ("proc",),
+    "user-namespace": ("proc",),
+    "cgroup": ("proc",),
+    # Not those that can be weakened: the probe then does.
+    "box": tuple(row.name for row in ROWS if row.need == MINIMUM and row.name not in ("user", "signals", "box")),
+    **_USER,
+    **_STATE,
+}
