@@ -338,7 +338,8 @@ class Run:
             result.exit_code, result.signal = LIMIT_MET, 0
         result.limits = self.met
         result.weakened = weakened(policy, walls)
-        result.lost = {"events": events.lost, "refusals": events.refusals_lost}
+        left_out = sum(tree.changes_left_out for _, tree in self.ground.files.layers)
+        result.lost = {"events": events.lost, "refusals": events.refusals_lost, "changes": left_out}
 
     def _stopped(self, launch: Launch, signal: int) -> None:
         """The first program stopped. By ^Z, then the person wants the shell back that husk was started from. Anything

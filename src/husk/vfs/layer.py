@@ -44,6 +44,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         super().__init__(state, state.new_device())
         self.lowers: list[Lower] = []
         self.lost: list[bytes] = []  # what a kept box still showed of its lower trees, and the host has removed since
+        self.changes_left_out = 0  # of `changes`, when it was asked last
         self.sealed_root: Stat | None = None  # the root of a tree without a lower one, at the starting point
         self.root: LayerDir = LayerDir(self, None, b"", state.new_number())
         self._fill(self.root, st.S_IFDIR | mode, uid, gid)
@@ -108,7 +109,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
 
     def changes(self) -> list[tuple[str, bytes]]:
         """("added" | "changed" | "deleted", path) of everything the guest changed, sorted by path."""
-        return changes(self)
+        found, self.changes_left_out = changes(self)
+        return found
 
     def close(self) -> None:
         for lower in self.lowers:

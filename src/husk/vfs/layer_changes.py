@@ -41,23 +41,42 @@ def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
             waiting += [(node, inner) for inner in node.names]
 
 
-def changes(tree: LayeredTree) -> list[tuple[str, bytes]]:
-    """No recursion here: a guest can make directories deeper than Python's stack."""
+# Of all paths together, in bytes. Each may be as long as a path gets, and names of 500,000 would be gigabytes.
+ROOM = 64 << 20
+PATH_MAX = 4096
+
+
+def changes(tree: LayeredTree, room: int = ROOM) -> tuple[list[tuple[str, bytes]], int]:
+    """What changed, and how many changes are not told: those too deep for any call to name them by one path, and what
+    comes when `room` is used up. No recursion here: a guest can make directories deeper than Python's stack."""
     found: list[tuple[str, bytes]] = []
-    # Directories still to look through, with their paths; `new` ones are new at their place, and so is all in them.
-    waiting: list[tuple[LayerDir, bytes, bool]] = [(tree.root, b"/", False)]
+    left_out = 0
+    # Directories still to look through, each with its parent's path (one text for all its siblings, since there may be
+    # very many) and its name, or None where nothing is told; `new` ones are new at their place, and so is all in them.
+    waiting: list[tuple[LayerDir, bytes | None, bytes, bool]] = [(tree.root, b"", b"", False)]
     while waiting:
-        directory, prefix, new = waiting.pop()
+        directory, parent, own_name, new = waiting.pop()
+        prefix = None if parent is None else parent + own_name + b"/"
+        if prefix is not None and len(prefix) > PATH_MAX:
+            prefix = None
         listed = _everything(tree, directory) if new else _differing(tree, directory)
         for change, name, node, node_is_new in listed:
-            if change:
+            if change and (prefix is None or len(prefix) + len(name) > min(PATH_MAX, room)):
+                left_out += 1
+            elif change and prefix is not None:
                 found.append((change, prefix + name))
+                room -= len(prefix) + len(name)
             if isinstance(node, LayerDir):
                 if node_is_new and node.pending and node.lower is None and (written := _written(node)) is not None:
-                    found += [("added", prefix + name + rest) for rest in written]
+                    for rest in written:
+                        if prefix is None or len(prefix) + len(name) + len(rest) > min(PATH_MAX, room):
+                            left_out += 1
+                        else:
+                            found.append(("added", prefix + name + rest))
+                            room -= len(prefix) + len(name) + len(rest)
                     continue
-                waiting.append((node, prefix + name + b"/", node_is_new))
-    return sorted(found, key=lambda change: change[1])
+                waiting.append((node, prefix, name, node_is_new))
+    return sorted(found, key=lambda change: change[1]), left_out
 
 
 def _written(directory: LayerDir) -> list[bytes] | None:
