@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-index lint bench fuzz fuzz-c soak-store lock clean bombs FORCE
+.PHONY: help setup run test test-index lint bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -27,6 +27,7 @@ help:
 	@echo 'make fuzz-c  all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
 	@echo 'make soak-store  kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
 	@echo 'make bombs   guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
+	@echo 'make faults  husk on a host that fails it: every call once, and killed at 150 moments; takes an hour'
 	@echo 'make lock    resolve the newest versions of the development tools into $(LOCK)'
 	@echo 'make clean   remove everything the targets above made'
 
@@ -73,6 +74,10 @@ soak-store: setup
 
 bombs: setup
 	$(BIN)/python -m tests.bombs.run $(BOMBS)
+
+# An hour: husk and husk-init killed 150 times, and every single call of a run to the host failing once.
+faults: setup
+	HUSK_FAULTS=all $(BIN)/python -m pytest -q tests/guest/test_faults.py tests/guest/test_failing_host.py $(PYTEST_ARGS)
 
 lock: $(VENV)/.tools
 	$(BIN)/python tools/lock.py $(LOCK)

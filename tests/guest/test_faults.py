@@ -4,6 +4,7 @@ ends; nothing is left behind, and nothing is granted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -24,6 +25,9 @@ pytestmark = [
     pytest.mark.both_settings,
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
 ]
+
+# `make faults`: everything, which takes an hour; else a little of it.
+ALL = os.environ.get("HUSK_FAULTS") == "all"
 
 # Names, programs, directories, pipes and a daemon, over and over, on the box's own files and on a mount.
 BUSY = f"""
@@ -68,7 +72,7 @@ def groups() -> list[str]:
     return [name for name in names if not os.path.exists(f"/proc/{name.split('-')[1]}")]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(100 if ALL else 10))
 def test_killed_at_any_moment(work: Path, seed: int) -> None:
     """From before the guest exists to the middle of its work. With a control group on every second run."""
     pause = random.Random(seed).uniform(0, 0.12) * (1 + seed % 3)
@@ -96,6 +100,28 @@ def test_killed_reaper(work: Path) -> None:
         os.kill(int(reaper), signal.SIGKILL)
         _, err = running.process.communicate(timeout=20)
         assert (running.process.returncode, err) == (125, b"husk: husk-init died; the box is gone.\n")
+
+
+@pytest.mark.parametrize("seed", range(50 if ALL else 4))
+def test_killed_init_at_any_moment(work: Path, seed: int) -> None:
+    """The process between husk and the guests, killed while it builds the box, hands over to the reaper, or reaps."""
+    pause = random.Random(seed).uniform(0, 0.1) * (1 + seed % 3)
+    with husk_process(busy(work), stderr=PIPE, grace=20) as running:
+        below = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+        assert until(lambda: bool(below.read_text()), 60), "husk started nothing"
+        time.sleep(pause)
+        for pid in below.read_text().split():
+            with contextlib.suppress(ProcessLookupError):  # the builder ends by itself when there is a reaper
+                os.kill(int(pid), signal.SIGKILL)
+        # The one that was killed may have been the builder, at its end: then the box is there, and is still to be ended.
+        with contextlib.suppress(ProcessLookupError):
+            if not until(lambda: running.process.poll() is not None, 3):
+                running.process.terminate()
+        _, err = running.process.communicate(timeout=60)
+        assert b"Traceback" not in err, err
+        assert running.process.returncode in (125, 143), (running.process.returncode, err)
+        assert running.process.returncode == 143 or err.startswith(b"husk: "), err
+    # husk_process has seen that no process and no state was left
 
 
 def test_stopped_for_a_while(work: Path) -> None:

@@ -102,11 +102,10 @@ def test_signal_to_husk(work: Path, number: signal.Signals) -> None:
 
 def test_signals_in_a_row(work: Path) -> None:
     """As timeout(1) sends them. The host may hand one of them to a thread of husk's that answers guests and never runs
-    handlers: the main thread must hear of it all the same. Before the guest is there, and when husk's threads are
-    busy."""
-    busy = run(work, "echo up; while :; do test -e /usr/bin/env; done")
+    handlers: the main thread must hear of it all the same. Before the guest is there, and when they are busy."""
     for tries in range(5):
-        with husk_process(busy, stdout=subprocess.PIPE) as running:
+        script = "echo up; while :; do test -e /usr/bin/env; done"
+        with husk_process(run(work, script), stdout=subprocess.PIPE) as running:
             assert running.process.stdout is not None
             if tries:
                 assert running.process.stdout.readline() == b"up\n"

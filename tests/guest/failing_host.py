@@ -1,0 +1,74 @@
+"""husk on a host that fails it once: `python failing_host.py run …` with HUSK_FAIL_AT=n makes husk's n-th call to the
+host fail with the errno in HUSK_FAIL_WITH. How many there were, and which one failed, goes to the file HUSK_FAIL_LOG.
+
+A program of its own, not a part of husk: it puts itself between husk's modules and what they ask of the host (the os
+module, the C core's plain functions) before any of them is loaded.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# What may fail on a host in trouble. Not close, kill and waitpid: they need nothing that could run out.
+OS = (
+    "open", "mkdir", "mknod", "mkfifo", "symlink", "link", "unlink", "rename", "replace", "rmdir", "chmod", "fchmod",
+    "chown", "fchown", "lchown", "utime", "stat", "lstat", "fstat", "readlink", "listdir", "scandir", "read", "write",
+    "pread", "pwrite",
+    "dup", "dup2", "pipe", "pipe2", "ftruncate", "truncate", "setxattr", "getxattr", "listxattr", "removexattr",
+    "copy_file_range", "statvfs", "fstatvfs", "memfd_create", "pidfd_open", "posix_spawn", "fork", "access", "sendfile",
+    "posix_fallocate", "fsync", "fdatasync", "eventfd", "openpty", "ttyname", "fchdir",
+)  # fmt: skip
+CORE = (
+    "open_beneath", "stat_beneath", "stat_fd", "bind_address", "connect_address", "open_interruptible", "accept_address",
+    "listen_on", "send_message", "receive_message", "get_option", "set_option", "socket_name", "socket_kind",
+)  # fmt: skip
+
+
+class Host:
+    def __init__(self, at: int, number: int) -> None:
+        self.at, self.number, self.count = at, number, 0
+        self.failed = ""
+        self._lock = _thread.allocate_lock()
+
+    def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*words: Any, **named: Any) -> Any:
+            caller = sys._getframe(1)
+            if not caller.f_globals.get("__name__", "").startswith("husk."):
+                return real(*words, **named)
+            with self._lock:
+                self.count += 1
+                fails = self.count == self.at
+            if fails:
+                self.failed = f"{name} in {caller.f_globals['__name__']}.{caller.f_code.co_name}:{caller.f_lineno}"
+                raise OSError(self.number, os.strerror(self.number))
+            return real(*words, **named)
+
+        return call
+
+
+def main() -> int:
+    host = Host(int(os.environ["HUSK_FAIL_AT"]), int(os.environ["HUSK_FAIL_WITH"]))
+    log = os.environ["HUSK_FAIL_LOG"]
+    write, close, opened = os.write, os.close, os.open
+    from husk.native import _core
+
+    for module, names in ((os, OS), (_core, CORE)):
+        for name in names:
+            if hasattr(module, name):
+                setattr(module, name, host.wrap(name, getattr(module, name)))
+    from husk.cli import main as husk
+
+    try:
+        return husk()
+    finally:
+        fd = opened(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        write(fd, f"{host.count} {host.failed}\n".encode())
+        close(fd)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The host fails husk once, anywhere between its start and its end: with ENOSPC, EIO, EMFILE or ENOMEM.
+
+The guest gets an errno or ends, husk says what happened in a sentence, nothing is granted and nothing is left behind.
+Here at a few places spread over the whole run; `make faults` takes every single one. (Handler by handler, and what a
+guest can see afterwards: tests/unit/kernel/test_host_faults.py.)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.guest.harness import NATIVE_ONLY
+from tests.guest.running import husk, scratch
+from tests.guest.test_faults import ALL, groups
+
+pytestmark = [
+    pytest.mark.both_settings,
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+]
+
+PLACES = 5
+ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.ENOMEM)
+PROGRAM = Path(__file__).with_name("failing_host.py")
+# Names of every kind, programs, pipes and a mount, and some that must not be there.
+WORK = """
+mkdir d && cd d && echo x >a && mv a b && ln b c && ln -s b l && cat l && ls . >/dev/null && cd .. && rm -r d
+echo y >/work/out && mv /work/out /work/done; /bin/true | /bin/true; (exit 3); test -e /usr/bin/env
+cat /work/../beside/file /beside/file /etc/shadow 2>/dev/null; echo end
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with scratch() as found:
+        for name in ("work", "beside", "state"):
+            (found / name).mkdir()
+        (found / "work").chmod(0o777)
+        (found / "beside" / "file").write_text("nobody's business\n")
+        yield found
+
+
+def fails(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> tuple[int, str]:
+    """One run, looked at from all sides: how many calls husk made to the host, and which one failed."""
+    with monkeypatch.context() as patch:
+        patch.setenv("HUSK_CMD", f"{sys.executable} {PROGRAM}")
+        failing = {"HUSK_FAIL_AT": str(at), "HUSK_FAIL_WITH": str(number), "HUSK_FAIL_LOG": str(place / "log")}
+        options = ["--mount", f"{place / 'work'}:/work:rw"]
+        env = {"HUSK_STATE": str(place / "state"), **failing}
+        result = husk(["run", *options, "--", "sh", "-c", WORK], env=env, timeout=120)
+    count, _, failed = (place / "log").read_text().strip().partition(" ")
+    where = f"call {at} ({failed}) fails with {errno.errorcode.get(number, 'nothing')}: {result}"
+    assert "Traceback" not in result.err, where
+    assert set(result.out.split("\n")) <= {"x", "end", ""}, where
+    assert result.status in (0, 125, 126, 127), where
+    if result.status >= 125:
+        assert result.err.startswith("husk: ") or "sh: " in result.err, where
+    assert (place / "beside" / "file").read_text() == "nobody's business\n"
+    assert {path.name for path in (place / "work").iterdir()} <= {"out", "done"}, where
+    assert str(place / "state") not in Path("/proc/self/mountinfo").read_text(), where
+    # What could not be taken away then, the next one does.
+    after = husk(["run", "--", "true"], env={"HUSK_STATE": str(place / "state")})
+    assert (after.status, after.err) == (0, ""), where
+    assert os.listdir(place / "state") == [] and groups() == [], where
+    return int(count), failed
+
+
+def test_every_so_often(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, failed = fails(place, monkeypatch, 0, 0)
+    assert count > 100 and not failed, "the host was not asked through what this test puts in between"
+    places = range(1, count + 1) if ALL else [count * step // PLACES + 1 for step in range(PLACES)]
+    for step, at in enumerate(places):
+        made, failed = fails(place, monkeypatch, at, ERRNOS[step % len(ERRNOS)])
+        assert failed or made < at, "a call was to fail and did not"
