@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import failing_host
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import husk, scratch
 from tests.guest.test_faults import ALL, groups
@@ -26,7 +27,7 @@ pytestmark = [
 
 PLACES = 5
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.ENOMEM)
-PROGRAM = Path(__file__).with_name("failing_host.py")
+PROGRAM = Path(failing_host.__file__)
 # Names of every kind, programs, pipes and a mount, and some that must not be there.
 WORK = """
 mkdir d && cd d && echo x >a && mv a b && ln b c && ln -s b l && cat l && ls . >/dev/null && cd .. && rm -r d

@@ -13,18 +13,28 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-# What may fail on a host in trouble. Not close, kill and waitpid: they need nothing that could run out.
+# What may fail on a host in trouble.
 OS = (
     "open", "mkdir", "mknod", "mkfifo", "symlink", "link", "unlink", "rename", "replace", "rmdir", "chmod", "fchmod",
     "chown", "fchown", "lchown", "utime", "stat", "lstat", "fstat", "readlink", "listdir", "scandir", "read", "write",
     "pread", "pwrite",
     "dup", "dup2", "pipe", "pipe2", "ftruncate", "truncate", "setxattr", "getxattr", "listxattr", "removexattr",
     "copy_file_range", "statvfs", "fstatvfs", "memfd_create", "pidfd_open", "posix_spawn", "fork", "access", "sendfile",
-    "posix_fallocate", "fsync", "fdatasync", "eventfd", "openpty", "ttyname", "fchdir",
+    "posix_fallocate", "makedirs", "walk", "fsync", "fdatasync", "eventfd", "openpty", "ttyname", "fchdir",
+)  # fmt: skip
+# What cannot: it works on numbers and texts, on what husk holds, or on processes of its own.
+NEVER = (
+    "close", "closerange", "kill", "killpg", "waitpid", "waitid", "_exit", "fsencode", "fsdecode", "strerror",
+    "makedev",
+    "major", "minor", "uname", "sysconf", "urandom", "getpid", "getppid", "getpgrp", "getuid", "getgid", "geteuid",
+    "getegid", "getgroups", "setpgid", "umask", "lseek", "isatty", "get_blocking", "set_blocking", "get_inheritable",
+    "set_inheritable", "tcgetpgrp", "tcsetpgrp", "register_at_fork", "sched_getaffinity", "cpu_count", "getpgid",
+    "getsid", "setsid", "getpriority", "getenv", "fspath", "WIFSTOPPED", "WSTOPSIG", "waitstatus_to_exitcode",
 )  # fmt: skip
 CORE = (
-    "open_beneath", "stat_beneath", "stat_fd", "bind_address", "connect_address", "open_interruptible", "accept_address",
-    "listen_on", "send_message", "receive_message", "get_option", "set_option", "socket_name", "socket_kind",
+    "open_beneath", "stat_beneath", "stat_fd", "bind_address", "connect_address", "open_interruptible", "watch",
+    "accept_address", "listen_on", "send_message", "receive_message", "get_option", "set_option", "socket_name",
+    "socket_kind",
 )  # fmt: skip
 
 
