@@ -113,7 +113,7 @@ def test_killed_init_at_any_moment(work: Path, seed: int) -> None:
         for pid in below.read_text().split():
             with contextlib.suppress(ProcessLookupError):  # the builder ends by itself when there is a reaper
                 os.kill(int(pid), signal.SIGKILL)
-        # The one that was killed may have been the builder, at its end: then the box is there, and is still to be ended.
+        # It may have been the builder, at its end: then the box is there, and is still to be ended.
         with contextlib.suppress(ProcessLookupError):
             if not until(lambda: running.process.poll() is not None, 3):
                 running.process.terminate()
