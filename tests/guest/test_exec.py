@@ -30,6 +30,10 @@ def test_moment_of_execution() -> None:
     differential(["{guests}/exec_moment"], case="exec_moment")
 
 
+def test_hardly_a_descriptor_is_free() -> None:
+    differential(["{guests}/exec_full"], case="exec_full")
+
+
 def test_threads_that_execute_at_once() -> None:
     differential(["{guests}/exec_threads"], case="exec_threads")
 
