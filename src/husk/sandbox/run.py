@@ -248,7 +248,8 @@ class Run:
             elif kind == ENDED:
                 result.user_seconds, result.system_seconds, result.max_rss = user / 1e6, system / 1e6, rss << 10
                 if failed:
-                    raise _cannot_look(failed) or not_started(self.ground.files, self._program, failed)
+                    why = _cannot_look(failed, namespaces=self.ground.walls.user)
+                    raise why or not_started(self.ground.files, self._program, failed)
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 return result
@@ -349,14 +350,15 @@ class Run:
             os.kill(launch.reaper, SIGCONT)
 
 
-def _cannot_look(error: int) -> HuskError | None:
+def _cannot_look(error: int, *, namespaces: bool) -> HuskError | None:
     """No file is refused with these, so it was husk that may not look at its guests; the doctor knows why."""
     if error not in (errno.EPERM, errno.EFAULT):
         return None
     from husk.sandbox.doctor import examine_one
+    from husk.sandbox.doctor.host import ONLY_APART
 
     for name in ("ptrace", "memory"):
         finding = examine_one(name)
-        if not finding.stands:
+        if not finding.stands or (ONLY_APART in finding.detail and not namespaces):
             return missing(name, finding.detail)
     return None

@@ -11,8 +11,9 @@ import pytest
 
 from husk.cli.doctor import verdict
 from husk.cli.run import main
+from husk.native._core import landlock_abi
 from husk.sandbox import doctor, launch, weaken
-from husk.sandbox.doctor import Finding, Missing, examine, exit_code
+from husk.sandbox.doctor import Finding, Missing, examine, exit_code, host
 from husk.sandbox.doctor.probes import PROBES
 from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, RESTS_ON, ROWS
 from tests.unit.kernel.fakes import new_descriptors, open_descriptors
@@ -121,13 +122,27 @@ def test_what_rests_on_something_missing_is_not_tried() -> None:
     )
 
 
+def test_a_guest_in_a_user_namespace_may_be_looked_at_where_others_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with Yama's scope 2, which asks for a capability: an ordinary user has it there."""
+    monkeypatch.setattr(host, "sleeper", lambda *, apart=False: int(apart))
+
+    def denied(apart: int) -> None:
+        if not apart:
+            raise PermissionError(1, "Operation not permitted")
+
+    assert host.of_a_guest(lambda _: None) == ""
+    assert host.of_a_guest(denied) == ", but only in a user namespace"
+    with pytest.raises(PermissionError):
+        host.of_a_guest(lambda _: denied(0))
+
+
 # -- an older Landlock, which no filter can imitate -------------------------------------------------------------------
 
 
 @pytest.fixture
 def older(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     """As on Linux 6.11: rights of Landlock ABI 5, and signals are not scoped."""
-    monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
+    monkeypatch.setattr(launch, "landlock_abi", lambda: min(5, landlock_abi()))
     monkeypatch.setenv("HUSK_STATE", f"{tmp_path}/state")
     monkeypatch.setattr("husk.cli.run._with_signals", lambda box: box.run())  # this process keeps its handlers
 

@@ -8,24 +8,56 @@ import time
 
 from husk.sandbox import cgroups
 from husk.sandbox.doctor import Missing
-from husk.sandbox.doctor.calls import PIDFD_GETFD, PIDFD_OPEN, PROCESS_VM_READV, PTRACE, call
+from husk.sandbox.doctor.calls import PIDFD_GETFD, PIDFD_OPEN, PRCTL, PROCESS_VM_READV, PTRACE, UNSHARE, call
+from husk.sandbox.launch import CLONE_NEWUSER
 from husk.sandbox.limits import Limits
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SEIZE, INTERRUPT = 0x4206, 0x4207
+ONLY_APART = "only in a user namespace"
 
 
-def sleeper() -> int:
-    """A descendant that is no child, as a guest is none of husk's: Yama may tell the two apart."""
+def sleeper(*, apart: bool = False) -> int:
+    """A descendant that is no child, as a guest is none of husk's: Yama may tell the two apart. `apart`: in a user
+    namespace of its own, over which we then have every power; OSError where there are none."""
     reading, writing = os.pipe()
     between = os.fork()
     if between == 0:
         child = os.fork()
         if child == 0:
+            os.write(writing, struct.pack("<ii", os.getpid(), _go_apart() if apart else 0))
             _sleep()
-        os.write(writing, struct.pack("<i", child))
         _sleep()
-    found: int = struct.unpack("<i", os.read(reading, 4))[0]
-    return found
+    found, error = struct.unpack("<ii", os.read(reading, 8))
+    if error:
+        raise OSError(error, os.strerror(error))
+    return int(found)
+
+
+def _go_apart() -> int:
+    try:
+        call(UNSHARE, CLONE_NEWUSER)
+        call(PRCTL, 4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: lost with the change of credentials, and a guest has it
+    except OSError as error:
+        return error.errno or 1
+    return 0
+
+
+def of_a_guest(attempt: Callable[[int], object]) -> str:
+    """Try it on a descendant, and where that is denied on one in a user namespace, as guests mostly are: Yama's scope 2
+    denies the one and allows the other. Returns what must be added about it."""
+    try:
+        attempt(sleeper())
+    except OSError as denied:
+        try:
+            attempt(sleeper(apart=True))
+        except OSError:
+            raise denied from None
+        return f", but {ONLY_APART}"
+    return ""
 
 
 def _sleep() -> None:
@@ -42,14 +74,16 @@ def ptrace() -> str:
             yama = f"Yama's ptrace_scope is {file.read().strip()}"
     except OSError:
         yama = "no Yama"
-    child = sleeper()
-    try:
+
+    def stop(child: int) -> None:
         call(PTRACE, SEIZE, child, 0, 0)
         call(PTRACE, INTERRUPT, child, 0, 0)
         os.waitpid(child, 0x40000000)  # __WALL
+
+    try:
+        return f"a descendant was stopped{of_a_guest(stop)}; {yama}"
     except OSError as error:
         raise Missing(f"{error.strerror}; {yama}") from None
-    return f"a descendant was stopped; {yama}"
 
 
 def memory() -> str:
@@ -57,19 +91,17 @@ def memory() -> str:
     import ctypes
 
     text, copy = ctypes.create_string_buffer(b"husk"), ctypes.create_string_buffer(4)
-    child = sleeper()
     here = struct.pack("<QQ", ctypes.addressof(copy), 4)
     there = struct.pack("<QQ", ctypes.addressof(text), 4)
-    call(PROCESS_VM_READV, child, here, 1, there, 1, 0)
+    added = of_a_guest(lambda child: call(PROCESS_VM_READV, child, here, 1, there, 1, 0))
     if copy.raw != b"husk":
         raise Missing("something else was read")
-    return "read"
+    return f"read{added}"
 
 
 def pidfd_getfd() -> str:
-    pidfd = call(PIDFD_OPEN, sleeper(), 0)
-    os.close(call(PIDFD_GETFD, pidfd, 0, 0))
-    return "taken"
+    added = of_a_guest(lambda child: os.close(call(PIDFD_GETFD, call(PIDFD_OPEN, child, 0), 0, 0)))
+    return f"taken{added}"
 
 
 def control_group() -> str:

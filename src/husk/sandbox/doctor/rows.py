@@ -53,9 +53,10 @@ ROWS = (
         "start husk as an ordinary user, give it these (docker run --cap-add SYS_PTRACE), or say --weaken user: the "
         "guest then keeps root's user id, without any capability"),
     Row("ptrace", MINIMUM, "tracing a descendant", "husk cannot start programs in its guests",
-        "set kernel.yama.ptrace_scope to 0 or 1; in a container, allow ptrace(2)"),
+        "set kernel.yama.ptrace_scope to 0 or 1 (2 will do where there are user namespaces); in a container, allow "
+        "ptrace(2)"),
     Row("memory", MINIMUM, "reading a descendant's memory", "husk cannot see what its guests ask for",
-        "in a container, allow process_vm_readv(2) and process_vm_writev(2)"),
+        "set kernel.yama.ptrace_scope to 0 or 1; in a container, allow process_vm_readv(2) and process_vm_writev(2)"),
     Row("user-namespace", FULL, "user namespaces", "none of the other namespaces can be had either", _NAMESPACES),
     Row("mount-namespace", FULL, "mount namespaces", "a name that slips past the filter meets Landlock, not an empty "
         "root", _NAMESPACES),
