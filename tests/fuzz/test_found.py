@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from husk.native import _core
+from tests.unit.kernel.conftest import prepare
+from tests.unit.kernel.fakes import Guest
 
 
 @pytest.mark.parametrize("seconds", [9_223_372_037, 13_569_465_600, -9_223_372_037])
@@ -20,3 +24,23 @@ def test_a_time_beyond_64_bits_of_nanoseconds(tmp_path: Path, seconds: int) -> N
     with path.open("rb") as file:
         shown = _core.stat_fd(file.fileno())
     assert shown[10:12] == (expected.st_atime_ns, expected.st_mtime_ns)
+
+
+def test_a_host_that_fails_while_a_name_is_learnt(tmp_path: Path) -> None:
+    """The guest has its answer by then; husk told of a fault of its own, and of a call that failed."""
+    for name in ("lower", "state"):
+        (tmp_path / name).mkdir()
+    prepare(tmp_path / "lower")
+    guest = Guest(os.fsencode(tmp_path / "state"), os.fsencode(tmp_path / "lower"))
+    asked = []
+
+    def fails(*what: object) -> NoReturn:
+        asked.append(what)
+        raise OSError(errno.EIO, "the disk is broken")
+
+    guest.kernel.names._learn = fails  # type: ignore[method-assign]
+    for name, kind in ((b"/file", "value"), (b"/missing", "error")):
+        found, value = guest.answer(guest.make("stat", guest.text(name), guest.memory.put(bytes(144))))
+        assert (found, value) == (kind, 0 if kind == "value" else errno.ENOENT)
+    assert len(asked) == 2 and not guest.events.faults
+    guest.close()

@@ -55,8 +55,15 @@ class NameCache:
         self._vfs.tell_no_more(self.forget)
 
     def learn(self, call: Call, start: Dir, name: bytes, links: int = 2) -> None:
-        """A name was looked up the long way. Teach the directory it lies in, and itself if it is one; where the
-        directory is not the host's alone, teach what is known about this one name."""
+        """A name was looked up the long way, and the guest has its answer. Teach what can be taught."""
+        try:
+            self._learn(call, start, name, links)
+        except OSError:
+            pass  # the host fails us just now: no fault of ours, and no loss, for the name is looked up again
+
+    def _learn(self, call: Call, start: Dir, name: bytes, links: int) -> None:
+        """The directory it lies in, and itself if it is one; where the directory is not the host's alone, what is known
+        about this one name."""
         name = name.removesuffix(b"/")
         cut = name.rfind(b"/") + 1
         if not self.cached or name[cut:] in (b"", b".", b".."):
