@@ -26,6 +26,8 @@ static int reach(int way, pid_t pid) {
     case 2: got = syscall(SYS_kcmp, getpid(), pid, KCMP_VM, 0, 0); break;
     case 3:
         handle = syscall(SYS_pidfd_open, pid, 0);
+        if (handle < 0 && errno == ENOENT)
+            errno = ESRCH; /* newer kernels: a thread's number, and no process's */
         if (handle >= 0) {
             got = syscall(SYS_pidfd_getfd, handle, 0, 0);
             int error = errno;
@@ -73,7 +75,10 @@ int main(int argc, char **argv) {
     for (pid_t pid = getpid() > 40000 ? getpid() - 40000 : 1; pid < getpid(); pid++)
         for (int way = 0; way < WAYS; way++) {
             int error = reach(way, pid);
-            reached += error != EPERM && error != ESRCH && error != EINVAL;
+            if (error != EPERM && error != ESRCH && error != EINVAL) {
+                reached++;
+                say("%s %d: %s", ways[way], pid, error ? errname(error) : "done");
+            }
         }
     say("reached by number: %d", reached);
     pid_t child = MUST(fork());

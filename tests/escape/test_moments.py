@@ -81,6 +81,34 @@ def test_a_directory_that_becomes_a_link_outwards_without_husk(programs: Path, p
     assert digest(outside) != before
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's husk has no rights its guest lacks")
+@pytest.mark.both_settings
+@pytest.mark.parametrize("mode", ["rw", "ro", "cow"])
+def test_a_file_that_becomes_roots(programs: Path, place: Path, mode: str) -> None:
+    """vfs: what was opened is compared with what was judged. Linux itself judges what it opens, so natively there is no
+    such moment."""
+    given = place / "given"
+    given.mkdir()
+    mine, roots = given / "mine", given / "roots"
+    mine.write_text("of the guest")
+    roots.write_text("ORIGINAL, and so it stays\n")
+    for path in (given, mine):
+        os.chown(path, 12345, 12345)
+    roots.chmod(0o600)
+    held = os.open(roots, os.O_RDONLY)
+    try:
+        before = os.fstat(held)
+        with Swapping(mine, roots):
+            done = boxed(programs, ["exchanged", "/given/mine", "1"], f"{given}:/given:{mode}")
+        after = os.fstat(held)
+        assert done.out == "safe\n" and done.err == ""
+        assert os.read(held, 100) == b"ORIGINAL, and so it stays\n"
+        assert (after.st_mode, after.st_uid, after.st_mtime_ns) == (before.st_mode, 0, before.st_mtime_ns)
+        assert os.listxattr(held) == []
+    finally:
+        os.close(held)
+
+
 @pytest.mark.both_settings
 def test_death_in_the_middle_of_each_call(programs: Path) -> None:
     """husk asks whether a notification still stands before it acts; a descriptor goes with its answer or not at all."""

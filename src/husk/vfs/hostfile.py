@@ -14,8 +14,13 @@ from husk.vfs.node import Stat, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.native._core import HostStat
     from husk.vfs.layer_nodes import Orphan
+
+    Key = tuple[int, int] | None  # device and inode number; None fits nothing
+    May = Callable[[HostStat], bool]
 
 # Status flags that mean something to a host file; the rest is the vfs's own business.
 HOST_FLAGS = (
@@ -64,25 +69,52 @@ def entry_kind(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def open_lower(root: int, rel: bytes, flags: int, kind: int) -> int:
-    """Open a host file that a look-up found to be of `kind`. Between look-up and open a host process may have put
-    something else there: a FIFO must not block us, a device must not be touched."""
+def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May | None = None) -> int:
+    """Open a host file that a look-up found to be of `kind`, and that was judged to be the guest's to open: `key`.
+
+    Between look-up and open others may have put something else under that name, another box with the same mount for
+    one, and husk may be root. A FIFO must not block us, a device must not be touched; and another file is opened only
+    if `may` says of it that the guest may have it, too.
+    """
     if flags & os.O_PATH:
-        return open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW))
+        return _meant(open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW)), key, None)
     if kind not in (st.S_IFREG, st.S_IFIFO):
         raise error(errno.ENXIO if kind == st.S_IFSOCK else errno.EACCES)
     try:
-        fd = open_beneath(root, rel, flags | os.O_NONBLOCK)
+        fd = _open_meant(root, rel, flags | os.O_NONBLOCK, key, may)
     except PermissionError:
         # O_NOATIME takes the host's owner; where husk is not, the guest's wish to leave no trace is not granted.
         if not flags & os.O_NOATIME:
             raise
-        fd = open_beneath(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK)
+        fd = _open_meant(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK, key, may)
     try:
         if stat_fd(fd)[2] & 0o170000 != kind:
             raise error(errno.ESTALE)
         if not flags & os.O_NONBLOCK:
             os.set_blocking(fd, True)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _open_meant(root: int, rel: bytes, flags: int, key: Key, may: May | None) -> int:
+    if not flags & os.O_TRUNC:
+        return _meant(open_beneath(root, rel, flags), key, may)
+    # Opening would already have emptied it.
+    pin = _meant(open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW), key, may)
+    try:
+        return os.open(b"/proc/self/fd/%d" % pin, flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+    finally:
+        os.close(pin)
+
+
+def _meant(fd: int, key: Key, may: May | None) -> int:
+    """`fd`, which is closed if it is not."""
+    try:
+        found = stat_fd(fd)
+        if (found[0], found[1]) != key and (may is None or not may(found)):
+            raise error(errno.ESTALE)
     except BaseException:
         os.close(fd)
         raise

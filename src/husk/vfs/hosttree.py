@@ -16,6 +16,7 @@ from husk.native._core import open_beneath, stat_beneath
 from husk.vfs.hostfile import HOST_FLAGS, beneath, entry_kind, open_lower, orphan_stat, read_link
 from husk.vfs.layer_nodes import Orphan, pinned
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
+from husk.vfs.permissions import READ, WRITE, permitted
 from husk.vfs.pinned import Pinned
 
 TYPE_CHECKING = False
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from husk.native._core import HostStat
     from husk.vfs.node import Context
+
+
+WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
 
 
 class HostDir(Dir):
@@ -151,14 +155,20 @@ class HostRead(Tree):
     def stat(self, ctx: Context, node: Node) -> Stat:
         if isinstance(node, Orphan):
             return orphan_stat(node, self.dev)
-        _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = self._info(node)
-        uid, gid = self.uids.get(uid, uid), self.gids.get(gid, gid)
-        return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
+        return self._shown(self._info(node))
+
+    def _shown(self, info: HostStat) -> Stat:
+        uid, gid = self.uids.get(info[4], info[4]), self.gids.get(info[5], info[5])
+        return Stat(self.dev, *info[1:4], uid, gid, *info[6:])
 
     def _info(self, node: Node) -> HostStat:
         if isinstance(node, HostNode):
             info, node.info = node.info, None
-            return info or stat_beneath(self.fd, node.rel())
+            if info is None:
+                info = stat_beneath(self.fd, node.rel())
+                if (info[0], info[1]) != node.key:
+                    raise error(errno.ESTALE)  # another file by now, whose owner and mode say nothing about this one
+            return info
         assert isinstance(node, HostDir)
         info, node.fresh = node.fresh, None
         if info is not None:
@@ -204,7 +214,15 @@ class HostRead(Tree):
             with pinned(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
         assert isinstance(node, HostNode)
-        return open_lower(self.fd, node.rel(), host_flags, node.kind)
+        want = WANTS[flags & os.O_ACCMODE] | (WRITE if flags & os.O_TRUNC else 0)
+        return open_lower(
+            self.fd,
+            node.rel(),
+            host_flags,
+            node.kind,
+            node.key,
+            lambda found: permitted(ctx.creds, self._shown(found), want),
+        )
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         assert isinstance(node, HostNode)
@@ -252,7 +270,8 @@ class HostRead(Tree):
 
 
 class Reached:
-    """A host path that is a descriptor of the node, hence leads nowhere else while it is open."""
+    """A host path that is a descriptor of the node, hence leads nowhere else while it is open. ESTALE if its name now
+    leads to another file: whoever may rename there could have husk, which may be root, change what is not theirs."""
 
     __slots__ = ("fd", "held", "node", "tree")
 
@@ -267,6 +286,13 @@ class Reached:
             return self.held.__enter__()
         assert isinstance(self.node, HostNode | HostDir)
         self.fd = open_beneath(self.tree.fd, self.node.rel(), os.O_PATH | os.O_NOFOLLOW)
+        try:
+            found = os.fstat(self.fd)
+            if (found.st_dev, found.st_ino) != self.node.key:
+                raise error(errno.ESTALE)
+        except OSError:
+            os.close(self.fd)
+            raise
         return b"/proc/self/fd/%d" % self.fd
 
     def __exit__(self, *_: object) -> None:

@@ -150,9 +150,8 @@ class HostTree(HostRead):
                 with pinned(node) as path:
                     os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
                 return
-            assert isinstance(node, HostNode)
-            with _At(self, node.parent) as at:
-                os.link(node.name, name, src_dir_fd=at, dst_dir_fd=to, follow_symlinks=False)
+            with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
+                os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
 
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         with _At(self, directory) as at:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from husk.native._core import HostStat
     from husk.store import Entry, Manifest, Store
+    from husk.vfs.hostfile import Key
+    from husk.vfs.node import Credentials
 
 IMAGE_DEVICE = 1 << 40  # no host device has such a number
 BLOCK = 4096
@@ -87,7 +89,8 @@ class ImageLower(Lower):
             raise error(errno.EINVAL)
         return entry.target
 
-    def open(self, rel: bytes, flags: int, kind: int) -> int:
+    def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
+        """Nothing in an image changes: what was judged is what is there."""
         entry = self._entry(rel)
         if not entry.is_file:
             raise error(errno.ENXIO if st.S_ISSOCK(entry.mode) else errno.EACCES)
@@ -137,7 +140,7 @@ class ImageLower(Lower):
         finally:
             os.close(source)
 
-    def content(self, rel: bytes) -> int:
+    def content(self, rel: bytes, key: Key = None) -> int:
         entry = self._entry(rel)
         if not entry.is_file:
             raise error(errno.EIO)

@@ -259,18 +259,18 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             node = self.shown_to_watchers(node)
         if isinstance(node, Orphan):
             if (source := in_image(node)) is not None:
-                return source[0].open(source[1], host_flags, node.kind)
+                return source[0].open(source[1], host_flags, node.kind, node.key, ctx.creds)
             with pinned(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if isinstance(node, LowerNode):
-            return node.lower.open(node.rel, host_flags, node.kind)
+            return node.lower.open(node.rel, host_flags, node.kind, node.key, ctx.creds)
         assert isinstance(node, Inode)
         if writes and node.kind == st.S_IFREG:
             self.own_content(node, empty=bool(flags & os.O_TRUNC))
             if flags & os.O_TRUNC:
                 self.drop_privilege(ctx, node)
         if node.source is not None:
-            return node.source[0].open(node.source[1], host_flags, node.kind)
+            return node.source[0].open(node.source[1], host_flags, node.kind, node.key, ctx.creds)
         if node.nlink == 0 and node.via and not self.has_file(node):
             with self.held(node) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)

@@ -152,7 +152,9 @@ class CopyUp(Tree):
             assert inode.source is not None
             if inode.source[0].stat(inode.source[1])[7] < LARGE:
                 return None
-            copy = self.copies[inode] = Copy(self.state, inode, inode.source[0].content(inode.source[1]), self.kept)
+            copy = self.copies[inode] = Copy(
+                self.state, inode, inode.source[0].content(inode.source[1], inode.key), self.kept
+            )
         if not copy.done:
             raise CopyDue(copy, self.copies)
         # Where the inode got a stand-in only while the copy was made, that is where the content belongs.
@@ -167,7 +169,7 @@ class CopyUp(Tree):
         target = os.open(name, os.O_WRONLY | fresh | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
         try:
             if not empty:
-                source = inode.source[0].content(inode.source[1])
+                source = inode.source[0].content(inode.source[1], inode.key)
                 try:
                     copy_content(source, target, self.state)
                 finally:

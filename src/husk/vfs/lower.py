@@ -11,7 +11,8 @@ import os
 
 from husk.native._core import open_beneath, stat_beneath, stat_fd
 from husk.vfs.hostfile import beneath, entry_kind, open_lower, read_link
-from husk.vfs.node import error
+from husk.vfs.node import Stat, error
+from husk.vfs.permissions import READ, permitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
     from husk.native import _core
     from husk.native._core import HostStat
+    from husk.vfs.hostfile import Key
     from husk.vfs.layer_nodes import LayerDir
+    from husk.vfs.node import Credentials
 
 S_IFMT, S_IFREG = 0o170000, 0o100000
 
@@ -73,16 +76,25 @@ class Lower:
     def read_link(self, rel: bytes) -> bytes:
         return read_link(self.fd, rel)
 
-    def open(self, rel: bytes, flags: int, kind: int) -> int:
-        """A descriptor for the guest, of a file that a look-up found to be of `kind`."""
-        return open_lower(self.fd, rel, flags, kind)
+    def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
+        """A descriptor for the guest, of a file that a look-up found to be of `kind`. `key` is the file that was
+        judged; what the host has put there since must be one that `creds` may read."""
+        return open_lower(self.fd, rel, flags, kind, key, lambda found: permitted(creds, self._shown(found), READ))
 
-    def content(self, rel: bytes) -> int:
-        """A descriptor to copy the file from, which a host process may have replaced by something else."""
+    def _shown(self, info: HostStat) -> Stat:
+        uid, gid = self.uids.get(info[4], info[4]), self.gids.get(info[5], info[5])
+        return Stat(*info[:4], uid, gid, *info[6:])
+
+    def content(self, rel: bytes, key: Key = None) -> int:
+        """A descriptor to copy the file from, which a host process may have replaced by something else. `key`, where
+        given, is the only file that will do: its copy will be the guest's."""
         source = open_beneath(self.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            if stat_fd(source)[2] & S_IFMT != S_IFREG:
+            found = stat_fd(source)
+            if found[2] & S_IFMT != S_IFREG:
                 raise error(errno.EIO)
+            if key is not None and (found[0], found[1]) != key:
+                raise error(errno.ESTALE)
         except OSError:
             os.close(source)
             raise

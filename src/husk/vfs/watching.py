@@ -47,7 +47,11 @@ def _file_behind(vfs: Vfs, ctx: Context, node: Node, mask: int) -> int:
     tree = node.tree
     if isinstance(node, Orphan):
         source = in_image(node)
-        return _held(pinned(node)) if source is None else source[0].open(source[1], os.O_PATH, node.kind)
+        return (
+            _held(pinned(node))
+            if source is None
+            else source[0].open(source[1], os.O_PATH, node.kind, node.key, ctx.creds)
+        )
     if isinstance(tree, HostRead):
         return _host_file(tree, node)
     if isinstance(tree, LayeredTree):

@@ -102,7 +102,7 @@ def test_fault(guest: Guest, held: int, monkeypatch: pytest.MonkeyPatch) -> None
     raw, _ = wait_for(guest, fault, held)
     try:
         assert until(lambda: raw.answers == [("error", errno.EIO)], 1)
-        assert any("ZeroDivisionError" in text for text in guest.events.faults)
+        assert until(lambda: any("ZeroDivisionError" in text for text in guest.events.faults))  # told after the answer
         assert until(lambda: closed(held))
     finally:
         waits[0].done = True  # else the watching thread stays

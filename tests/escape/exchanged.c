@@ -1,0 +1,40 @@
+/* build: exchanged
+ *
+ * exchanged NAME SECONDS: NAME is now the guest's own file, now one of root's that it may not touch: somebody who may
+ * rename in the directory exchanges the two without pause. Reads it and changes it in every way. A supervisor with root's
+ * rights that judges the one and then opens the other gives root's away. Prints "reached" if it read what begins with
+ * ORIGINAL, else "safe"; whether it changed anything, the host sees.
+ */
+#include "step.h"
+#include <sys/xattr.h>
+
+static int reads(int fd) {
+    char text[8];
+    int reached = fd >= 0 && pread(fd, text, 8, 0) == 8 && memcmp(text, "ORIGINAL", 8) == 0;
+    if (fd >= 0)
+        close(fd);
+    return reached;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3)
+        return 96;
+    const char *name = argv[1];
+    int reached = 0, rounds = 0;
+    for (time_t end = time(NULL) + atoi(argv[2]); !reached && (time(NULL) <= end || rounds < 50); rounds++) {
+        reached |= reads(open(name, O_RDONLY));
+        reached |= reads(open(name, O_RDWR));
+        close(open(name, O_WRONLY | O_TRUNC));
+        truncate(name, 0);
+        chmod(name, 0666);
+        utimensat(AT_FDCWD, name, NULL, 0);
+        setxattr(name, "user.husk", "x", 1, 0);
+        int fd = open(name, O_PATH);
+        char path[40];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        reached |= reads(open(path, O_RDONLY));
+        close(fd);
+    }
+    say(reached ? "reached" : "safe");
+    return 0;
+}
