@@ -103,7 +103,8 @@ def as_dict(result: Outcome, produced: Produced) -> dict[str, object]:
 
 def verdict(found: Verdict) -> None:
     name = f"{found.case.skill.name}: {found.case.name}"
-    times = f"{found.native_seconds:6.2f} s {found.box_seconds:6.2f} s" if found.box_seconds else ""
+    alone = f"{found.native_seconds:6.2f} s" if found.native_seconds else " " * 8
+    times = f"{alone} {found.box_seconds:6.2f} s" if found.box_seconds else ""
     print(f"{found.status:<8} {plain(name):<48} {times}".rstrip(), flush=True)
     if found.reason:
         print(f"         {plain(found.reason)}", flush=True)
@@ -113,4 +114,5 @@ def count(verdicts: list[Verdict]) -> None:
     kinds: dict[str, int] = {}
     for item in verdicts:
         kinds[item.status] = kinds.get(item.status, 0) + 1
-    print(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + " (natively and in a box, seconds)")
+    where = "natively and in a box" if any(item.native_seconds for item in verdicts) else "in a box"
+    print(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + f" ({where}, seconds)")

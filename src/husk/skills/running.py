@@ -16,6 +16,7 @@ from husk.skills.boxes import Around, Outcome, Setting, Wish
 from husk.skills.boxes import run as run_box
 from husk.skills.describe import Description, describe
 from husk.skills.distributions import DEBIAN
+from husk.skills.hints import hints
 from husk.skills.languages import INTERPRETERS, Script
 from husk.skills.package import Skill
 from husk.skills.permissions import DEFAULT_LIMITS, Permissions
@@ -89,6 +90,7 @@ def prepare(skill: Skill, request: Request) -> Prepared:
         wish.programs = request.permissions.programs
     wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems]
+    notes += hints(found, script, request, wish)
     provided = Providing(request, wish, notes)
     provided.provide(found, script)
     wish.env.update(request.env)

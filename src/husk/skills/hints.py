@@ -1,0 +1,51 @@
+"""skills: what a newcomer would trip over, said before the run: files a box does not show, hosts it does not reach."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from husk.skills.boxes import Wish
+from husk.skills.describe import Description, needs_of
+from husk.skills.languages import Script
+
+if TYPE_CHECKING:
+    from husk.skills.running import Request
+
+MOST = 8
+SKILL = "/skill"
+
+
+def hints(found: Description, script: Script | None, request: Request, wish: Wish) -> list[str]:
+    told = [hint for word in request.args if (hint := _unseen(word, wish))]
+    reached = found.code if script is None else needs_of(found, script)
+    hosts = sorted({host for item in reached for host in item.hosts if not host.startswith("localhost")})
+    if hosts and not wish.hosts:
+        shown = ", ".join(hosts[:MOST]) + (" …" if len(hosts) > MOST else "")
+        told.append(f"it mentions {shown}, which the box does not reach; --allow-net HOST lets it")
+    if request.shell:
+        told += [f"in this shell: {' '.join(item.command(SKILL))}" for item in found.scripts[:MOST]]
+    return told
+
+
+def _unseen(word: str, wish: Wish) -> str:
+    """An argument that names something here which the box does not show, or shows elsewhere."""
+    if not word or "\0" in word or len(word) > 4096 or word.startswith("-") or not os.path.exists(word):
+        return ""
+    path = os.path.abspath(word)
+    shown = ("/usr", "/bin", "/lib", "/etc", "/dev", "/proc", *(mount.target for mount in wish.mounts))
+    if os.path.isabs(word) and any(_beneath(path, place) for place in shown):
+        return ""
+    for mount in wish.mounts:
+        if mount.mode != "image" and _beneath(os.path.realpath(path), mount.source):
+            inside = os.path.normpath(os.path.join(mount.target, os.path.relpath(os.path.realpath(path), mount.source)))
+            # Started in the directory that is shown as the working directory, a relative name is right as it is.
+            same = not os.path.isabs(word) and os.path.normpath(os.path.join(wish.workdir, word)) == inside
+            return "" if same else f"{word} is at {inside} in the box"
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    inner = "/in" if os.path.isdir(path) else f"/in/{os.path.basename(path)}"
+    return f"{word} is here, but not in the box; --in {os.path.relpath(folder)} shows it there as {inner}"
+
+
+def _beneath(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -1,0 +1,53 @@
+"""What a person is told before a run: about arguments that mean a file of theirs, and about hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from husk.sandbox.policy import Mount
+from husk.skills.boxes import Wish
+from husk.skills.describe import describe
+from husk.skills.hints import hints
+from husk.skills.package import opened
+from husk.skills.running import Request
+from tests.skills.calling import make_skill
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["notes/a.txt"], ["notes/a.txt is here, but not in the box; --in notes shows it there as /in/a.txt"]),
+        (["notes"], ["notes is here, but not in the box; --in notes shows it there as /in"]),
+        (["given/b.txt"], ["given/b.txt is at /in/b.txt in the box"]),
+        (["/in/b.txt", "nothing", "", "--flag", "x" * 5000, "/etc/passwd", "/usr"], []),
+    ],
+)
+def test_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("notes/a.txt", "given/b.txt"):
+        Path(name).parent.mkdir()
+        Path(name).touch()
+    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
+        found = describe(skill)
+    wish = Wish(["sh"], [Mount(str(tmp_path / "given"), "/in")])
+    assert hints(found, found.scripts[0], Request(args=words), wish) == told
+
+
+def test_a_name_that_is_right_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").touch()
+    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
+        found = describe(skill)
+    wish = Wish(["sh"], [Mount(str(tmp_path), "/workspace", "cow")])
+    assert hints(found, found.scripts[0], Request(args=["a.txt"]), wish) == []
+
+
+def test_hosts(tmp_path: Path) -> None:
+    text = "curl https://api.example.com/x http://localhost:1/\n"
+    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": text})) as skill:
+        found = describe(skill)
+    told = hints(found, found.scripts[0], Request(), Wish(["sh"]))
+    assert told == ["it mentions api.example.com, which the box does not reach; --allow-net HOST lets it"]
+    assert hints(found, found.scripts[0], Request(), Wish(["sh"], hosts=["api.example.com"])) == []
