@@ -224,9 +224,17 @@ def test_links_in_circles_and_out(tmp_path: Path) -> None:
     (root / "inside").symlink_to("a.txt")
     (root / "loop").symlink_to("loop")
     (root / "up").symlink_to("..")
-    (root / "folder").mkdir()
+    (root / "gone").symlink_to("nowhere")
+    for folder in ("folder", "other"):
+        (root / folder).mkdir()
     (root / "folder/again").symlink_to("../folder")
+    (root / "folder/beside").symlink_to("../other")
     with opened(root) as skill:
         assert skill.files == ["SKILL.md", "a.txt", "inside"]
-        complaints = [problem.text for problem in skill.head.problems]
-    assert [text.split("'")[1] for text in complaints] == ["up", "loop"]
+        complaints = {problem.text.split("'")[1]: (problem.level, problem.text) for problem in skill.head.problems}
+        with pytest.raises(UsageError, match="leads in a circle"):
+            skill.check()
+    assert {name: level for name, (level, _) in complaints.items()} == {
+        "up": "warning", "gone": "warning", "loop": "fatal", "folder/again": "fatal"
+    }  # fmt: skip
+    assert "leads out of the skill" in complaints["up"][1] and "leads nowhere" in complaints["gone"][1]

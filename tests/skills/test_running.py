@@ -105,6 +105,12 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     strange = make_skill(tmp_path, "strange", {"scripts/x": "#!/usr/bin/nosuchlang\n"})
     refused(husk_skill(tmp_path, "run", strange), "scripts/x needs nosuchlang, which is not in the box")
     refused(husk_skill(tmp_path, "run", make_skill(tmp_path, "empty", {})), "there is no script in it")
+    circle = make_skill(tmp_path, "circle", ran)
+    (circle / "scripts/up").symlink_to("..")
+    refused(husk_skill(tmp_path, "run", circle), "the link 'scripts/up' leads in a circle")
+    with zipfile.ZipFile(tmp_path / "bomb.skill", "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("SKILL.md", bytes(4 << 20))
+    refused(husk_skill(tmp_path, "run", tmp_path / "bomb.skill"), "packed more than 200 to 1")
     with zipfile.ZipFile(tmp_path / "z.skill", "w") as out:
         out.writestr("../x", "")
     refused(husk_skill(tmp_path, "run", tmp_path / "z.skill"), "'../x' is refused")

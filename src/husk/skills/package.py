@@ -6,6 +6,7 @@ nothing else; a link that leads out or in circles is a problem that is named, no
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat as st
@@ -22,6 +23,7 @@ from husk.skills.frontmatter import Head, read_head
 ARCHIVES = (".skill", ".zip")
 MOST_FILES = 50_000
 MOST_HEADER_FILE = 1 << 20
+CIRCLE = "leads in a circle"
 LEFT_OUT = {".git", "__pycache__", "node_modules", ".venv", "venv"}
 
 
@@ -122,14 +124,20 @@ def _files(root: Path, head: Head) -> Iterator[str]:
             count += 1
             if count > MOST_FILES:
                 raise UsageError(f"{root}: more than {MOST_FILES} files; is this the skill's own folder?")
-            if path.is_symlink() and not _leads_inside(path, root):
-                head.warn(f"the link {relative!r} leads out of the skill or in a circle; it will not work in a box")
+            if path.is_symlink() and (fault := _fault_of(path, root)):
+                # Whoever walks a circle does not come back: husk does not, but the skill's own scripts may.
+                say = head.fatal if fault == CIRCLE else head.warn
+                say(f"the link {relative!r} {fault}; it will not work in a box")
             elif name in names and path.is_file():
                 yield relative
 
 
-def _leads_inside(link: Path, root: Path) -> bool:
+def _fault_of(link: Path, root: Path) -> str:
+    """What is wrong with a link; nothing, if it leads to a file or to a folder of the skill that it does not lie in."""
     try:
-        return link.resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):
-        return False
+        end = Path(os.path.realpath(link, strict=True))
+    except OSError as error:
+        return CIRCLE if error.errno == errno.ELOOP else "leads nowhere"
+    if not end.is_relative_to(root):
+        return "leads out of the skill"
+    return CIRCLE if Path(os.path.realpath(link.parent)).is_relative_to(end) else ""

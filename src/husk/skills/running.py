@@ -18,6 +18,7 @@ from husk.skills.describe import Description, describe
 from husk.skills.distributions import DEBIAN
 from husk.skills.hints import hints
 from husk.skills.languages import INTERPRETERS, Script
+from husk.skills.npm_packages import name_of
 from husk.skills.package import Skill
 from husk.skills.permissions import DEFAULT_LIMITS, Permissions
 from husk.skills.produced import Produced, Staging
@@ -80,7 +81,7 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     found = describe(skill)
     script = None if request.shell and not request.script else choose(found, request.script)
     argv = ["bash"] if request.shell or script is None else [*script.command(SKILL), *request.args]
-    if not request.setting.image:
+    if not request.setting.image and argv[0] not in {name_of(text) for text in found.npm}:
         _check_there(argv[0], script)
     _check_allowed(request)
     mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
@@ -89,7 +90,7 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     if request.permissions is not None:
         wish.programs = request.permissions.programs
     wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
-    notes = [problem.text for problem in skill.head.problems]
+    notes = [problem.text for problem in skill.head.problems] + found.problems
     notes += hints(found, script, request, wish)
     provided = Providing(request, wish, notes)
     provided.provide(found, script)
@@ -150,12 +151,14 @@ def _check_there(program: str, script: Script | None) -> None:
     if program.startswith("/") or shutil.which(program, path=DEFAULT_PATH):
         return
     language = script.language if script else ""
-    package = INTERPRETERS.get(language, ([], ""))[1] or DEBIAN.get(program, program)
+    package = INTERPRETERS.get(language, ([], ""))[1] or DEBIAN.get(program, "")
     what = f"{script.path} needs {program}" if script else f"{program} is needed"
-    raise UsageError(
-        f"{what}, which is not in the box; install it on this machine (Debian: {package}), or give --image with one "
-        "that has it."
+    how = (
+        f"install it on this machine{f' (Debian: {package})' if package else ''}, or give --image with one that has it"
     )
+    if language == "typescript":
+        how = f"name {program} in package.json, {how}"
+    raise UsageError(f"{what}, which is not in the box; {how}.")
 
 
 def _check_allowed(request: Request) -> None:
