@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from husk.images.bring import bring
+from husk.images.export import export
 from husk.store.collect import collect
 from husk.store.errors import StoreError
 from husk.store.ingest import Options, ingest
 from husk.store.store import Store
 from husk.store.verify import verify
-from tests.guest.running import husk_command
+from tests.guest.harness import NATIVE_ONLY
+from tests.guest.running import husk_command, scratch
+from tests.images.hostroot import add_programs
 from tests.killing import rounds
 
 UNSHARE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
@@ -27,7 +31,7 @@ def in_mount_namespace(script: str) -> subprocess.CompletedProcess[str]:
     """A shell script that may mount what it likes; nobody else sees it."""
     if subprocess.run([*UNSHARE, "true"], capture_output=True).returncode:
         pytest.skip("a private mount namespace cannot be had here")
-    return subprocess.run([*UNSHARE, "sh", "-euc", script], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*UNSHARE, "sh", "-euc", script], capture_output=True, text=True, timeout=300)
 
 
 def words(*rest: str) -> str:
@@ -125,6 +129,59 @@ def test_damage_in_a_read_only_store_is_said_at_least(tmp_path: Path) -> None:
     assert done.returncode == 0 and "exit 1" in done.stdout and "its content has changed" in done.stdout
     assert "make the store writable" in done.stderr
     assert store.has(hash_)
+
+
+# What everybody does with images and boxes, in a store that cannot take it: each says so in one sentence, and nothing
+# of it is left. `try` prints the exit code and the last line of stderr.
+BOXES = """
+    cd {top}; export HUSK_STORE=$PWD/disk/store HUSK_STATE=$PWD/state
+    husk() {{ {husk} "$@"; }}
+    try() {{ code=0; husk "$@" >/dev/null 2>err || code=$?; echo "$1 $2: $code $(tail -n 1 err)"; }}
+    mkdir disk state; mount -t tmpfs -o size=60m,mode=0755 none disk
+    husk image import root --name base >/dev/null
+    husk run --keep box --image base -- sh -c 'cat /random /random > /more'
+    before=$(ls -R disk | wc -l)
+    {spoil}
+    try image import big.tar --name new
+    try image build recipe.toml
+    try commit box made
+    husk run --image base -- sh -c 'cat /random > /dev/null; echo it runs'
+    husk image export base - | cmp - base.tar
+    {mend}
+    test "$(ls -R disk | wc -l)" = "$before"
+    husk store verify; husk commit box made >/dev/null; husk image build recipe.toml >/dev/null 2>&1; husk drop box
+    husk image ls | cut -d' ' -f1
+"""
+
+
+@pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+@pytest.mark.skipif(os.geteuid() != 0, reason="boxes in a mount namespace of the test's own: for root only")
+@pytest.mark.parametrize(
+    ("spoil", "mend", "why"),
+    [
+        ("cat /dev/zero >disk/full 2>/dev/null || true", "rm disk/full", "there is no space left for the store"),
+        ("mount -o remount,ro disk", "mount -o remount,rw disk", "cannot be written (Read-only file system)"),
+    ],
+    ids=["full", "read-only"],
+)
+def test_images_and_boxes(spoil: str, mend: str, why: str) -> None:
+    with scratch() as top:
+        root = make_files(top / "root", 1, 3_000_000)
+        (root / "f0").rename(root / "random")
+        add_programs(root, "sh", "cat")
+        other = Store.create(str(top / "other"))
+        bring(other, str(root), "base")
+        export(other, "base", str(top / "base.tar"))
+        make_files(top / "big", 30, 200_000, seed=5)
+        subprocess.run(["tar", "-cf", top / "big.tar", "-C", top / "big", "."], check=True)
+        (top / "recipe.toml").write_text('base = "base"\n[run]\ncommands = ["cat /random /random > /two"]\n')
+        done = in_mount_namespace(BOXES.format(top=top, husk=shlex.join(husk_command()), spoil=spoil, mend=mend))
+        assert done.returncode == 0, done.stdout + done.stderr
+        tried = [line for line in done.stdout.splitlines() if ": " in line]
+        assert len(tried) == 3 and done.stdout.count("it runs") == 1
+        for line in tried:
+            assert ": 1 husk " in line and why in line and line.endswith("."), tried
+        assert done.stdout.endswith("everything is as it should be\nbox\nbase\nmade\nrecipe\n"), done.stdout
 
 
 @rounds(6)

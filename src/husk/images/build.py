@@ -97,7 +97,7 @@ class _Build:
                 self.report.steps.append({"step": step.title, "cached": bool(layer)})
                 if not layer:
                     layer = self._run(step) if step.command else self._copy(step)
-                    write_whole(self._cache(key), f"{layer}\n".encode())
+                    self._remember(key, layer)
                 self.report.steps[-1]["layer"] = layer
                 self.layers.append(layer)
             self._name(name)
@@ -127,6 +127,12 @@ class _Build:
 
     def _cache(self, key: str) -> str:
         return os.path.join(self.store.place, "index", f"build-{key}")
+
+    def _remember(self, key: str, layer: str) -> None:
+        try:
+            write_whole(self._cache(key), f"{layer}\n".encode())
+        except OSError:
+            pass  # then it is made again; whether the store can take the image is for the image to say
 
     def _cached(self, key: str) -> str:
         """The layer, if it and all its blobs are still there. From here on they stay."""

@@ -82,7 +82,10 @@ class Recipe:
         if not self.base:
             raise self._wrong('say what to build upon: base = "IMAGE", or "scratch" for nothing')
         if self.base == "host":
-            raise self._wrong("the host's own programs are no image; `husk image import` a root and build upon that")
+            raise self._wrong(
+                "the host's own programs are no image, and no step could tell when they change; `husk run --keep` and "
+                "`husk commit` make a layer upon them, and `husk image import` makes a root to build upon"
+            )
         self.name = self._text(said, "name")
         self.allow_net = self._words(said, "allow-net")
         self.env = self._table(said, "env")

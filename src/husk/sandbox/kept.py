@@ -207,6 +207,8 @@ class Kept:
                     self._forget_root(path)
                     remove_tree(path)
                     removed += 1
+                except OSError:
+                    pass  # its store cannot be written now; the next one tries again, and nobody else is held up
                 finally:
                     os.close(fd)
             else:

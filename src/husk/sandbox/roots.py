@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from husk.sandbox.errors import UsageError
+from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ def hold(kept: Kept, record: Record, origin: str = "") -> None:
             add(store, record.id, record.manifests)
     except StoreError as error:
         raise UsageError(str(error)) from None
+    except OSError as error:
+        raise HuskError(
+            f"the store at {record.store} cannot note that a box is kept ({error.strerror}); run it without --keep, or "
+            "make the store writable."
+        ) from None
 
 
 def forget(path: str) -> None:

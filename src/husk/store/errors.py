@@ -22,3 +22,7 @@ class BadManifest(StoreError):
 def shown(path: bytes) -> str:
     """A path of a tree, for a person."""
     return path.decode("utf-8", "backslashreplace") or "/"
+
+
+def no_room(place: str) -> str:
+    return f"there is no space left for the store at {place}; `husk store gc --delete` may free some."

@@ -16,7 +16,7 @@ from blake3 import blake3
 
 from husk.native import _core
 from husk.store import leaving_out
-from husk.store.errors import StoreError, StoreUsageError, shown
+from husk.store.errors import StoreError, StoreUsageError, no_room, shown
 from husk.store.index import TOO_YOUNG_NS, Index
 from husk.store.manifest import NO_BLOB
 from husk.store.staging import Stage, run_threads
@@ -114,7 +114,7 @@ def ingest(
 
 def failure(store: Store, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"there is no space left for the store at {store.place}; `husk store gc --delete` may free some."
+        return no_room(store.place)
     if error.errno == errno.EUCLEAN:
         return f"the blob {error.filename} is damaged; `husk store verify` sets it aside, then try again."
     return f"the store at {store.place} cannot be written: {error.strerror}; look at the file system it is on."

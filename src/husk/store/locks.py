@@ -13,6 +13,7 @@ import os
 import time
 
 from husk.store.errors import StoreError
+from husk.store.layout import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,21 +78,23 @@ class Lease:
         self._lock: StoreLock | None = None
         self._path = ""
         self._fd = -1
-        folder = os.path.join(place, "leases")
-        path = os.path.join(folder, f"{os.getpid()}-{os.urandom(8).hex()}")
+        text = "".join(f"{manifest}\n" for manifest in manifests).encode() + b"end\n"
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._write(os.path.join(place, "leases", f"{os.getpid()}-{os.urandom(8).hex()}"), text)
         except OSError:
-            # A store we cannot write into: then hold the lock itself, and nobody removes anything meanwhile.
+            # A store we cannot write into, or one that is full: then hold the lock itself, and nobody removes anything
+            # meanwhile.
+            self.close()
             self._lock = StoreLock(place, exclusive=False)
-            return
-        self._path = path
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-            os.write(self._fd, "".join(f"{manifest}\n" for manifest in manifests).encode() + b"end\n")
         except BaseException:
             self.close()
             raise
+
+    def _write(self, path: str, text: bytes) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._path = path
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        write_all(self._fd, text)
 
     def close(self) -> None:
         if self._path:

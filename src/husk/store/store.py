@@ -7,11 +7,12 @@ exclusive lock.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 from husk.store import layout
-from husk.store.errors import BadManifest, StoreError, StoreUsageError
+from husk.store.errors import BadManifest, StoreError, StoreUsageError, no_room
 from husk.store.images import Image, ImageConfig, Images
 from husk.store.locks import Lease, StoreLock
 from husk.store.manifest import Manifest
@@ -187,5 +188,11 @@ class Writing:
         try:
             if kind is None:
                 self.publish()
+        except OSError as failure:
+            error = failure
         finally:
             self.close()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(no_room(self.store.place)) from error
+        if kind is None and error is not None:
+            raise error
