@@ -48,19 +48,24 @@ def make_files(top: Path, count: int, size: int, seed: int = 0) -> Path:
 
 @pytest.mark.parametrize(("count", "size"), [(200, 20_000), (2, 3_000_000)], ids=["small files", "large files"])
 def test_a_full_disk(tmp_path: Path, count: int, size: int) -> None:
-    """Nothing is committed, nothing is left, and with room again it goes on."""
+    """Nothing is committed, nothing is left, room can be made where there is none at all, and then it goes on."""
     disk, small = tmp_path / "disk", make_files(tmp_path / "small", 20, 1000)
-    tree = make_files(tmp_path / "tree", count, size)
+    tree, lost = make_files(tmp_path / "tree", count, size), make_files(tmp_path / "lost", 3, 9_000, seed=9)
     disk.mkdir()
     store = f"--store {disk}/store"
     script = f"""
         mount -t tmpfs -o size=3m,mode=0700 none {disk}
         {words("ingest", str(small), "--name", "small")} {store} >/dev/null
+        {words("ingest", str(lost), "--name", "lost")} {store} >/dev/null
         used=$(du -s {disk} | cut -f1)
         {words("ingest", str(tree), "--name", "big")} {store} && exit 90 || echo "exit $?"
         test "$(ls {disk}/store/tmp)" = ""
-        test "$(ls {disk}/store/images)" = small
         test "$(du -s {disk} | cut -f1)" = "$used"
+        cat /dev/zero >{disk}/full 2>/dev/null || {words("rm", "lost")} {store} >/dev/null
+        cat /dev/zero >>{disk}/full 2>/dev/null || {words("gc", "--delete")} {store} | grep -q "^removed [1-9]"
+        rm {disk}/full
+        test "$(ls {disk}/store/images)" = small
+        test "$(du -s {disk} | cut -f1)" -lt "$used"
         {words("verify")} {store}
         mount -o remount,size=30m {disk}
         {words("ingest", str(tree), "--name", "big")} {store} >/dev/null

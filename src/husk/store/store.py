@@ -116,8 +116,17 @@ class Store:
             return 0
 
     def next_generation(self) -> None:
-        """Called with the lock held exclusively."""
-        layout.write_whole(os.path.join(self.place, "generation"), b"%d\n" % (self.generation() + 1))
+        """Called with the lock held exclusively. A full disk must not keep anybody from making room: what the number
+        speaks to are indices, so it can stay where there are none. They are caches."""
+        try:
+            layout.write_whole(os.path.join(self.place, "generation"), b"%d\n" % (self.generation() + 1))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            folder = os.path.join(self.place, "index")
+            for name in os.listdir(folder):
+                os.unlink(os.path.join(folder, name))
+            layout.sync_directory(folder)
 
 
 class Writing:
