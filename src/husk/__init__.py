@@ -11,12 +11,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.api.aio import AsyncProcess, AsyncSandbox
+    from husk.api.aio import AsyncProcess, AsyncSandbox, AsyncSnapshot
+    from husk.api.applying import Applied
+    from husk.api.once import run
     from husk.api.pool import Pool
     from husk.api.process import DEVNULL, PIPE, STDOUT, Process
     from husk.api.result import CalledProcessError, Change, Denial, Result, TimeoutExpired, Usage
-    from husk.api.sandbox import Sandbox, run
+    from husk.api.sandbox import Sandbox
+    from husk.api.snapshot import Snapshot
     from husk.kernel.hooks import Seen
+    from husk.sandbox.apply_plan import Conflict
     from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
     from husk.sandbox.policy import Mount
 
@@ -25,10 +29,13 @@ __all__ = [
     "DEVNULL",
     "PIPE",
     "STDOUT",
+    "Applied",
     "AsyncProcess",
     "AsyncSandbox",
+    "AsyncSnapshot",
     "CalledProcessError",
     "Change",
+    "Conflict",
     "Denial",
     "HuskError",
     "Mount",
@@ -39,18 +46,23 @@ __all__ = [
     "Result",
     "Sandbox",
     "Seen",
+    "Snapshot",
     "TimeoutExpired",
     "Usage",
     "UsageError",
     "run",
 ]
 _HOMES = {
-    "husk.api.aio": ("AsyncProcess", "AsyncSandbox"),
+    "husk.api.aio": ("AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
+    "husk.api.applying": ("Applied",),
+    "husk.api.once": ("run",),
     "husk.api.pool": ("Pool",),
     "husk.api.process": ("DEVNULL", "PIPE", "STDOUT", "Process"),
     "husk.api.result": ("CalledProcessError", "Change", "Denial", "Result", "TimeoutExpired", "Usage"),
-    "husk.api.sandbox": ("Sandbox", "run"),
+    "husk.api.sandbox": ("Sandbox",),
+    "husk.api.snapshot": ("Snapshot",),
     "husk.kernel.hooks": ("Seen",),
+    "husk.sandbox.apply_plan": ("Conflict",),
     "husk.sandbox.errors": ("HuskError", "NotExecutable", "NotFound", "UsageError"),
     "husk.sandbox.policy": ("Mount",),
 }

@@ -62,7 +62,7 @@ def test_a_cancelled_run_is_gone() -> None:
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            assert box.sandbox._processes == set()
+            assert box.sandbox._runs._processes == set()
             assert (await box.run(["true"])).returncode == 0
 
     asyncio.run(main())
@@ -120,8 +120,8 @@ def test_a_box_that_died_waiting_is_not_given_out() -> None:
     with husk.Pool(1) as pool:
         assert pool.wait_ready(60)
         (waiting,) = pool._ready
-        assert waiting._standby is not None
-        os.kill(waiting._standby.pid, signal.SIGKILL)
+        assert waiting._runs.standby is not None
+        os.kill(waiting._runs.standby.pid, signal.SIGKILL)
         while waiting.ready:
             time.sleep(0.01)
         assert pool.run(["echo", "alive"], capture_output=True).stdout == b"alive\n"

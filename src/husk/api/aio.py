@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from husk.api.result import TimeoutExpired
 from husk.api.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from husk.api.applying import Applied
     from husk.api.files import Name
+    from husk.api.options import Command
     from husk.api.process import Process
     from husk.api.result import Change, Result
-    from husk.api.sandbox import Command, HookT
+    from husk.api.sandbox import HookT
+    from husk.api.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -150,14 +153,8 @@ class AsyncSandbox:
         self._made: Sandbox | None = None
 
     async def __aenter__(self) -> AsyncSandbox:
-        kept: list[Sandbox] = []
-        try:
-            await in_thread(lambda: kept.append(Sandbox(self._image, **self._options)))
-        except BaseException:
-            for box in kept:
-                box.close()
-            raise
-        (self._made,) = kept
+        if self._made is None:
+            self._made = await _made(lambda: Sandbox(self._image, **self._options))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -216,6 +213,18 @@ class AsyncSandbox:
         box = self.sandbox
         return await in_thread(lambda: box.commit(image))
 
+    async def apply(self, mount: str = "", *, dry_run: bool = False) -> Applied:
+        box = self.sandbox
+        return await in_thread(lambda: box.apply(mount, dry_run=dry_run))
+
+    async def snapshot(self) -> AsyncSnapshot:
+        return AsyncSnapshot(await _made(self.sandbox.snapshot))
+
+    async def fork(self, *, keep: str = "", publish: Iterable[str] = ()) -> AsyncSandbox:
+        """As Sandbox.fork: the new box is open already, and yours to close."""
+        box = self.sandbox
+        return _opened(await _made(lambda: box.fork(keep=keep, publish=publish)))
+
     def on(self, *names: str) -> Callable[[HookT], HookT]:
         """As Sandbox.on: the function is an ordinary one, and runs in husk's threads, not in the loop."""
         return self.sandbox.on(*names)
@@ -223,6 +232,51 @@ class AsyncSandbox:
     async def close(self) -> None:
         if self._made is not None:
             await in_thread(self._made.close)
+
+
+class AsyncSnapshot:
+    """Snapshot for an event loop."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    async def open(self, *, keep: str = "", publish: Iterable[str] = ()) -> AsyncSandbox:
+        """As Snapshot.open: the new box is open already, and yours to close."""
+        return _opened(await _made(lambda: self._snapshot.open(keep=keep, publish=publish)))
+
+    async def close(self) -> None:
+        await in_thread(self._snapshot.close)
+
+    async def __aenter__(self) -> AsyncSnapshot:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _opened(box: Sandbox) -> AsyncSandbox:
+    made = AsyncSandbox()
+    made._made = box
+    return made
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+MadeT = TypeVar("MadeT", bound=_Closable)
+
+
+async def _made(make: Callable[[], MadeT]) -> MadeT:
+    """What another thread makes. Cancelled, nobody will ever have it, so it is closed."""
+    made: list[MadeT] = []
+    try:
+        await in_thread(lambda: made.append(make()))
+    except BaseException:
+        for one in made:
+            await in_thread(one.close)
+        raise
+    return made[0]
 
 
 class _Started:
@@ -248,4 +302,4 @@ class _Started:
             process.kill()
 
 
-__all__ = ["AsyncProcess", "AsyncSandbox", "TimeoutExpired"]
+__all__ = ["AsyncProcess", "AsyncSandbox", "AsyncSnapshot", "TimeoutExpired"]

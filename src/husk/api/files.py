@@ -25,6 +25,10 @@ class BoxFiles:
     def _mounted(self) -> AbstractContextManager[Mounted]:
         raise NotImplementedError
 
+    def _writing(self) -> AbstractContextManager[None]:
+        """Around whatever changes a file without `_mounted`."""
+        raise NotImplementedError
+
     def _start(self) -> str:
         raise NotImplementedError
 
@@ -35,7 +39,7 @@ class BoxFiles:
     def read(self, path: Name, *, text: bool = False, offset: int = 0, size: int = -1) -> bytes | str:
         """The content of a file, or `size` bytes of it from `offset` on: a guest may have made it larger than memory. A
         relative name begins in the box's working directory. OSError as for the guest."""
-        with os.fdopen(self._open(path, os.O_RDONLY), "rb") as file:
+        with os.fdopen(self._open_file(path, os.O_RDONLY), "rb") as file:
             if offset:
                 file.seek(offset)
             data = file.read(size)
@@ -46,7 +50,7 @@ class BoxFiles:
         if parents:
             self.mkdir(posixpath.dirname(self._absolute(path)), exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
-        with os.fdopen(self._open(path, flags), "ab" if append else "wb") as file:
+        with self._writing(), os.fdopen(self._open_file(path, flags), "ab" if append else "wb") as file:
             file.write(data.encode() if isinstance(data, str) else data)
 
     def mkdir(self, path: Name, *, exist_ok: bool = False) -> None:
@@ -65,7 +69,7 @@ class BoxFiles:
 
     def listdir(self, path: Name = ".") -> list[str]:
         """The names in a directory, sorted."""
-        os.close(self._open(path, os.O_RDONLY | os.O_DIRECTORY))  # whoever may not read it may not list it
+        os.close(self._open_file(path, os.O_RDONLY | os.O_DIRECTORY))  # whoever may not read it may not list it
         with self._mounted() as files:
             ctx = Context(files.creds)
             node = files.vfs.walk(ctx, files.vfs.root, os.fsencode(self._absolute(path)))
@@ -95,7 +99,7 @@ class BoxFiles:
     def _absolute(self, path: Name) -> str:
         return posixpath.join(self._start(), os.fspath(path))
 
-    def _open(self, path: Name, flags: int) -> int:
+    def _open_file(self, path: Name, flags: int) -> int:
         where = self._absolute(path)
         flags |= os.O_NONBLOCK  # a FIFO must not make the application wait
         try:

@@ -18,8 +18,8 @@ from husk.api.sandbox import Sandbox
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from husk.api.options import Command
     from husk.api.result import Result
-    from husk.api.sandbox import Command
 
 LOOK = 1.0  # seconds between two looks at boxes that wait
 

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from husk.api import living
+from husk.api.applying import Applied, apply_changes
 from husk.api.files import BoxFiles
+from husk.api.options import Command, environment, policy_of, text_mode, words
 from husk.api.process import DEVNULL, PIPE, Pipes, Process, Target
-from husk.api.result import Change, Output, Result, TimeoutExpired, in_public
-from husk.kernel.events import Events, Full
+from husk.api.result import Change, Result, TimeoutExpired
+from husk.api.runs import Runs
+from husk.api.snapshot import Snapshot
 from husk.kernel.hooks import Hooks
-from husk.sandbox.errors import NotExecutable, NotFound, UsageError
-from husk.sandbox.ground import Ground, behind_walls
-from husk.sandbox.policy import Mount, Policy, Publish
-from husk.sandbox.result import Result as Ended
-from husk.sandbox.run import Run
-from husk.sandbox.streams import as_it_is
+from husk.sandbox.errors import NotExecutable, NotFound
 
 if TYPE_CHECKING:
-    from husk.abi.rules import Walls
+    from husk.api.options import Texts
     from husk.kernel.hooks import Hook
     from husk.sandbox.filesystem import Files
+    from husk.sandbox.policy import Mount, Policy
 
     HookT = TypeVar("HookT", bound=Hook)
-
-Command = str | Sequence[str | os.PathLike[str]]
-MOST_EVENTS = 100_000  # kept of one run; what comes later is counted
 
 
 class Sandbox(BoxFiles):
@@ -63,60 +58,31 @@ class Sandbox(BoxFiles):
         weaken: Iterable[str] = (),
         store: str = "",
     ) -> None:
-        self._lock = threading.RLock()  # of everything below; never held while a run is waited for
-        self._ground: Ground | None = None
-        self._standby: Run | None = None
-        self._processes: set[Process] = set()
-        self._hooks, self._keeps_events = Hooks(), events
-        self._last: tuple[list[str], Ended] = [], Ended()  # what ran last, for the record of a kept box
-        policy = self._policy = Policy([])
-        policy.image, policy.store, policy.namespaces = image, store, namespaces
-        policy.mounts = [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
-        policy.env = _environment(env)
-        if isinstance(net, str):
-            if net not in ("none", "host"):
-                raise UsageError(f'net={net!r}: give "host", "none", or a list like ["example.org:443"].')
-            policy.net = net
-        elif net is not None:
-            policy.allow_net = list(net)
-        policy.publish = [Publish.parse(text) for text in publish]
-        if cwd:
-            policy.workdir = cwd
-        if keep:
-            from husk.sandbox.kept import check_name
+        policy = policy_of(
+            image,
+            mounts=mounts,
+            env=env,
+            cwd=cwd,
+            net=net,
+            publish=publish,
+            limits=limits,
+            keep=keep,
+            namespaces=namespaces,
+            weaken=weaken,
+            store=store,
+        )
+        self._open(Runs(policy, Hooks(), events=events))
 
-            policy.keep = check_name(keep)
-        for name, value in (limits or {}).items():
-            policy.limits.read(f"{name}={'none' if value is None else value}")
-        if weaken:
-            from husk.sandbox.weaken import check
-
-            policy.weaken = {check(name) for name in weaken}
-        behind_walls(policy, self._build)
+    def _open(self, runs: Runs) -> None:
+        self._runs = runs
         living.born(self)
 
-    def _build(self, walls: Walls) -> None:
-        """Also launches the first run, which waits to be told what to run: only that shows which walls stand."""
-        self._ground = Ground(self._policy, walls)
-        try:
-            self._prepare()
-            assert self._standby is not None
-            self._standby.keep_namespaces()
-        except BaseException:
-            self._end_standby()
-            self._ground.close()
-            self._ground = None
-            raise
-
-    def _prepare(self) -> None:
-        assert self._ground is not None
-        run = self._standby = Run(self._ground, self._policy, self._new_events([]), self._hooks or None)
-        run.ready()
-
-    def _end_standby(self) -> None:
-        if self._standby is not None:
-            self._standby.finish()
-            self._standby = None
+    @classmethod
+    def _of(cls, runs: Runs) -> Sandbox:
+        """A box that was made otherwise: from a snapshot."""
+        box = cls.__new__(cls)
+        box._open(runs)
+        return box
 
     # -- running -----------------------------------------------------------------------------------------------
     def run(
@@ -149,7 +115,8 @@ class Sandbox(BoxFiles):
             if stdin is not None:
                 raise ValueError("stdin and input may not both be used")
             stdin = PIPE
-        process = self._begin(args, stdin, stdout, stderr, shell, cwd, env, timeout, _text_mode(text, encoding, errors))
+        policy = self._order(args, shell, cwd, env, timeout)
+        process = self._begin(policy, Pipes(stdin, stdout, stderr), text_mode(text, encoding, errors))
         try:
             if started is not None:
                 started(process)
@@ -183,84 +150,23 @@ class Sandbox(BoxFiles):
     ) -> Process:
         """Start a program and return at once, as subprocess.Popen does; with stdin=PIPE and the like its streams are
         files. It ends with the box at the latest."""
-        return self._begin(args, stdin, stdout, stderr, shell, cwd, env, None, _text_mode(text, encoding, errors))
+        policy = self._order(args, shell, cwd, env, None)
+        return self._begin(policy, Pipes(stdin, stdout, stderr), text_mode(text, encoding, errors))
 
-    def _begin(
-        self,
-        args: Command,
-        stdin: Target,
-        stdout: Target,
-        stderr: Target,
-        shell: bool,
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        timeout: float | None,
-        text: tuple[str, str] | None,
-    ) -> Process:
-        policy = self._policy.again()
-        policy.argv = _words(args, shell=shell)
-        policy.env |= _environment(env)
+    def _order(
+        self, args: Command, shell: bool, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
+    ) -> Policy:
+        policy = self._runs.policy.again()
+        policy.argv = words(args, shell=shell)
+        policy.env |= environment(env)
         if cwd is not None:
             policy.workdir = os.path.join(policy.workdir, cwd)
         if timeout is not None:
             policy.timeout = max(timeout, 1e-3)
-        kept: list[dict[str, object]] = []
-        events = self._new_events(kept)
-        pipes = Pipes(stdin, stdout, stderr)
-        try:
-            run = self._launched(policy, events, pipes.guest)
-            pipes.given()
-            with self._lock:
-                process = Process(run, pipes, policy.argv, kept, self._over, text=text)
-                if not process.over():
-                    self._processes.add(process)
-            return process
-        except (NotFound, NotExecutable) as error:
-            raise in_public(error) from None
-        finally:
-            pipes.close()
+        return policy
 
-    def _launched(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> Run:
-        with self._lock:
-            ground = self._open_ground()
-            standby, self._standby = self._standby, None
-            if standby is not None and (not all(map(as_it_is, stdio)) or not standby.waits()):
-                standby.finish()
-                standby = None
-            if standby is not None:
-                try:
-                    if standby.start(policy, events, stdio):
-                        return standby
-                    standby.finish()
-                except (NotFound, NotExecutable, UsageError):
-                    self._standby = standby  # it was told nothing
-                    raise
-                except BaseException:
-                    standby.finish()
-                    raise
-            run = Run(ground, policy, events, self._hooks or None)
-            try:
-                run.launch(stdio)
-            except BaseException:
-                run.finish()
-                raise
-            return run
-
-    def _over(self, process: Process, ended: Ended) -> None:
-        with self._lock:
-            self._last = process.args, ended
-            self._processes.discard(process)
-
-    def _new_events(self, kept: list[dict[str, object]]) -> Events:
-        if not self._keeps_events:
-            return Events(None, None)
-
-        def keep(event: dict[str, object]) -> None:
-            if len(kept) >= MOST_EVENTS:
-                raise Full
-            kept.append(event)
-
-        return Events(keep, None)
+    def _begin(self, policy: Policy, pipes: Pipes, text: Texts | None) -> Process:
+        return self._runs.begin(policy, pipes, text)
 
     def warm_up(self, args: Command = ("true",)) -> None:
         """Run a program of your own once and prepare the next run, so that its start is a quick one. Only while nothing
@@ -269,10 +175,11 @@ class Sandbox(BoxFiles):
             self.run(args, stdout=DEVNULL, stderr=DEVNULL)
         except (NotFound, NotExecutable):
             pass  # an image without it; then look-ups are learned later
-        with self._lock:
-            self._open_ground()
-            if self._standby is None and not self._processes and not self._hooks:
-                self._prepare()
+        runs = self._runs
+        with runs.lock:
+            runs.ground()
+            if runs.standby is None and runs.idle and not runs.hooks:
+                runs.prepare()
 
     # -- looking and changing ----------------------------------------------------------------------------------
     def diff(self) -> list[Change]:
@@ -285,8 +192,24 @@ class Sandbox(BoxFiles):
         programs are writing at this moment may be half in it. Returns the new layer's hash."""
         from husk.sandbox.boxes import commit_open
 
-        with self._lock:
-            return commit_open(self._open_ground(), image)
+        with self._runs.lock:
+            return commit_open(self._runs.ground(), image)
+
+    def apply(self, mount: str = "", *, dry_run: bool = False) -> Applied:
+        """Write what changed below a `cow` mount (which, if there are several: its place in the box, or the host
+        directory) to the host directory: all of it or nothing. husk.Conflict: the host has changed the same since.
+        Nothing may be running in the box."""
+        return apply_changes(self._runs, mount, dry_run=dry_run)
+
+    def snapshot(self) -> Snapshot:
+        """The box's files as they are now, to open other boxes with; close it when you need it no more."""
+        return Snapshot(self._runs, Sandbox._of)
+
+    def fork(self, *, keep: str = "", publish: Iterable[str] = ()) -> Sandbox:
+        """A second box with the same files, mounts, network, limits and hooks; neither sees what the other changes
+        later. While nothing runs in this box, no file is copied. `keep`: a name to keep the new one under."""
+        with self.snapshot() as snapshot:
+            return snapshot.open(keep=keep, publish=publish)
 
     def on(self, *names: str) -> Callable[[HookT], HookT]:
         """A decorator: the function is called with each such call of runs that start from now on, before husk answers.
@@ -294,69 +217,46 @@ class Sandbox(BoxFiles):
         husk's threads, perhaps in several at once."""
 
         def hooked(hook: HookT) -> HookT:
-            with self._lock:
-                self._open_ground()
+            runs = self._runs
+            with runs.lock:
+                runs.ground()
                 for name in names:
-                    self._hooks.add(name, hook)
-                self._end_standby()  # it answers from memory what the hook wants to see
+                    runs.hooks.add(name, hook)
+                runs.end_standby()  # it answers from memory what the hook wants to see
             return hook
 
         return hooked
 
     @contextmanager
     def _mounted(self) -> Iterator[Files]:
-        with self._lock:
-            yield self._open_ground().files
+        with self._runs.lock:
+            yield self._runs.ground().files
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return self._runs.writing()
 
     def _start(self) -> str:
-        return self._policy.workdir
-
-    def _open_ground(self) -> Ground:
-        if self._ground is None:
-            raise ValueError("the sandbox is closed")
-        return self._ground
+        return self._runs.policy.workdir
 
     # -- life --------------------------------------------------------------------------------------------------
     @property
     def closed(self) -> bool:
-        return self._ground is None
+        return self._runs.closed
 
     @property
     def ready(self) -> bool:
         """Does a prepared run wait for its command? Then the next start is a quick one."""
-        with self._lock:
-            return self._standby is not None and self._standby.waits()
+        with self._runs.lock:
+            return self._runs.standby is not None and self._runs.standby.waits()
 
     def close(self) -> None:
         """End every run and remove everything. Safe to call twice."""
-        with self._lock:
-            ground, self._ground = self._ground, None
-            processes = list(self._processes)
-        if ground is None:
-            return
-        living.gone(self)
-        try:
-            ground.files.vfs.state.ending = True
-            for process in processes:
-                process.kill()
-            for process in processes:
-                process.ended()
-            self._end_standby()
-            ground.keep(*self._last)
-        finally:
-            ground.close()
+        if self._runs.close():
+            living.gone(self)
 
     def forget(self) -> None:
         """In a forked child: the box is the parent's. Called by husk itself."""
-        ground, self._ground = self._ground, None
-        self._lock = threading.RLock()  # whoever held it is not in this process
-        for run in (self._standby, *self._processes):
-            if run is not None:
-                run.forget()
-        self._standby = None
-        self._processes = set()
-        if ground is not None:
-            ground.forget()
+        self._runs.forget()
 
     def __enter__(self) -> Sandbox:
         return self
@@ -365,61 +265,12 @@ class Sandbox(BoxFiles):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_ground", None) is not None:
+        if hasattr(self, "_runs") and not self._runs.closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
             self.close()
 
     def __repr__(self) -> str:
-        return f"<husk.Sandbox of {self._policy.image or 'the host'}, {'closed' if self.closed else 'open'}>"
+        return f"<husk.Sandbox of {self._runs.policy.image or 'the host'}, {'closed' if self.closed else 'open'}>"
 
 
-def run(
-    args: Command,
-    *,
-    image: str = "",
-    mounts: Iterable[str | Mount] = (),
-    net: str | Iterable[str] | None = None,
-    limits: Mapping[str, int | str | None] | None = None,
-    input: str | bytes | None = None,
-    capture_output: bool = False,
-    shell: bool = False,
-    cwd: str = "",
-    timeout: float | None = None,
-    check: bool = False,
-    text: bool | None = None,
-    env: Mapping[str, str] | None = None,
-    events: bool = False,
-) -> Result:
-    """One program in a box of its own, which is gone afterwards."""
-    with Sandbox(image, mounts=mounts, net=net, env=env, cwd=cwd, limits=limits, events=events) as box:
-        return box.run(
-            args, input=input, capture_output=capture_output, shell=shell, timeout=timeout, check=check, text=text
-        )
-
-
-def _words(args: Command, *, shell: bool) -> list[str]:
-    if shell:
-        if not isinstance(args, str):
-            raise ValueError("with shell=True give the command as one string")
-        words = ["/bin/sh", "-c", args]
-    else:
-        words = [args] if isinstance(args, str) else [os.fspath(word) for word in args]
-    if not words or not words[0]:
-        raise ValueError("say what to run")
-    if any("\0" in word for word in words):
-        raise ValueError("an argument cannot hold a NUL byte")
-    return words
-
-
-def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    for name, value in (env or {}).items():
-        if not name or "=" in name or "\0" in name + value:
-            raise ValueError(f"{name!r} cannot be a variable of the environment")
-    return dict(env or {})
-
-
-def _text_mode(text: bool | None, encoding: str | None, errors: str | None) -> tuple[str, str] | None:
-    return (encoding or "utf-8", errors or "strict") if text or encoding or errors else None
-
-
-__all__ = ["DEVNULL", "PIPE", "Output", "Sandbox", "run"]
+__all__ = ["Sandbox"]

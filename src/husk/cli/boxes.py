@@ -188,7 +188,7 @@ def _apply(options: argparse.Namespace, kept: Kept) -> int:
         if outcome and not options.json:
             print(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
         with OpenBox(kept, kept.get(options.name)) as box:
-            source, target = mount_of(box, options.mount)
+            source, target = mount_of(box.record.mounts, options.mount)
             plan = plan_of(box, target)
             steps = told(plan)
             document = {

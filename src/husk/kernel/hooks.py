@@ -91,6 +91,11 @@ class Hooks:
             f"{name!r} is no call that husk answers, so nobody can hook it; `husk syscalls --way virtual` lists them"
         )
 
+    def copy(self) -> Hooks:
+        other = Hooks()
+        other._by_number = dict(self._by_number)
+        return other
+
     def ask(self, call: Call) -> None:
         hooks = self._by_number.get(call.nr)
         if hooks is None:

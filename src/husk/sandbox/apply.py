@@ -1,6 +1,7 @@
-"""sandbox: `husk apply` — a kept box's changes below a cow mount, written back to the host directory.
+"""sandbox: `husk apply` — a box's changes below a cow mount, written back to the host directory.
 
-The order: say in the box's directory that an apply begins (`apply`), stage everything new, look whether the host still
+The order: say in the box's directory (a kept one's own, else that of the state it lives in) that an apply begins
+(`apply`), stage everything new, look whether the host still
 agrees, write the journal, rename, forget the changes in the box. Killed anywhere, `recover` brings the host directory
 to what it was before, or finds all done and forgets. docs/design/010-snapshots.md.
 """
@@ -22,24 +23,26 @@ from husk.vfs.layer_nodes import LayerDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.sandbox.apply_plan import Step
     from husk.sandbox.kept import Kept
     from husk.vfs.layer_delta import Change
 
 POINTER = "apply"
 
 
-def mount_of(box: OpenBox, wanted: str) -> tuple[str, str]:
-    """(source, target) of the cow mount that is meant."""
-    found = [(source, target) for source, target, mode in box.record.mounts if mode == "cow" and os.path.isdir(source)]
+def mount_of(mounts: list[list[str]], wanted: str) -> tuple[str, str]:
+    """(source, target) of the cow mount that is meant, of all mounts of a box (source, target, mode)."""
+    cow = [(source, target) for source, target, mode in mounts if mode == "cow"]
+    found = [(source, target) for source, target in cow if os.path.isdir(source)]
     if wanted:
         found = [(source, target) for source, target in found if wanted.rstrip("/") in (target, source)]
     if len(found) == 1:
         return found[0]
-    has = ", ".join(target for _, target, mode in box.record.mounts if mode == "cow") or "none"
+    has = ", ".join(target for _, target in cow) or "none"
     if not found:
         where = f"no cow mount at {wanted}" if wanted else "no directory mounted cow"
-        raise UsageError(f"the box {box.record.name!r} has {where} (it has {has}); mount one with --mount SRC:DST:cow.")
-    raise UsageError(f"the box {box.record.name!r} has several cow mounts; say which: {has}.")
+        raise UsageError(f"the box has {where} (it has {has}); mount one as SRC:DST:cow.")
+    raise UsageError(f"the box has several cow mounts; say which: {has}.")
 
 
 def plan_of(box: OpenBox, target: str) -> Plan:
@@ -55,7 +58,7 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
 
     root = _root(source)
     journal = Journal(root, PREFIX + os.urandom(8).hex())
-    pointer = os.path.join(box.kept.path(box.record.name), POINTER)
+    pointer = os.path.join(box.folder, POINTER)
     try:
         _refuse(plan.conflicts(root))
         found = os.fstat(root)
@@ -73,35 +76,48 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
 
             journal.perform(check)
         except (OSError, HuskError) as error:
-            _settle(box.kept, box.record.name, journal, target, times)
+            _settle(pointer, box, journal, target, times)
             if isinstance(error, HuskError):
                 raise
             raise HuskError(f"{source} cannot be written ({error.strerror}); nothing was applied.") from None
-        _settle(box.kept, box.record.name, journal, target, times)
+        _settle(pointer, box, journal, target, times)
     finally:
         os.close(root)
 
 
 def recover(kept: Kept, name: str) -> str:
     """Undo or finish what a killed apply began: "undone", "finished", or empty. The caller holds the box's lock."""
+    pointer = os.path.join(kept.path(name), POINTER)
+    if not os.path.exists(pointer):
+        return ""
+    try:
+        box: Opened | None = Opened(kept, kept.get(name))
+    except HuskError:
+        box = None  # a record that cannot be read is no reason to leave the host directory half done
+    return _recover(pointer, box)
+
+
+def recover_left(folder: str) -> None:
+    """The same for the directory of a box that is gone with its husk: only the host directory is left to put right."""
+    _recover(os.path.join(folder, POINTER), None)
+
+
+def _recover(pointer: str, box: Opened | None) -> str:
     import json
 
-    try:
-        with open(os.path.join(kept.path(name), POINTER), "rb") as file:
-            found = json.loads(file.read() or b"{}")
-    except FileNotFoundError:
-        return ""
+    with open(pointer, "rb") as file:
+        found = json.loads(file.read() or b"{}")
     if not found or not os.path.isdir(found["source"]):
-        os.unlink(os.path.join(kept.path(name), POINTER))  # killed before it said where, or all is gone
+        os.unlink(pointer)  # killed before it said where, or all is gone
         return ""
     root = _root(found["source"])
     try:
-        return _settle(kept, name, Journal(root, found["staging"]), found["target"], found["times"])
+        return _settle(pointer, box, Journal(root, found["staging"]), found["target"], found["times"])
     finally:
         os.close(root)
 
 
-def _settle(kept: Kept, name: str, journal: Journal, target: str, times: list[int]) -> str:
+def _settle(pointer: str, box: Opened | None, journal: Journal, target: str, times: list[int]) -> str:
     """Before or after, nothing between; then nothing of it is left. `times` are the host directory's from before."""
     outcome = ""
     if journal.fd >= 0 or journal.open():
@@ -109,7 +125,8 @@ def _settle(kept: Kept, name: str, journal: Journal, target: str, times: list[in
         if state:
             journal.read(state)
         if state == "done":
-            _forget(kept, name, target)
+            if box is not None and box.record.name:
+                _forget(box.kept, box.record.name, target)
             outcome = "finished"
             times = next(
                 (
@@ -121,18 +138,18 @@ def _settle(kept: Kept, name: str, journal: Journal, target: str, times: list[in
             )
         elif state == "journal":
             journal.undo()
-            _see_again(kept, name, target, journal)
+            if box is not None:
+                _see_again(box, target, journal)
             outcome = "undone"
         journal.remove()
         # That the staging directory came and went is no change of anybody's.
         os.utime(journal.root, ns=(times[0], times[1]))
-    os.unlink(os.path.join(kept.path(name), POINTER))
+    os.unlink(pointer)
     return outcome
 
 
-def _see_again(kept: Kept, name: str, target: str, journal: Journal) -> None:
+def _see_again(box: Opened, target: str, journal: Journal) -> None:
     """Moved out and back, a file has a new time of change, which is our doing and no conflict."""
-    box = Opened(kept, kept.get(name))
     seen = box.seen(target)
     for kind, text, _ in journal.steps:
         path = os.fsencode(text)
@@ -140,7 +157,7 @@ def _see_again(kept: Kept, name: str, target: str, journal: Journal) -> None:
         if kind != "in" and now is not None and then is not None and identity_of(now)[:5] == identity_of(then)[:5]:
             seen[path] = now
     if seen:
-        place = os.path.join(kept.layer_path(box.record.layer), f"seen-{box.record.trees.index(target)}")
+        place = os.path.join(box.kept.layer_path(box.record.layer), f"seen-{box.record.trees.index(target)}")
         _write(place + ".new", pack(seen))
         os.rename(place + ".new", place)
 
@@ -182,18 +199,24 @@ def _is_told(change: Change) -> bool:
     return stat_of(change).mode != change.was.stat.mode or bool(change.node.xattrs)
 
 
+def kind_of(step: Step) -> str:
+    """What a step does to its name; empty: nothing worth telling."""
+    if step.meta:
+        return "metadata" if step.new is not None and _is_told(step.new) else ""
+    if step.new is None:
+        return "deleted"
+    return "changed" if step.out else "added"
+
+
+WORDS = {"added": "add", "changed": "replace", "deleted": "delete", "metadata": "metadata"}
+
+
 def told(plan: Plan) -> list[str]:
     """The steps, for a person."""
-    words = []
+    lines = []
     for step in plan.steps:
-        if step.meta:
-            if step.new is None or not _is_told(step.new):
-                continue
-            word = "metadata"
-        elif step.new is None:
-            word = "delete"
-        else:
-            word = "replace" if step.out else "add"
-        count = f" ({len(step.inside)} below it)" if step.inside else ""
-        words.append(f"{word:9}{shown(step.path)}{count}")
-    return words
+        kind = kind_of(step)
+        if kind:
+            count = f" ({len(step.inside)} below it)" if step.inside else ""
+            lines.append(f"{WORDS[kind]:9}{shown(step.path)}{count}")
+    return lines

@@ -124,6 +124,13 @@ def fork(kept: Kept, name: str, new: str) -> Record:
 def commit(kept: Kept, name: str, image: str, store: str = "") -> dict[str, Any]:
     """The changes as a new layer upon the image the box was started from; upon the host's own programs, a layer alone.
     Changes below mounts belong to their host directories, and are not part of it."""
+    record = kept.get(name)
+    if record.store and store and os.path.abspath(store) != record.store:
+        raise UsageError(f"--store: the box {name!r} was started from the store at {record.store}; commit to that one.")
+    return _commit(kept, record, image, store)
+
+
+def _commit(kept: Kept, record: Record, image: str, store: str) -> dict[str, Any]:
     from husk.sandbox.capture_layer import layer_of
     from husk.sandbox.imagesource import BASE, HOST, OWNER
     from husk.sandbox.openbox import OpenBox
@@ -131,9 +138,6 @@ def commit(kept: Kept, name: str, image: str, store: str = "") -> dict[str, Any]
     from husk.store.images import check_name
 
     check_name(image)
-    record = kept.get(name)
-    if record.store and store and os.path.abspath(store) != record.store:
-        raise UsageError(f"--store: the box {name!r} was started from the store at {record.store}; commit to that one.")
     config = ImageConfig(**record.config) if record.config else ImageConfig()
     on_host = not record.image or config.labels.get(BASE) == HOST
     below = [] if on_host else record.image_layers
@@ -161,10 +165,14 @@ def commit_open(ground: Ground, image: str) -> str:
         place, below, config = Store.create(ground.policy.store or None), [], ImageConfig()
         config.labels |= {BASE: HOST, OWNER: f"{files.creds.uid}:{files.creds.gid}"}
     elif source.on_host:
-        # Its layer would have to become one with the new one, and here it is what the box began with.
-        raise UsageError(
-            f"{source.name!r} was committed upon the host's own programs; keep this box and `husk commit` it."
-        )
+        # Its layer has to become one with the new one, and in the open box it is what the box began with.
+        from husk.sandbox.snapshot import take
+
+        snapshot = take(ground, over=False)
+        try:
+            return str(_commit(snapshot.kept, snapshot.record, image, "")["layer"])
+        finally:
+            snapshot.close()
     else:
         place, below, config = source.store, source.layers, source.config
     with files.vfs.lock, place.writing() as writing:

@@ -72,7 +72,10 @@ def build(
     tasks: TasksHere,
     source: ImageSource | None = None,
     kept: Opened | None = None,
+    *,
+    remember: bool = False,
 ) -> Files:
+    """`remember` what files of the host's were when the guest first changed them, for `apply`."""
     groups = frozenset() if ids.switch else frozenset(os.getgroups())
     creds = Credentials(ids.uid, ids.gid, groups, over_files=policy.over_files)
     state = State(state_path)
@@ -112,10 +115,11 @@ def build(
 
         as_start = kept is None or not kept.whole
         lay_over_host(image, source.store, source.manifest, source.owner, creds, as_start=as_start)
-    if kept is not None:
+    if kept is not None or remember:
         for _, tree in files.layers[1:]:
             if tree.root.lower is not None:
                 tree.root.lower.seen = {}
+    if kept is not None:
         kept.lay_over(files)
     if policy.limits["disk-files"] is not None:
         state.nodes_left = policy.limits["disk-files"]

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from husk.kernel.segments import Segments
     from husk.sandbox.filesystem import Files
     from husk.sandbox.imagesource import ImageSource, Unnamed
-    from husk.sandbox.keeping import Keeping
+    from husk.sandbox.keeping import Keeping, Opened
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
+    from husk.sandbox.snapshot import Snapshot
     from husk.vfs.node import Node
 
     T = TypeVar("T")
@@ -65,13 +66,25 @@ class Ground:
         "policy",
         "programs",
         "source",
+        "start",
         "state",
         "tasks",
         "walls",
     )
 
-    def __init__(self, policy: Policy, walls: Walls, unnamed: Unnamed | None = None) -> None:
-        """`unnamed` is what to start from instead of the image the policy names."""
+    def __init__(
+        self,
+        policy: Policy,
+        walls: Walls,
+        unnamed: Unnamed | None = None,
+        *,
+        start: Snapshot | None = None,
+        kept: Keeping | None = None,
+        lasting: bool = False,
+    ) -> None:
+        """`unnamed` is what to start from instead of the image the policy names; `start` a snapshot to begin with, the
+        ground's to close from now on; `kept` the hold of a kept box that was open before. `lasting`: its changes may be
+        applied to the host while it lives."""
         fill()
         self.policy, self.walls = policy, walls
         self.live: list[Tasks] = []
@@ -83,24 +96,32 @@ class Ground:
         self._segments: Segments | None = None
         self.loader_fd = -1
         self.source: ImageSource | None = None
-        self.kept: Keeping | None = None
-        self.state: StateDir | None = StateDir()
+        self.start, self.kept = start, kept
+        self.state: StateDir | None = None
         try:
-            if policy.keep:
+            self.state = StateDir()
+            if policy.keep and kept is None:
                 from husk.sandbox.keeping import Keeping
 
-                self.kept = Keeping(policy)
-            self._build(self.state, unnamed)
+                self.kept = Keeping(policy, start.record if start is not None else None)
+            self._build(self.state, unnamed, lasting)
         except BaseException:
+            if kept is not None:
+                self.kept = None  # still the caller's
             self.close()
             raise
 
-    def _build(self, state: StateDir, unnamed: Unnamed | None) -> None:
-        policy, walls = self.policy, self.walls
+    @property
+    def before(self) -> Opened | None:
+        """What the box began with, beyond its image."""
+        return self.kept if self.kept is not None else self.start
+
+    def _build(self, state: StateDir, unnamed: Unnamed | None, lasting: bool) -> None:
+        policy, walls, before = self.policy, self.walls, self.before
         if policy.image:
             from husk.sandbox.imagesource import ImageSource
 
-            pinned = self.kept.record if self.kept is not None and not self.kept.new else unnamed
+            pinned = next((one.record for one in (before, self.start) if one and one.record.manifests), unnamed)
             self.source = ImageSource(policy.image, policy.store, pinned)
             policy.adopt(self.source)
         wanted = (self.source.uid, self.source.gid) if self.source and not self.source.on_host else None
@@ -109,7 +130,9 @@ class Ground:
         self.tasks = TasksHere(Tasks(walls.pid))
         if self.kept is not None:
             self.kept.begin(policy, self.source)
-        self.files: Files = build(policy, os.fsencode(state.path), self.ids, self.tasks, self.source, self.kept)
+        self.files: Files = build(
+            policy, os.fsencode(state.path), self.ids, self.tasks, self.source, before, remember=lasting
+        )
         self.files.vfs.text_busy = self._runs
         self.programs: AllowedPrograms | None = None
         if policy.programs is not None:
@@ -161,7 +184,7 @@ class Ground:
             self._names = NameCache(
                 self._learned, self.files.vfs, creds.uid, creds.gid, ids.host_uid, sorted(creds.groups), cached=True
             )
-            if self.kept is not None and any(tree.links_touched for _, tree in self.files.layers):
+            if self.before is not None and any(tree.links_touched for _, tree in self.files.layers):
                 self.files.vfs.changed(self.files.vfs.root, True)  # it must not ask the host about hard links
         return Listener(fd, self.cookie, self.loader_fd, True, mapped, confined, self._learned)
 
@@ -219,6 +242,9 @@ class Ground:
         if self.kept is not None:
             self.kept.close()
             self.kept = None
+        if self.start is not None:
+            self.start.close()
+            self.start = None
 
     def forget(self) -> None:
         """In a forked child: the box is the parent's. A lock that another thread held while the parent forked is held
@@ -228,6 +254,10 @@ class Ground:
         if self.state is not None:
             self.state.forget()
             self.state = None
+        for held in (self.start, self.kept):
+            if held is not None:
+                held.forget()
+        self.start = self.kept = None
 
     def _let_go(self) -> None:
         for fd in [*self.joined, *([self.loader_fd] if self.loader_fd >= 0 else [])]:

@@ -12,12 +12,10 @@ from functools import partial
 
 from husk.native._core import syncfs
 from husk.sandbox.errors import HuskError, UsageError
-from husk.sandbox.kept import Kept
+from husk.sandbox.kept import Holding, Kept
 from husk.sandbox.policy import Mount
 from husk.sandbox.record import Record
 from husk.sandbox.statedir import remove_tree
-from husk.store.layout import write_all
-from husk.vfs.layer_nodes import Inode
 from husk.vfs.overlay import FrozenFiles, Overlay
 
 TYPE_CHECKING = False
@@ -29,9 +27,8 @@ if TYPE_CHECKING:
     from husk.sandbox.result import Result
     from husk.sandbox.statedir import StateDir
     from husk.store import Entry
-    from husk.vfs.layer import LayeredTree
 
-NOT_KEPT = ("places", "images", "real")  # of a state directory
+CONTENT = ("layer", "layers", "trees", "owner", "number", "names", "bytes")  # of a record: what the box's files are
 
 
 class Opened:
@@ -101,11 +98,13 @@ class Opened:
 
 
 class Keeping(Opened):
-    """For one run: holds the box from before it starts until what it left is kept."""
+    """For one run, or as long as a box is open: holds it from before it starts until what was left is kept."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, start: Record | None = None) -> None:
+        """`start` is what a new box begins with: the record of a snapshot."""
         kept = Kept()
         self._lock = kept.claim(policy.keep)
+        self._held: Holding | None = None  # layers that no record on disk names yet
         try:
             kept.collect()
             found = kept.find(policy.keep)
@@ -116,14 +115,27 @@ class Keeping(Opened):
                 recover(kept, policy.keep)
                 found = kept.find(policy.keep)
             super().__init__(kept, found or Record(policy.keep))
-            if not self.new:
+            if start is not None:
+                self._begin_with(start)
+            elif not self.new:
                 self.prepare(policy)
             self._tell(policy)
         except BaseException:
             self.close()
             raise
 
+    def _begin_with(self, start: Record) -> None:
+        record = self.record
+        if not self.new:
+            raise UsageError(
+                f"there is a box {record.name!r} already; choose another name, or `husk drop {record.name}` first."
+            )
+        for name in CONTENT:
+            setattr(record, name, getattr(start, name))
+        self._held = Holding(self.kept, record.layers)
+
     def close(self) -> None:
+        self._let_go()
         try:
             if self.new and not os.path.exists(os.path.join(self.kept.path(self.record.name), "record")):
                 from husk.sandbox.roots import forget
@@ -146,7 +158,7 @@ class Keeping(Opened):
     def begin(self, policy: Policy, source: ImageSource | None) -> None:
         """The box is about to be built; what it is started from must last as long as it."""
         record = self.record
-        if not self.new:
+        if not self.new or record.created_ns:
             return
         record.created_ns = time.time_ns()
         record.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
@@ -168,78 +180,58 @@ class Keeping(Opened):
             ) from None
 
     def _keep(self, state: StateDir, files: Files, policy: Policy, result: Result) -> None:
-        from husk.sandbox.capture_layer import names_of
+        from husk.sandbox.freezing import settle
 
-        record, layer = self.record, os.urandom(16).hex()
-        used: dict[str, set[int]] = {layer: set()}
-        record.names = record.bytes = 0
-        for number, (_, tree) in enumerate(files.layers):
-            if tree.watched:
-                _bring_home(tree)
-            names = names_of(tree, layer)
-            _write(os.path.join(state.path, f"names-{number}"), names.data)
-            for older, numbers in names.files.items():
-                used.setdefault(older, set()).update(numbers)
-            record.names += names.count
-            record.bytes += names.bytes
-        self._write_seen(state, files)
-        _leave_only(state, used[layer])
-        record.trees = [os.fsdecode(target) for target, _ in files.layers]
+        record = self.record
+        used = settle(state, files, self, record)
         record.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
-        record.owner = [files.creds.uid, files.creds.gid]
-        record.number = files.vfs.state.last_number
-        record.layer, record.layers = layer, sorted(used)
         record.argv, record.exit_code, record.changed_ns = policy.argv, result.exit_code, time.time_ns()
         syncfs(files.vfs.state.files_fd)
         with self.kept.sharing():
-            state.become(self.kept.layer_path(layer))
+            state.become(self.kept.layer_path(record.layer))
             self.kept.write(record, durable=True)
+        self._let_go()
         self.kept.collect(record, used)
 
-    def _write_seen(self, state: StateDir, files: Files) -> None:
-        from husk.sandbox.seen import pack
+    def settle(self, state: StateDir, files: Files) -> None:
+        """What the box is now becomes what it goes on from, in a ground that is built anew; only `keep` makes it last.
+        Others may start from the same (`Snapshot`)."""
+        from husk.sandbox.freezing import settle
 
-        for number, (target, tree) in enumerate(files.layers):
-            lower = tree.root.lower
-            if lower is not None and lower.seen is not None:
-                # What an earlier run saw was seen first.
-                seen = lower.seen | self.seen(os.fsdecode(target))
-                if seen:
-                    _write(os.path.join(state.path, f"seen-{number}"), pack(seen))
+        settle(state, files, self, self.record)
+        with self.kept.sharing():
+            state.become(self.kept.layer_path(self.record.layer), share=True)
+            held, self._held = self._held, Holding(self.kept, self.record.layers)
+        if held is not None:
+            held.close()
+
+    def record_now(self, argv: list[str], exit_code: int) -> None:
+        """What was settled is the kept box from now on, whatever becomes of this husk."""
+        record = self.record
+        record.argv, record.exit_code, record.changed_ns = argv, exit_code, time.time_ns()
+        layers = os.open(self.kept.layers, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            syncfs(layers)
+        finally:
+            os.close(layers)
+        self.kept.write(record, durable=True)
+
+    def read_again(self) -> None:
+        """Somebody changed the record on disk on our behalf."""
+        self.record = self.kept.get(self.record.name)
+
+    def forget(self) -> None:
+        """In a forked child, which must not hold the parent's box."""
+        self._let_go()
+        os.close(self._lock)
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
 
 def _content(frozen: FrozenFiles, entry: Entry) -> tuple[FrozenFiles, bytes]:
     from husk.sandbox.capture_layer import file_referred_to
 
     return frozen, file_referred_to(entry.blob)
-
-
-def _bring_home(tree: LayeredTree) -> None:
-    """Files of watched directories lie under their names; they are kept by their numbers."""
-    moved: list[tuple[bytes, bytes]] = []
-    for node in list(tree.state.nodes.values()):
-        if isinstance(node, Inode) and node.tree is tree and node.number and node.nlink:
-            home = tree.home(node)
-            if not home.startswith(b"files/"):
-                moved.append((home, b"files/%d" % node.number))
-    for home, goal in moved:
-        os.rename(home, goal, src_dir_fd=tree.state.fd, dst_dir_fd=tree.state.fd)
-    tree.watched = False
-
-
-def _leave_only(state: StateDir, numbers: set[int]) -> None:
-    """Files without a name, what stood for others, and what husk itself put in are not kept."""
-    files = os.path.join(state.path, "files")
-    for name in os.listdir(files):
-        if not name.isdigit() or int(name) not in numbers:
-            os.unlink(os.path.join(files, name))
-    for name in NOT_KEPT:
-        remove_tree(os.path.join(state.path, name))
-
-
-def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, data)
-    finally:
-        os.close(fd)

@@ -7,7 +7,8 @@ kept/NAME/running  what runs in it now; worth reading only while kept/NAME is lo
 layers/ID/         what one run left: `files/`, `names-N`, `seen-N`. Never changed; shared by boxes that grew from it
 kept.lock          held shared by whoever may add a reference to a layer, exclusively by the collection
 
-A layer that no record names and nobody locks is a leftover. There is no count of references to get wrong.
+A layer that no record names and nobody locks is a leftover. There is no count of references to get wrong. Boxes that
+are open in some process, and snapshots of them, lock theirs (`Holding`).
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ class Kept:
                 if mine is None or record.id != mine.id:
                     shared.update(record.layers)
         for layer in used.keys() - shared:
-            _remove_files(os.path.join(self.layer_path(layer), "files"), used[layer])
+            _remove_files(self.layer_path(layer), used[layer])
         for layer in os.listdir(self.layers) if os.path.isdir(self.layers) else ():
             if layer not in needed:
                 removed += _remove_unlocked(self.layer_path(layer))
@@ -254,10 +255,39 @@ class Sharing:
         self.close()
 
 
-def _remove_files(path: str, used: set[int]) -> None:
-    for name in os.listdir(path):
-        if name.isdigit() and int(name) not in used:
-            os.unlink(os.path.join(path, name))
+class Holding:
+    """While this is open, these layers stay as they are, all files of them. Whoever makes one keeps them from being
+    collected meanwhile (`sharing`, or another holding)."""
+
+    __slots__ = ("_fds",)
+
+    def __init__(self, kept: Kept, layers: list[str]) -> None:
+        self._fds: list[int] = []
+        try:
+            for layer in layers:
+                fd = os.open(kept.layer_path(layer), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                self._fds.append(fd)
+                fcntl.flock(fd, fcntl.LOCK_SH)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+def _remove_files(layer: str, used: set[int]) -> None:
+    fd = lock_directory(layer, wait=False)
+    if fd < 0:
+        return  # a snapshot may need all of it
+    try:
+        path = os.path.join(layer, "files")
+        for name in os.listdir(path):
+            if name.isdigit() and int(name) not in used:
+                os.unlink(os.path.join(path, name))
+    finally:
+        os.close(fd)
 
 
 def _remove_unlocked(path: str) -> int:

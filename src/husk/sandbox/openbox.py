@@ -1,4 +1,5 @@
-"""sandbox: the trees of a kept box, without running anything: for showing, applying and committing its changes."""
+"""sandbox: the trees of a kept box, or of a snapshot, without running anything: for showing, applying and
+committing its changes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class OpenBox(Opened):
-    """A box as it was last kept. While this is open, no layer is collected and the image is leased."""
+    """A box as it was last kept, or at a snapshot (a record without a name). While this is open, no layer
+    is collected and the image is leased."""
 
     def __init__(self, kept: Kept, record: Record, *, whole: bool = False) -> None:
         super().__init__(kept, record)
@@ -43,6 +45,12 @@ class OpenBox(Opened):
         except BaseException:
             self.close()
             raise
+
+    @property
+    def folder(self) -> str:
+        """Where it is written down what is being done with the box: where whoever finds it dead looks."""
+        assert self._state is not None
+        return self.kept.path(self.record.name) if self.record.name else self._state.path
 
     @property
     def source(self) -> ImageSource | None:

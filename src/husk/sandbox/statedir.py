@@ -43,9 +43,12 @@ class StateDir:
                 return
         raise HuskError(f"{place}: every new directory vanished at once; is somebody cleaning up there?")
 
-    def become(self, path: str) -> None:
-        """What it holds is to stay, as `path`. It stays locked until `remove`, which then removes nothing."""
+    def become(self, path: str, *, share: bool = False) -> None:
+        """What it holds is to stay, as `path`. It stays locked until `remove`, which then removes nothing; with
+        `share`, so that others can lock it likewise."""
         os.rename(self.path, path)
+        if share:
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def forget(self) -> None:
         """In a forked child: the directory is the parent's, which holds the same lock."""
@@ -108,8 +111,23 @@ def sweep(place: str) -> None:
         path = os.path.join(place, entry)
         fd = lock_directory(path, wait=False)
         if fd >= 0:
-            remove_tree(path)
+            if _put_right(path):
+                remove_tree(path)
             os.close(fd)
+
+
+def _put_right(path: str) -> bool:
+    """Was it writing a box's changes to a host directory when it was killed? False: that cannot be undone now, so what
+    tells how has to stay."""
+    if not os.path.exists(os.path.join(path, "apply")):
+        return True
+    from husk.sandbox.apply import recover_left
+
+    try:
+        recover_left(path)
+    except (OSError, HuskError, ValueError, KeyError):
+        return False
+    return True
 
 
 def remove_tree(path: str) -> None:
