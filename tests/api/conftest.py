@@ -14,7 +14,6 @@ import pytest
 
 import husk
 
-
 OF_ALL_BOXES = ("kept", "layers", "kept.lock")  # where snapshots and kept boxes live, and stay when they are gone
 
 

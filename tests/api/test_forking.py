@@ -80,6 +80,7 @@ def test_of_an_idle_box_nothing_is_copied(box: husk.Sandbox) -> None:
 def test_a_program_that_goes_on_writing_does_not_reach_the_fork(box: husk.Sandbox) -> None:
     script = "echo early > f; exec 3>>f; echo; read go; echo late >&3; echo; read go"
     with box.popen(["sh", "-c", script], stdin=husk.PIPE, stdout=husk.PIPE, text=True) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
         writer.stdout.readline()
         with box.fork() as other:
             writer.stdin.write("go\n")

@@ -146,14 +146,17 @@ def test_runs_side_by_side_share_files_and_see_only_their_own_processes(box: hus
 
 def test_a_change_in_one_run_is_seen_at_once_in_another(box: husk.Sandbox) -> None:
     """What the first has looked up, and husk remembers, must not outlive the change."""
-    process = box.popen("while read x; do cat $x 2>/dev/null || echo none; done", shell=True, stdin=husk.PIPE,
-                        stdout=husk.PIPE, text=True)
+    process = box.popen("while read x; do cat $x 2>/dev/null || echo none; echo done; done", shell=True,
+                        stdin=husk.PIPE, stdout=husk.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
 
     def asked(name: str) -> str:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(name + "\n")
-        return str(process.stdout.readline())
+        answer = process.stdout.readline()
+        # cat asks once more at the end, and must have before the file is another.
+        assert process.stdout.readline() == "done\n"
+        return str(answer)
 
     for round_ in range(3):
         assert asked("new") == "none\n"
