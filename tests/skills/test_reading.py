@@ -185,7 +185,7 @@ def test_what_is_not_mentioned_is_not_given(tmp_path: Path) -> None:
         ("x", "not TOML"),
         ("", "`version = 1` must stand"),
         ("version = 2", "`version = 1` must stand"),
-        ("version = 1\n[file]\ninput = true", "no section 'file'"),
+        ("version = 1\n[file]\ninput = true", "no section .file.; do you mean files"),
         ("version = 1\nfiles = 3", "must be a section"),
         ("version = 1\n[files]\ninput = 1", "files.input must be true or false"),
         ("version = 1\n[files]\nouput = true", "no files.ouput"),

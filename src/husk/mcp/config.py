@@ -7,7 +7,6 @@ in the file has the careful default here: no mounts, no network, bounded.
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from husk.sandbox.errors import UsageError
 from husk.sandbox.limits import Limits, shown
 from husk.sandbox.policy import Mount
 from husk.sandbox.weaken import check as check_weaken
+from husk.sandbox.written import Table, read_toml
 
 VERSION = 1
 TOOLS = (
@@ -142,57 +142,29 @@ def default_path() -> Path:
 
 
 def read_config(path: Path) -> Config:
+    written = read_toml(path)
+    written.version(VERSION)
+    sections = [one.name for one in fields(Config)]
+    written.only(["version", *sections])
+    made = Config()
+    for section in sections:
+        if section == "limits":
+            made.limits = LIMITS | written.amounts(section)
+        else:
+            _fill(getattr(made, section), written.table(section))
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}.") from None
-    try:
-        return _checked(data, path.resolve().parent)
+        _check(made, path.resolve().parent)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-
-
-def _checked(data: dict[str, Any], base: Path) -> Config:
-    if data.pop("version", None) != VERSION:
-        raise UsageError(f"`version = {VERSION}` must stand at its top.")
-    made = Config()
-    known = {one.name for one in fields(Config)}
-    for section, content in data.items():
-        if section not in known:
-            raise UsageError(f"there is no section [{section}]; there are {', '.join(sorted(known))}.")
-        if not isinstance(content, dict):
-            raise UsageError(f"{section} must be a section: [{section}].")
-        if section == "limits":
-            made.limits = LIMITS | {name: _limit(name, value) for name, value in content.items()}
-        else:
-            _fill(section, getattr(made, section), content)
-    _check(made, base)
     return made
 
 
-def _fill(section: str, target: Any, content: dict[str, Any]) -> None:
-    known = {one.name for one in fields(target)}
-    for name, value in content.items():
-        if name not in known:
-            raise UsageError(f"there is no {section}.{name}; there are {', '.join(sorted(known))}.")
-        wanted = type(getattr(target, name))
-        # A bool is an int to Python, and not to whoever writes a config.
-        fits = isinstance(value, wanted) and (wanted is not int or not isinstance(value, bool))
-        items = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
-        if not fits or not all(isinstance(item, str) for item in items):
-            what = {int: "a whole number", bool: "true or false", str: "a text", list: "a list of texts"}
-            raise UsageError(f"{section}.{name} must be {what.get(wanted, 'a table of texts')}.")
-        if wanted is int and value < 1:
-            raise UsageError(f"{section}.{name} must be 1 or more.")
-        setattr(target, name, value)
-
-
-def _limit(name: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UsageError(f'limits.{name} must be a text such as "512M", or "none".')
-    return str(value)
+def _fill(target: Any, written: Table) -> None:
+    written.only(one.name for one in fields(target))
+    for name in written.keys():
+        default = getattr(target, name)
+        found = written.count(name, default) if type(default) is int else written.value(name, type(default), default)
+        setattr(target, name, found)
 
 
 def _check(made: Config, base: Path) -> None:

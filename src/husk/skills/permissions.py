@@ -6,14 +6,12 @@ Here: the data, its text form, and which of two asks for more. What enforces it 
 from __future__ import annotations
 
 import shutil
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from husk.sandbox.errors import UsageError
 from husk.sandbox.limits import NAMES, Limits
 from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.sandbox.written import read_toml
 from husk.skills.companions import companions
 from husk.skills.describe import Description
 from husk.skills.distributions import DEBIAN, is_requirement, key
@@ -21,13 +19,13 @@ from husk.skills.languages import INTERPRETERS
 
 VERSION = 1
 DEFAULT_LIMITS = {"time": "10m", "memory": "2G", "processes": "512", "disk": "4G", "disk-files": "100000"}
-SECTIONS: dict[str, dict[str, type]] = {
-    "files": {"input": bool, "output": bool, "work": bool, "mounts": list},
-    "network": {"hosts": list},
-    "programs": {"allow": list},
-    "packages": {"pip": list, "npm": list},
-    "limits": {},
-    "refused": {"expected": list},
+SECTIONS: dict[str, list[str]] = {
+    "files": ["input", "output", "work", "mounts"],
+    "network": ["hosts"],
+    "programs": ["allow"],
+    "packages": ["pip", "npm"],
+    "limits": [],  # as Limits knows them
+    "refused": ["expected"],
 }
 
 
@@ -142,64 +140,37 @@ def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
 
 
 def read_permissions(path: Path) -> Permissions:
-    try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number or a nesting without end
-        raise UsageError(f"{path}: not TOML: {error}.") from None
-    return _check(path, data)
-
-
-def _check(path: Path, data: dict[str, Any]) -> Permissions:
-    if data.get("version") != VERSION:
-        raise UsageError(
-            f"{path}: `version = {VERSION}` must stand at its top; `husk skill inspect` prints a manifest."
-        )
-    for name in data:
-        if name not in SECTIONS and name not in ("version", "skill"):
-            raise UsageError(f"{path}: there is no section {name!r}; there are {', '.join(SECTIONS)}.")
-    for section, fields in SECTIONS.items():
-        found = data.setdefault(section, {})
-        if not isinstance(found, dict):
-            raise UsageError(f"{path}: {section} must be a section: [{section}].")
-        for name, value in found.items():
-            if section == "limits":
-                if not isinstance(value, str | int) or isinstance(value, bool):
-                    raise UsageError(f'{path}: limits.{name} must be a text such as "512M".')
-                found[name] = str(value)
-            elif name not in fields:
-                raise UsageError(f"{path}: there is no {section}.{name}; there are {', '.join(fields)}.")
-            elif not isinstance(value, fields[name]):
-                raise UsageError(
-                    f"{path}: {section}.{name} must be {'true or false' if fields[name] is bool else 'a list'}."
-                )
-            elif isinstance(value, list) and not all(isinstance(item, str) for item in value):
-                raise UsageError(f"{path}: {section}.{name} must be a list of texts.")
-    files = data["files"]
-    for text in files.get("mounts", []):
-        Mount.parse(text)
-    for program in data["programs"].get("allow", []):
-        if not program or "\0" in program or ("/" in program and not program.startswith("/")):
-            raise UsageError(f"{path}: programs.allow: {program!r} is neither a bare name nor an absolute path.")
-    for wanted in data["packages"].get("pip", []):
-        if not is_requirement(wanted):
-            raise UsageError(f"{path}: packages.pip: {wanted!r} is no name with versions.")
-    read_limits(data["limits"])
-    return Permissions(
-        skill=str(data.get("skill", "")),
+    written = read_toml(path)
+    written.version(VERSION, "`husk skill inspect` prints a manifest")
+    written.only(["version", "skill", *SECTIONS])
+    for section, known in SECTIONS.items():
+        if known:
+            written.table(section).only(known)
+    files, packages = written.table("files"), written.table("packages")
+    made = Permissions(
+        skill=written.text("skill"),
         # What a manifest does not mention it does not give.
-        input=files.get("input", False),
-        output=files.get("output", False),
-        work=files.get("work", False),
-        mounts=files.get("mounts", []),
-        hosts=data["network"].get("hosts", []),
-        programs=data["programs"].get("allow", []),
-        pip=data["packages"].get("pip", []),
-        npm=data["packages"].get("npm", []),
-        limits=data["limits"],
-        expected=data["refused"].get("expected", []),
+        input=files.flag("input"),
+        output=files.flag("output"),
+        work=files.flag("work"),
+        mounts=files.words("mounts"),
+        hosts=written.table("network").words("hosts"),
+        programs=written.table("programs").words("allow"),
+        pip=packages.words("pip"),
+        npm=packages.words("npm"),
+        limits=written.amounts("limits"),
+        expected=written.table("refused").words("expected"),
     )
+    for text in made.mounts:
+        Mount.parse(text)
+    for program in made.programs:
+        if not program or ("/" in program and not program.startswith("/")):
+            raise written.wrong(f"programs.allow: {program!r} is neither a bare name nor an absolute path.")
+    for wanted in made.pip:
+        if not is_requirement(wanted):
+            raise written.wrong(f"packages.pip: {wanted!r} is no name with versions.")
+    read_limits(made.limits)
+    return made
 
 
 def read_limits(texts: dict[str, str]) -> Limits:
