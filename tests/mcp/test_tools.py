@@ -26,7 +26,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     place = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("HUSK_STATE", str(place))
     yield
-    assert [path for path in place.iterdir() if path.name.startswith("box-")] == []
+    assert [path for path in place.rglob("*") if path.name not in ("kept", "layers", "kept.lock", "skills")] == []
 
 
 def test_a_refusal_is_data_and_words() -> None:
@@ -114,6 +114,9 @@ def test_commit_rollback_and_fork(namespaces: bool) -> None:
         seen = (await client.call("run_code", code=look, language="sh"))["stdout"]
         assert seen == "1\na 644 regular file\nd 750 directory\nhard 644 regular file\nsoft 777 symbolic link\n"
         assert (await client.call("run", argv=["stat", "-c", "%h", "a"]))["stdout"] == "2\n"
+        await client.call("close_box", name="other")
+        await client.call("rollback", label="one", box="other")  # a commit outlives the box it is of
+        assert (await client.call("run", argv=["cat", "a"], box="other"))["stdout"] == "1\n"
         await client.call("rollback")
         assert (await client.call("list_files"))["entries"] == []
         with pytest.raises(Refused, match="no commit 'two'; there are one"):
@@ -297,6 +300,54 @@ def test_skills(tmp_path: Path) -> None:
         for name in ("../skills/word-count", "/etc", ".", "", "nonesuch"):
             with pytest.raises(Refused, match="word-count"):
                 await client.call("inspect_skill", skill=name)
+
+    run(config, test)
+
+
+def test_a_skill_is_held_to_its_manifest(tmp_path: Path) -> None:
+    scripts = tmp_path / "probe" / "scripts"
+    scripts.mkdir(parents=True)
+    (tmp_path / "probe" / "SKILL.md").write_text("---\nname: probe\ndescription: Looks around.\n---\n")
+    (scripts / "look.sh").write_text("ls /in /out 2>&1; ulimit -f; head -c 1 /dev/zero | wc -c\n")
+    tmp_path.chmod(0o755)
+    manifest = tmp_path / "probe.permissions.toml"
+    config = Config()
+    config.skills.folders = [str(tmp_path)]
+    config.limits |= {"file-size": "4M", "time": "1m"}
+    config.network.allow = ["*.example.org:443"]
+
+    def write(text: str) -> None:
+        manifest.write_text(f'version = 1\nskill = "probe"\n{text}')
+
+    async def test(client: Client) -> None:
+        await client.call("write_file", path="f", content="x")
+        free = await client.call("run_skill", skill="probe", inputs=["f"])
+        assert "/in:\nf\n" in free["stdout"] and "ran_beyond_manifest" not in free
+        # Of two limits the lower one counts, whoever's it is.
+        write('[programs]\nallow = ["sh", "ls", "wc"]\n[limits]\nfile-size = "2M"\ntime = "10m"\n')
+        held = await client.call("run_skill", skill="probe")
+        assert "cannot access '/in'" in held["stdout"] and "cannot access '/out'" in held["stdout"]
+        blocks = next(line for line in held["stdout"].splitlines() if line.isdigit())
+        assert blocks in ("2048", "4096")  # of 1024 bytes, or of 512
+        assert [path.rpartition("/")[2] for path in held["ran_beyond_manifest"]] == ["head"]
+        with pytest.raises(Refused, match="manifest gives it none"):
+            await client.call("run_skill", skill="probe", inputs=["f"])
+        write('[network]\nhosts = ["api.example.org:443", "elsewhere.org"]\n[files]\nmounts = ["/etc:/host"]')
+        with pytest.raises(Refused, match=r"more than this server gives: network elsewhere.org; mount /etc:/host"):
+            await client.call("run_skill", skill="probe")
+        assert "cannot run here" in (await client.call("inspect_skill", skill="probe"))["held_to"]
+        write('[network]\nhosts = ["api.example.org:443"]')
+        assert "api.example.org" in (await client.call("inspect_skill", skill="probe"))["held_to"]
+        write("[fils]")
+        with pytest.raises(Refused, match=r"probe.permissions.toml: there is no section .fils.; do you mean files"):
+            await client.call("run_skill", skill="probe")
+        manifest.write_text('version = 1\nskill = "other"')
+        with pytest.raises(Refused, match="another skill"):
+            await client.call("run_skill", skill="probe")
+        manifest.unlink()
+        config.skills.need_permissions = True
+        with pytest.raises(Refused, match="no skill without a permission manifest"):
+            await client.call("run_skill", skill="probe")
 
     run(config, test)
 

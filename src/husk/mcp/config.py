@@ -84,9 +84,10 @@ class Tools:
 
 @dataclass
 class Skills:
-    """`folders` hold skills; a client can name those and no others."""
+    """`folders` hold skills and their permission manifests; a client can name those and no others."""
 
     folders: list[str] = field(default_factory=list)
+    need_permissions: bool = False
     packages: list[str] = field(default_factory=list)
     find_links: str = ""
     fetch: bool = False
@@ -161,7 +162,7 @@ def read_config(path: Path) -> Config:
 
 def _fill(target: Any, written: Table) -> None:
     written.only(one.name for one in fields(target))
-    for name in written.keys():
+    for name in written:
         default = getattr(target, name)
         found = written.count(name, default) if type(default) is int else written.value(name, type(default), default)
         setattr(target, name, found)
@@ -236,6 +237,7 @@ version = {VERSION}
 
 [skills]
 # folders = ["~/skills"]              # skills a client may name; none: no tools for skills
+# need_permissions = false            # run none without a NAME.permissions.toml beside it
 # packages = []                       # venvs and node_modules shown to them as they are
 # find_links = ""                     # wheels to install missing packages from
 # fetch = false                       # let pip fetch missing packages

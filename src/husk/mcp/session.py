@@ -11,8 +11,7 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from husk.api.aio import AsyncSandbox, in_thread
-from husk.mcp.snapshots import Snapshot
+from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Held:
 
 
 class Commit:
-    def __init__(self, box: str, limits: dict[str, str], snapshot: Snapshot) -> None:
+    def __init__(self, box: str, limits: dict[str, str], snapshot: AsyncSnapshot) -> None:
         self.box, self.limits, self.snapshot = box, limits, snapshot
 
 
@@ -72,12 +71,9 @@ class Session:
             if new in self.boxes:
                 raise UsageError(f"there is a box {new!r} already; choose another name.")
             self._check_room(new)
-            snapshot = await in_thread(lambda: Snapshot(held.box.sandbox))
-            try:
-                await self._make(new, held.limits, snapshot)
-            finally:
-                snapshot.close()
-            return snapshot.count
+            changes = len(await held.box.diff())
+            self.boxes[new] = Held(await held.box.fork(), held.limits)
+            return changes
 
     async def commit(self, name: str, label: str) -> int:
         _check_name("label", label)
@@ -88,11 +84,12 @@ class Session:
                     f"this session may keep {self.config.session.commits} states; commit under a label that is there: "
                     f"{', '.join(self.commits)}."
                 )
-            snapshot = await in_thread(lambda: Snapshot(held.box.sandbox))
-            if label in self.commits:
-                self.commits[label].snapshot.close()
+            changes = len(await held.box.diff())
+            snapshot, older = await held.box.snapshot(), self.commits.get(label)
             self.commits[label] = Commit(name, held.limits, snapshot)
-            return snapshot.count
+            if older is not None:
+                await older.snapshot.close()
+            return changes
 
     async def commit_image(self, name: str, image: str) -> str:
         """The box's changes as an image of the host's store, which outlives the session. The new layer's hash."""
@@ -114,11 +111,14 @@ class Session:
                 raise UsageError(f"there is no commit {label!r}{known}.")
             commit = self.commits.get(label)
             name = name or (commit.box if commit else MAIN)
-            limits = commit.limits if commit else self.config.limits
             old = self.boxes.pop(name, None)
             try:
                 # The new one first: if it cannot be made the old one stays.
-                await self._make(name, old.limits if old else limits, commit.snapshot if commit else None)
+                if commit is None:
+                    await self._make(name, old.limits if old else self.config.limits)
+                else:
+                    self._check_room(name)
+                    self.boxes[name] = Held(await commit.snapshot.open(), commit.limits)
             except BaseException:
                 if old is not None:
                     self.boxes[name] = old
@@ -127,16 +127,9 @@ class Session:
                 await old.box.close()
             return name
 
-    async def _make(self, name: str, limits: dict[str, str], snapshot: Snapshot | None = None) -> None:
+    async def _make(self, name: str, limits: dict[str, str]) -> None:
         self._check_room(name)
-        box = await sandbox(self.config, limits).__aenter__()
-        try:
-            if snapshot is not None:
-                await in_thread(lambda: snapshot.into(box.sandbox))
-        except BaseException:
-            await box.close()
-            raise
-        self.boxes[name] = Held(box, limits)
+        self.boxes[name] = Held(await sandbox(self.config, limits).__aenter__(), limits)
 
     def _check_room(self, name: str) -> None:
         _check_name("box", name)
@@ -172,9 +165,7 @@ class Session:
     async def close(self) -> None:
         boxes, self.boxes = list(self.boxes.values()), {}
         commits, self.commits = list(self.commits.values()), {}
-        for commit in commits:
-            commit.snapshot.close()
-        await asyncio.gather(*(held.box.close() for held in boxes))
+        await asyncio.gather(*(held.box.close() for held in boxes), *(commit.snapshot.close() for commit in commits))
 
 
 def sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:

@@ -16,7 +16,9 @@ from pydantic import Field
 
 from husk.api.aio import in_thread
 from husk.mcp import answers
+from husk.mcp.config import read_limits
 from husk.mcp.session import MAIN
+from husk.mcp.skill_permissions import held_to, ran_beyond
 from husk.mcp.tools import BoxName, Ctx, progress, session_of
 from husk.sandbox.errors import UsageError
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from husk.mcp.config import Config
     from husk.sandbox.box import Box
     from husk.sandbox.result import Result
+    from husk.skills.permissions import Permissions
     from husk.skills.running import Request
 
 MOST_INPUT = 64 << 20
@@ -56,8 +59,8 @@ def known(config: Config) -> str:
 
 
 async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
-    """What a skill is for and would need: its description, scripts, packages, network hosts, and a proposal of
-    permissions. Runs nothing."""
+    """What a skill is for and would need: its description, scripts, packages, network hosts, a proposal of permissions,
+    and in `held_to` what it may use here. Runs nothing."""
     config = session_of(ctx).config
 
     def look() -> dict[str, Any]:
@@ -65,11 +68,18 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
         from husk.skills.package import opened
         from husk.skills.permissions import propose
 
-        with opened(find(config, skill)) as package:
+        path = find(config, skill)
+        try:
+            given = held_to(config, path)
+            held = given.text() if given else "its inputs, an output, no network; it has no permission manifest"
+        except UsageError as error:
+            held = f"it cannot run here: {error}"
+        with opened(path) as package:
             found = describe(package)
             asked, notes = propose(found)
             instructions = package.text("SKILL.md", config.session.shown)
-            return found.as_dict() | {"path": skill, "instructions": instructions, "permissions": asked.text(notes)}
+            told = {"path": skill, "instructions": instructions, "permissions": asked.text(notes), "held_to": held}
+            return found.as_dict() | told
 
     return await in_thread(look)
 
@@ -82,47 +92,54 @@ async def run_skill(
     inputs: Annotated[list[str] | None, Field(description="files of the box; the skill sees them in /in")] = None,
     output: Annotated[str, Field(description="directory of the box for what it leaves")] = "skill-output",
     box: BoxName = MAIN,
+    timeout: Annotated[float | None, Field(description="seconds; the server may give less")] = None,
 ) -> dict[str, Any]:
-    """Run a script of a skill in a box of its own. It finds `inputs` in /in, and what it leaves in /out or in its
-    working directory is put into `output` of the session's box. The answer is that of `run`, with `files`."""
+    """Run a script of a skill in a box of its own, held to the skill's permission manifest. It finds `inputs` in /in,
+    and what it leaves in /out or in its working directory is put into `output` of the session's box. The answer is that
+    of `run`, with `files`."""
     session = session_of(ctx)
     held = (await session.box(box)).sandbox
-    path = find(session.config, skill)
+    wanted = Wanted(find(session.config, skill), script, args or [], inputs or [], output)
+    wanted.seconds = session.config.seconds(timeout)
     ending = _Ending()
-    async with progress(ctx, skill, session.config.seconds(None)):
-        full, files = await in_thread(
-            lambda: _run(session.config, held, path, script, args or [], inputs or [], output, ending), ending.give_up
-        )
+    async with progress(ctx, skill, wanted.seconds):
+        full, files = await in_thread(lambda: _run(session.config, held, wanted, ending), ending.give_up)
     full["box"] = box
     return answers.short(full, session.keep(full), session.config.session.shown) | {"files": files}
 
 
-def _run(
-    config: Config,
-    held: Sandbox,
-    path: Path,
-    script: str,
-    args: list[str],
-    inputs: list[str],
-    output: str,
-    ending: _Ending,
-) -> tuple[dict[str, Any], list[str]]:
+class Wanted:
+    """What a client asks for, beside the box."""
+
+    def __init__(self, path: Path, script: str, args: list[str], inputs: list[str], output: str) -> None:
+        if any("\0" in word for word in args):
+            raise UsageError("an argument cannot hold a NUL byte.")
+        self.path, self.script, self.args, self.inputs, self.output = path, script, args, inputs, output
+        self.seconds: float | None = None
+
+
+def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tuple[dict[str, Any], list[str]]:
     from husk.skills.package import opened
     from husk.skills.running import prepare
 
+    allowed = held_to(config, wanted.path)
+    if wanted.inputs and allowed is not None and not allowed.input:
+        raise UsageError("inputs: the skill's permission manifest gives it none; run it without.")
     place = Path(tempfile.mkdtemp(prefix="husk-skill-"))
     try:
         place.chmod(0o755)  # a box started by root has another user
         given, left = place / "in", place / "out"
         given.mkdir()
-        _copy_in(held, inputs, given)
-        with opened(path) as package:
-            request = _request(config, script, args, given, left)
+        _copy_in(held, wanted.inputs, given)
+        with opened(wanted.path) as package:
+            request = _request(config, wanted, allowed, given, left)
             prepared = prepare(package, request)
             outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)
         full = answers.whole(answers.of_skill(prepared.wish.argv, outcome), "")
         full |= {"limits": outcome.limits, "notes": prepared.notes + produced.left}
-        return full, _copy_back(held, left, [name for name, _ in produced.files], output)
+        if beyond := ran_beyond(allowed, outcome):
+            full["ran_beyond_manifest"] = beyond
+        return full, _copy_back(held, left, [name for name, _ in produced.files], wanted.output)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -151,22 +168,27 @@ class _Ending:
             box.end(signal.SIGKILL)
 
 
-def _request(config: Config, script: str, args: list[str], given: Path, left: Path) -> Request:
+def _request(config: Config, wanted: Wanted, allowed: Permissions | None, given: Path, left: Path) -> Request:
     from husk.skills.boxes import Setting
     from husk.skills.running import Request
 
-    if any("\0" in word for word in args):
-        raise UsageError("an argument cannot hold a NUL byte.")
     box, skills = config.box, config.skills
+    limits = {} if wanted.seconds is None else {"time": str(wanted.seconds)}
+    if allowed is None:
+        limits = config.limits | limits
+    elif wanted.seconds is not None:
+        most = read_limits(allowed.limits)["time"]  # the manifest may give less than the server
+        limits = {"time": str(wanted.seconds if most is None else min(most, wanted.seconds))}
     return Request(
-        args=args,
-        script=script,
-        input=given,
-        output=left,
+        args=wanted.args,
+        script=wanted.script,
+        permissions=allowed,
+        input=given if allowed is None or allowed.input else None,
+        output=left if allowed is None or allowed.output else None,
         packages=[Path(folder) for folder in skills.packages],
         find_links=Path(skills.find_links) if skills.find_links else None,
         fetch=skills.fetch,
-        limits=dict(config.limits),
+        limits=limits,
         setting=Setting(box.image, box.store, box.namespaces, frozenset(box.weaken)),
     )
 

@@ -12,7 +12,7 @@ from husk.sandbox.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     Complaint = Callable[[str], Exception]
@@ -38,8 +38,8 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self._data
 
-    def keys(self) -> list[str]:
-        return list(self._data)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
 
     def called(self, key: str) -> str:
         return f"{self.place}.{key}" if self.place else key
@@ -102,7 +102,7 @@ class Table:
     def amounts(self, key: str) -> dict[str, str]:
         """A table of limits: texts such as "512M", or plain numbers."""
         table, found = self.table(key), {}
-        for name in table.keys():
+        for name in table:
             value = table._data[name]
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise self.wrong(f'{table.called(name)} must be a text such as "512M", or "none", not {_shown(value)}.')

@@ -1,0 +1,91 @@
+"""mcp: what a skill may use when a client runs it: its permission manifest, beneath what the server's config gives.
+
+The manifest of the skill NAME is `NAME.permissions.toml` beside it, in the folder of the server's person: written or
+signed off by them, as `husk skill learn` leaves it. One inside the skill would be the stranger's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from husk.mcp.config import Config, read_limits
+from husk.sandbox.errors import UsageError
+from husk.sandbox.limits import NAMES
+from husk.sandbox.policy import Mount
+from husk.skills.permissions import read_permissions
+
+if TYPE_CHECKING:
+    from husk.skills.boxes import Outcome
+    from husk.skills.permissions import Permissions
+
+SUFFIX = ".permissions.toml"
+
+
+def held_to(config: Config, skill: Path) -> Permissions | None:
+    """The manifest of the skill at `skill`, with limits no higher than the server's. None: it has none, and gets its
+    inputs, an output, and nothing else. UsageError, for a model to read: it may not run."""
+    name = skill.name.removesuffix(".skill").removesuffix(".zip")
+    path = skill.parent / f"{name}{SUFFIX}"
+    if not path.exists():
+        if config.skills.need_permissions:
+            raise UsageError(
+                f"skill {name!r}: this server runs no skill without a permission manifest, and this one has none. Ask "
+                f"the person who runs the server to write {path.name} (`husk skill inspect {name} --manifest`)."
+            )
+        return None
+    found = read_permissions(path)
+    if found.skill and found.skill != name:
+        raise UsageError(f"skill {name!r}: {path.name} is the manifest of another skill, {found.skill!r}.")
+    if beyond := [*_hosts_beyond(config, found.hosts), *_mounts_beyond(config, found.mounts)]:
+        raise UsageError(
+            f"skill {name!r}: its permission manifest asks for more than this server gives: {'; '.join(beyond)}. "
+            "You cannot change that from here; ask the person who runs the server."
+        )
+    found.limits = _lower(config.limits, found.limits)
+    return found
+
+
+def ran_beyond(allowed: Permissions | None, outcome: Outcome) -> list[str]:
+    """Programs that ran and are not in the manifest: nothing keeps them from being started, so it is told."""
+    if allowed is None:
+        return []
+    return [path for path in sorted(outcome.ran) if not allowed.allows_program(path)]
+
+
+def _hosts_beyond(config: Config, hosts: list[str]) -> list[str]:
+    if config.network.mode == "host":
+        return []
+    return [f"network {rule}" for rule in hosts if not any(_covers(given, rule) for given in config.network.allow)]
+
+
+def _covers(given: str, rule: str) -> bool:
+    """Does the server's rule let out all that the skill's would? Where that cannot be seen at once, it does not."""
+    host, _, port = rule.rpartition(":") if ":" in rule and "]" not in rule else (rule, "", "")
+    if given in (rule, host):
+        return True
+    below, _, given_port = given.partition(":")
+    if not below.startswith("*.") or given_port not in ("", port):
+        return False
+    return host.removeprefix("*").endswith(below[1:])
+
+
+def _mounts_beyond(config: Config, mounts: list[str]) -> list[str]:
+    given = {_shown(text) for text in config.box.mounts}
+    return [f"mount {text}" for text in mounts if _shown(text) not in given]
+
+
+def _shown(text: str) -> tuple[str, str, str]:
+    mount = Mount.parse(text)
+    return mount.source, mount.target, mount.mode
+
+
+def _lower(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
+    ceiling, asked, found = read_limits(ours), read_limits(theirs), {}
+    for name in NAMES:
+        most, wanted = ceiling[name], asked[name] if name in theirs else None
+        if wanted is not None and (most is None or wanted <= most):
+            found[name] = theirs[name]
+        elif name in ours:
+            found[name] = ours[name]
+    return found
