@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,28 +32,66 @@ def test_everything_awaited() -> None:
     asyncio.run(main())
 
 
-def test_the_loop_goes_on_while_many_boxes_run() -> None:
+@pytest.fixture
+def room() -> Iterator[None]:
+    """Descriptors for fifty boxes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_fifty_boxes_at_once_from_threads_and_in_a_loop(room: None) -> None:
+    """All are open before the first is closed, and the loop goes on meanwhile. The fixture counts what is left."""
+    half, found = 25, []
+    open_ones, all_open = threading.Semaphore(0), threading.Event()
+
+    def ask(box: husk.Sandbox, number: int) -> None:
+        done = box.run(["cat"], input=str(number), capture_output=True, text=True)
+        found.append(int(done.stdout))
+
+    def in_a_thread(number: int) -> None:
+        with husk.Sandbox(namespaces=number % 2 == 0) as box:
+            open_ones.release()
+            all_open.wait()
+            ask(box, number)
+
+    async def in_the_loop(number: int, go: asyncio.Event) -> None:
+        async with husk.AsyncSandbox() as box:
+            open_ones.release()
+            await go.wait()
+            done = await box.run(["cat"], input=str(number), capture_output=True, text=True)
+            found.append(int(done.stdout))
+
     async def main() -> int:
-        turns = 0
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                await asyncio.sleep(0.01)
+        go, turns = asyncio.Event(), 0
+        tasks = [asyncio.create_task(in_the_loop(number, go)) for number in range(half)]
+        for _ in range(2 * half):
+            while not open_ones.acquire(blocking=False):
+                await asyncio.sleep(0.005)
                 turns += 1
-
-        async def one(number: int) -> str:
-            async with husk.AsyncSandbox() as box:
-                done = await box.run(["sh", "-c", f"sleep 0.3; echo {number}"], capture_output=True, text=True)
-                return str(done.stdout)
-
-        counting = asyncio.create_task(count())
-        found = await asyncio.gather(*[one(number) for number in range(4)])
-        counting.cancel()
-        assert found == ["0\n", "1\n", "2\n", "3\n"]
+        go.set()
+        all_open.set()
+        await asyncio.gather(*tasks)
         return turns
 
+    threads = [threading.Thread(target=in_a_thread, args=(number,)) for number in range(half, 2 * half)]
+    for thread in threads:
+        thread.start()
     assert asyncio.run(main()) > 5
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(2 * half))
+
+
+def test_too_few_descriptors_are_said(room: None) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 10, hard))
+    try:
+        with pytest.raises(husk.HuskError, match="ulimit -n"):
+            husk.Sandbox()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_cancelled_run_is_gone() -> None:

@@ -8,6 +8,7 @@ that neither is waited for by whoever runs something.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from husk.api.result import Result
 
 LOOK = 1.0  # seconds between two looks at boxes that wait
+GRACE = 0.02  # after a box was taken: making the next one takes the processor its command needs to start
 
 
 class Pool:
@@ -39,6 +41,7 @@ class Pool:
         self._used: deque[Sandbox] = deque()
         self._change = threading.Condition()
         self._closed = False
+        self._taken = 0.0  # when a box was last taken
         self._failure: BaseException | None = None
         self._ready.append(self._made())  # here, so that a mistake in the arguments is told at once
         self._keeper = threading.Thread(target=self._keep, name="husk-pool", daemon=True)
@@ -76,6 +79,7 @@ class Pool:
             self._must_be_open()
             while self._ready:
                 box = self._ready.popleft()
+                self._taken = time.monotonic()
                 self._change.notify_all()
                 if box.ready:
                     return box
@@ -122,7 +126,9 @@ class Pool:
                 for box in [box for box in self._ready if not box.ready]:
                     self._ready.remove(box)
                     used.append(box)
-                lacking = len(self._ready) < self.size
+                if (grace := self._taken + GRACE - time.monotonic()) > 0:
+                    self._change.wait_for(lambda: self._closed, grace)
+                lacking = len(self._ready) < self.size and not self._closed
             if lacking:
                 self._make_one()  # not kept if the pool was closed meanwhile
             for box in used:

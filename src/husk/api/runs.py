@@ -6,6 +6,9 @@ next who needs one builds it anew upon that. Not here: what an application sees 
 
 from __future__ import annotations
 
+import errno
+import resource
+import threading
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,7 +17,7 @@ from husk.api.process import Pipes, Process
 from husk.api.result import in_public
 from husk.kernel.events import Events, Full
 from husk.kernel.hooks import Hooks
-from husk.sandbox.errors import NotExecutable, NotFound, UsageError
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.ground import Ground, behind_walls
 from husk.sandbox.result import Result as Ended
 from husk.sandbox.run import Run
@@ -47,10 +50,22 @@ class Runs:
         self._last: tuple[list[str], Ended] = [], Ended()  # what ran last, for the record of a kept box
         self._start = start  # while there is no ground: what to build it upon
         self._keeping: Keeping | None = None  # likewise
-        behind_walls(policy, self._build)
+        self._make_ground()
         self._start = None
 
     # -- the ground ------------------------------------------------------------------------------------------------
+    def _make_ground(self) -> None:
+        try:
+            behind_walls(self.policy, self._build)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise HuskError(
+                f"no descriptors are left for another box (this process may have {soft}, and a box takes about 25); "
+                "close boxes, or raise the limit: resource.setrlimit(resource.RLIMIT_NOFILE, …), `ulimit -n`."
+            ) from None
+
     def _build(self, walls: Walls) -> None:
         """Also launches the first run, which waits to be told what to run: only that shows which walls stand."""
         start = self._start.again() if self._start is not None else None
@@ -72,7 +87,7 @@ class Runs:
         if self.closed:
             raise ValueError("the sandbox is closed")
         if self._ground is None:
-            behind_walls(self.policy, self._build)
+            self._make_ground()
             if self._start is not None:
                 self._start.close()
             self._start = self._keeping = None
