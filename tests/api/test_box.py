@@ -156,6 +156,52 @@ def test_hooks_on_addresses() -> None:
     assert done.stdout == f"('127.0.0.1', 8000)\n{errno.ECONNREFUSED}\n", done.stderr
 
 
+def test_hooks_see_what_husk_would_answer_without_python(box: husk.Sandbox) -> None:
+    """Look-ups and programs that the name cache knows, and connections within the box's own loopback."""
+    box.write("d/f", "text")
+    box.run(["ln", "-s", "f", "d/l"], check=True)
+    script = (
+        "import os, socket, subprocess\n"
+        "for _ in range(3):\n"
+        "    os.stat('d/f'); os.access('/usr/bin/env', 4); open('/usr/bin/env').close(); os.readlink('d/l')\n"
+        "    subprocess.run(['/usr/bin/true'], close_fds=False)\n"
+        "    s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n"
+        "    c = socket.socket(); print(c.connect_ex(s.getsockname()))\n"
+        "    u = socket.socket(type=socket.SOCK_DGRAM); u.sendto(b'x', ('127.0.0.1', 9))\n"
+    )
+    run = ["/usr/bin/python3", "-c", script]
+    assert box.run(run, check=True, capture_output=True, text=True).stdout == "0\n" * 3  # what can be learnt is
+    seen: list[tuple[str, str]] = []
+    wanted = ("stat", "newfstatat", "statx", "access", "faccessat", "faccessat2", "openat", "readlink", "readlinkat")
+
+    @box.on(*wanted, "execve", "connect", "sendto")
+    def look(call: husk.Seen) -> None:
+        seen.append((call.name, call.path or call.address.rpartition(":")[0]))
+
+    assert box.run(run, check=True, capture_output=True, text=True).stdout == "0\n" * 3
+    for path, names in (
+        ("d/f", {"stat", "newfstatat", "statx"}),
+        ("/usr/bin/env", {"access", "faccessat", "faccessat2"}),
+        ("/usr/bin/env", {"openat"}),
+        ("d/l", {"readlink", "readlinkat"}),
+        ("/usr/bin/true", {"execve"}),
+        ("127.0.0.1", {"connect"}),
+    ):
+        assert len([name for name, shown in seen if shown == path and name in names]) == 3, (path, seen)
+    assert len([name for name, _ in seen if name == "sendto"]) == 3
+
+
+def test_hooks_refuse_a_connection_within_the_box(box: husk.Sandbox) -> None:
+    @box.on("connect")
+    def refuse(call: husk.Seen) -> None:
+        if call.address == "127.0.0.1:8000":
+            raise PermissionError(errno.EACCES, "not this port")
+
+    script = "import socket; print(socket.socket().connect_ex(('127.0.0.1', 8000)))"
+    done = box.run(["python3", "-c", script], capture_output=True, text=True)
+    assert done.stdout == f"{errno.EACCES}\n" and "not this port" in done.denials[0].reason
+
+
 def test_hooks_on_what_husk_does_not_see() -> None:
     with husk.Sandbox() as box:
         for name in ("read", "no_such_call", "rt_sigaction"):

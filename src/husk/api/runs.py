@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import resource
 import threading
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 

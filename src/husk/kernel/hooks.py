@@ -91,6 +91,14 @@ class Hooks:
             f"{name!r} is no call that husk answers, so nobody can hook it; `husk syscalls --way virtual` lists them"
         )
 
+    @property
+    def numbers(self) -> list[int]:
+        return list(self._by_number)
+
+    def see_names(self) -> bool:
+        """Does any of them see, and perhaps replace, a name that the name cache could answer or be taught?"""
+        return any(call_name(number) in NAMES for number in self._by_number)
+
     def copy(self) -> Hooks:
         other = Hooks()
         other._by_number = dict(self._by_number)

@@ -60,6 +60,7 @@ typedef struct {
     int loader_fd;        /* borrowed */
     int mapped;           /* network addresses have to be translated */
     int confined;         /* names a guest slips into a native send lead nowhere */
+    uint64_t shown[8];    /* by call number: Python sees each, whatever could be answered without */
 } Listener;
 
 /* One received notification. Lives until answered; answering twice is an error the kernel reports as ENOENT. */

@@ -55,6 +55,11 @@ static void Listener_dealloc(Listener *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+static bool is_shown(const Listener *self, int nr)
+{
+    return nr >= 0 && nr < 512 && self->shown[nr >> 6] >> (nr & 63) & 1;
+}
+
 /* True when `notif` holds a call for Python; false when the box is over. */
 static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
 {
@@ -82,7 +87,8 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             if (pending_answer_loader(self, notif))
                 continue;
         }
-        if ((self->cache && cache_answer(self, notif)) || serve_message(self, notif))
+        if (!is_shown(self, notif->data.nr) &&
+            ((self->cache && cache_answer(self, notif)) || serve_message(self, notif)))
             continue;
         pin_let_go(0);
         return true;
@@ -143,8 +149,27 @@ PyObject *open_interruptible(PyObject *self, PyObject *args)
     return fd < 0 ? raise_errno(error) : PyLong_FromLong(fd);
 }
 
+/* Before the first receiver: it is read without a lock. */
+static PyObject *Listener_show(Listener *self, PyObject *numbers)
+{
+    PyObject *each = PySequence_Fast(numbers, "show() takes call numbers");
+    if (!each)
+        return NULL;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
+        long nr = PyLong_AsLong(PySequence_Fast_GET_ITEM(each, i));
+        if (nr < 0 || nr >= 512) {
+            Py_DECREF(each);
+            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%ld is no call number", nr);
+        }
+        self->shown[nr >> 6] |= 1ull << (nr & 63);
+    }
+    Py_DECREF(each);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef Listener_methods[] = {
     {"receive", (PyCFunction)Listener_receive, METH_NOARGS, "receive(): the next Call, or None when the box is over"},
+    {"show", (PyCFunction)Listener_show, METH_O, "show(numbers): no such call is answered without Python"},
     {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
     {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
     {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},

@@ -117,11 +117,14 @@ class Run:
         return order
 
     def _begin(self, order: Order, workdir_fd: int) -> None:
-        ground, tasks, cached = self.ground, self._tasks, not (self.events.watching or self._hooks)
+        ground, tasks, hooks = self.ground, self._tasks, self._hooks
+        cached = not (self.events.watching or (hooks is not None and hooks.see_names()))
         cached = cached and not ground.files.creds.over_files  # it judges as for everybody else
         ground.connect(self.events)
         self._launch = launch = Launch(ground.walls, ground.ids, order, workdir_fd)
         listener = ground.listener(launch.listener(), cached=cached)
+        if hooks is not None:
+            listener.show(hooks.numbers)
         self._first = os.pidfd_open(launch.guest)
         ground.begin(self.events, launch.diagnosis, launch.state)
         launch.diagnosis = launch.state = -1  # they are the box's now
@@ -140,7 +143,7 @@ class Run:
             network=ground.network,
             box=ground.shared(cached=cached),
         )
-        kernel.hooks = self._hooks
+        kernel.hooks = hooks
         kernel.programs = ground.programs
         ground.live.append(tasks)
         self._watch = Watch(
