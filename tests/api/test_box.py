@@ -77,6 +77,30 @@ def test_denials_and_explanation() -> None:
     assert first.allow.startswith("mounts=")
 
 
+REFUSALS = {
+    "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'": "- look-up of a host name: the box has no network",
+    "python3 -c 'import socket; socket.socket(2, 3, 1)'": "raw sockets need a capability that no guest has",
+    "python3 -c 'import socket; socket.create_connection((\"169.254.169.254\", 80))'": "where clouds keep credentials",
+    "mount -t tmpfs x /mnt": 'mount(…, "/mnt", …, 0, 0): a box\'s mounts are chosen from outside, with mounts.',
+    "unshare -Ur true": "a new namespace would bring capabilities",
+    "nonesuch": "exit code 127 after",
+    "head -c 3M /dev/zero > f": "Limit: file-size 2M reached. Calls failed for it. To allow more: limits={'file-size'",
+    "echo > /ro/f": "it is mounted read-only. To allow it, mount it with :rw",
+}
+
+
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_refusals_as_a_model_reads_them(namespaces: bool, tmp_path: Path) -> None:
+    with husk.Sandbox(namespaces=namespaces, limits={"file-size": "2M"}, mounts=[f"{tmp_path}:/ro"]) as box:
+        for command, sentence in REFUSALS.items():
+            told = box.run(command, shell=True, capture_output=True, text=True).explain()
+            assert sentence in told and "--" not in told and "0x7" not in told, (command, told)
+        assert "no such program" in box.run("nonesuch", shell=True, capture_output=True).explain()
+    with husk.Sandbox(namespaces=namespaces, limits={"memory": "64M"}) as box:
+        grown = box.run(["python3", "-c", "x = b'x' * (1 << 30)"], capture_output=True)
+        assert "because it met a limit" in grown.explain() and "memory 64M exceeded" in grown.explain()
+
+
 def test_network_refusals_say_what_would_allow_them() -> None:
     client = "import socket; socket.create_connection(('192.0.2.1', 80))"
     done = husk.run(["python3", "-c", client], capture_output=True)

@@ -68,6 +68,14 @@ ROWS = (
         "a fresh socket reaches nobody; families are listed so that none loads kernel modules or leaves the box",
         native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
         refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
+        # Linux would say the same, and nobody outside would learn why.
+        refused_if(
+            EPERM,
+            "raw sockets need a capability that no guest has",
+            INET,
+            TYPE.is_in({"SOCK_RAW": 3}),
+            PROTOCOL.is_in(numbers.RAW_PROTOCOLS),
+        ),
         native_if(PRIVATE_NET, INET, TYPE.is_in(numbers.INET_TYPES), PROTOCOL.is_in(numbers.INET_PROTOCOLS)),
         virtual_if(INET, TYPE.is_in(numbers.MAPPED_TYPES), PROTOCOL.is_in(numbers.MAPPED_PROTOCOLS)),
         refused_if(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal as signals
 import subprocess
 from dataclasses import dataclass, field
@@ -13,6 +14,17 @@ from husk.sandbox.result import Result as Ended
 
 Output = bytes | str | None
 _MOST_LINES = 12
+# What shells say when a program could not be started.
+_MEANINGS = {
+    126: " A shell ends so when a program is there and cannot be executed.",
+    127: " A shell ends so when there is no such program: the box has those of its image and mounts, and no others.",
+}
+_POINTER = re.compile(r"0x[0-9a-f]{7,}")  # an address in the program's memory, which tells nobody anything
+_WORDS = (
+    ("no --allow-net rule", "no rule of net"),
+    ("with --mount", "with mounts"),
+    ("--allow-net", "net"),
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,8 @@ class Result(subprocess.CompletedProcess[Any]):
         for limit in self.limits:
             if limit.name != "time":
                 what = "The run was ended for it." if limit.ended else "Calls failed for it."
-                said.append(f"{str(limit).capitalize()}. {what} To allow more: limits={{{limit.name!r}: ...}}.")
+                text = str(limit)
+                said.append(f"{text[0].upper()}{text[1:]}. {what} To allow more: limits={{{limit.name!r}: ...}}.")
         said += self._refused()
         for stream in ("stdout", "stderr"):
             if self.lost.get(stream):
@@ -101,6 +114,8 @@ class Result(subprocess.CompletedProcess[Any]):
         took = f"after {self.usage.seconds:.2f} s"
         if self.timed_out:
             return f"The program was still running {took} and was ended: give it less to do, or a larger timeout."
+        if any(limit.ended for limit in self.limits):
+            return f"The program was ended {took} because it met a limit (exit code {self.returncode})."
         if self.returncode < 0:
             try:
                 name = signals.Signals(-self.returncode).name
@@ -109,7 +124,7 @@ class Result(subprocess.CompletedProcess[Any]):
             return f"The program was ended by {name} {took}."
         if self.returncode == 0:
             return f"The program ended well (exit code 0) {took}."
-        return f"The program ended with exit code {self.returncode} {took}."
+        return f"The program ended with exit code {self.returncode} {took}.{_MEANINGS.get(self.returncode, '')}"
 
     def _refused(self) -> list[str]:
         if not self.denials:
@@ -203,4 +218,7 @@ def _denial(refusal: dict[str, object]) -> Denial:
             allow = f"{argument}=[{allow.removeprefix(option)!r}]"
     count = refusal.get("count", 1)
     call, what, number, reason = (str(refusal[name]) for name in ("call", "what", "errno", "reason"))
+    what = _POINTER.sub("…", what)
+    for option, argument in _WORDS:
+        reason = reason.replace(option, argument)
     return Denial(call, what, number, reason, allow, count if isinstance(count, int) else 1)

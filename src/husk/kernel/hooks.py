@@ -111,13 +111,12 @@ class Hooks:
         name = call_name(call.nr)
         _copy(call, name)
         for hook in hooks:
+            seen = Seen(call, name)
             try:
-                answer = hook(Seen(call, name))
+                answer = hook(seen)
             except OSError as error:
-                raise Refused(
-                    error.errno or _usual(error),
-                    f"the application refused it{_because(error)}",
-                ) from None
+                why = f"the application refused it{_because(error)}"
+                raise Refused(error.errno or _usual(error), why, str(seen)) from None
             if answer is not None:
                 _rewrite(call, name, answer)
 

@@ -13,9 +13,9 @@ import os
 import struct
 
 from husk.kernel import occupants
-from husk.kernel.call import Call, Refused
+from husk.kernel.call import Call
 from husk.kernel.deaf import hear_only
-from husk.kernel.network import CONNECT, FIRST_FREE_PORT, Network, far_address
+from husk.kernel.network import CONNECT, FIRST_FREE_PORT, Network, far_address, unreachable
 from husk.kernel.ports import ANY, ANY6, FOUR, LOCALHOST, LOCALHOST6, MAPPED_PREFIX, SIX, Ports, host_address
 from husk.native._core import bind_address, connect_address, get_option, set_option, socket_name
 
@@ -208,14 +208,7 @@ class MappedNetwork(Network):
 
     def _outside(self, fd: int, kind: tuple[int, int], address: bytes, ip: bytes, port: int) -> bytes:
         if self.outside is None:
-            shown = far_address(address)
-            raise Refused(
-                errno.ENETUNREACH,
-                "the box's network is its own loopback and nothing else",
-                f"connection to {shown}",
-                None,
-                f"--allow-net {shown}",
-            )
+            raise unreachable(far_address(address))
         self.outside.judge(ip, port)
         note = self._note(fd)
         if note.asked is not None and not note.wild:

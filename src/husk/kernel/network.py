@@ -14,6 +14,9 @@ from husk.native._core import bind_address, get_option, set_option, socket_name
 
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 CONNECT, FIRST_FREE_PORT = 42, 1024
+# What /etc/resolv.conf names in a box without a network. Nobody has this address: programs learn at once that there is
+# no resolver, and husk hears that a name was to be looked up.
+NO_RESOLVER = "192.0.2.53"
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
 
@@ -48,13 +51,7 @@ class Network:
             _bind_netlink(call, fd, b"\x10\0" + bytes(10))
         far = far_address(address)
         if far and not to_many(address):
-            raise Refused(
-                errno.ENETUNREACH,
-                "the box's network is its own loopback and nothing else",
-                f"connection to {far}",
-                None,
-                f"--allow-net {far}",
-            )
+            raise unreachable(far)
         return address
 
     def is_netlink(self, fd: int) -> bool:
@@ -110,6 +107,19 @@ def _bind_netlink(call: Call, fd: int, address: bytes) -> None:
         if error.errno != errno.EADDRINUSE:
             raise
         bind_address(fd, address)
+
+
+def unreachable(far: str) -> Refused:
+    """Why an address cannot be reached from a box that has a loopback alone."""
+    if far == f"{NO_RESOLVER}:53":
+        what, allow = "look-up of a host name", "--allow-net HOST:PORT"
+        why = "the box has no network but its own loopback, so no name can be looked up"
+    else:
+        what, allow = f"connection to {far}", f"--allow-net {far}"
+        why = "the box's network is its own loopback and nothing else"
+        if far.startswith("169.254."):
+            why += ", and the address is link-local, where clouds keep credentials"
+    return Refused(errno.ENETUNREACH, why, what, None, allow)
 
 
 def to_many(address: bytes) -> bool:

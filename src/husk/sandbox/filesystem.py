@@ -276,14 +276,18 @@ def _interpreter(files: Files, program: bytes) -> str:
 
 
 def _resolver(policy: Policy) -> bytes:
-    """What /etc/resolv.conf says: husk's resolver with rules, the host's with the host's network, else nothing."""
+    """What /etc/resolv.conf says: husk's resolver with rules, the host's with the host's network, else nobody."""
     if policy.net == "host":
         try:
             with open("/etc/resolv.conf", "rb") as file:
                 return file.read(65536)
         except OSError:
             return b""
-    return b"nameserver 127.0.0.53\n" if policy.allow_net else b""
+    if policy.allow_net:
+        return b"nameserver 127.0.0.53\n"
+    from husk.kernel.network import NO_RESOLVER
+
+    return f"# This box has no network, and nobody is there:\nnameserver {NO_RESOLVER}\n".encode()
 
 
 def _is_dir(files: Files, path: str) -> bool:
