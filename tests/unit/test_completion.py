@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
+import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -61,6 +66,80 @@ def test_bash_completes(script: Path, words: tuple[str, ...], offered: list[str]
         assert "bash" in found
     else:
         assert found == offered
+
+
+CASES = [
+    ("husk sto", "store"),
+    ("husk image bui", "build"),
+    ("husk run --mou", "--mount"),
+    ("husk run --net h", "host"),
+    ("husk run --mount . --work", "--workdir"),
+    ("husk skill insp", "inspect"),
+    ("husk skill run --find", "--find-links"),
+    ("husk store gc --del", "--delete"),
+    ("husk syscalls --way v", "virtual"),
+    ("husk run -- husk-complete-m", "husk-complete-me"),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> dict[str, str]:
+    """An empty home, and a program to be found."""
+    (tmp_path / "husk-complete-me").write_text("")
+    (tmp_path / "husk-complete-me").chmod(0o755)
+    (tmp_path / "_husk").write_text(completion_scripts.zsh(LEVELS))
+    (tmp_path / "husk.fish").write_text(completion_scripts.fish(LEVELS))
+    return {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "dumb", "LANG": "C.UTF-8"}
+
+
+def test_fish_completes(place: dict[str, str]) -> None:
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("fish is not installed")
+    asked = "; ".join(f"echo '<'; complete -C '{line}'" for line, _ in [*CASES, ("husk image ", "")])
+    words = [fish, "--no-config", "-c", f"source {place['HOME']}/husk.fish; {asked}"]
+    done = subprocess.run(words, env=place, capture_output=True, text=True, timeout=60, check=True)
+    *found, below = [
+        [line.split("\t")[0] for line in text.split("\n") if line] for text in done.stdout.split("<\n")[1:]
+    ]
+    assert found == [[word] for _, word in CASES]
+    assert sorted(below) == sorted(BY_PATH["husk image"].commands)
+
+
+SETUP = """PS1=; fpath=($HOME $fpath); autoload -Uz compinit; compinit -u -d $HOME/dump; unsetopt beep
+show() { print -r -- "GOT<$BUFFER>"; BUFFER=; zle accept-line }; zle -N show; bindkey '^X' show; print READ''Y
+"""
+
+
+def test_zsh_completes(place: dict[str, str]) -> None:
+    """On a terminal, by the tab key; then a key of ours tells what stands in the line."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed")
+    child, terminal = pty.fork()
+    if not child:
+        os.execve(zsh, ["zsh", "-f", "-i"], place)
+    seen = b""
+    try:
+        for line, mark in [(SETUP, b"READY\r\n"), *((f"{line}\t\x18", b">\r\n") for line, _ in CASES)]:
+            os.write(terminal, line.encode())
+            start = len(seen)
+            while mark not in seen[start:]:
+                seen += os.read(terminal, 65536)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+    told = seen.partition(b"READY\r\n")[2].decode()
+    assert re.findall("GOT<(.*?) ?>", told) == [
+        f"{line.rpartition(' ')[0]} {word}" for line, word in CASES
+    ]
+
+
+def test_every_command_has_json() -> None:
+    for level in LEVELS:
+        if not level.commands:
+            assert "--json" in {name for option in level.options for name in option.names}, level.path
 
 
 def test_every_command_is_offered(script: Path) -> None:

@@ -12,7 +12,7 @@ import importlib
 import io
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from husk.cli import COMMANDS
 
@@ -114,7 +114,15 @@ def main(argv: list[str]) -> int:
         epilog='bash: eval "$(husk completion bash)" in ~/.bashrc. zsh: husk completion zsh > a file _husk in $fpath. '
         "fish: husk completion fish > ~/.config/fish/completions/husk.fish.",
     )
-    parser.add_argument("shell", choices=sorted(scripts.SHELLS), help="which shell")
+    parser.add_argument("shell", nargs="?", choices=sorted(scripts.SHELLS), help="which shell")
+    parser.add_argument("--json", action="store_true", help="print all commands and options as one JSON object instead")
     options = parser.parse_args(argv)
-    print(scripts.SHELLS[options.shell](levels()), end="")
+    if options.json:
+        import json
+
+        print(json.dumps({"commands": [asdict(level) for level in levels()]}, indent=2))
+    elif options.shell is None:
+        parser.error("say which shell: bash, zsh or fish")
+    else:
+        print(scripts.SHELLS[options.shell](levels()), end="")
     return 0

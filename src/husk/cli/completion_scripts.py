@@ -68,10 +68,12 @@ _ZSH = """#compdef husk
 # husk completion for zsh: put this into a file called _husk in a directory of $fpath
 _husk() {
     local path_=husk i
-    local -a commands options
+    local -a below options  # `commands` is zsh's own: every program there is
     for ((i = 2; i < CURRENT; i++)); do
         if [[ $words[i] == -- ]]; then
-            if ((i == CURRENT - 1)); then _command_names; else _files; fi
+            shift i words
+            ((CURRENT -= i))
+            _normal
             return
         fi
         case "$path_ $words[i]" in
@@ -86,8 +88,8 @@ _husk() {
     esac
     if [[ $words[CURRENT] == -* ]]; then
         _describe option options
-    elif (( $#commands )); then
-        _describe command commands
+    elif (( $#below )); then
+        _describe command below
     else
         _files
     fi
@@ -103,11 +105,13 @@ def zsh(levels: list[Level]) -> str:
     values, words = [], []
     for level in levels:
         for name, option in _taking(level):
-            act = f"compadd -- {' '.join(map(_quoted, option.values))}" if option.values else "_files"
+            act = "_files" if option.files else f"_message {_quoted(option.help or 'value')}"
+            if option.values:
+                act = f"compadd -- {' '.join(map(_quoted, option.values))}"
             values.append(f"        {_quoted(f'{level.path} {name}')}) {act}; return ;;")
         options = {name: option.help for option in level.options for name in option.names}
         words.append(
-            f"        {_quoted(level.path)}) commands=({described(level.commands)}); options=({described(options)}) ;;"
+            f"        {_quoted(level.path)}) below=({described(level.commands)}); options=({described(options)}) ;;"
         )
     paths = " | ".join(f"({_quoted(level.path)})" for level in levels[1:])
     return (
@@ -119,20 +123,38 @@ def zsh(levels: list[Level]) -> str:
 
 _FISH = """# husk completion for fish: husk completion fish > ~/.config/fish/completions/husk.fish
 function __husk_at
-    # Are the words so far, options left out, these ones?
+    # Are the words so far, options left out, these ones? With `exactly`, and no others?
+    set -l wanted $argv
+    set -l exactly no
+    if test "$argv[1]" = exactly
+        set exactly yes
+        set -e wanted[1]
+    end
     set -l said
     for word in (commandline -opc)
+        test "$word" = --; and return 1
         string match -q -- '-*' $word; or set -a said $word
     end
-    test "$said[1..$(count $argv)]" = "$argv"
+    test $exactly = yes; and test (count $said) -ne (count $wanted); and return 1
+    test "$said[1..$(count $wanted)]" = "$wanted"
 end
+function __husk_program
+    # What follows `--` is a program's command line, and completed as one.
+    set -l said (commandline -opc)
+    set -l at (contains -i -- -- $said)
+    or return 1
+    set -e said[1..$at]
+    complete -C (string join ' ' -- (string escape -- $said) (commandline -ct))
+end
+complete -c husk -f -n 'contains -- -- (commandline -opc)' -a '(__husk_program)'
 """
 
 
 def fish(levels: list[Level]) -> str:
     lines = []
     for level in levels:
-        here = _quoted(f"__husk_at {level.path}")
+        # Where commands follow, what belongs here belongs nowhere below.
+        here = _quoted(f"__husk_at {'exactly ' if level.commands else ''}{level.path}")
         for name, text in level.commands.items():
             lines.append(f"complete -c husk -f -n {here} -a {_quoted(name)} -d {_quoted(text)}")
         for option in level.options:
@@ -141,7 +163,10 @@ def fish(levels: list[Level]) -> str:
                 kind = "-l" if name.startswith("--") else "-s" if len(name) == 2 else "-o"
                 spelled += f" {kind} {_quoted(name.lstrip('-'))}"
             value = " -r" if option.takes else ""
-            value += f" -f -a {_quoted(' '.join(option.values))}" if option.values else ""
+            if option.values:
+                value += f" -f -a {_quoted(' '.join(option.values))}"
+            elif option.takes and not option.files:
+                value += " -f"
             lines.append(f"complete -c husk -n {here}{spelled}{value} -d {_quoted(option.help)}")
     return _FISH + "\n".join(lines) + "\n"
 

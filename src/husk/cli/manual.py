@@ -16,7 +16,8 @@ COMMANDS
 """
 
 _REST = """
-  `husk COMMAND --help` tells more. `husk --version` tells which husk this is.
+  `husk COMMAND --help` tells more. Every command takes `--json`: one object, errors too, for programs to read.
+  `husk --version` tells which husk this is.
 
 FIRST STEPS
   husk run -- python3 -c 'print("hello")'            a program in a box
@@ -37,7 +38,7 @@ ENVIRONMENT AND FILES
   HUSK_STORE   where images live (default ~/.local/share/husk/store)
   ~/.config/husk/mcp.toml   what `husk mcp` lets an agent do, if it is there
 
-Completion for your shell: eval "$(husk completion bash)".
+Completion for your shell: eval "$(husk completion bash)". From Python: import husk (docs/api.md).
 """
 
 

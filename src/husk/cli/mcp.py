@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
@@ -18,6 +20,8 @@ def main(argv: list[str]) -> int:
     try:
         return _serve(options)
     except HuskError as error:
+        if options.json:
+            print(json.dumps({"error": str(error)}))
         print(f"husk mcp: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
@@ -40,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--http", metavar="[ADDRESS:]PORT", help="serve HTTP there instead; port 0 takes a free one")
     parser.add_argument("--check", action="store_true", help="read the config, say if it is right, and end")
     parser.add_argument("--sample", action="store_true", help="print a config file to begin with, and end")
+    parser.add_argument("--json", action="store_true", help="print what --check or --sample say as one JSON object")
     return parser
 
 
@@ -47,13 +52,20 @@ def _serve(options: argparse.Namespace) -> int:
     from husk.mcp.config import SAMPLE, Config, default_path, read_config
 
     if options.sample:
-        print(SAMPLE, end="")
+        print(json.dumps({"sample": SAMPLE}) if options.json else SAMPLE.rstrip("\n"))
         return 0
     path = options.config or default_path()
-    config = read_config(path) if options.config or path.exists() else Config()
+    there = bool(options.config) or path.exists()
+    config = read_config(path) if there else Config()
     if options.check:
-        print(f"{path}: well" if options.config or path.exists() else "no config file: the defaults are used")
+        if options.json:
+            held = {"config": str(path) if there else None, "tools": sorted(config.offered), "allows": asdict(config)}
+            print(json.dumps(held, indent=2))
+        else:
+            print(f"{path}: well" if there else "no config file: the defaults are used")
         return 0
+    if options.json:
+        raise UsageError("--json goes with --check or --sample; what is served is JSON already.")
     host, port = _address(options.http) if options.http else ("", 0)
     try:
         import mcp  # noqa: F401 — is it there at all?
