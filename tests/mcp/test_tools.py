@@ -322,14 +322,14 @@ def test_a_skill_is_held_to_its_manifest(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         await client.call("write_file", path="f", content="x")
         free = await client.call("run_skill", skill="probe", inputs=["f"])
-        assert "/in:\nf\n" in free["stdout"] and "ran_beyond_manifest" not in free
+        assert "/in:\nf\n" in free["stdout"]
         # Of two limits the lower one counts, whoever's it is.
         write('[programs]\nallow = ["sh", "ls", "wc"]\n[limits]\nfile-size = "2M"\ntime = "10m"\n')
         held = await client.call("run_skill", skill="probe")
         assert "cannot access '/in'" in held["stdout"] and "cannot access '/out'" in held["stdout"]
         blocks = next(line for line in held["stdout"].splitlines() if line.isdigit())
         assert blocks in ("2048", "4096")  # of 1024 bytes, or of 512
-        assert [path.rpartition("/")[2] for path in held["ran_beyond_manifest"]] == ["head"]
+        assert [one["what"] for one in held["denials"]] == ["/usr/bin/head"], held
         with pytest.raises(Refused, match="manifest gives it none"):
             await client.call("run_skill", skill="probe", inputs=["f"])
         write('[network]\nhosts = ["api.example.org:443", "elsewhere.org"]\n[files]\nmounts = ["/etc:/host"]')

@@ -16,7 +16,6 @@ from husk.sandbox.policy import Mount
 from husk.skills.permissions import read_permissions
 
 if TYPE_CHECKING:
-    from husk.skills.boxes import Outcome
     from husk.skills.permissions import Permissions
 
 SUFFIX = ".permissions.toml"
@@ -44,13 +43,6 @@ def held_to(config: Config, skill: Path) -> Permissions | None:
         )
     found.limits = _lower(config.limits, found.limits)
     return found
-
-
-def ran_beyond(allowed: Permissions | None, outcome: Outcome) -> list[str]:
-    """Programs that ran and are not in the manifest: nothing keeps them from being started, so it is told."""
-    if allowed is None:
-        return []
-    return [path for path in sorted(outcome.ran) if not allowed.allows_program(path)]
 
 
 def _hosts_beyond(config: Config, hosts: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from husk.api.aio import in_thread
 from husk.mcp import answers
 from husk.mcp.config import read_limits
 from husk.mcp.session import MAIN
-from husk.mcp.skill_permissions import held_to, ran_beyond
+from husk.mcp.skill_permissions import held_to
 from husk.mcp.tools import BoxName, Ctx, progress, session_of
 from husk.sandbox.errors import UsageError
 
@@ -137,8 +137,6 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
             outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)
         full = answers.whole(answers.of_skill(prepared.wish.argv, outcome), "")
         full |= {"limits": outcome.limits, "notes": prepared.notes + produced.left}
-        if beyond := ran_beyond(allowed, outcome):
-            full["ran_beyond_manifest"] = beyond
         return full, _copy_back(held, left, [name for name, _ in produced.files], wanted.output)
     finally:
         shutil.rmtree(place, ignore_errors=True)
