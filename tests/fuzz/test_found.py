@@ -26,7 +26,7 @@ def test_a_time_beyond_64_bits_of_nanoseconds(tmp_path: Path, seconds: int) -> N
     assert shown[10:12] == (expected.st_atime_ns, expected.st_mtime_ns)
 
 
-def test_a_host_that_fails_while_a_name_is_learnt(tmp_path: Path) -> None:
+def test_a_host_that_fails_while_a_name_is_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guest has its answer by then; husk told of a fault of its own, and of a call that failed."""
     for name in ("lower", "state"):
         (tmp_path / name).mkdir()
@@ -38,9 +38,9 @@ def test_a_host_that_fails_while_a_name_is_learnt(tmp_path: Path) -> None:
         asked.append(what)
         raise OSError(errno.EIO, "the disk is broken")
 
-    guest.kernel.names._learn = fails  # type: ignore[method-assign]
-    for name, kind in ((b"/file", "value"), (b"/missing", "error")):
-        found, value = guest.answer(guest.make("stat", guest.text(name), guest.memory.put(bytes(144))))
+    monkeypatch.setattr(guest.kernel.names, "_learn", fails)
+    for path, kind in ((b"/file", "value"), (b"/missing", "error")):
+        found, value = guest.answer(guest.make("stat", guest.text(path), guest.memory.put(bytes(144))))
         assert (found, value) == (kind, 0 if kind == "value" else errno.ENOENT)
     assert len(asked) == 2 and not guest.events.faults
     guest.close()
