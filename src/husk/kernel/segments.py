@@ -114,6 +114,13 @@ class Segments:
                 return segment, end - address
         return None
 
+    def in_use(self) -> tuple[int, int, int, int]:
+        """How many, their pages, those of them in memory, and the highest id."""
+        self.sweep()
+        every = self._by_id.values()
+        pages = sum(-(-one.size // 4096) for one in every)
+        return len(every), pages, sum(os.fstat(one.fd).st_blocks for one in every) // 8, max(self._by_id, default=0)
+
     def close(self) -> None:
         for segment in self._by_id.values():
             os.close(segment.fd)

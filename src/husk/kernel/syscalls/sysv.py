@@ -9,14 +9,15 @@ import struct
 import time
 
 from husk.kernel.call import Call, Reply, answered_remotely, i32
-from husk.kernel.segments import DEST
+from husk.kernel.segments import DEST, LARGEST, MOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.segments import Segment, Segments
 
 IPC_CREAT, IPC_EXCL = 0o1000, 0o2000
-IPC_RMID, IPC_SET, IPC_STAT, SHM_LOCK, SHM_UNLOCK = 0, 1, 2, 11, 12
+IPC_RMID, IPC_SET, IPC_STAT, IPC_INFO = range(4)
+SHM_LOCK, SHM_UNLOCK, SHM_STAT, SHM_INFO, SHM_STAT_ANY = range(11, 16)
 SHM_RDONLY, SHM_RND, SHM_REMAP, SHM_EXEC, SHM_HUGETLB = 0o10000, 0o20000, 0o40000, 0o100000, 0o4000
 MAP_FIXED, MAP_FIXED_NOREPLACE = 0x10, 0x100000
 PAGE = 4096
@@ -38,8 +39,10 @@ def shmdt(call: Call) -> Reply:
 
 def shmctl(call: Call) -> Reply:
     number, command = i32(call, 0), i32(call, 1)
-    if number < 0 or command not in (IPC_RMID, IPC_SET, IPC_STAT, SHM_LOCK, SHM_UNLOCK):
+    if number < 0 or not (IPC_RMID <= command <= IPC_INFO or SHM_LOCK <= command <= SHM_STAT_ANY):
         raise OSError(errno.EINVAL, "no such segment or command")
+    if command in (IPC_INFO, SHM_INFO):
+        return _tell_of_all(call, _segments(call), command)
     return _control(call, _segments(call), number, command)
 
 
@@ -108,15 +111,29 @@ def _control(call: Call, segments: Segments, number: int, command: int) -> Reply
     given = call.raw.read(call.args[2], SHMID_DS.size) if command == IPC_SET else b""
     with segments.lock:
         segment = segments.find(number)
-        if command == IPC_STAT:
-            segment.permits(4)
+        if command in (IPC_STAT, SHM_STAT, SHM_STAT_ANY):
+            if command != SHM_STAT_ANY:
+                segment.permits(4)
             call.raw.write(call.args[2], _described(segment, segments.attached(segment)))
-        elif command == IPC_SET:
+            return 0 if command == IPC_STAT else segment.id  # an index is an id here
+        if command == IPC_SET:
             _, segment.uid, segment.gid, _, _, mode, *_ = SHMID_DS.unpack(given)
             segment.mode, segment.changed_at = segment.mode & ~0o777 | mode & 0o777, int(time.time())
         elif command == IPC_RMID:
             segments.remove(segment)
         return 0  # locking in memory is a wish
+
+
+def _tell_of_all(call: Call, segments: Segments, command: int) -> Reply:
+    """Limits, or what is in use; either way the highest index."""
+    with segments.lock:
+        count, pages, resident, highest = segments.in_use()
+    if command == IPC_INFO:
+        told = struct.pack("<9Q", LARGEST, 1, MOST, MOST, LARGEST // PAGE, 0, 0, 0, 0)
+    else:
+        told = struct.pack("<i4x5Q", count, pages, resident, 0, 0, 0)
+    call.raw.write(call.args[2], told)
+    return highest
 
 
 def _described(segment: Segment, attached: int) -> bytes:
