@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from husk.kernel.program import Program
     from husk.vfs.opening import Opened
 
-MOST_NAMES = 100_000
+# Bytes for the names of what was read, written and run, of all of them together: not a number of names, since a guest
+# can make one as long as it likes by going deep enough.
+NAMES_ROOM, NAME_COSTS = 32 << 20, 128
 MOST_REFUSALS = 1000  # a guest that is refused in a loop must not fill our memory
 # Where the box has names of its own: that the host has something there too is no refusal.
 OWN_TREES = frozenset(
@@ -67,6 +69,8 @@ class Events:
         self.read: dict[bytes, None] = {}
         self.written: dict[bytes, None] = {}  # on the host, through a mount that allows it
         self.ran: dict[bytes, None] = {}
+        self.names_lost = 0  # opens and execs whose name was not kept
+        self._names_room = NAMES_ROOM
         self.watching = collect or tell is not None or trace is not None
 
     # -- what the dispatcher reports ---------------------------------------------------------------------------
@@ -98,21 +102,24 @@ class Events:
         if not self.watching:
             return
         where = self._absolute(call, name)
-        if (
-            flags & os.O_ACCMODE != os.O_WRONLY
-            and not flags & (os.O_PATH | os.O_DIRECTORY)
-            and len(self.read) < MOST_NAMES
-        ):
-            self.read[where] = None
-        writes = flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead)
-        if writes and len(self.written) < MOST_NAMES:
-            self.written[where] = None
+        if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY):
+            self._keep(self.read, where)
+        if flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead):
+            self._keep(self.written, where)
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
+
+    def _keep(self, names: dict[bytes, None], name: bytes) -> None:
+        if name in names:
+            return
+        if len(name) + NAME_COSTS > self._names_room:
+            self.names_lost += 1
+            return
+        names[name] = None
+        self._names_room -= len(name) + NAME_COSTS
 
     def executed(self, call: Call, name: bytes, program: Program) -> None:
         if self.watching:
-            if len(self.ran) < MOST_NAMES:
-                self.ran[program.exe] = None
+            self._keep(self.ran, program.exe)
             self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
 
     def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:

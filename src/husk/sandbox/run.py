@@ -348,7 +348,12 @@ class Run:
         result.limits = self.met
         result.weakened = weakened(policy, walls)
         left_out = sum(tree.changes_left_out for _, tree in self.ground.files.layers)
-        result.lost = {"events": events.lost, "refusals": events.refusals_lost, "changes": left_out}
+        result.lost = {
+            "events": events.lost,
+            "refusals": events.refusals_lost,
+            "changes": left_out,
+            "names": events.names_lost,
+        }
 
     def _stopped(self, launch: Launch, signal: int) -> None:
         """The first program stopped. By ^Z, then the person wants the shell back that husk was started from. Anything

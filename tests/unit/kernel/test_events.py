@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from husk.kernel.call import Call
-from husk.kernel.events import MOST_REFUSALS, Events, call_name, open_flags, shown, signature
+from husk.kernel.events import MOST_REFUSALS, NAMES_ROOM, Events, call_name, open_flags, shown, signature
 from husk.vfs.hosttree_write import HostTree
 from tests.unit.kernel.fakes import Guest, number
 from tests.unit.kernel.good_calls import STATIC_ELF
@@ -105,6 +105,16 @@ def test_refusals_do_not_grow_without_end(box: Box) -> None:
         box.guest.errno("reboot", n)  # every argument makes it another refusal
     assert len(box.guest.events.refusals) == MOST_REFUSALS
     assert box.guest.events.refusals_lost == 50
+
+
+def test_names_do_not_grow_without_end() -> None:
+    """However long: in a deep directory each may be many times what a path can be."""
+    events = Events(None, None, collect=True)
+    for n in range(100):
+        for _ in range(2):
+            events._keep(events.read, b"%d" % n + b"x" * (1 << 20))
+    assert 0 < sum(map(len, events.read)) <= NAMES_ROOM
+    assert events.names_lost == 2 * (100 - len(events.read))
 
 
 def test_a_read_only_mount(box: Box, tmp_path: Path) -> None:
