@@ -2,6 +2,7 @@
  * host name that comes out lies in a taught directory, ends where it should, and its last part holds no slash. */
 #include "input.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 static ssize_t say_link(char *text, size_t room)
@@ -21,7 +22,28 @@ static ssize_t say_link(char *text, size_t room)
     return size ? (ssize_t)size : -1;
 }
 
+/* What a symbolic link holds, and what the host says of a file. */
+static ssize_t say_text(char *text, size_t room)
+{
+    size_t size = eat_byte() * (eat_byte() & 1 ? 5 : 1);
+    if (size > room)
+        size = room;
+    eat(text, size);
+    return (ssize_t)size;
+}
+
+static int say_stat(struct stat *s)
+{
+    static const unsigned KINDS[] = {S_IFLNK | 0777, S_IFREG | 0644, S_IFDIR | 0755, S_IFLNK | 0777};
+    *s = (struct stat){.st_mode = KINDS[eat_byte() % 4], .st_ino = eat_byte(), .st_nlink = 1};
+    return eat_byte() == 255 ? -1 : 0;
+}
+
 #define readlink(path, text, room) say_link(text, room)
+#define readlinkat(fd, path, text, room) say_text(text, room)
+#define fstat(fd, s) say_stat(s)
+#define close(fd) (0)
+#include "../../../src/husk/native/manifest.c"
 #include "../../../src/husk/native/namecache.c"
 #include "../../../src/husk/native/target.c"
 #undef readlink
@@ -50,8 +72,29 @@ int open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
 {
     (void)flags, (void)mode;
     MUST(root == 5 && strlen(name) < 2 * LONGEST_NAME);
-    opened++;
-    return -(int)(1 + eat_byte() % 40);
+    MUST(++opened <= 20);
+    return eat_byte() & 3 ? 7 : -(int)(1 + eat_byte() % 40);
+}
+
+/* Asked for by Python alone, which is not here. */
+PyTypeObject Manifest_type;
+
+const struct manifest *manifest_of(PyObject *object)
+{
+    (void)object;
+    abort();
+}
+
+PyObject *raise_errno(int number)
+{
+    (void)number;
+    abort();
+}
+
+void listing_free(name_cache *cache, struct known_dir *dir)
+{
+    (void)cache, (void)dir;
+    abort(); /* nothing is forgotten here */
 }
 
 struct programs *programs_new(void)
@@ -85,6 +128,18 @@ static void teach(name_cache *cache, uint32_t start, const char *key, const char
     cache->known++;
 }
 
+static void check(const struct target *target)
+{
+    const struct known_dir *dir = target->dir;
+    size_t length = strnlen(target->host, sizeof target->host);
+    MUST(length < sizeof target->host && memcmp(target->host, dir->text + dir->key_size, dir->rel_size) == 0);
+    MUST(target->size < sizeof target->name && target->cut <= target->size && target->name[target->size] == 0);
+    if (dir->key_size == target->cut) { /* a directory, and a name in it */
+        const char *last = target->host + dir->rel_size;
+        MUST(*last && !strchr(last, '/') && strcmp(last, ".") && strcmp(last, ".."));
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static name_cache *cache;
@@ -111,25 +166,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t flags = eat_byte();
     opened = 0;
     if (locate(cache, &notif, dirfd, 1, target)) {
-        const struct known_dir *dir = target->dir;
-        size_t length = strnlen(target->host, sizeof target->host);
-        MUST(length < sizeof target->host && memcmp(target->host, dir->text + dir->key_size, dir->rel_size) == 0);
-        MUST(target->size < sizeof target->name && target->cut <= target->size);
-        if (dir->key_size == 0 || dir->text[dir->key_size - 1] == '/') {
-            const char *last = target->host + dir->rel_size;
-            MUST(*last && !strchr(last, '/') && strcmp(last, ".") && strcmp(last, ".."));
-        }
+        check(target);
         struct stat host = {0};
         int fd = -1;
         itself(cache, target);
-        if (flags & 1)
-            look(target, O_PATH, &fd, &host);
-        else
-            look_through(target, O_RDONLY, &fd, &host);
-        MUST(opened <= 2);
-        plain(cache, target, &host, flags & 2);
-        show(&dir->showing, &host);
-        permitted(cache, &host, flags & 7);
+        enum look seen = flags & 1 ? look(target, O_PATH, &fd, &host)
+                                   : look_through(cache, target, flags & 2 ? O_PATH : O_RDONLY, &fd, &host);
+        if (seen != PYTHON) { /* else nobody looks at it any more */
+            check(target);
+            plain(cache, target, &host, flags & 2);
+            show(&target->dir->showing, &host);
+            permitted(cache, &host, flags & 7);
+        }
     }
     free(target);
     return 0;
