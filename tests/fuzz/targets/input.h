@@ -21,9 +21,10 @@ static inline void eat(void *to, size_t size)
 {
     size_t have = size < input_size ? size : input_size;
     memset(to, 0, size);
-    if (have)
+    if (have) { /* an empty input may have no address at all */
         memcpy(to, input, have);
-    input += have, input_size -= have;
+        input += have, input_size -= have;
+    }
 }
 
 static inline uint8_t eat_byte(void)
