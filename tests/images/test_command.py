@@ -27,10 +27,11 @@ class Done:
 
 def image(store: Store, *words: str, code: int = 0) -> Done:
     """In this process: starting Python for each of these would be most of the time."""
-    out, err = io.StringIO(), io.StringIO()
+    # With bytes beneath: an archive goes to standard output as such.
+    out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         assert main([*words, "--store", store.place]) == code, (words, err.getvalue())
-    done = Done(out.getvalue(), err.getvalue())
+    done = Done(out.buffer.getvalue().decode("utf-8", "replace"), err.getvalue())
     assert code or done.stderr == "", done.stderr
     if code:
         assert done.stderr.startswith("husk image: ") and done.stderr.count("\n") == 1, done.stderr
@@ -85,7 +86,7 @@ def test_mistakes(store: Store, archive: str, tmp_path: Path) -> None:
         (["export", "web:1", archive], "is there already; name another"),
         (["export", "none", str(tmp_path / "x")], "there is no image 'none'"),
         (["export", "web:1", "-", "--format", "oci"], "only --format tar"),
-        (["build", str(tmp_path / "none")], "cannot be read"),
+        (["build", str(tmp_path / "none")], "No such file or directory; docs/images.md shows a build file"),
     ):
         assert why in image(store, *words, code=2).stderr, words
         assert why in json.loads(image(store, *words, "--json", code=2).stdout)["error"]
