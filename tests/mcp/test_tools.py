@@ -193,9 +193,12 @@ def test_a_client_gets_no_more_than_the_config_allows() -> None:
         for name in ("../x", "", "a b", "x" * 65):
             with pytest.raises(Refused):
                 await client.call("open_box", name=name)
-        names = {tool.name for tool in (await client.session.list_tools()).tools}
+        tools = {tool.name: tool.annotations for tool in (await client.session.list_tools()).tools}
+        looking = {name for name, notes in tools.items() if notes and notes.readOnlyHint}
+        assert looking == {"read_file", "list_files", "changes", "boxes"}
+        names = set(tools)
         assert "write_file" not in names and "run_skill" not in names
-        with pytest.raises(Refused, match="Unknown tool"):
+        with pytest.raises(Refused, match="there is no tool 'write_file'; there are run"):
             await client.call("write_file", path="x", content="y")
 
     run(config, test)
@@ -207,6 +210,15 @@ def test_a_program_that_is_not_there() -> None:
         assert answer["exit_code"] == 127 and "not found" in answer["explain"]
         answer = await client.call("run", argv=["/etc/passwd"])
         assert answer["exit_code"] == 126
+        answer = await client.call("run", argv=["ls -l"])
+        assert "Give its arguments apart: ['ls', '-l']." in answer["explain"]
+        assert (await client.call("run", argv="echo $((6 * 7))"))["stdout"] == "42\n"
+        with pytest.raises(Refused, match=r"^run: argv: Field required\. It takes argv, box,"):
+            await client.call("run", cmd="ls")
+        with pytest.raises(Refused, match=r"^run: timeout: Input should be a valid number"):
+            await client.call("run", argv=["ls"], timeout="soon")
+        with pytest.raises(Refused, match=r"there is no tool 'exec'; there are run, run_code,"):
+            await client.call("exec", argv=["ls"])
         with pytest.raises(Refused):
             await client.call("run", argv=[])
         with pytest.raises(Refused, match="NUL"):

@@ -131,7 +131,10 @@ class Result(subprocess.CompletedProcess[Any]):
             if self.returncode and not self.limits and not self.timed_out:
                 return ["Nothing was refused by the sandbox: the failure is the program's own. See its output."]
             return []
-        said = ["Refused by the sandbox; trying the same again will fail again:"]
+        if self.returncode == 0:
+            said = ["Refused by the sandbox on the way (the program did without):"]
+        else:
+            said = ["Refused by the sandbox; trying the same again will fail again:"]
         groups: dict[tuple[str, str], list[Denial]] = {}
         for denial in self.denials:
             # What differs only in the name is one thing to learn.

@@ -14,11 +14,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.fastmcp import FastMCP
-from mcp.server.fastmcp.exceptions import ResourceError
+from mcp.server.fastmcp.exceptions import ResourceError, ToolError
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.types import Resource, ResourceTemplate
-from pydantic import AnyUrl
+from pydantic import AnyUrl, ValidationError
 
+from husk import __version__
 from husk.mcp import tools
 from husk.mcp.session import Session
 from husk.mcp.tools import session_of
@@ -42,7 +43,23 @@ PATH = "/mcp"
 
 
 class Server(FastMCP[Session]):
-    """Results are resources of the session that made them: listed for it, and read by no other."""
+    """Results are resources of the session that made them: listed for it, and read by no other. A call that makes no
+    sense is told in one sentence."""
+
+    open_world = False  # can a box reach anything beyond this machine?
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        try:
+            return await super().call_tool(name, arguments)
+        except ToolError as error:
+            known = {tool.name: tool for tool in await self.list_tools()}
+            if name not in known:
+                raise ToolError(f"there is no tool {name!r}; there are {', '.join(known)}.") from None
+            if isinstance(error.__cause__, ValidationError):
+                wrong = [f"{_where(one['loc'])}: {one['msg']}" for one in error.__cause__.errors()]
+                takes = ", ".join(known[name].inputSchema.get("properties", {}))
+                raise ToolError(f"{name}: {'; '.join(dict.fromkeys(wrong))}. It takes {takes}.") from None
+            raise
 
     async def list_resources(self) -> list[Resource]:
         session = session_of(self.get_context())
@@ -75,6 +92,19 @@ class Server(FastMCP[Session]):
         return [ReadResourceContents(json.dumps(result, indent=2), JSON)]
 
 
+def _where(place: tuple[int | str, ...]) -> str:
+    """A parameter's name, without which of several kinds it was held against."""
+    return ".".join(str(one) for one in place if not str(one).startswith(("list[", "str", "dict[")))
+
+
+def instructions(config: Config) -> str:
+    """What a model should know before its first call."""
+    network = "all of the host's" if config.network.mode == "host" else ", ".join(config.network.allow) or "none"
+    mounts = ", ".join(mount.split(":", 1)[1] for mount in config.box.mounts) or "none"
+    bounds = ", ".join(f"{name} {value}" for name, value in config.limits.items() if value != "none")
+    return f"{INSTRUCTIONS}\nNetwork: {network}. Mounts: {mounts}. Limits: {bounds}. No root, no sudo."
+
+
 def build(config: Config) -> Server:
     @asynccontextmanager
     async def lifespan(_: FastMCP[Session]) -> AsyncIterator[Session]:
@@ -89,13 +119,15 @@ def build(config: Config) -> Server:
 
     server = Server(
         "husk",
-        instructions=INSTRUCTIONS,
+        instructions=instructions(config),
         lifespan=lifespan,
         log_level="WARNING",
         streamable_http_path=PATH,
         session_idle_timeout=float(config.session.idle),
         max_sessions=config.session.most,
     )
+    server._mcp_server.version = __version__  # else clients are told the package's
+    server.open_world = config.network.mode == "host" or bool(config.network.allow)
     tools.add(server, config.offered)
     return server
 

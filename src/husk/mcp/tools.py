@@ -15,8 +15,9 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp import Context
 from mcp.server.fastmcp.exceptions import ToolError
+from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from husk.api.aio import in_thread
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from husk.api.aio import AsyncSandbox
+    from husk.mcp.server import Server
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,7 +113,8 @@ async def _run(
     except TimeoutExpired as late:
         result = late.result
     except NotFound as error:
-        return answers.not_started(argv, error.exit_code, str(error), name)
+        advice = f" Give its arguments apart: {argv[0].split()}." if len(argv) == 1 and " " in argv[0] else ""
+        return answers.not_started(argv, error.exit_code, f"{error}{advice}", name)
     except NotExecutable as error:
         return answers.not_started(argv, error.exit_code, str(error), name)
     return answers.whole(result, name)
@@ -120,7 +123,8 @@ async def _run(
 async def run(
     ctx: Ctx,
     argv: Annotated[
-        list[str], Field(description='the program and its arguments: ["ls", "-l"]; no shell', min_length=1)
+        list[str] | str,
+        Field(description='the program and its arguments: ["ls", "-l"]. A single text is a line for sh', min_length=1),
     ],
     box: BoxName = MAIN,
     input: Annotated[str, Field(description="what the program reads from its standard input")] = "",
@@ -131,7 +135,8 @@ async def run(
     """Run a program in the box and wait for its end. Files it writes stay in the box for later runs; processes do not.
     `exit_code` is the program's own. `denials` lists what the sandbox refused and why, `explain` says in words whether
     trying again makes sense: read it before you do."""
-    return await run_in(ctx, box, argv, timeout, input=input.encode(), cwd=cwd, env=env)
+    words = ["sh", "-c", argv] if isinstance(argv, str) else argv
+    return await run_in(ctx, box, words, timeout, input=input.encode(), cwd=cwd, env=env)
 
 
 async def run_code(
@@ -286,9 +291,17 @@ TOOLS: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
 }
 
 
-def add(server: FastMCP[Session], offered: set[str]) -> None:
+LOOKING = ("read_file", "list_files", "changes", "boxes", "inspect_skill")
+LOSING = ("rollback", "close_box")
+
+
+def add(server: Server, offered: set[str]) -> None:
     from husk.mcp.skill_tools import TOOLS as SKILL_TOOLS
 
     for name, tool in (TOOLS | SKILL_TOOLS).items():
         if name in offered:
-            server.add_tool(told(tool), name=name)
+            # Clients ask their person less often about what only looks; and no box reaches further than the config.
+            notes = ToolAnnotations(
+                readOnlyHint=name in LOOKING, destructiveHint=name in LOSING, openWorldHint=server.open_world
+            )
+            server.add_tool(told(tool), name=name, annotations=notes)
