@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from husk.sandbox.policy import Policy
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
-SIGCONT, SIGTSTP, SIGXFSZ = 18, 20, 25
+SIGCONT, SIGTSTP = 18, 20
 
 
 class Run:
@@ -335,11 +335,6 @@ class Run:
         if vfs.state.nodes_refused:
             allowed = policy.limits["disk-files"] or 0
             self.met.append(Exceeded("disk-files", allowed, allowed, ended=False))
-        # A shell reports its child's signal by its exit code. Linux tells the one who wrote, and nobody else.
-        if SIGXFSZ in (result.signal, result.exit_code - 128):
-            sizes = {name: size for name in ("file-size", "disk") if (size := policy.limits[name]) is not None}
-            for name in sorted(sizes, key=sizes.__getitem__)[:1]:
-                self.met.append(Exceeded(name, sizes[name], sizes[name], ended=False))
         if events.full:
             allowed = policy.limits["events"] or 0
             self.met.append(Exceeded("events", allowed, allowed, ended=False))
