@@ -91,7 +91,7 @@ def test_dispatch_names() -> None:
     assert numbers.HUSK_CALL not in names
     partly = {name for nr, name in names.items() if ROWS[nr].way != "virtual"}
     sockets = {"socket", "listen", "accept", "accept4", "sendto", "recvfrom", "setsockopt", "getsockopt"}
-    assert partly - {"ioctl"} == sockets
+    assert partly - {"ioctl"} == sockets | {"shmget", "shmat", "shmdt", "shmctl"}
 
 
 def test_a_wall_never_adds_a_refusal() -> None:
@@ -283,8 +283,11 @@ def test_options_that_reach_the_host_need_the_network_wall() -> None:
 
 
 def test_shared_keys_need_their_wall() -> None:
-    for name in ("shmget", "semget", "msgget", "mq_open"):
-        assert way(name) == "native" and way(name, walls=Walls(pid=True, net=True, mount=True)) == "refused"
+    bare = Walls(pid=True, net=True, mount=True)
+    for name in ("semget", "msgget", "mq_open"):
+        assert way(name) == "native" and way(name, walls=bare) == "refused"
+    for name in ("shmget", "shmat", "shmctl", "shmdt"):
+        assert way(name) == "native" and way(name, walls=bare) == "virtual"
 
 
 def test_husk_keeps_reading_guest_memory() -> None:

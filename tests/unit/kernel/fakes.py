@@ -181,6 +181,12 @@ class FakeCall:
         self.answers.append(("value", value))
         return 0
 
+    def map(self, fd: int, address: int, size: int, protection: int, flags: int) -> int:
+        raise NotImplementedError  # it takes a process: tests/guests/ipc_sysv.c
+
+    def unmap(self, address: int, size: int) -> int:
+        raise NotImplementedError
+
     def change_directory(self, fd: int) -> int:
         self.moved_to = os.readlink(b"/proc/self/fd/%d" % fd)
         self.answers.append(("value", 0))
