@@ -205,7 +205,7 @@ enum look look_through(name_cache *cache, struct target *t, uint64_t flags, int 
         ssize_t n = link_text(t, *fd, text, sizeof text - 1);
         if (*fd >= 0)
             close(*fd);
-        if (n <= 0 || n == sizeof text - 1)
+        if (n <= 0 || n == sizeof text - 1 || memchr(text, 0, n)) /* no link of Linux's holds a NUL; a forged image's may */
             return PYTHON;
         text[n] = 0;
         if (!follow(cache, t, text, n))
