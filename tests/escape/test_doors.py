@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,7 +173,11 @@ def stranger() -> subprocess.Popen[bytes]:
     """A process outside, of the user that a guest would natively be."""
     uid, gid = guest_ids()
     user = [] if os.geteuid() else ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
-    return subprocess.Popen([*user, "sleep", "60"])
+    process = subprocess.Popen([*user, "sleep", "120"])
+    # Before it executes sleep, nobody may look into it: it has just changed its user.
+    while Path("/proc", str(process.pid), "comm").read_text() != "sleep\n":
+        time.sleep(0.01)
+    return process
 
 
 def knock(lines: str) -> dict[str, str]:
