@@ -63,13 +63,13 @@ def test_a_damaged_blob_is_not_exported(store: Store, root: Path, tmp_path: Path
 
 @runs
 @pytest.mark.both_settings
-def test_a_missing_blob(store: Store, root: Path) -> None:
+def test_a_missing_blob(store: Store, root: Path, tmp_path: Path) -> None:
     """The program gets EIO, for reading as for writing; outside it is said why."""
     os.unlink(blob_of(store, b"d/file"))
     status, out, err = run(store, "--summary", "--", "sh", "-c", "cat /d/file; (echo more >> /d/file); echo $?")
     assert status == 0 and out == "2\n", err
     assert err.count("/d/file: the image lacks its content") == 1 and err.count("Input/output error") == 2, err
-    assert "is missing" in image(store, "export", "whole", "-", code=1).stderr
+    assert "is missing" in image(store, "export", "whole", str(tmp_path / "out.tar"), code=1).stderr
 
 
 @runs
