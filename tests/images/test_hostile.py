@@ -312,7 +312,10 @@ def many(path: Path, count: int) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("count", [10_000, pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+A_MILLION = pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
+
+
+@pytest.mark.parametrize("count", [10_000, A_MILLION])
 def test_many_entries_take_little_memory(store: Store, tmp_path: Path, count: int) -> None:
     """Each costs a few hundred bytes, of which a kilobyte is a generous bound."""
     base, used = (
