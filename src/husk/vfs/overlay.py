@@ -12,6 +12,7 @@ import stat as st
 import struct
 
 from husk.native._core import stat_beneath
+from husk.vfs.hostfile import open_lower
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir
 from husk.vfs.lower import Lower
 from husk.vfs.node import Context, Credentials
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from husk.store import Entry, Manifest
+    from husk.vfs.hostfile import Key
     from husk.vfs.layer import LayeredTree
     from husk.vfs.node import Node
 
@@ -52,6 +54,11 @@ class FrozenFiles(Lower):
         super().__init__(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), path, None, None)
         self._inodes = inodes  # the tree's
         self.shown: dict[bytes, Inode] = {}
+
+    def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
+        """Nothing in a layer changes, so what is there is what was judged; its identity is learnt only by `trace`."""
+        found = self.stat(rel)
+        return open_lower(self.fd, rel, flags, kind, (found[0], found[1]))
 
     def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
         # All trees of a box have files here; a descriptor is of the tree that shows the file. Its identity is learnt
