@@ -143,6 +143,17 @@ static void put_terminal_back(void)
         tcsetattr(PERSON_FD, TCSANOW, &person_was);
 }
 
+/* Is it husk that ends the box, or its death? */
+static void hear_how_it_ends(int flags)
+{
+    char said = 0;
+    ssize_t got;
+    while ((got = recv(CONTROL_FD, &said, 1, flags)) < 0 && errno == EINTR)
+        ;
+    if (got != 1 || said != SAID_END)
+        put_terminal_back();
+}
+
 static void reap(pid_t guest)
 {
     int status;
@@ -164,6 +175,10 @@ static void reap(pid_t guest)
         message.system_us = usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec;
         message.max_rss_kb = usage.ru_maxrss;
         (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
+        /* The guest may have ended because husk did: its calls fail when the listener goes, a moment before the control
+         * socket. So husk's own word is waited for, which comes at once. */
+        if (watches_person)
+            hear_how_it_ends(0);
         end_box();
     }
 }
@@ -207,9 +222,7 @@ static _Noreturn void watch(pid_t guest)
         if (poll(watched, 2, -1) < 0)
             continue;
         if (watched[0].revents) {
-            char said = 0;
-            if (recv(CONTROL_FD, &said, 1, MSG_DONTWAIT) != 1 || said != SAID_END)
-                put_terminal_back();
+            hear_how_it_ends(MSG_DONTWAIT);
             end_box(); /* husk said so, or is gone */
         }
         char drain[64];
