@@ -46,7 +46,8 @@ def _judged(bomb: Bomb, size: int, status: int, out: str, err: str) -> list[str]
     wrong = []
     if status != (LIMIT_MET if bomb.ended else 0):
         wrong.append(f"exit code {status}: {out[-500:]} {err[-500:]}")
-    told = bomb.told.replace("N", str(size)).replace("n", str(size // 10))
+    far, _, how = bomb.told.partition(" ")
+    told = f"{size if far == 'N' else size // 10} {how}"
     if not bomb.ended and (told not in out.splitlines() or ANSWERS not in out.splitlines()):
         wrong.append(f"the guest said {out[-500:]!r}")
     said = [line for line in err.splitlines() if line.startswith("husk: ")]
