@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from husk.kernel.events import Events, Full
+from husk.sandbox.errors import HuskError
 from husk.sandbox.ground import Ground, behind_walls
+from husk.sandbox.result import ended_by
 from husk.sandbox.run import Run
 
 TYPE_CHECKING = False
@@ -65,6 +67,10 @@ class Box:
             try:
                 run.launch(self.stdio)
                 result = run.wait()
+            except (HuskError, OSError):
+                if run.ended_by is None:
+                    raise
+                result = ended_by(run.ended_by)  # in the midst of being launched, which failed by that
             finally:
                 ground.files.vfs.state.ending = True  # what takes long need not be finished
                 run.finish()

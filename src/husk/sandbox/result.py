@@ -60,3 +60,10 @@ class Result:
             if data is not None:
                 shown[name] = data.decode("utf-8", "backslashreplace")
         return shown
+
+
+def ended_by(signal: int) -> Result:
+    """A signal to husk itself was its end."""
+    result = Result()
+    result.signal, result.exit_code = signal, 128 + signal
+    return result

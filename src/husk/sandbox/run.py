@@ -23,7 +23,7 @@ from husk.sandbox.filesystem import find_program, not_started, working_directory
 from husk.sandbox.ground import weakened
 from husk.sandbox.launch import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Launch, Order, explain, missing
 from husk.sandbox.limits import Exceeded
-from husk.sandbox.result import Result
+from husk.sandbox.result import Result, ended_by
 from husk.sandbox.streams import Streams
 from husk.sandbox.watch import Watch
 
@@ -228,8 +228,7 @@ class Run:
             if any(limit.ended for limit in self.met):
                 return result
             if self.ended_by is not None:
-                result.signal, result.exit_code = self.ended_by, 128 + self.ended_by
-                return result
+                return ended_by(self.ended_by)
             try:
                 report = self._report(launch, deadline)
             except TimeoutError:
