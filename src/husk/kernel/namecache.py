@@ -49,7 +49,7 @@ class NameCache:
         root = vfs.root
         if isinstance(root, LayerDir) and root.lower is not None and root.lower.mapped is not None:
             lower = root.lower
-            listener.cache_image(root.lower.mapped, lower.stat(b"")[0], lower.path + b"/")
+            listener.cache_image(root.lower.mapped, lower.stat(b"")[0], lower.path + b"/", lower.blobs)
 
     def close(self) -> None:
         self._vfs.tell_no_more(self.forget)

@@ -163,6 +163,30 @@ static int open_place(name_cache *cache, struct target *t, uint32_t flags)
     return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
 }
 
+/* The first time anybody opens a file of the image it gets its link (vfs/imagelower.py). What is not plain, such as another
+ * file system, is Python's to solve. */
+static bool link_blob(name_cache *cache, const struct target *t)
+{
+    char blob[sizeof cache->blobs + 72], name[16], *end = blob;
+    uint32_t id = manifest_find(t->dir->manifest, t->host, strlen(t->host));
+    const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(t->dir->manifest, id);
+    if (!entry || !S_ISREG(entry->mode) || t->dir->manifest != cache->image || !*cache->blobs)
+        return false;
+    end += snprintf(blob, sizeof blob, "%s%02x/", cache->blobs, entry->blob[0]);
+    for (size_t i = 0; i < sizeof entry->blob; i++)
+        end += sprintf(end, "%02x", entry->blob[i]);
+    snprintf(name, sizeof name, "%u", entry->inode);
+    return linkat(AT_FDCWD, blob, t->dir->root_fd, name, 0) == 0;
+}
+
+static enum look look_to_open(name_cache *cache, struct target *t, uint64_t flags, int *fd, struct stat *s)
+{
+    enum look seen = look(t, flags, fd, s);
+    if (seen == PYTHON && t->dir->manifest && !t->dir->absent && link_blob(cache, t))
+        seen = look(t, flags, fd, s);
+    return seen;
+}
+
 static bool open_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t flags)
 {
     struct target t;
@@ -175,13 +199,13 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
      * make a FIFO, and merely opening one is felt at its other end: there, and after ELOOP, look first. */
     uint64_t host_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW);
     bool careful = !t.dir->layered && t.dir->showing.manner == AS_HOST;
-    enum look seen = careful ? PYTHON : look(&t, host_flags, &fd, &s);
+    enum look seen = careful ? PYTHON : look_to_open(cache, &t, host_flags, &fd, &s);
     if (seen == PYTHON && !(flags & O_NOFOLLOW)) {
         seen = look_through(cache, &t, O_PATH | O_NOFOLLOW, &fd, &s);
         if (seen == FOUND) {
             if (fd >= 0)
                 close(fd);
-            seen = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ? look(&t, host_flags, &fd, &s) : PYTHON;
+            seen = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ? look_to_open(cache, &t, host_flags, &fd, &s) : PYTHON;
         }
     }
     if (seen == PYTHON)

@@ -168,14 +168,16 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args)
 PyObject *listener_cache_image(Listener *self, PyObject *args)
 {
     PyObject *manifest;
-    const char *links;
-    Py_ssize_t size;
+    const char *links, *blobs;
+    Py_ssize_t size, blobs_size;
     unsigned long long dev;
-    if (!PyArg_ParseTuple(args, "O!Ky#:cache_image", &Manifest_type, &manifest, &dev, &links, &size))
+    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", &Manifest_type, &manifest, &dev, &links, &size, &blobs, &blobs_size))
         return NULL;
     name_cache *cache = self->cache;
     if (!cache || (size_t)size >= sizeof cache->images)
         Py_RETURN_NONE;
+    if ((size_t)blobs_size < sizeof cache->blobs)
+        memcpy(cache->blobs, blobs, blobs_size + 1);
     memcpy(cache->images, links, size);
     cache->images_size = size;
     cache->image = manifest_of(manifest);

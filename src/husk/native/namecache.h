@@ -82,6 +82,7 @@ struct name_cache {
     bool links_changed;    /* a hard-linked file has a changed twin somewhere: leave all hard links to Python */
     char images[512];      /* host path of the links to an image's blobs, with a slash; no box has more than one */
     size_t images_size;
+    char blobs[512];       /* host path of their contents, with a slash; empty: links are Python's to make */
     const struct manifest *image; /* borrowed */
     uint64_t image_dev;    /* what its files have for a device in our own tables */
     char places[512];      /* host path of the placeholders, with a slash */

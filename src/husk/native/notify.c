@@ -173,7 +173,7 @@ static PyMethodDef Listener_methods[] = {
     {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
     {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
     {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
-    {"cache_image", (PyCFunction)listener_cache_image, METH_VARARGS, "cache_image(manifest, dev, links): what the box starts from"},
+    {"cache_image", (PyCFunction)listener_cache_image, METH_VARARGS, "cache_image(manifest, dev, links, blobs): what the box starts from"},
     {"cache_handle", (PyCFunction)listener_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
     {"cache_listing", (PyCFunction)listener_cache_listing, METH_VARARGS,
      "cache_listing(place, stamp, end, records): what getdents64 says of a taught directory"},

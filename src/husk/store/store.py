@@ -47,8 +47,12 @@ class Store:
         layout.create(found)
         return cls.open(found)
 
+    @property
+    def blobs(self) -> str:
+        return os.path.join(self.place, "blake3")
+
     def blob_path(self, hash_: str) -> str:
-        return os.path.join(self.place, "blake3", layout.blob_place(hash_))
+        return os.path.join(self.blobs, layout.blob_place(hash_))
 
     def has(self, hash_: str) -> bool:
         return os.path.lexists(self.blob_path(hash_))

@@ -40,6 +40,7 @@ class ImageLower(Lower):
         fd = os.open(links, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         super().__init__(fd, links, None, None)
         self.mapped = manifest.mapped
+        self.blobs = os.fsencode(store.blobs) + b"/"
         self.label = b"image %d" % device
         self._store, self._manifest, self.device = store, manifest, IMAGE_DEVICE + device
 

@@ -34,7 +34,7 @@ class Lower:
     name, so that an open host file can be traced back to where it is now.
     """
 
-    __slots__ = ("fd", "gids", "label", "mapped", "moved", "path", "seen", "top", "uids")
+    __slots__ = ("blobs", "fd", "gids", "label", "mapped", "moved", "path", "seen", "top", "uids")
 
     exclusive = False  # whatever lies beneath `path` can be of no other tree below the same layer
     is_host = True  # names can be looked up beneath `fd` without asking us
@@ -46,6 +46,7 @@ class Lower:
         self.moved: dict[bytes, LayerDir] = {}
         self.top: LayerDir | None = None
         self.mapped: _core.Manifest | None = None  # where names can be looked up instead
+        self.blobs = b""  # and where the contents lie, with a slash at its end
         # What files the guest changed or removed were when it first did, by name; None: nobody will ask.
         self.seen: dict[bytes, HostStat] | None = None
 
