@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Ctx: TypeAlias = Context[Any, Session, Any]
+Input = Annotated[str, Field(description="what the program reads from its standard input")]
+Cwd = Annotated[str | None, Field(description="where it starts")]
+Env = Annotated[dict[str, str] | None, Field(description="variables to add")]
+Seconds = Annotated[float | None, Field(description="seconds; the server may give less")]
 BoxName = Annotated[str, Field(description="which box; made on first use")]
 PathName = Annotated[str, Field(description="a path in the box; relative to its working directory")]
 
@@ -127,10 +131,10 @@ async def run(
         Field(description='the program and its arguments: ["ls", "-l"]. A single text is a line for sh', min_length=1),
     ],
     box: BoxName = MAIN,
-    input: Annotated[str, Field(description="what the program reads from its standard input")] = "",
-    cwd: Annotated[str | None, Field(description="where it starts")] = None,
-    env: Annotated[dict[str, str] | None, Field(description="variables to add")] = None,
-    timeout: Annotated[float | None, Field(description="seconds; the server may give less")] = None,
+    input: Input = "",
+    cwd: Cwd = None,
+    env: Env = None,
+    timeout: Seconds = None,
 ) -> dict[str, Any]:
     """Run a program in the box and wait for its end. Files it writes stay in the box for later runs; processes do not.
     `exit_code` is the program's own. `denials` lists what the sandbox refused and why, `explain` says in words whether
@@ -147,10 +151,10 @@ async def run_code(
     ] = "python",
     args: Annotated[list[str] | None, Field(description="arguments of the program")] = None,
     box: BoxName = MAIN,
-    input: Annotated[str, Field(description="what the program reads from its standard input")] = "",
-    cwd: Annotated[str | None, Field(description="where it starts")] = None,
-    env: Annotated[dict[str, str] | None, Field(description="variables to add")] = None,
-    timeout: Annotated[float | None, Field(description="seconds; the server may give less")] = None,
+    input: Input = "",
+    cwd: Cwd = None,
+    env: Env = None,
+    timeout: Seconds = None,
 ) -> dict[str, Any]:
     """Run a piece of Python, shell or other code in the box. The answer is that of `run`."""
     interpreter, suffix = LANGUAGES[language]

@@ -97,12 +97,8 @@ static bool held_directory(name_cache *cache, const char *link, struct stat *s)
         show(&dir->showing, s);
         return true;
     }
-    int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
-    if (fd < 0)
-        return false;
-    bool known = fstat(fd, s) == 0 && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
+    bool known = stat_directory(dir, s) && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
                  (!dir->host_ino || s->st_ino == dir->host_ino);
-    close(fd);
     if (known)
         show(&dir->showing, s);
     return known;

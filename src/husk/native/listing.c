@@ -5,8 +5,6 @@
  * identity and times. The reading position is the placeholder's own, so dup, fork and threads share it as Linux says. */
 #include "target.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,16 +34,8 @@ static bool unchanged(const struct known_dir *dir)
 {
     struct stat s;
     const struct stamp *then = &dir->listing->stamp;
-    const char *rel = dir->text + dir->key_size;
-    if (dir->manifest)
-        return true;
-    int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
-    if (fd < 0)
-        return false;
-    bool same = fstat(fd, &s) == 0 && s.st_dev == then->dev && s.st_ino == then->ino &&
-                nanoseconds(s.st_mtim) == then->modified_ns && nanoseconds(s.st_ctim) == then->changed_ns;
-    close(fd);
-    return same;
+    return dir->manifest || (stat_directory(dir, &s) && s.st_dev == then->dev && s.st_ino == then->ino &&
+                             nanoseconds(s.st_mtim) == then->modified_ns && nanoseconds(s.st_ctim) == then->changed_ns);
 }
 
 bool list_directory(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, int room)

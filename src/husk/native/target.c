@@ -39,18 +39,21 @@ static bool cut(struct target *t, ssize_t size)
     return last_size <= 255 && !(last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2)));
 }
 
-bool same_directory(const struct known_dir *dir)
+bool stat_directory(const struct known_dir *dir, struct stat *s)
 {
-    struct stat s;
     const char *rel = dir->text + dir->key_size;
-    if (!dir->host_ino)
-        return true;
     int fd = open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
         return false;
-    bool same = fstat(fd, &s) == 0 && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino;
+    bool known = fstat(fd, s) == 0;
     close(fd);
-    return same;
+    return known;
+}
+
+bool same_directory(const struct known_dir *dir)
+{
+    struct stat s;
+    return !dir->host_ino || (stat_directory(dir, &s) && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino);
 }
 
 /* The taught directory the name lies in, or the name itself where that was taught alone. */

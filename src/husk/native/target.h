@@ -21,6 +21,8 @@ enum look { PYTHON, MISSING, FOUND };
 
 /* The number of the placeholder that `link`, a link of /proc, leads to. */
 bool placeholder(name_cache *cache, const char *link, uint32_t *start);
+/* What the host says of a taught directory just now. */
+bool stat_directory(const struct known_dir *dir, struct stat *s);
 /* Is the directory still the one that was taught? */
 bool same_directory(const struct known_dir *dir);
 /* The entry of the directory that `t` itself names; NULL: it was not taught. */
