@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HEAD = """
-import ctypes, errno, os, socket, sys, threading, time
+import ctypes, errno, os, resource, socket, sys, threading, time
 N = int(sys.argv[1])
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -21,6 +21,11 @@ def upto(count, one):
             print(n, errno.errorcode[error.errno], flush=True)
             return
     print(count, "all", flush=True)
+
+def raise_files():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
 
 def touch(name):
     os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
@@ -120,9 +125,7 @@ os.mkdir("d")
 upto(N, lambda n: os.close(os.open(("/usr", "d", "/proc/self", "/tmp")[n % 4], os.O_RDONLY)))
 """, 2000, 100_000),
     Bomb("descriptors", """
-import resource
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+most = raise_files()
 children = []
 def fill():
     kept = [os.open(("/usr/bin/env", "/usr", "mine")[n % 3], os.O_RDONLY) for n in range(min(N // 10, most - 100))]
@@ -147,9 +150,7 @@ def one(n):
 upto(N, one)
 """, 300, 100_000, each=4000, seconds=1800),
     Bomb("unix sockets", """
-import resource
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+raise_files()
 kept = []
 def one(n):
     kept.append(socket.socket(socket.AF_UNIX))
@@ -157,9 +158,7 @@ def one(n):
 upto(N, one)
 """, 200, 10_000, each=6000),
     Bomb("inet sockets", """
-import resource
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+raise_files()
 kept = []
 def one(n):
     kept.append(socket.socket(socket.AF_INET))
