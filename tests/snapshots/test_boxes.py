@@ -296,3 +296,52 @@ def test_ps_tells_what_is_there(place: Place) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's husk has no rights its guest lacks")
+@pytest.mark.both_settings
+def test_what_the_host_put_in_the_place_of_a_file_is_judged_anew(place: Place) -> None:
+    """What a box says of a file's mode and owner was said of the file that was there."""
+    secret, private = place.project / "secret", place.project / "private"
+    for name in ("file", "renamed", "dir", "moved"):
+        path = place.project / name
+        path.mkdir() if name in ("dir", "moved") else path.write_text("the guest's")
+        os.chown(path, 12345, 12345)
+    os.chown(place.project, 12345, 12345)
+    look = "cd /p; cat file other; ls dir elsewhere"
+    changes = "cd /p; chmod 644 file renamed; mv renamed other; chmod 755 dir moved; mv moved elsewhere"
+    place.sh("b", changes, *place.cow)
+    assert place.sh("b", look) == "the guest'sthe guest'sdir:\n\nelsewhere:\n"
+    for name in ("file", "renamed"):
+        secret.write_text("root's")
+        secret.chmod(0o600)
+        secret.rename(place.project / name)
+    for name in ("dir", "moved"):
+        (place.project / name).rmdir()
+        private.mkdir(mode=0o700)
+        (private / "file").write_text("root's")
+        private.rename(place.project / name)
+    code, out, err = place.call("run", "--keep", "b", "--", "sh", "-c", look)
+    assert (code, out) == (2, "elsewhere:\n")
+    assert "cat: file: Permission denied\ncat: other: No such file" in err
+    assert "ls: cannot open directory 'dir': Permission denied" in err
+    (place.project / "file").chmod(0o644)  # another's, which everybody may read
+    assert place.sh("b", "cat /p/file") == "root's"
+
+
+@pytest.mark.both_settings
+def test_a_file_that_was_replaced_by_one_like_it_keeps_what_the_box_says_of_it(place: Place) -> None:
+    """As editors save."""
+    tool, new = place.project / "tool", place.project / "new"
+    tool.write_text("echo old")
+    os.chown(tool, *_owner_of(place.project))
+    place.sh("b", "chmod 755 /p/tool", *place.cow)
+    new.write_text("#!/bin/sh\necho new\n")
+    os.chown(new, *_owner_of(place.project))
+    new.rename(tool)
+    assert place.sh("b", "/p/tool; echo 'echo more' >> /p/tool; /p/tool") == "new\nnew\nmore\n"
+
+
+def _owner_of(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_uid, found.st_gid

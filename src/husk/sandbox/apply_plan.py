@@ -104,7 +104,7 @@ class Plan:
 
     # -- does the host agree? ------------------------------------------------------------------------------------
     def conflicts(self, root: int) -> list[str]:
-        found = [f"{shown(path)}: gone from the host since" for path in self.lost]
+        found = [f"{shown(path)}: gone from the host, or another's, since" for path in self.lost]
         device = os.fstat(root).st_dev
         for step in self.steps:
             try:

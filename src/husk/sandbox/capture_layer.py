@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import stat as st
+from contextlib import suppress
 
 from husk.store.manifest import OPAQUE
 from husk.store.writer import ManifestWriter
 from husk.vfs.layer_delta import ANYONE, delta, stat_of, target_of, xattrs_of
 from husk.vfs.layer_nodes import Inode, LayerDir
-from husk.vfs.overlay import FIRST, FROM, HAS_LINKS, NODE, NODE_FORM, ONLY, TWIN, FrozenFiles, untouched
+from husk.vfs.overlay import FIRST, FROM, HAS_LINKS, JUDGED, NODE, NODE_FORM, ONLY, TWIN, FrozenFiles, judged, untouched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.store import Writing
+    from husk.vfs.hostfile import Key
     from husk.vfs.layer import LayeredTree
     from husk.vfs.layer_delta import Change
     from husk.vfs.lower import Lower
@@ -135,6 +137,9 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
         attributes[NODE] = NODE_FORM.pack(node.atime, node.ctime, node.btime, node.ino, 0, node.subdirs)
     if not change.in_place and node.lower is not None:
         attributes[FROM] = _whence(node.lower, node.rel)
+    if attributes and node.lower is not None:
+        seen = (node.lower.seen or {}).get(node.rel)
+        _judge(attributes, node.lower, node.rel, seen and seen[:2])
     if node.only is not None:
         attributes[ONLY] = b"".join(name + b"\0" for name in sorted(node.only))
     if not change.path and first:
@@ -220,7 +225,14 @@ def _content(node: Inode, attributes: dict[bytes, bytes], layer: str, made: Name
         made.files.setdefault(older, set()).add(int(number))
         return _reference(older, int(number))
     attributes[FROM] = _whence(lower, rel)
+    _judge(attributes, lower, rel, node.key)
     return ELSEWHERE
+
+
+def _judge(attributes: dict[bytes, bytes], lower: Lower, rel: bytes, key: Key = None) -> None:
+    if lower.is_host:
+        with suppress(OSError):  # gone meanwhile: nothing will be like it
+            attributes[JUDGED] = judged(lower, rel, key)
 
 
 def _whence(lower: Lower, rel: bytes) -> bytes:

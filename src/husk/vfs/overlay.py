@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 # Attributes of our own. A guest sees and sets `user.*` only, so none of these can be its.
 NODE = b"husk.node"  # what a manifest has no field for
 FROM = b"husk.from"  # the lower file or directory this one still shows
+JUDGED = b"husk.judged"  # whose that was, and who might use it how, when the metadata here were made
 TWIN = b"husk.twin"  # the lower file, one of whose names this is, that it took the place of
 ONLY = b"husk.only"  # the names of the lower directory that show, where not all do
 FIRST = b"husk.first"  # of the root: directories that must not wait
 HAS_LINKS = b"husk.links"  # of the root: some file has several names
 GUEST = b"user."
+JUDGED_FORM = struct.Struct("<III")  # mode, uid, gid on the host
 NODE_FORM = struct.Struct("<qqqQIi")  # atime, ctime, btime, inode number, links, sub-directories
 
 _ANYONE = Context(Credentials(0, 0))
@@ -69,6 +71,15 @@ class FrozenFiles(Lower):
             return None
         self._inodes.setdefault((dev, ino), inode)
         return found
+
+
+def judged(lower: Lower, rel: bytes, key: Key = None) -> bytes:
+    """What must be the same when metadata of the box's own are laid over `rel` again. Something else may be there by
+    then, which the guest might not even read; and it may be now, unless it is `key`: then it is like nothing."""
+    info = lower.stat(rel)
+    if key is not None and (info[0], info[1]) != key:
+        return b""
+    return JUDGED_FORM.pack(info[2], info[4], info[5])
 
 
 def untouched(directory: LayerDir) -> tuple[Overlay, Entry] | None:
@@ -202,7 +213,7 @@ class Overlay:
         else:
             node = LayerDir(self.tree, directory, name, self._number(attributes))
             if FROM in attributes:
-                self._redirect(node, attributes[FROM])
+                self._redirect(node, attributes)
             self._own(node, entry, attributes)
             directory.names[name] = node
             if self.plain:
@@ -216,11 +227,11 @@ class Overlay:
         else:
             self._wait(node, entry)
 
-    def _redirect(self, node: LayerDir, whence: bytes) -> None:
+    def _redirect(self, node: LayerDir, attributes: dict[bytes, bytes]) -> None:
         """Show the lower directory. If the host has removed it, what the box has there itself is all there is."""
-        lower, rel = self._lower(whence)
+        lower, rel = self._lower(attributes[FROM])
         try:
-            if lower is not None and st.S_ISDIR(lower.stat(rel)[2]):
+            if lower is not None and st.S_ISDIR(lower.stat(rel)[2]) and _as_judged(attributes, lower, rel):
                 node.lower, node.rel = lower, rel
                 lower.moved[rel] = node
                 return
@@ -238,8 +249,12 @@ class Overlay:
     def _describe(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
         """The metadata of a directory that is there. One that was written down for what is in it alone has none."""
         if NODE in attributes or (self.plain and entry.path):
-            self.tree.own_dir(node)
-            self._own(node, entry, attributes)
+            lower = None if self.plain else node.lower
+            if lower is None or _as_judged(attributes, lower, node.rel):
+                self.tree.own_dir(node)
+                self._own(node, entry, attributes)
+            elif NODE in attributes:
+                node.subdirs = NODE_FORM.unpack(attributes[NODE])[5]  # what the box has in it is still there
 
     def _own(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
         node.mode, node.own = entry.mode, True
@@ -256,12 +271,19 @@ class Overlay:
                 inode = self._inode(entry)
             except OSError:
                 self.tree.lost.append(entry.path)
-                self._hide(directory, name)  # it showed a file of the host's, which the host has removed
+                # It showed a file of the host's, which the host has removed, or put another's in its place.
+                if not self._is_in_place(directory, name, entry):
+                    self._hide(directory, name)
                 return
             if entry.nlink > 1:
                 self._linked[entry.inode] = inode
         directory.names[name] = inode
         inode.add_name(directory, name)
+
+    def _is_in_place(self, directory: LayerDir, name: bytes, entry: Entry) -> bool:
+        """Is the lower file the one that shows under this name by itself?"""
+        whence = self._lower(self._attributes(entry).get(FROM, b""))
+        return directory.shows_lower(name) and whence == (directory.lower, directory.below(name))
 
     def _inode(self, entry: Entry) -> Inode:
         tree, attributes = self.tree, self._attributes(entry)
@@ -297,7 +319,7 @@ class Overlay:
             lower.shown[rel] = inode
             return
         info = lower.stat(rel)
-        if not st.S_ISREG(info[2]):
+        if not st.S_ISREG(info[2]) or (FROM in attributes and not _as_judged(attributes, lower, rel)):
             raise FileNotFoundError
         inode.source, inode.key = (lower, rel), (info[0], info[1])
         self.tree.inodes[inode.key] = inode
@@ -312,6 +334,11 @@ class Overlay:
             self.tree.inodes[info[0], info[1]] = inode
             self.tree.twins[info[0], info[1]] = lower, rel
             self.tree.links_touched = True
+
+
+def _as_judged(attributes: dict[bytes, bytes], lower: Lower, rel: bytes) -> bool:
+    """Images never change."""
+    return not lower.is_host or attributes.get(JUDGED) == judged(lower, rel)
 
 
 def _of_guest(attributes: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
