@@ -117,6 +117,10 @@ def test_limits_are_told() -> None:
     with husk.Sandbox(limits={"output": "1K"}) as box:
         loud = box.run(["yes"], capture_output=True)
         assert loud.returncode == 124 and "output" in loud.explain()
+    with husk.Sandbox(limits={"disk": "5M"}) as box:
+        assert box.run("head -c 3M /dev/urandom > one", shell=True).returncode == 0
+        full = box.run("head -c 3M /dev/urandom > two; sleep 60", shell=True)
+        assert full.returncode == 124 and [met.name for met in full.limits] == ["disk"]
     with pytest.raises(husk.UsageError, match="memory"):
         husk.Sandbox(limits={"memory": "lots"})
 

@@ -298,6 +298,15 @@ def test_ps_tells_what_is_there(place: Place) -> None:
         process.communicate(timeout=60)
 
 
+def test_the_disk_limit_is_the_boxs_not_each_runs(place: Place) -> None:
+    write = "head -c 3M /dev/urandom > /workspace/%s; sleep %d"
+    place.sh("b", write % ("one", 0), "--limit", "disk=5M")
+    code, _, err = place.call("run", "--keep", "b", "--limit", "disk=5M", "--", "sh", "-c", write % ("two", 60))
+    assert code == 124 and err.startswith("husk: limit: disk 5M exceeded")
+    place.sh("b", "rm /workspace/*")
+    place.sh("b", write % ("three", 0), "--limit", "disk=5M")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's husk has no rights its guest lacks")
 @pytest.mark.both_settings
 def test_what_the_host_put_in_the_place_of_a_file_is_judged_anew(place: Place) -> None:

@@ -53,6 +53,7 @@ class Ground:
         "_segments",
         "_sockets",
         "cookie",
+        "disk_elsewhere",
         "events",
         "files",
         "filter",
@@ -134,6 +135,11 @@ class Ground:
             policy, os.fsencode(state.path), self.ids, self.tasks, self.source, before, remember=lasting
         )
         self.files.vfs.text_busy = self._runs
+        self.disk_elsewhere = 0  # what `disk` counts beyond the state directory, in which husk's own files do not count
+        if policy.limits["disk"] is not None:
+            from husk.sandbox.diskuse import kept_bytes
+
+            self.disk_elsewhere = (before.record.bytes if before else 0) - kept_bytes(os.fsencode(state.path))
         self.programs: AllowedPrograms | None = None
         if policy.programs is not None:
             from husk.kernel.allowed import AllowedPrograms

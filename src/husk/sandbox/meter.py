@@ -28,6 +28,19 @@ EVERY_FILE = 2.0  # seconds after which all files are counted even if the file s
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
+class Disk:
+    """Where the box's files are: its state directory, and so many bytes elsewhere (in layers of earlier runs). Those of
+    runs that went before in the same box count too: the limit is the box's."""
+
+    __slots__ = ("elsewhere", "state")
+
+    def __init__(self, state: bytes, elsewhere: int) -> None:
+        self.state, self.elsewhere = state, elsewhere
+
+    def used(self) -> int:
+        return kept_bytes(self.state) + self.elsewhere
+
+
 class Meter:
     """`over` is called from the thread, once for each limit that is met."""
 
@@ -36,13 +49,13 @@ class Meter:
         limits: Limits,
         pids: Callable[[], list[int]],
         reaper: int,
-        state: bytes,
+        disk: Disk,
         group: Group | None,
         over: Callable[[Exceeded], None],
         *,
         forks_bounded: bool,
     ) -> None:
-        self._limits, self._reaper, self._state, self._group, self._over = limits, reaper, state, group, over
+        self._limits, self._reaper, self._disk, self._group, self._over = limits, reaper, disk, group, over
         self._pids = pids if group is None else group.pids
         self._forks_bounded = forks_bounded  # the kernel refuses the one fork too many
         self._told: set[str] = set()
@@ -52,7 +65,6 @@ class Meter:
         self._times: dict[int, float] = {}  # processor time of each process when last seen
         self._times_gone = 0.0
         self._files_seen, self._files_when, self._taken_then = 0, 0.0, 0
-        self._files_before = kept_bytes(state) if limits["disk"] is not None else 0  # husk's own
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -100,7 +112,7 @@ class Meter:
             self._look_at_memory(limits["memory"] or 0, [])
         if self._group is not None and limits["processes"] is not None:
             self._look_at_processes(limits["processes"], [])
-        if limits["disk"] is not None and kept_bytes(self._state) - self._files_before >= limits["disk"]:
+        if limits["disk"] is not None and self._disk.used() >= limits["disk"]:
             # One file alone stopped there (RLIMIT_FSIZE): a call failed, and the sum was never above it.
             self._tell("disk", limits["disk"], ends=False)
 
@@ -164,7 +176,7 @@ class Meter:
     def _look_at_disk(self, allowed: int, pids: list[int]) -> None:
         """Counting every file is dear. While the file system's own count rose by less than there is room, it need not
         be done; others write to it too, which only means counting more often, or free space, hence the second clock."""
-        space = os.statvfs(self._state)
+        space = os.statvfs(self._disk.state)
         taken = (space.f_blocks - space.f_bfree) * space.f_frsize
         now = time.monotonic()
         # A quarter of the room at a time, so that what was freed elsewhere meanwhile cannot hide much.
@@ -172,8 +184,8 @@ class Meter:
         if self._files_when and taken - self._taken_then < room and now - self._files_when < EVERY_FILE:
             return
         self._files_when, self._taken_then = now, taken
-        held = _held_unnamed(pids, self._state + b"/")
-        self._files_seen = kept_bytes(self._state) + held - self._files_before
+        held = _held_unnamed(pids, self._disk.state + b"/")
+        self._files_seen = self._disk.used() + held
         self._compare("disk", self._files_seen)
 
 

@@ -146,9 +146,7 @@ class Run:
         kernel.hooks = hooks
         kernel.programs = ground.programs
         ground.live.append(tasks)
-        self._watch = Watch(
-            self.policy.limits, self.exceeded, launch, tasks, ground.files.vfs.state.path, ground.own_user
-        )
+        self._watch = Watch(self.policy.limits, self.exceeded, launch, tasks, ground)
         kernel.start()
 
     def _rlimits(self) -> list[tuple[int, int]]:

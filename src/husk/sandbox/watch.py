@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from husk.kernel.tasks import Tasks
     from husk.sandbox.cgroups import Group
+    from husk.sandbox.ground import Ground
     from husk.sandbox.launch import Launch
     from husk.sandbox.limits import Exceeded, Limits
     from husk.sandbox.meter import Meter
@@ -31,24 +32,25 @@ class Watch:
         exceeded: Callable[[Exceeded], None],
         launch: Launch,
         tasks: Tasks,
-        state: bytes,
-        own_user: bool,
+        ground: Ground,
     ) -> None:
+        state = ground.files.vfs.state.path
         self._limits, self._exceeded, self._state = limits, exceeded, state
         self._group: Group | None = None
         self._meter: Meter | None = None
         if not any(name in limits.asked and limits[name] is not None for name in LOOKED_AT):
             return
         from husk.sandbox.cgroups import make_group
-        from husk.sandbox.meter import Meter
+        from husk.sandbox.meter import Disk, Meter
 
         group = make_group(limits)
         if group is not None and not group.add(launch.guest):
             group.remove()
             group = None
         self._group = group
-        bounded = own_user or (group is not None and "processes" in group.enforces)
-        self._meter = Meter(limits, tasks.host_pids, launch.reaper, state, group, exceeded, forks_bounded=bounded)
+        bounded = ground.own_user or (group is not None and "processes" in group.enforces)
+        disk = Disk(state, ground.disk_elsewhere)
+        self._meter = Meter(limits, tasks.host_pids, launch.reaper, disk, group, exceeded, forks_bounded=bounded)
         self._meter.start()
 
     def box_ends(self) -> None:
