@@ -293,6 +293,27 @@ def test_too_many_entries(store: Store, tmp_path: Path) -> None:
     refused(store, source, "at 'd40/': there are more than 40 entries.*--max-entries", Limits(entries=40))
 
 
+def test_directories_nobody_mentions_count_too(store: Store, tmp_path: Path) -> None:
+    """Each entry implies all directories above it, so a few kilobytes could fill the memory with their paths."""
+    (tmp_path / "in").mkdir()
+    source = tmp_path / "in" / "deep.tgz"
+    with gzip.open(source, "wb") as packed:
+        writer = TarWriter(packed.write)
+        for number in range(50):
+            writer.add(b"%d/%sfile" % (number, b"d/" * 1900), 0o100644)
+        writer.finish()
+    assert source.stat().st_size < 10_000
+    refused(store, source, "at '[0-9]+/d/.* … .*/d/file': up to here its names and attributes take 7[0-9] MiB")
+    refused(store, source, "at '0/d/.*': there are more than 40 entries", Limits(entries=40))
+
+
+def test_names_in_a_refusal_do_not_speak_to_the_terminal(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    source = tmp_path / "in" / "speaks.tar"
+    source.write_bytes(tar(folder("a\x1b]0;b\n/../..")))
+    refused(store, source, r"at 'a\\x1b\]0;b\\n/../../': its name leads out")
+
+
 MANY = """
 import resource, sys, time
 from husk.images.bring import bring

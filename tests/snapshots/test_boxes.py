@@ -298,6 +298,17 @@ def test_ps_tells_what_is_there(place: Place) -> None:
         process.communicate(timeout=60)
 
 
+def test_a_tree_too_deep_to_be_written_down(place: Place) -> None:
+    place.sh("b", "echo kept > /workspace/file")
+    deeper = "import os\nfor _ in range(%d): os.mkdir('d'); os.chdir('d')\n%s"
+    said = place.refused(125, "run", "--keep", "b", "--", "python3", "-c", deeper % (2500, ""))
+    assert "the path is longer than Linux can name" in said and len(said) < 500
+    many = "for n in range(20_000): os.symlink('x' * 4000, str(n))"
+    said = place.refused(125, "run", "--keep", "b", "--", "python3", "-c", deeper % (1, many))
+    assert "up to here paths, links and attributes take" in said
+    assert place.sh("b", "cd /workspace; cat file; ls") == "kept\nfile\n"
+
+
 def test_the_disk_limit_is_the_boxs_not_each_runs(place: Place) -> None:
     write = "head -c 3M /dev/urandom > /workspace/%s; sleep %d"
     place.sh("b", write % ("one", 0), "--limit", "disk=5M")

@@ -20,7 +20,8 @@ KERNEL_LAYERS: dict[str, set[str]] = {
     "native": {"abi"},
     "walls": {"abi", "native"},
     # As the vfs below: of native only the C module, whose tree walk and manifest reader know nothing of guests.
-    "store": {"native._core"},
+    # Of abi only how names are shown.
+    "store": {"native._core", "abi.text"},
     # Of native, the vfs may use only the C module's host helpers: opening a host file beneath a directory without
     # following links is a system call the standard library lacks, and it knows nothing of guests or notifications.
     "vfs": {"abi", "store", "native._core"},

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from husk.abi.text import harmless_lines
 from husk.cli.ending import reader_left
 from husk.sandbox.apply_plan import shown
 from husk.sandbox.errors import HuskError, UsageError
@@ -89,7 +90,7 @@ def _do(
         problem, code = f"the host fails husk: {what}{error.strerror or error}.", HuskError.exit_code
     if options.json:
         print(json.dumps({"error": problem}))
-    print(f"husk {command}: {problem}", file=sys.stderr)
+    print(f"husk {command}: {harmless_lines(problem)}", file=sys.stderr)
     return code
 
 

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from husk.abi.text import harmless_lines
+
 if TYPE_CHECKING:
     import argparse
 
@@ -28,7 +30,7 @@ def run_on_store(name: str, options: argparse.Namespace, errors: tuple[type[Stor
     except errors as error:
         if options.json:
             print(json.dumps({"error": str(error)}))
-        print(f"husk {name}: {error}", file=sys.stderr)
+        print(f"husk {name}: {harmless_lines(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print(f"husk {name}: stopped; nothing half-done is left in the store.", file=sys.stderr)

@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from husk.abi.text import harmless_lines
 from husk.sandbox.errors import HuskError, UsageError
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -22,7 +23,7 @@ def main(argv: list[str]) -> int:
     except HuskError as error:
         if options.json:
             print(json.dumps({"error": str(error)}))
-        print(f"husk mcp: {error}", file=sys.stderr)
+        print(f"husk mcp: {harmless_lines(str(error))}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
         print(f"husk mcp: the host fails husk: {error.strerror or error}.", file=sys.stderr)

@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` 
 import os
 import sys
 
+from husk.abi.text import harmless_lines, shown
 from husk.sandbox import orphans
 from husk.sandbox.box import Box, Events, Full
 from husk.sandbox.errors import HuskError, UsageError
@@ -196,10 +197,10 @@ def main(args: list[str]) -> int:
             return 0
         return _run(options)
     except HuskError as error:
-        print(f"husk: {error}", file=sys.stderr)
+        print(f"husk: {harmless_lines(str(error))}", file=sys.stderr)
         return error.exit_code
     except OSError as error:  # a full disk, no descriptors left: the host's trouble, told without a traceback
-        what = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
         print(f"husk: the host fails husk: {what}{error.strerror or error}.", file=sys.stderr)
         return HuskError.exit_code
 

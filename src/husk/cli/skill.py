@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+from husk.abi.text import harmless_lines, shown
 from husk.cli import skill_show as show
 from husk.cli.ending import reader_left
 from husk.cli.run import _with_signals
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
         code: int = options.run(options)
         return code
     except HuskError as error:
-        print(f"husk skill: {error}", file=sys.stderr)
+        print(f"husk skill: {harmless_lines(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("husk skill: stopped.", file=sys.stderr)
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         return reader_left()
     except OSError as error:
-        what = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
         print(f"husk skill: the host fails husk: {what}{error.strerror or error}.", file=sys.stderr)
         return HuskError.exit_code
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from husk.abi.text import harmless
 from husk.skills.boxes import Outcome
 from husk.skills.comparing import Verdict
 from husk.skills.describe import Description
@@ -13,28 +14,25 @@ from husk.skills.produced import Produced
 MOST = 20
 
 
-def plain(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-
-
 def description(found: Description) -> None:
     head = found.skill.head
-    print(f"{plain(head.name or '(no name)')}: {plain(head.description)}")
+    print(f"{harmless(head.name or '(no name)')}: {harmless(head.description)}")
     for title, text in (("license", head.license), ("compatibility", head.compatibility)):
         if text:
-            print(f"  {title}: {plain(text)}")
+            print(f"  {title}: {harmless(text)}")
     for name, text in head.metadata.items():
-        print(f"  {plain(name)}: {plain(text)}")
+        print(f"  {harmless(name)}: {harmless(text)}")
     if head.allowed_tools:
-        print(f"  tools: {plain(' '.join(head.allowed_tools))}")
+        print(f"  tools: {harmless(' '.join(head.allowed_tools))}")
     problems = [f"{problem.level}: {problem.text}" for problem in head.problems]
     problems += [f"warning: {text}" for text in found.problems]
     print("format: " + ("as the specification wants it" if not problems else ""))
     for text in problems:
-        print(f"  {plain(text)}")
+        print(f"  {harmless(text)}")
     print(f"scripts: {len(found.scripts) or 'none'}")
     for script in found.scripts:
-        print(f"  {plain(script.path)} ({plain(script.language)}){f': {plain(script.usage)}' if script.usage else ''}")
+        usage = f": {harmless(script.usage)}" if script.usage else ""
+        print(f"  {harmless(script.path)} ({harmless(script.language)}){usage}")
     for title, items in (
         ("pip packages", [f"{name} ({where})" for name, where in found.pip.items()]),
         ("npm packages", [f"{name} ({where})" for name, where in found.npm.items()]),
@@ -43,17 +41,17 @@ def description(found: Description) -> None:
         ("writes", found.writes),
     ):
         if items:
-            print(f"{title}: {plain(', '.join(items[:MOST]))}{' …' if len(items) > MOST else ''}")
+            print(f"{title}: {harmless(', '.join(items[:MOST]))}{' …' if len(items) > MOST else ''}")
 
 
 def notes(texts: list[str]) -> None:
     for text in texts:
-        print(f"husk skill: {plain(text)}", file=sys.stderr)
+        print(f"husk skill: {harmless(text)}", file=sys.stderr)
 
 
 def lines(texts: list[str]) -> None:
     for text in texts[:MOST]:
-        print(f"    {plain(text)}", file=sys.stderr)
+        print(f"    {harmless(text)}", file=sys.stderr)
     if len(texts) > MOST:
         print(f"    … and {len(texts) - MOST} more", file=sys.stderr)
 
@@ -105,9 +103,9 @@ def verdict(found: Verdict) -> None:
     name = f"{found.case.skill.name}: {found.case.name}"
     alone = f"{found.native_seconds:6.2f} s" if found.native_seconds else " " * 8
     times = f"{alone} {found.box_seconds:6.2f} s" if found.box_seconds else ""
-    print(f"{found.status:<8} {plain(name):<48} {times}".rstrip(), flush=True)
+    print(f"{found.status:<8} {harmless(name):<48} {times}".rstrip(), flush=True)
     if found.reason:
-        print(f"         {plain(found.reason)}", flush=True)
+        print(f"         {harmless(found.reason)}", flush=True)
 
 
 def count(verdicts: list[Verdict]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from husk.abi.text import harmless
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.result import Result
@@ -34,15 +36,10 @@ def _allow(item: dict[str, object]) -> str:
     return f"; to allow it, {item['allow']}" if item.get("allow") else ""
 
 
-def _plain(text: str) -> str:
-    """Names are the guest's: nothing in them may end a line or speak to the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-
-
 def _list(title: str, lines: list[str], rest: str) -> None:
     print(f"  {title}:" + ("" if lines else " nothing"), file=sys.stderr)
     for line in lines[:MOST]:
-        print(f"    {_plain(line)}", file=sys.stderr)
+        print(f"    {harmless(line)}", file=sys.stderr)
     if len(lines) > MOST:
         print(f"    … and {len(lines) - MOST} more", file=sys.stderr)
     if rest:

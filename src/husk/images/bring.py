@@ -6,13 +6,14 @@ import os
 import stat as st
 import time
 
+from husk.abi.text import decoded
 from husk.images import oci
 from husk.images.layer import Layer
 from husk.images.limits import Budget, Limits, Refused
 from husk.images.source import Bundle, FolderBundle, TarBundle, looks_like_bundle, open_archive, unpack_whole
 from husk.images.tarread import TarReader
 from husk.images.unpack import Piece, packing, unpacked
-from husk.store.errors import StoreError, StoreUsageError, shown
+from husk.store.errors import StoreError, StoreUsageError
 from husk.store.images import ImageConfig, check_name
 from husk.store.ingest import Options, failure, ingest
 from husk.store.manifest import Manifest
@@ -41,7 +42,7 @@ class Report:
         self.seconds = 0.0
 
     def as_json(self) -> dict[str, object]:
-        left_out = [{"path": shown(path), "why": why} for path, why in self.left_out]
+        left_out = [{"path": decoded(path), "why": why} for path, why in self.left_out]
         return {**vars(self), "left_out": left_out}
 
 
@@ -135,7 +136,7 @@ def _bring_archive(store: Store, source: str, name: str, ref: str, budget: Budge
                     bundle.close()
             _no_ref(ref)
             report = Report("tar")
-            layer = Layer(writing.stage, whiteouts=False)
+            layer = Layer(writing.stage, budget, whiteouts=False)
             _fill(layer, Piece(fd, 0, size), budget, progress, report)
             manifest = writing.put_manifest(layer.finish())
             _name(writing, name or _file_name(source), [manifest], ImageConfig(), report)
@@ -156,7 +157,7 @@ def _bring_layers(
             piece = bundle.piece(source.name)
         except KeyError:
             raise Refused(f"the layer {source.name} is missing from the archive; fetch it again.") from None
-        layer = Layer(writing.stage, whiteouts=True, below=below)
+        layer = Layer(writing.stage, budget, whiteouts=True, below=below)
         packed, plain = _fill(layer, piece, budget, progress, report)
         if source.digest not in ("", packed) or source.diff_id != plain:
             raise Refused(f"the layer {source.name} is not what its digest says; fetch the archive again.")

@@ -16,6 +16,7 @@ from blake3 import blake3
 
 from husk.images import tarread
 from husk.images.layer import Layer
+from husk.images.limits import Budget, Limits
 from husk.images.recipe import PACKED, SCRATCH, Recipe, Step
 from husk.images.tarread import TarEntry
 from husk.sandbox.box import Box, Events
@@ -152,7 +153,7 @@ class _Build:
     def _copy(self, step: Step) -> str:
         below = self.store.open_manifest(self._flat()) if self.layers else None
         with self.store.writing() as writing:
-            layer = Layer(writing.stage, whiteouts=False, below=[below] if below else [])
+            layer = Layer(writing.stage, Budget(Limits()), whiteouts=False, below=[below] if below else [])
             layer.read(_Copied(step, below))
             made = writing.put_manifest(layer.finish())
             writing.publish()

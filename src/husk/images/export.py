@@ -14,6 +14,7 @@ import sys
 
 from blake3 import blake3
 
+from husk.abi.text import decoded
 from husk.images.layer import OPAQUE_NAME, WHITEOUT_NAME
 from husk.images.oci import ARCHITECTURE, OS, REF_NAME
 from husk.images.tarwrite import TarWriter
@@ -45,7 +46,7 @@ class Report:
         self.left_out: list[tuple[bytes, str]] = []
 
     def as_json(self) -> dict[str, object]:
-        return {**vars(self), "left_out": [{"path": shown(path), "why": why} for path, why in self.left_out]}
+        return {**vars(self), "left_out": [{"path": decoded(path), "why": why} for path, why in self.left_out]}
 
 
 def export(store: Store, name: str, place: str, form: str = "tar") -> Report:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
+    from husk.images.limits import Budget
     from husk.images.tarread import TarEntry
     from husk.store.manifest import Manifest
     from husk.store.staging import Stage
@@ -65,8 +66,8 @@ class Layer:
     `below`: the layers under it, lowest first; a directory the archive does not mention is what it is there.
     """
 
-    def __init__(self, stage: Stage, *, whiteouts: bool, below: Sequence[Manifest] = ()) -> None:
-        self.stage, self.whiteouts, self.below = stage, whiteouts, below
+    def __init__(self, stage: Stage, budget: Budget, *, whiteouts: bool, below: Sequence[Manifest] = ()) -> None:
+        self.stage, self.budget, self.whiteouts, self.below = stage, budget, whiteouts, below
         self.left_out: list[tuple[bytes, str]] = []
         self.files = self.bytes = 0
         self._files: dict[bytes, bytes] = {}
@@ -83,6 +84,7 @@ class Layer:
             if progress is not None and not count % 256:
                 progress(self.files, self.bytes)
             path = clean(entry.name)
+            self.budget.kept(entry.name, len(path) + len(entry.target))
             folder, _, name = path.rpartition(b"/")
             if self.whiteouts and name.startswith(WHITEOUT_NAME):
                 self._whiteout(entry, folder, name)
@@ -114,13 +116,17 @@ class Layer:
             path = folder[:at]
             if path in self._files or path in self._links:
                 raise refuse(entry.name, f"it lies in {path.decode('utf-8', 'backslashreplace')!r}, no directory")
-            self._directories.setdefault(path, None)
+            if path not in self._directories:
+                # One short entry can imply two thousand of these, of two megabytes together.
+                self.budget.entry(entry.name)
+                self.budget.kept(entry.name, len(path))
+                self._directories[path] = None
 
     def _directory(self, entry: TarEntry, path: bytes) -> None:
         if path in self._files or path in self._links:
             raise refuse(entry.name, "the name comes twice")
         if path not in self._directories:
-            self._folders(entry, path)
+            self._folders(entry, path.rpartition(b"/")[0])
         # Again is no contradiction, and several writers of archives do so: the last one tells what it is like.
         self._directories[path] = st.S_IFDIR | entry.mode, entry.uid, entry.gid, entry.mtime_ns
         self._keep_xattrs(entry, path)
@@ -179,6 +185,7 @@ class Layer:
             if name.startswith(b"user.") or name == b"security.capability":
                 if not name or len(name) > NAME_LIMIT or b"\0" in name or len(value) > 65536:
                     raise refuse(entry.name, "an attribute of it is badly named or too large")
+                self.budget.kept(entry.name, len(name) + len(value))
                 self._xattrs.setdefault(path, {})[name] = value
 
     def finish(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from husk.store.errors import StoreError, shown
+from husk.store.writer import names_fit
 
 GIB = 1 << 30
 JUDGED_FROM = 64 << 20  # a ratio says nothing about a small archive: a page of zeros packs better than any bomb
@@ -13,7 +14,7 @@ class Refused(StoreError):
 
 
 def refuse(name: bytes, why: str) -> Refused:
-    return Refused(f"the archive is refused at {shown(name)!r}: {why}.")
+    return Refused(f"the archive is refused at '{shown(name)}': {why}.")
 
 
 class Limits:
@@ -28,11 +29,11 @@ class Limits:
 class Budget:
     """What is used of the limits, over all layers of an import."""
 
-    __slots__ = ("entries", "limits", "size")
+    __slots__ = ("entries", "limits", "size", "text")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.size = self.entries = 0
+        self.size = self.entries = self.text = 0
 
     def unpacked(self, count: int) -> None:
         self.size += count
@@ -47,6 +48,12 @@ class Budget:
                 f"the archive unpacks to more than {self.limits.ratio} times its size, as a decompression bomb does; "
                 "if you trust it, raise --max-ratio."
             )
+
+    def kept(self, name: bytes, text: int) -> None:
+        """So many bytes of paths and attributes are kept in memory because of the entry `name`."""
+        self.text += text
+        if not names_fit(self.text, self.entries):
+            raise refuse(name, f"up to here its names and attributes take {self.text >> 20} MiB, as no real tree's do")
 
     def entry(self, name: bytes) -> None:
         self.entries += 1

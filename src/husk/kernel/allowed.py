@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 
+from husk.abi.text import shown
 from husk.kernel.call import Refused
-from husk.kernel.events import shown
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False

@@ -11,6 +11,7 @@ import os
 
 from husk.abi.arity import argument_count
 from husk.abi.registry import row
+from husk.abi.text import shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
 from husk.vfs.hosttree import HostRead
 from husk.vfs.node import Damaged
@@ -206,12 +207,6 @@ def cast_count(refusal: dict[str, object]) -> int:
 def call_name(nr: int) -> str:
     entry = row(nr)
     return entry.name if entry else "husk_call" if nr == 0x4855 else f"syscall_{nr}"
-
-
-def shown(text: bytes) -> str:
-    """A guest's text for a person's eyes: nothing in it can end a line or speak to a terminal."""
-    decoded = text.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
 
 
 def signature(call: Call) -> str:

@@ -6,9 +6,11 @@ The whole result stays with the session as a resource; the answer says where.
 from __future__ import annotations
 
 import base64
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from husk.abi.text import decoded
 from husk.api.result import Result, made
 from husk.sandbox.result import Result as Ended
 
@@ -77,7 +79,7 @@ def changes(found: Iterable[Change]) -> list[dict[str, str]]:
 
 def printable(name: str) -> str:
     """A name of the box as a text that JSON can carry."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return decoded(os.fsencode(name))
 
 
 def text_of(output: bytes | None) -> str:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat as st
 
+from husk.abi import text
 from husk.native._core import open_beneath, stat_beneath
 from husk.sandbox.errors import HuskError
 from husk.vfs.layer_delta import delta, identity_of, stat_of, xattrs_of
@@ -200,6 +201,5 @@ def lstat(root: int, path: bytes) -> HostStat | None:
 
 
 def shown(path: bytes) -> str:
-    """For a person's terminal: a guest chose the name."""
-    text = path.decode("utf-8", "backslashreplace") or "."
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """What a guest called it, for a person's terminal; the directory itself has no name."""
+    return text.shown(path) or "."

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 
+from husk.abi import text
 from husk.native._core import open_beneath
 from husk.sandbox.capture_layer import names_of
+from husk.sandbox.errors import HuskError
 from husk.sandbox.seen import pack
 from husk.sandbox.statedir import remove_tree
+from husk.store.errors import BadManifest
 from husk.store.layout import write_all
 from husk.vfs.copying import copy_content
 from husk.vfs.layer_nodes import Inode
@@ -76,8 +79,11 @@ def _write_down(path: str, files: Files, before: Opened | None, record: Record, 
     layer = layer or os.urandom(16).hex()
     used: Used = {layer: set()}
     count = size = 0
-    for number, (_, tree) in enumerate(files.layers):
-        names = names_of(tree, layer)
+    for number, (where, tree) in enumerate(files.layers):
+        try:
+            names = names_of(tree, layer)
+        except BadManifest as error:
+            raise HuskError(f"what is in {text.shown(where)} cannot be kept, nor what else changed: {error}") from None
         write_file(os.path.join(path, f"names-{number}"), names.data)
         for older, numbers in names.files.items():
             used.setdefault(older, set()).update(numbers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from husk.abi import text
+
 
 class StoreError(Exception):
     """The store cannot do it. `exit_code` is what a command ends with."""
@@ -20,8 +22,8 @@ class BadManifest(StoreError):
 
 
 def shown(path: bytes) -> str:
-    """A path of a tree, for a person."""
-    return path.decode("utf-8", "backslashreplace") or "/"
+    """A path of a tree, for a person: archives and guests chose it."""
+    return text.shortened(text.shown(path)) or "/"
 
 
 def no_room(place: str) -> str:

@@ -14,6 +14,7 @@ import time
 
 from blake3 import blake3
 
+from husk.abi.text import decoded
 from husk.native import _core
 from husk.store import leaving_out
 from husk.store.errors import StoreError, StoreUsageError, no_room, shown
@@ -61,7 +62,7 @@ class Report:
         return {
             **{name: value for name, value in vars(self).items() if name != "excluded"},
             "dedup_ratio": round(self.dedup_ratio, 3),
-            "excluded": [{"path": shown(path), "secret": secret} for path, secret in self.excluded],
+            "excluded": [{"path": decoded(path), "secret": secret} for path, secret in self.excluded],
         }
 
 

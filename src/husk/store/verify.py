@@ -10,6 +10,7 @@ import threading
 
 from blake3 import blake3
 
+from husk.abi.text import decoded
 from husk.store import layout
 from husk.store.check import check_manifest
 from husk.store.errors import BadManifest, StoreError, shown
@@ -193,7 +194,7 @@ def _judge_manifest(
             if image not in touched.images:
                 touched.images.append(image)
             if len(touched.paths) < 5:
-                touched.paths.append(shown(raw[0]))
+                touched.paths.append(decoded(raw[0]))
 
 
 def settle(store: Store, outcome: Outcome, repair_from: str = "") -> None:

@@ -10,11 +10,21 @@ from husk.native import _core
 from husk.store.errors import BadManifest, shown
 from husk.store.manifest import HEADER_SIZE, NO_BLOB, WHITEOUT, pack_xattrs
 
+PATH_LIMIT = 4095
+TEXT_FOR_ALL, TEXT_FOR_EACH = 64 << 20, 256  # trees of real programs have 60 to 180 bytes a name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from husk.store.manifest import Entry
+
+
+def names_fit(text: int, names: int) -> bool:
+    """May so many names have so many bytes together, with links' targets and attributes? A path is written out in full,
+    so deep directories full of files take far more room than they have names: gigabytes, of a guest's or a stranger's
+    making, in the memory of whoever writes them down."""
+    return text <= TEXT_FOR_ALL + TEXT_FOR_EACH * names
 
 
 class ManifestWriter:
@@ -25,6 +35,7 @@ class ManifestWriter:
 
     def __init__(self) -> None:
         self._tree = _core.Tree()
+        self._names = self._text = 0
         self._links: dict[Hashable, int] = {}
         self._has_root = False
 
@@ -60,6 +71,12 @@ class ManifestWriter:
             raise BadManifest(f"{shown(path)}: only a device has a device number.")
         number = self._links.setdefault(link, len(self._links) + 1) if link is not None else 0
         packed = pack_xattrs(xattrs) if xattrs else b""
+        self._names += 1
+        self._text += len(path) + len(target) + len(packed)
+        if len(path) > PATH_LIMIT:
+            raise BadManifest(f"{shown(path)}: the path is longer than Linux can name.")
+        if not names_fit(self._text, self._names):
+            raise BadManifest(f"{shown(path)}: up to here paths, links and attributes take {self._text >> 20} MiB.")
         try:
             self._tree.add(
                 path, mode, uid, gid, size, mtime_ns, *rdev, target, packed, digest or NO_BLOB, number, flags

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import stat as st
 
+from husk.store.errors import BadManifest
+from husk.store.writer import names_fit
 from husk.vfs.layer_nodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.node import Context, Credentials, error
 from husk.vfs.overlay import untouched
@@ -60,12 +62,17 @@ class Change:
 
     `in_place`: a directory that still is the one it was; only its metadata (`differs`) or names in it changed. Without
     `differs` it is only told because of what is in it. `above` is the change of the directory it lies in.
+
+    Paths are put together when they are asked for, and only directories keep theirs (`size` is how long they are): a
+    guest can make half a million names, each of them at the end of a path of 4 KiB.
     """
 
-    __slots__ = ("_told", "above", "differs", "in_place", "node", "path", "was")
+    __slots__ = ("_path", "_told", "above", "differs", "in_place", "name", "node", "size", "was")
 
-    def __init__(self, above: Change | None, path: bytes, node: Node | None, was: Was | None) -> None:
-        self.above, self.path, self.node, self.was = above, path, node, was
+    def __init__(self, above: Change | None, name: bytes, node: Node | None, was: Was | None) -> None:
+        self.above, self.name, self.node, self.was = above, name, node, was
+        self.size: int = above.size + 1 + len(name) if above is not None and above.size else len(name)
+        self._path: bytes | None = None
         self.in_place = False
         self.differs = True
         self._told = False
@@ -76,6 +83,21 @@ class Change:
         while here is not None and not here._told:
             here._told = True
             here = here.above
+
+    @property
+    def path(self) -> bytes:
+        lacking: list[Change] = []  # no recursion: they can be deeper than our stack
+        here: Change | None = self
+        while here is not None and here._path is None:
+            lacking.append(here)
+            here = here.above
+        path = here._path if here is not None and here._path else b""
+        while lacking:
+            here = lacking.pop()
+            path = below(path, here.name)
+            if isinstance(here.node, LayerDir):
+                here._path = path
+        return path
 
     @property
     def told(self) -> bool:
@@ -98,7 +120,10 @@ def delta(tree: LayeredTree, *, through: bool, exact: bool = False, linked: bool
             twins |= lacking
             found = _walk(tree, twins, through=through, exact=exact)
         _tell_linked(found)
-    return [change for change in found if change.told]
+    told = [change for change in found if change.told]
+    if not names_fit(text := sum(change.size for change in told), len(told)):
+        raise BadManifest(f"the paths of all that changed take {text >> 20} MiB; remove the deepest directories first.")
+    return told
 
 
 def _walk(tree: LayeredTree, twins: Twins, *, through: bool, exact: bool) -> list[Change]:
@@ -113,7 +138,7 @@ def _walk(tree: LayeredTree, twins: Twins, *, through: bool, exact: bool) -> lis
         above, new = waiting.pop()
         assert isinstance(above.node, LayerDir)
         listed = _everything(tree, above) if new else _differing(tree, above, exact)
-        for change in sorted([*listed, *_twins_in(tree, above, twins)], key=lambda change: change.path):
+        for change in sorted([*listed, *_twins_in(tree, above, twins)], key=lambda change: change.name):
             found.append(change)
             if change.differs:
                 change.tell()
@@ -159,7 +184,7 @@ def _everything(tree: LayeredTree, above: Change) -> Iterator[Change]:
     directory = above.node
     assert isinstance(directory, LayerDir)
     for entry in tree.snapshot(directory):
-        yield Change(above, below(above.path, entry.name), tree.lookup(None, directory, entry.name), None)
+        yield Change(above, entry.name, tree.lookup(None, directory, entry.name), None)
 
 
 def _differing(tree: LayeredTree, above: Change, exact: bool) -> Iterator[Change]:
@@ -167,14 +192,14 @@ def _differing(tree: LayeredTree, above: Change, exact: bool) -> Iterator[Change
     assert isinstance(directory, LayerDir)
     names, base = directory.names, directory.base or {}
     for name in base.keys() - names.keys():
-        yield Change(above, below(above.path, name), None, was_of(tree, directory, name))
+        yield Change(above, name, None, was_of(tree, directory, name))
     for name, node in list(names.items()):
         was = was_of(tree, directory, name)
         if node is WHITEOUT:
             if was is not None:
-                yield Change(above, below(above.path, name), None, was)
+                yield Change(above, name, None, was)
             continue
-        change = Change(above, below(above.path, name), node, was)
+        change = Change(above, name, node, was)
         if isinstance(node, LayerDir):
             change.in_place = was is not None and _is_in_place(directory, name, node, was)
             change.differs = not change.in_place or _dir_differs(tree, node, was)
@@ -268,7 +293,7 @@ def _twins_in(tree: LayeredTree, above: Change, twins: Twins) -> Iterator[Change
             continue
         if kind == st.S_IFDIR:
             # Only to look further: one without a twin in it is not told.
-            inner = Change(above, below(above.path, name), tree.lookup(None, directory, name), None)
+            inner = Change(above, name, tree.lookup(None, directory, name), None)
             inner.was, inner.in_place, inner.differs = was_of(tree, directory, name), True, False
             yield inner
         elif (identity[0], identity[1]) in twins:
@@ -277,7 +302,7 @@ def _twins_in(tree: LayeredTree, above: Change, twins: Twins) -> Iterator[Change
             if was is None:
                 continue
             inode = twin if isinstance(twin, Inode) else tree.lookup(None, directory, name)
-            change = Change(above, below(above.path, name), inode, was)
+            change = Change(above, name, inode, was)
             change.differs = isinstance(inode, Inode) and not _is_same(tree, directory, name, inode, was)
             yield change
 

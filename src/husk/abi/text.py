@@ -1,0 +1,31 @@
+"""abi: names that others chose, as text. Linux's names are bytes without NUL and slash, so they may hold anything else:
+ends of lines, and whatever a terminal obeys.
+"""
+
+from __future__ import annotations
+
+MOST = 200  # characters of one name in a sentence; its ends tell more than its middle
+
+
+def decoded(name: bytes) -> str:
+    """For a machine: what is UTF-8 stays as it is."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def harmless(text: str) -> str:
+    """For a person's eyes: nothing in it can end a line or speak to a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def shown(name: bytes) -> str:
+    """A name for a person's eyes."""
+    return harmless(decoded(name))
+
+
+def harmless_lines(message: str) -> str:
+    """The same for a message of several lines."""
+    return "\n".join(map(harmless, message.split("\n")))
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= MOST else f"{text[: MOST // 2]} … {text[-MOST // 2 :]}"
