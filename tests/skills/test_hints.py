@@ -11,6 +11,7 @@ from husk.skills.boxes import Wish
 from husk.skills.describe import describe
 from husk.skills.hints import hints
 from husk.skills.package import opened
+from husk.skills.permissions import Permissions
 from husk.skills.running import Request
 from tests.skills.calling import make_skill
 
@@ -42,6 +43,14 @@ def test_a_name_that_is_right_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
         found = describe(skill)
     wish = Wish(["sh"], [Mount(str(tmp_path), "/workspace", "cow")])
     assert hints(found, found.scripts[0], Request(args=["a.txt"]), wish) == []
+
+
+@pytest.mark.parametrize(("meant", "told"), [("s", 0), ("", 0), ("other", 1)])
+def test_permissions_of_another_skill(tmp_path: Path, meant: str, told: int) -> None:
+    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
+        found = describe(skill)
+    said = hints(found, found.scripts[0], Request(permissions=Permissions(skill=meant)), Wish(["sh"]))
+    assert said == ["the permissions were made for the skill 'other'; they hold for 's' all the same"][:told]
 
 
 def test_hosts(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ SKILL = "/skill"
 
 def hints(found: Description, script: Script | None, request: Request, wish: Wish) -> list[str]:
     told = [hint for word in request.args if (hint := _unseen(word, wish))]
+    meant = request.permissions.skill if request.permissions is not None else ""
+    if meant and meant != found.skill.name:
+        own = found.skill.name
+        told.append(f"the permissions were made for the skill {meant!r}; they hold for {own!r} all the same")
     reached = found.code if script is None else needs_of(found, script)
     hosts = sorted({host for item in reached for host in item.hosts if not host.startswith("localhost")})
     if hosts and not wish.hosts:
