@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from husk.sandbox.apply_journal import PREFIX, Journal
+from husk.sandbox.apply_journal import DONE, JOURNAL, Journal
+from husk.sandbox.apply_place import PREFIX
 from husk.sandbox.apply_plan import MOST_TOLD, Conflict, Plan, lstat, shown
 from husk.sandbox.apply_staging import Staging
 from husk.sandbox.errors import HuskError, UsageError
@@ -18,6 +19,7 @@ from husk.sandbox.keeping import Opened
 from husk.sandbox.openbox import OpenBox
 from husk.sandbox.seen import pack
 from husk.store.layout import write_all
+from husk.vfs.hostfile import open_top
 from husk.vfs.layer_delta import identity_of, stat_of
 from husk.vfs.layer_nodes import LayerDir
 
@@ -35,7 +37,8 @@ def mount_of(mounts: list[list[str]], wanted: str) -> tuple[str, str]:
     cow = [(source, target) for source, target, mode in mounts if mode == "cow"]
     found = [(source, target) for source, target in cow if os.path.isdir(source)]
     if wanted:
-        found = [(source, target) for source, target in found if wanted.rstrip("/") in (target, source)]
+        meant = wanted.rstrip("/"), os.path.realpath(wanted)
+        found = [(source, target) for source, target in found if target == meant[0] or source in meant]
     if len(found) == 1:
         return found[0]
     has = ", ".join(target for _, target in cow) or "none"
@@ -57,16 +60,17 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
     import json
 
     root = _root(source)
-    journal = Journal(root, PREFIX + os.urandom(8).hex())
+    journal = Journal(root, PREFIX + os.urandom(8).hex(), box.folder)
     pointer = os.path.join(box.folder, POINTER)
     try:
         _refuse(plan.conflicts(root))
         found = os.fstat(root)
         times = [found.st_atime_ns, found.st_mtime_ns]
-        told = {"source": source, "target": target, "staging": journal.name, "times": times}
+        told = {"source": source, "target": target, "staging": journal.place.name, "times": times}
+        journal.forget()  # of one that was given up by hand
         _write(pointer, json.dumps(told).encode())
         try:
-            journal.create()
+            journal.place.create()
             journal.steps = Staging(journal, plan, root).steps
             _refuse(plan.conflicts(root))
             journal.write()
@@ -112,36 +116,44 @@ def _recover(pointer: str, box: Opened | None) -> str:
         return ""
     root = _root(found["source"])
     try:
-        return _settle(pointer, box, Journal(root, found["staging"]), found["target"], found["times"])
+        journal = Journal(root, found["staging"], os.path.dirname(pointer))
+        return _settle(pointer, box, journal, found["target"], found["times"])
     finally:
         os.close(root)
 
 
 def _settle(pointer: str, box: Opened | None, journal: Journal, target: str, times: list[int]) -> str:
     """Before or after, nothing between; then nothing of it is left. `times` are the host directory's from before."""
-    outcome = ""
-    if journal.fd >= 0 or journal.open():
-        state = journal.state()
-        if state:
-            journal.read(state)
-        if state == "done":
-            if box is not None and box.record.name:
-                _forget(box.kept, box.record.name, target)
-            outcome = "finished"
-            times = next(
-                (
-                    [what["now"]["atime"], what["now"]["mtime"]]
-                    for kind, at, what in journal.steps
-                    if kind == "meta" and not at
-                ),
-                times,
+    outcome, state = "", journal.state()
+    there = journal.place.fd >= 0 or journal.place.open()
+    if state:
+        journal.read(state)
+    if state == DONE:
+        if box is not None and box.record.name:
+            _forget(box.kept, box.record.name, target)
+        outcome = "finished"
+        now = [what["now"] for kind, at, what in journal.steps if kind == "meta" and not at]
+        if now:
+            times = [now[0]["atime"], now[0]["mtime"]]
+    elif state == JOURNAL:
+        if not there or not journal.place.enter():
+            raise HuskError(
+                f"an apply was interrupted, and {journal.place.name}, which has what it moved out of the host "
+                f"directory, is not there; bring it back, or remove {pointer} to leave the directory as it is."
             )
-        elif state == "journal":
-            journal.undo()
-            if box is not None:
-                _see_again(box, target, journal)
-            outcome = "undone"
-        journal.remove()
+        journal.undo()
+        if box is not None:
+            _see_again(box, target, journal)
+        outcome = "undone"
+    # From here on there is nothing to do or undo, so nothing may say so if we are killed.
+    journal.forget()
+    if there:
+        try:
+            journal.place.remove()
+        except OSError as error:
+            raise HuskError(
+                f"{journal.place.name} in the host directory cannot be removed ({error.strerror}); try again."
+            ) from None
         # That the staging directory came and went is no change of anybody's.
         os.utime(journal.root, ns=(times[0], times[1]))
     os.unlink(pointer)
@@ -171,7 +183,11 @@ def _forget(kept: Kept, name: str, target: str) -> None:
 
 def _root(source: str) -> int:
     try:
-        return os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        top = open_top(os.fsencode(source))
+        try:
+            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=top)
+        finally:
+            os.close(top)
     except OSError as error:
         raise HuskError(f"{source}: {error.strerror}; bring the directory back and try again.") from None
 

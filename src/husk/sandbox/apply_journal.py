@@ -2,8 +2,9 @@
 
 Everything new is made ready in a staging directory at the top of the host directory, so that each step is one rename:
 `out` moves what is there to old/N, `in` moves new/N there, `meta` sets metadata. Each step can tell by looking whether
-it was done, so the journal is written once, before the first. While it is called `journal`, the next who comes undoes;
-the last step is to call it `done`.
+it was done, so the journal is written once, before the first. While it is called `apply.journal`, the next who comes
+undoes; the last step is to call it `apply.done`. It lies in the box's own directory, not with what it tells of: whoever
+could write it could have husk set any mode and attribute below the host directory.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import os
 
 from husk.native._core import open_beneath, syncfs
+from husk.sandbox.apply_place import Place
 from husk.sandbox.apply_plan import Conflict, lstat, shown
 from husk.sandbox.errors import HuskError
 from husk.store.layout import write_all
@@ -25,88 +27,86 @@ if TYPE_CHECKING:
     Step = tuple[str, str, Any]
 
 NOREPLACE = 1
-PREFIX = ".husk-apply-"
+DONE, JOURNAL, UNFINISHED = "apply.done", "apply.journal", "apply.journal.new"
 
 
 class Journal:
-    """`root`: descriptor of the host directory. `name`: of the staging directory in it."""
+    """`root`: descriptor of the host directory. `name`: of the staging directory in it. `folder`: the box's own."""
 
-    def __init__(self, root: int, name: str) -> None:
-        self.root, self.name = root, name
-        self.fd = -1
+    def __init__(self, root: int, name: str, folder: str) -> None:
+        self.root, self.folder = root, folder
+        self.place = Place(root, name)
         self.steps: list[Step] = []
 
-    def create(self) -> None:
-        os.mkdir(self.name, 0o700, dir_fd=self.root)
-        self.open()
-        for folder in ("new", "old"):
-            os.mkdir(folder, 0o700, dir_fd=self.fd)
-
-    def open(self) -> bool:
-        try:
-            self.fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.root)
-        except FileNotFoundError:
-            return False
-        return True
-
     def state(self) -> str:
-        """ "done", "journal", or empty: nothing was changed yet."""
-        for name in ("done", "journal"):
-            try:
-                os.stat(name, dir_fd=self.fd)
-                return name
-            except FileNotFoundError:
-                continue
-        return ""
+        """DONE, JOURNAL, or empty: nothing was changed yet."""
+        return next((name for name in (DONE, JOURNAL) if os.path.exists(self._path(name))), "")
 
     def write(self) -> None:
         """From here on every step is known to whoever comes after us."""
         import json
 
         data = json.dumps(self.steps).encode()
-        fd = os.open("journal.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
+        syncfs(self.place.fd)
+        fd = os.open(self._path(UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             write_all(fd, data)
+            os.fsync(fd)
         finally:
             os.close(fd)
-        syncfs(self.fd)
-        os.rename("journal.new", "journal", src_dir_fd=self.fd, dst_dir_fd=self.fd)
-        os.fsync(self.fd)
+        self._rename(UNFINISHED, JOURNAL)
 
     def read(self, state: str) -> None:
         import json
 
-        fd = os.open(state, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
-        with open(fd, "rb") as file:
+        with open(self._path(state), "rb") as file:
             self.steps = [(kind, path, what) for kind, path, what in json.loads(file.read())]
+
+    def forget(self) -> None:
+        """Whatever was begun is settled; what is left of the staging directory says nothing."""
+        for name in (UNFINISHED, JOURNAL, DONE):
+            try:
+                os.unlink(self._path(name))
+            except FileNotFoundError:
+                pass
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _rename(self, name: str, goal: str) -> None:
+        os.rename(self._path(name), self._path(goal))
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def perform(self, check: Callable[[bytes, bytes], None]) -> None:
         """`check(where it is now, path)` judges what was moved out, when nobody can put another in its place."""
         for number, (kind, text, what) in enumerate(self.steps):
             path = os.fsencode(text)
             if kind == "out":
-                self._move(path, self._old(number), mine=b"")
-                check(os.fsencode(self.name) + b"/" + self._old(number), path)
+                self._out(path, self.place.old, number)
+                check(os.fsencode(self.place.name) + b"/old/%d" % number, path)
             elif kind == "in":
                 try:
-                    self._move(self._new(what), path, mine=path)
+                    self._in(self.place.new, what, path)
                 except FileExistsError:
                     raise Conflict(f"{shown(path)}: exists on the host by now; nothing was applied.") from None
             else:
                 if not self._describe(path, what["now"], what["file"]):
                     raise Conflict(f"{shown(path)}: another file on the host by now; nothing was applied.")
-        syncfs(self.fd)
-        os.rename("journal", "done", src_dir_fd=self.fd, dst_dir_fd=self.fd)
-        os.fsync(self.fd)
+        syncfs(self.place.fd)
+        self._rename(JOURNAL, DONE)
 
     def undo(self) -> None:
         for number, (kind, text, what) in reversed(list(enumerate(self.steps))):
             path = os.fsencode(text)
             try:
-                if kind == "out" and lstat(self.fd, self._old(number)) is not None:
-                    self._move(self._old(number), path, mine=path)
-                elif kind == "in" and lstat(self.fd, self._new(what)) is None:
-                    self._move(path, self._new(what), mine=b"")
+                if kind == "out" and lstat(self.place.old, b"%d" % number) is not None:
+                    self._in(self.place.old, number, path)
+                elif kind == "in" and lstat(self.place.new, b"%d" % what) is None:
+                    self._out(path, self.place.new, what)
             except FileExistsError:
                 raise HuskError(
                     f"{shown(path)} is in the way of undoing an apply that was interrupted; move it and try again."
@@ -115,31 +115,34 @@ class Journal:
         for kind, text, what in reversed(self.steps):
             if kind == "meta":
                 self._describe(os.fsencode(text), what["before"], what["file"])
-        syncfs(self.fd)
+        syncfs(self.place.fd)
 
-    def _old(self, number: int) -> bytes:
-        return b"old/%d" % number
-
-    def _new(self, number: int) -> bytes:
-        return b"new/%d" % number
-
-    def _move(self, source: bytes, goal: bytes, *, mine: bytes) -> None:
-        """One of them is in the staging directory, the other, `mine` if it is the goal, in the host's."""
-        outside = mine or source
-        above, _, name = outside.rpartition(b"/")
-        folder = open_beneath(self.root, above, os.O_PATH | os.O_DIRECTORY) if above else os.dup(self.root)
+    def _out(self, path: bytes, folder: int, number: int) -> None:
+        above, name = self._above(path)
         try:
-            if mine:
-                rename_with_flags(self.fd, source, folder, name, NOREPLACE)
-            else:
-                rename_with_flags(folder, name, self.fd, goal, NOREPLACE)
+            rename_with_flags(above, name, folder, b"%d" % number, NOREPLACE)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOSYS) or lstat(folder, name) is not None:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS):
+                raise
+            os.rename(name, b"%d" % number, src_dir_fd=above, dst_dir_fd=folder)  # a file system without that flag
+        finally:
+            os.close(above)
+
+    def _in(self, folder: int, number: int, path: bytes) -> None:
+        above, name = self._above(path)
+        try:
+            rename_with_flags(folder, b"%d" % number, above, name, NOREPLACE)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS) or lstat(above, name) is not None:
                 raise
             # A file system without that flag; nothing is there at this moment.
-            os.rename(source, name, src_dir_fd=self.fd, dst_dir_fd=folder)
+            os.rename(b"%d" % number, name, src_dir_fd=folder, dst_dir_fd=above)
         finally:
-            os.close(folder)
+            os.close(above)
+
+    def _above(self, path: bytes) -> tuple[int, bytes]:
+        above, _, name = path.rpartition(b"/")
+        return open_beneath(self.root, above, os.O_PATH | os.O_DIRECTORY) if above else os.dup(self.root), name
 
     def _describe(self, path: bytes, what: dict[str, Any], file: list[int]) -> bool:
         """False: it is not the one with this device and inode, and nothing was done to it."""
@@ -155,30 +158,6 @@ class Journal:
             return True
         finally:
             os.close(fd)
-
-    def remove(self) -> None:
-        from husk.sandbox.statedir import remove_tree
-
-        if self.fd >= 0:
-            _make_removable(f"/proc/self/fd/{self.fd}")
-            for name in os.listdir(self.fd):
-                path = f"/proc/self/fd/{self.fd}/{name}"
-                if name in ("new", "old"):
-                    remove_tree(path)
-                else:
-                    os.unlink(path)
-            os.rmdir(self.name, dir_fd=self.root)
-            os.close(self.fd)
-            self.fd = -1
-
-
-def _make_removable(path: str) -> None:
-    """A directory's mode may keep even us, its owner, from emptying it."""
-    for where, folders, _ in os.walk(path):
-        for name in folders:
-            inner = os.path.join(where, name)
-            if not os.path.islink(inner):
-                os.chmod(inner, 0o700)
 
 
 def describe(path: bytes, what: dict[str, Any]) -> None:

@@ -54,7 +54,12 @@ class Opened:
                     f"--mount: the box {record.name!r} has {source}:{target}:{mode} already; choose another place."
                 )
         of_box = [Mount(source, target, mode) for source, target, mode in record.mounts]
-        for mount in of_box:
+        for mount, (source, _, _) in zip(of_box, record.mounts, strict=True):
+            if mount.source != source:  # a guest of another box can have put the link there
+                raise UsageError(
+                    f"the box {record.name!r} has {source} mounted, which leads to {mount.source} by now; remove the "
+                    "symbolic link in it."
+                )
             mount.check()
         policy.mounts = of_box + list(given.values())
 

@@ -20,12 +20,15 @@ USER, HOME, WORKDIR = "user", "/home/user", "/workspace"
 
 class Mount:
     """A host directory or file shown at a guest path: `ro`, `rw`, or `cow` (changes go to a copy). With `image` the
-    source is the name of an image of the store, shown read-only."""
+    source is the name of an image of the store, shown read-only.
+
+    Links in the source are followed when it is named, here, and never again."""
 
     __slots__ = ("mode", "source", "target")
 
     def __init__(self, source: str, target: str, mode: str = "ro") -> None:
-        self.source, self.target, self.mode = source, target, mode
+        self.source = source if mode == "image" else os.path.realpath(source)
+        self.target, self.mode = target, mode
 
     @classmethod
     def parse(cls, text: str) -> Mount:
@@ -40,7 +43,7 @@ class Mount:
             raise UsageError(f"--mount {text}: write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow, image.")
         if "\0" in text:
             raise UsageError("--mount: a path cannot hold a NUL byte.")
-        source = parts[0] if mode == "image" else os.path.abspath(os.path.expanduser(parts[0]))
+        source = parts[0] if mode == "image" else os.path.expanduser(parts[0])
         target = parts[1]
         if not target.startswith("/"):
             raise UsageError(f"--mount {text}: the place inside the box must be absolute; write {parts[0]}:/{target}.")

@@ -38,6 +38,16 @@ HOST_FLAGS = (
 )
 
 
+def open_top(path: bytes) -> int:
+    """The host directory at the top of a tree, by an absolute path without symbolic links. ELOOP, if one has become
+    one: above a mount others may be at work too, and where a link of theirs leads is not what was mounted."""
+    root = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, path.lstrip(b"/"), os.O_PATH | os.O_DIRECTORY)
+    finally:
+        os.close(root)
+
+
 def read_link(root: int, rel: bytes) -> bytes:
     fd = open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW)
     try:

@@ -13,7 +13,7 @@ import os
 import stat as st
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.hostfile import HOST_FLAGS, beneath, entry_kind, open_lower, orphan_stat, read_link
+from husk.vfs.hostfile import HOST_FLAGS, beneath, entry_kind, open_lower, open_top, orphan_stat, read_link
 from husk.vfs.layer_nodes import Orphan, pinned
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
 from husk.vfs.permissions import READ, WRITE, permitted
@@ -92,9 +92,9 @@ class HostRead(Tree):
         owner: tuple[int, int] | None = None,
     ) -> None:
         self.dev, self.read_only, self.owner = dev, read_only, owner
-        self.path = os.path.realpath(host_path)
+        self.path = host_path  # without symbolic links
         self.uids, self.gids = uids or {}, gids or {}
-        self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.fd = open_top(host_path)
         info = stat_beneath(self.fd, b"")
         self.root: HostDir = HostDir(self, None, b"", (info[0], info[1]))
 

@@ -100,7 +100,7 @@ def _etc(tree: LayeredTree, files: dict[bytes, bytes]) -> None:
     etc = make_directory(tree, b"etc", 0o755)
     present = [os.fsencode(name) for name in os.listdir("/etc")]
     shown = frozenset(name for name in present if name in ETC or name.startswith(ETC_FAMILIES)) - files.keys()
-    tree.show(etc, b"/etc", only=shown)
+    tree.show(etc, os.path.realpath(b"/etc"), only=shown)
     for name, parts in ETC_PARTS.items():
         if name in shown:
             node = tree.lookup(None, etc, name)

@@ -13,7 +13,7 @@ import stat as st
 from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.hostfile import HOST_FLAGS, orphan_stat
+from husk.vfs.hostfile import HOST_FLAGS, open_top, orphan_stat
 from husk.vfs.layer_changes import accept, changes, seal
 from husk.vfs.layer_copy import now
 from husk.vfs.layer_meta import LayerMeta
@@ -62,10 +62,9 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         uids: dict[int, int] | None = None,
         gids: dict[int, int] | None = None,
     ) -> Lower:
-        """Let the host directory `host_path` show through `directory` (all of it, or the names in `only`)."""
-        host_path = os.path.realpath(host_path)
-        fd = os.open(host_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return self.show_lower(directory, Lower(fd, host_path, uids, gids), only=only)
+        """Let the host directory `host_path`, a path without links, show through `directory` (all of it, or the names
+        in `only`)."""
+        return self.show_lower(directory, Lower(open_top(host_path), host_path, uids, gids), only=only)
 
     def show_lower(self, directory: LayerDir, lower: Lower, *, only: frozenset[bytes] | None = None) -> Lower:
         """The same for any tree; it is closed with this one."""
@@ -86,10 +85,10 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         uids: dict[int, int] | None = None,
         gids: dict[int, int] | None = None,
     ) -> None:
-        """Let one host file show as `name`. Writing to it copies it; without `writable` nobody may to begin with."""
-        host_path = os.path.realpath(host_path)
+        """Let one host file, by a path without links, show as `name`. Writing to it copies it; without `writable`
+        nobody may to begin with."""
         folder, _, host_name = host_path.rpartition(b"/")
-        fd = os.open(folder or b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = open_top(folder)
         content = Lower(fd, host_path, uids, gids)  # by its path an open descriptor is traced back to it
         inode = self._inherit(content, host_name, stat_beneath(fd, host_name))
         if not writable:
