@@ -56,14 +56,34 @@ def told(result: Result, name: str) -> None:
     assert f"husk: limit: {name} " in result.err and "exceeded" in result.err and "the box was ended" in result.err
 
 
+LET_GO = """
+from mmap import *
+m = mmap(-1, 200 << 20)
+for i in range(200):
+    m[i << 20 : i + 1 << 20] = bytes(1 << 20)
+    m.madvise(MADV_DONTNEED, i << 20, 1 << 20)
+"""
+SEGMENTS = """
+import ctypes
+c = ctypes.CDLL(None)
+c.shmat.restype, c.shmdt.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+for _ in range(20):
+    at = c.shmat(c.shmget(0, 10 << 20, 0o600), None, 0)
+    ctypes.memset(at, 1, 10 << 20)
+    assert c.shmdt(at) == 0
+"""
+
+
 @pytest.mark.parametrize(
     "script",
     [
         "kept = [bytearray(b'x') * (1 << 20) for _ in range(1000)]",
         "import os; fd = os.memfd_create('m'); [os.write(fd, bytes(1 << 20)) for _ in range(500)]",
         "import os, time\n[os.fork() or (bytearray(b'x') * (12 << 20), time.sleep(60)) for _ in range(8)]",
+        LET_GO,
+        SEGMENTS,
     ],
-    ids=["heap", "memfd", "many small ones"],
+    ids=["heap", "memfd", "many small ones", "let go", "segments that nobody has attached"],
 )
 def test_memory_bomb(script: str) -> None:
     told(python(script + "\nimport time; time.sleep(60)", "memory=64M", "processes=64"), "memory")
@@ -256,6 +276,21 @@ def test_what_was_lost_is_counted() -> None:
 def test_kept_output_that_was_cut_is_told() -> None:
     result = as_json("sh", "-c", "yes | head -c 17M", limits=())
     assert (len(result["stdout"]), result["lost"]["stdout"]) == (16 << 20, 1 << 20)
+
+
+def test_a_crash_shows_nothing_to_the_host() -> None:
+    """Where the caller's own hard limit is 0 no other can be set, and with 0 a handler is still fed: with nothing."""
+    command = ["run", *TIMEOUT, "--", "sh", "-c", "echo ready; read word"]
+    with husk_process(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as running:
+        assert running.process.stdout is not None and running.process.stdout.readline() == b"ready\n"
+        found, todo = [], [running.process.pid]
+        while todo:
+            for children in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+                found += (born := [int(word) for word in children.read_text().split()])
+                todo += born
+        guests = [pid for pid in found if Path(f"/proc/{pid}/comm").read_text() == "sh\n"]
+        assert guests and all(int(Path(f"/proc/{pid}/coredump_filter").read_text(), 16) == 0 for pid in guests)
+        finish(running.process, "husk", b"", 90)
 
 
 def test_no_core_file_leaves_the_box() -> None:

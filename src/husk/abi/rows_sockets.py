@@ -8,7 +8,7 @@ See docs/design/007-network.md.
 
 from __future__ import annotations
 
-from errno import EAFNOSUPPORT, ENOPROTOOPT, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT
+from errno import EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT
 
 from husk.abi import numbers
 from husk.abi.rules import (
@@ -43,12 +43,11 @@ VIRTUAL = Verdict("virtual")
 NO_IPC_WALL = refuse(ENOSYS, "without an ipc namespace the guest would share keys and queues with the host")
 
 
+LARGE_SET = {"the bits above 255": 0xFFFFFF00}
+
+
 def ipc(nr: int, name: str, reason: str, interruptible: bool = False) -> Row:
     return native(nr, name, reason, native_if(IPC_WALL), otherwise=NO_IPC_WALL, interruptible=interruptible)
-
-
-def segment(nr: int, name: str, reason: str) -> Row:
-    return native(nr, name, reason + "; without one husk keeps the segments", native_if(IPC_WALL), otherwise=VIRTUAL)
 
 
 def no_fast_open(index: int) -> Rule:
@@ -247,11 +246,25 @@ ROWS = (
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
     ),
     # System V IPC. semop, msgsnd and msgrcv give EINTR after any handler, with or without SA_RESTART
-    segment(29, "shmget", "keys belong to the box's own ipc namespace"),
-    segment(30, "shmat", "maps a segment of the box's own ipc namespace"),
-    segment(31, "shmctl", "acts on a segment of the box's own ipc namespace"),
-    segment(67, "shmdt", "unmaps a segment of the box's own ipc namespace"),
-    ipc(64, "semget", "keys belong to the box's own ipc namespace"),
+    virtual(
+        29, "shmget", "husk keeps the segments: what nobody has attached is nobody's memory, and no limit counts it"
+    ),
+    virtual(30, "shmat", "husk has the guest map a memfd that is the segment"),
+    virtual(31, "shmctl", "husk keeps the segments"),
+    virtual(67, "shmdt", "husk has the guest unmap what is mapped of the segment there"),
+    native(
+        64,
+        "semget",
+        "keys belong to the box's own ipc namespace",
+        refused_if(
+            EINVAL,
+            "semaphores are the host's own memory, and sets of up to 32,000 would be gigabytes that no limit counts",
+            Arg(1, "nsems").has_any(LARGE_SET),
+            IPC_WALL,
+        ),
+        native_if(IPC_WALL),
+        otherwise=NO_IPC_WALL,
+    ),
     ipc(65, "semop", "acts on semaphores of the box's own ipc namespace"),
     ipc(220, "semtimedop", "acts on semaphores of the box's own ipc namespace"),
     ipc(66, "semctl", "acts on semaphores of the box's own ipc namespace"),

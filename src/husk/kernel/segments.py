@@ -1,5 +1,6 @@
-"""kernel: System V shared memory of a box without an ipc namespace. The host's keys and ids are everybody's, so a
-segment is a memfd of husk's, and its key and id are known in this box alone.
+"""kernel: System V shared memory. The host's keys and ids are everybody's where there is no ipc namespace; and where
+there is one, a segment that nobody has attached is memory that no limit but a control group's counts. So a segment is a
+memfd of husk's, and its key and id are known in this box alone.
 
 Who has a segment attached is not kept here: the host's list of mappings tells, and survives fork, exec and death.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import errno
+import fcntl
 import os
 import time
 
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 IPC_PRIVATE = 0
 DEST = 0o1000  # in a mode: to be destroyed with its last attachment
 MOST = 256  # each costs husk a descriptor
-# Of all together: what nobody has attached is nobody's memory, and no limit but this one counts it.
-LARGEST = 1 << 30
+LARGEST = 1 << 40  # of all together; what was touched counts as the box's memory (sandbox/memoryuse.py)
+# A guest that is quick gets hold of the descriptor while it is mapped: it must not change the size.
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Segment:
@@ -34,9 +37,10 @@ class Segment:
         self.id, self.key, self.size, self.mode, self.by, self.last = number, key, size, mode, by, 0
         self.uid, self.gid = owner
         self.attached_at, self.detached_at, self.changed_at = 0, 0, int(time.time())
-        self.fd = os.memfd_create("SYSV%08x" % (key & 0xFFFFFFFF), os.MFD_CLOEXEC)
+        self.fd = os.memfd_create("SYSV%08x" % (key & 0xFFFFFFFF), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.fd, size)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
             host = os.fstat(self.fd)
         except OSError:
             os.close(self.fd)
@@ -101,18 +105,18 @@ class Segments:
     def attached(self, segment: Segment) -> int:
         """Counted as Linux counts: one that mprotect has split is two."""
         pids = [pid for tasks in self._live for pid in tasks.host_pids()]
-        return sum(1 for pid in pids for _ in _mappings(pid, segment))
+        ours = segment.dev, segment.ino
+        return sum(1 for pid in pids for _, _, _, file in _mappings(pid) if file == ours)
 
     def at(self, pid: int, address: int) -> tuple[Segment, int] | None:
         """The segment attached at `address`, and how much of it lies there in one piece."""
-        for segment in self._by_id.values():
-            end = address
-            for start, stop, offset in _mappings(pid, segment):
-                if start == end and start - address == offset:
-                    end = stop
-            if end > address:
-                return segment, end - address
-        return None
+        ours = {(one.dev, one.ino): one for one in self._by_id.values()}
+        found, end = None, address
+        for start, stop, offset, file in _mappings(pid):
+            here = ours.get(file) if start == end and start - address == offset else None
+            if here is not None and found in (None, here):
+                found, end = here, stop
+        return (found, end - address) if found is not None else None
 
     def in_use(self) -> tuple[int, int, int, int]:
         """How many, their pages, those of them in memory, and the highest id."""
@@ -121,22 +125,28 @@ class Segments:
         pages = sum(-(-one.size // 4096) for one in every)
         return len(every), pages, sum(os.fstat(one.fd).st_blocks for one in every) // 8, max(self._by_id, default=0)
 
+    def in_memory(self) -> dict[tuple[int, int], int]:
+        """Device and inode of each, and the bytes that were touched."""
+        with self.lock:
+            return {(one.dev, one.ino): os.fstat(one.fd).st_blocks * 512 for one in self._by_id.values()}
+
     def close(self) -> None:
         for segment in self._by_id.values():
             os.close(segment.fd)
         self._by_id.clear()
 
 
-def _mappings(pid: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
-    """Where a process has mapped it: begin, end, offset, in the order of addresses."""
-    device = b"%02x:%02x" % (os.major(segment.dev), os.minor(segment.dev))
+def _mappings(pid: int) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+    """What a process has mapped of memory files, in the order of addresses: begin, end, offset, device and inode."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as maps:
             lines = maps.readlines()
     except OSError:
         return  # it has ended
     for line in lines:
-        span, _mode, offset, dev, ino = line.split(None, 5)[:5]
-        if int(ino) == segment.ino and dev == device:
+        if b" /memfd:SYSV" in line:
+            span, _mode, offset, dev, ino = line.split(None, 5)[:5]
             start, stop = span.split(b"-")
-            yield int(start, 16), int(stop, 16), int(offset, 16)
+            major, minor = dev.split(b":")
+            file = os.makedev(int(major, 16), int(minor, 16)), int(ino)
+            yield int(start, 16), int(stop, 16), int(offset, 16), file

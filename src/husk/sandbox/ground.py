@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from husk.sandbox.filesystem import Files
     from husk.sandbox.imagesource import ImageSource, Unnamed
     from husk.sandbox.keeping import Keeping, Opened
+    from husk.sandbox.memoryuse import InMemory
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
     from husk.sandbox.snapshot import Snapshot
@@ -135,6 +136,7 @@ class Ground:
             policy, os.fsencode(state.path), self.ids, self.tasks, self.source, before, remember=lasting
         )
         self.files.vfs.text_busy = self._runs
+        self.files.vfs.held_links = self._held_links
         self.disk_elsewhere = 0  # what `disk` counts beyond the state directory, in which husk's own files do not count
         if policy.limits["disk"] is not None:
             from husk.sandbox.diskuse import kept_bytes
@@ -206,6 +208,10 @@ class Ground:
                 self._segments = Segments(self.live)
             return self._segments
 
+    def segments_in_memory(self) -> InMemory:
+        """Shared memory that stays though nobody may have it attached."""
+        return self._segments.in_memory() if self._segments is not None else {}
+
     @property
     def own_user(self) -> bool:
         """Does the host count the box's processes apart from the caller's?"""
@@ -228,6 +234,11 @@ class Ground:
         vfs = self.files.vfs
         identity = vfs.identity(vfs.context, node)
         return any(tasks.runs(identity) for tasks in self.live)
+
+    def _held_links(self) -> list[bytes]:
+        from husk.kernel.holding import links_held
+
+        return links_held([tasks.reaper for tasks in self.live])
 
     def keep(self, argv: list[str], result: Result) -> None:
         """After the last run, where the policy wants it: what the box is now is to stay."""

@@ -14,6 +14,7 @@ import time
 
 from husk.sandbox.diskuse import kept_bytes
 from husk.sandbox.limits import Exceeded
+from husk.sandbox.memoryuse import MemoryUse, held_unnamed, status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from husk.sandbox.cgroups import Group
     from husk.sandbox.limits import Limits
+    from husk.sandbox.memoryuse import InMemory
 
 SHORTEST = 0.02  # seconds between two looks
 SHARE = 10  # a look may take this fraction of the time between two: a tenth
@@ -52,12 +54,14 @@ class Meter:
         disk: Disk,
         group: Group | None,
         over: Callable[[Exceeded], None],
+        segments: Callable[[], InMemory],
         *,
         forks_bounded: bool,
     ) -> None:
         self._limits, self._reaper, self._disk, self._group, self._over = limits, reaper, disk, group, over
         self._pids = pids if group is None else group.pids
         self._forks_bounded = forks_bounded  # the kernel refuses the one fork too many
+        self._memory = MemoryUse(segments)
         self._told: set[str] = set()
         self._enough = _thread.allocate_lock()
         self._enough.acquire()
@@ -165,13 +169,9 @@ class Meter:
             if group.number("memory.events", "oom_kill"):
                 self._tell("memory", allowed, ends=True)  # the kernel let it have no more than that
             return
-        held = _held_unnamed(pids, b"/memfd:")
-        if sum(_resident(pid) for pid in pids) + held > allowed:
-            # Pages that processes share were counted for each of them, and memfds that are mapped twice. The exact
-            # number is dear, so only now.
-            shares = [_proportional(pid) for pid in pids]
-            shared = max(held, sum(share[1] for share in shares))
-            self._compare("memory", sum(share[0] for share in shares) + shared)
+        used = self._memory.above(allowed, pids)
+        if used:
+            self._tell("memory", used, ends=True)
 
     def _look_at_disk(self, allowed: int, pids: list[int]) -> None:
         """Counting every file is dear. While the file system's own count rose by less than there is room, it need not
@@ -184,8 +184,8 @@ class Meter:
         if self._files_when and taken - self._taken_then < room and now - self._files_when < EVERY_FILE:
             return
         self._files_when, self._taken_then = now, taken
-        held = _held_unnamed(pids, self._disk.state + b"/")
-        self._files_seen = self._disk.used() + held
+        held = held_unnamed(pids, self._disk.state + b"/")
+        self._files_seen = self._disk.used() + sum(held.values())
         self._compare("disk", self._files_seen)
 
 
@@ -202,41 +202,8 @@ def user_tasks(uid: int) -> int:
     return count
 
 
-def _status(pid: int, labels: tuple[bytes, ...]) -> list[int]:
-    found = []
-    try:
-        with open(f"/proc/{pid}/status", "rb") as status:
-            for line in status:
-                label, _, value = line.partition(b":")
-                if label in labels:
-                    found.append(int(value.split()[0]))
-    except OSError:
-        pass
-    return found
-
-
 def _threads(pid: int) -> int:
-    return sum(_status(pid, (b"Threads",)))
-
-
-def _resident(pid: int) -> int:
-    return sum(_status(pid, (b"RssAnon", b"RssShmem", b"VmSwap"))) << 10
-
-
-def _proportional(pid: int) -> tuple[int, int]:
-    """(its own memory, its part of shared memory), pages divided among those who have them."""
-    own = shared = 0
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
-            for line in rollup:
-                label, _, value = line.partition(b":")
-                if label in (b"Pss_Anon", b"SwapPss"):
-                    own += int(value.split()[0]) << 10
-                elif label == b"Pss_Shmem":
-                    shared += int(value.split()[0]) << 10
-    except OSError:
-        pass  # gone
-    return own, shared
+    return sum(status(pid, (b"Threads",)))
 
 
 def _processor_times(pid: int) -> tuple[float, float]:
@@ -245,23 +212,3 @@ def _processor_times(pid: int) -> tuple[float, float]:
         words = stat.read().rpartition(b")")[2].split()  # the name may hold anything
     user, system, children_user, children_system = (int(word) * TICK for word in words[11:15])
     return user + system, children_user + children_system
-
-
-def _held_unnamed(pids: list[int], prefix: bytes) -> int:
-    """Bytes of the files that have no name any more but are open in these processes, each counted once."""
-    found: dict[tuple[int, int], int] = {}
-    for pid in pids:
-        folder = b"/proc/%d/fd/" % pid
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            continue
-        for name in names:
-            try:
-                link = os.readlink(folder + name)
-                if link.startswith(prefix) and link.endswith(b" (deleted)"):
-                    held = os.stat(folder + name)
-                    found[held.st_dev, held.st_ino] = held.st_blocks
-            except OSError:
-                continue
-    return sum(found.values()) * 512

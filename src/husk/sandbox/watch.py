@@ -49,8 +49,10 @@ class Watch:
             group = None
         self._group = group
         bounded = ground.own_user or (group is not None and "processes" in group.enforces)
-        disk = Disk(state, ground.disk_elsewhere)
-        self._meter = Meter(limits, tasks.host_pids, launch.reaper, disk, group, exceeded, forks_bounded=bounded)
+        disk, segments = Disk(state, ground.disk_elsewhere), ground.segments_in_memory
+        self._meter = Meter(
+            limits, tasks.host_pids, launch.reaper, disk, group, exceeded, segments, forks_bounded=bounded
+        )
         self._meter.start()
 
     def box_ends(self) -> None:

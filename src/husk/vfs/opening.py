@@ -13,11 +13,12 @@ from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS, Trail, Walker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from husk.vfs.node import Context, Node, Stat
 
 TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+PROGRAMS_KEPT = 4096
 WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for both and gets neither
 
 
@@ -35,6 +36,7 @@ class Opening(Walker):
     """Descriptors for names, and the rule that a running program is not written to."""
 
     text_busy: Callable[[Node], bool] | None = None
+    held_links: Callable[[], Iterable[bytes]] | None = None  # of all descriptors and working directories of the box
     _running: dict[tuple[int, int], Node] | None = None
 
     def open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int = 0) -> Opened:
@@ -130,6 +132,8 @@ class Opening(Walker):
             raise error(errno.ENOTDIR)
         if flags & os.O_PATH:
             if isinstance(node, Dir):
+                if node.path_only is None:
+                    self._make_room()
                 return Opened(self.state.path_only_place(node), node)
             real = tree.open(ctx, node, os.O_PATH) if tree.host_backed else -1
             return Opened(self.state.stand_in(node, real), node)
@@ -174,7 +178,17 @@ class Opening(Walker):
         searchable = directory.searchable
         if directory.place is None and not searchable:
             searchable = permitted(ctx.creds, info or directory.tree.stat(ctx, directory), SEARCH)
+        if directory.place is None:
+            self._make_room()
         return self.state.place_fd(directory, flags, searchable=searchable)
+
+    def _make_room(self) -> None:
+        """Before another placeholder is made."""
+        if len(self.state.dirs) >= self.state.many and self.held_links is not None:
+            from husk.vfs.places import forget_unheld
+
+            self.changed(self.root, True)  # first: from now on the name cache hands none out
+            forget_unheld(self.state, self.held_links())
 
     # -- running programs --------------------------------------------------------------------------------------
     def identity(self, ctx: Context, node: Node) -> tuple[int, int]:
@@ -188,7 +202,11 @@ class Opening(Walker):
         with self.lock:
             if self._running is None:
                 self._running = {}
-            self._running[self.identity(ctx, node)] = node
+            identity = self.identity(ctx, node)
+            self._running.pop(identity, None)
+            self._running[identity] = node
+            if len(self._running) > PROGRAMS_KEPT:  # nobody tells us when one ends
+                del self._running[next(iter(self._running))]
 
     def running(self, identity: tuple[int, int]) -> Node | None:
         """The node of a program that was run, by what `identity` said of it: renamed or not."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # How many nodes without a name are remembered for the sake of descriptors that may still be open on them.
 ORPHANS_KEPT = 8192
 STAND_INS_KEPT = 1 << 16
+MANY = 16384
 REAL_ONES_KEPT = 256
 GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY  # of a directory's flags
 
@@ -34,6 +35,7 @@ class State:
         "fd",
         "files_fd",
         "gone",
+        "many",
         "nodes",
         "nodes_left",
         "nodes_refused",
@@ -43,6 +45,7 @@ class State:
         "real_ones",
         "stand_ins",
         "unnamed",
+        "watched",
     )
 
     def __init__(self, path: bytes) -> None:
@@ -60,6 +63,8 @@ class State:
         self.stand_ins: dict[int, Node] = {}  # place number -> what an O_PATH descriptor names
         self.real_ones: dict[int, int] = {}  # place number -> our own descriptor of the same
         self.dirs: dict[int, Dir] = {}  # place number, or number of its counterpart -> directory
+        self.watched: set[int] = set()  # numbers of placeholders that have a watch; they stay
+        self.many = MANY  # placeholders, at which it is time to ask which are held
         self.gone: dict[bytes, Dir] = {}  # where the counterpart of a removed directory lay -> directory
         self.nodes_left = 1 << 62  # names the guest may still make; each is memory of ours
         self.nodes_refused = 0
@@ -188,7 +193,7 @@ class State:
 
     def is_path_only(self, link: bytes) -> bool:
         """Does a descriptor of this name stand for an O_PATH one?"""
-        number = self._number(link, b"/places/")
+        number = self.number_of_place(link)
         return number in self.path_only or number in self.stand_ins
 
     def stand_in(self, node: Node, real: int) -> int:
@@ -284,6 +289,10 @@ class State:
         self.gone[path] = directory
         if len(self.gone) > STAND_INS_KEPT:
             del self.gone[next(iter(self.gone))]
+
+    def number_of_place(self, link: bytes) -> int | None:
+        """The number of the placeholder that a link of /proc shows."""
+        return self._number(link, b"/places/")
 
     # -- from links --------------------------------------------------------------------------------------------
     def dir_of(self, link: bytes) -> Dir | None:

@@ -59,7 +59,7 @@ def _file_behind(vfs: Vfs, ctx: Context, node: Node, mask: int) -> int:
             return _directory(vfs, tree, ctx, node, mask)
         return _file(tree, node)
     if isinstance(node, Dir):
-        return vfs.place_fd(ctx, node, os.O_PATH | os.O_DIRECTORY)
+        return _placeholder(vfs, ctx, node)
     info = tree.stat(ctx, node)
     image = vfs.root.tree
     assert isinstance(image, LayeredTree)
@@ -88,7 +88,15 @@ def _directory(vfs: Vfs, tree: LayeredTree, ctx: Context, directory: LayerDir, m
             real.fill(tree)
         real.reads |= bool(mask & READS)
         return open_beneath(tree.state.fd, tree.state.real_path(directory), os.O_PATH | os.O_DIRECTORY)
-    return vfs.place_fd(ctx, directory, os.O_PATH | os.O_DIRECTORY)
+    return _placeholder(vfs, ctx, directory)
+
+
+def _placeholder(vfs: Vfs, ctx: Context, directory: Dir) -> int:
+    """Nothing happens there. Were it removed, the watcher would hear of it: so it stays."""
+    fd = vfs.place_fd(ctx, directory, os.O_PATH | os.O_DIRECTORY)
+    if directory.place is not None:
+        vfs.state.watched.add(directory.place)
+    return fd
 
 
 def _file(tree: LayeredTree, node: Node) -> int:

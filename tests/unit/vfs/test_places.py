@@ -1,0 +1,99 @@
+"""Placeholders are forgotten once nobody holds them, and those that somebody holds are not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from husk.kernel.holding import links_held
+from husk.vfs.hosttree_write import HostTree
+from tests.unit.vfs.conftest import GIDS, UIDS
+from tests.unit.vfs.test_handles import shown
+from tests.unit.vfs.virtual import Virtual
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+
+
+@pytest.fixture
+def few(world: Virtual) -> Virtual:
+    """This test is the guest, and husk."""
+    world.vfs.state.many = 4
+    world.vfs.held_links = lambda: links_held([])
+    return world
+
+
+def places(world: Virtual) -> int:
+    return len(os.listdir(world.vfs.state.path + b"/places"))
+
+
+@pytest.mark.parametrize("flags", [DIRECTORY, os.O_PATH])
+def test_directories_that_come_and_go(few: Virtual, flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("husk.vfs.places.MANY", 4)
+    few.do_open(1, b"/dir", DIRECTORY)
+    few.do_mkdir(b"/gone")
+    few.do_open(2, b"/gone", flags)
+    few.do_rmdir(b"/gone")
+    for _ in range(50):
+        few.do_mkdir(b"/new")
+        few.do_open(3, b"/new", flags)
+        few.do_close(3)
+        few.do_rmdir(b"/new")
+    assert places(few) < 10 and len(few.vfs.state.dirs) < 10
+    assert shown(few, 1) == b"/dir" and shown(few, 2) == b"/gone (deleted)"
+    few.do_open(4, b"/dir/sub", DIRECTORY)
+    assert shown(few, 4) == b"/dir/sub"
+
+
+def test_one_that_was_forgotten_gets_another(few: Virtual) -> None:
+    few.do_open(1, b"/dir/sub", DIRECTORY)
+    first = os.readlink(f"/proc/self/fd/{few.slots[1].host_fd}")
+    few.do_close(1)
+    for number in range(5):
+        few.do_mkdir(b"/%d" % number)
+        few.do_open(2, b"/%d" % number, DIRECTORY)
+        few.do_close(2)
+    few.do_open(1, b"/dir/sub", DIRECTORY)
+    assert os.readlink(f"/proc/self/fd/{few.slots[1].host_fd}") != first
+    assert shown(few, 1) == b"/dir/sub"
+
+
+def test_what_is_known_of_host_directories_goes_too(few: Virtual, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    for number in range(9):
+        (host / str(number) / "inner").mkdir(parents=True)
+    tree = HostTree(99, os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    few.vfs.mount(tree, b"/host")
+    few.do_open(1, b"/host/0/inner", DIRECTORY)
+    for number in range(1, 9):
+        few.do_open(2, b"/host/%d/inner" % number, DIRECTORY)
+        few.do_close(2)
+    assert 1 <= len(tree.root.children) < 9 and b"0" in tree.root.children
+    assert shown(few, 1) == b"/host/0/inner"
+    few.do_rename(b"/host/0", b"/host/renamed")
+    assert shown(few, 1) == b"/host/renamed/inner"
+
+
+def test_without_an_answer_nothing_is_forgotten(few: Virtual) -> None:
+    def fails() -> list[bytes]:
+        raise OSError(24, "Too many open files")
+
+    few.vfs.held_links = fails
+    for number in range(4):
+        few.do_mkdir(b"/%d" % number)
+        few.do_open(number, b"/%d" % number, DIRECTORY)
+    with pytest.raises(OSError, match="Too many"):
+        few.do_open(9, b"/dir", DIRECTORY)
+    assert [shown(few, number) for number in range(4)] == [b"/%d" % n for n in range(4)]
+
+
+def test_programs_that_were_run_are_not_remembered_for_ever(world: Virtual, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("husk.vfs.opening.PROGRAMS_KEPT", 2)
+    found = []
+    for name in (b"/a", b"/b", b"/a", b"/c"):
+        world.do_open(1, name, os.O_CREAT | os.O_RDWR)
+        node = world.node(name)
+        world.vfs.executed(world.ctx, node)
+        found.append(world.vfs.identity(world.ctx, node))
+    assert [world.vfs.running(identity) is not None for identity in found] == [True, False, True, True]
