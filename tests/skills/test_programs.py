@@ -58,6 +58,35 @@ def test_a_listed_script_brings_its_interpreter(tmp_path: Path) -> None:
         assert answer.out.splitlines()[-1] == word, answer.out
 
 
+# What is listed can be written to by the skill itself: it stays what it was, or does not start.
+REPLACED = """#!/bin/sh
+try() { "$@" 2>&1 | tail -n 1; }
+try ./tool
+printf '#!/bin/echo new\\n' > new; chmod +x new
+cp tool kept; cat new > tool; try ./tool
+cat kept > tool; try ./tool
+cp -p new tool2; mv tool2 tool; try ./tool
+mv bin away; mv other bin; try bin/tool
+exec 3< new; try /proc/self/fd/3
+"""
+
+
+def test_what_was_put_in_the_place_of_a_listed_file(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "exchanges", {"scripts/x.sh": REPLACED})
+    for name in ("tool", "bin/tool", "other/tool"):
+        tool = tmp_path / "work" / name
+        tool.parent.mkdir(parents=True, exist_ok=True)
+        tool.write_text(f"#!/bin/echo {name}\n")
+        tool.chmod(0o755)
+    manifest = tmp_path / "p.toml"
+    entries = '["/workspace/tool", "/workspace/bin/tool", "cp", "cat", "mv", "chmod", "tail"]'
+    manifest.write_text(f"version = 1\n[files]\nwork = true\n[programs]\nallow = {entries}\n")
+    answer = husk_skill(tmp_path, "run", skill, "-q", "--permissions", manifest, "--work", tmp_path / "work")
+    lines = answer.out.splitlines()
+    assert lines[0] == "tool ./tool" and len(lines) == 6, answer
+    assert all("ermission denied" in line for line in lines[1:]), lines
+
+
 @pytest.mark.both_settings
 def test_programs_that_the_core_knows_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody watches this run, so the C core starts known programs without asking: only those that passed."""

@@ -1,9 +1,10 @@
 """kernel: which programs a box may start, where somebody listed them. What is not listed is refused at execve.
 
 Entries are guest paths, directories (with a slash at their end: all below), or bare names, which mean what PATH finds.
-They are resolved once, before any guest runs: what a guest makes later under a listed name elsewhere, or in a directory
-of PATH that did not have it, is not what was listed. It is files that are held against the list, not code: a program
-that is listed may be an interpreter, and an interpreter runs what it is given.
+They are resolved once, before any guest runs: what a guest makes later under a listed name elsewhere, in a directory
+of PATH that did not have it, or in the place of a listed file, is not what was listed. Below a listed directory
+anything is. It is files that are held against the list, not code: a program that is listed may be an interpreter, and
+an interpreter runs what it is given.
 """
 
 from __future__ import annotations
@@ -12,27 +13,35 @@ import errno
 
 from husk.abi.text import shown
 from husk.kernel.call import Refused
+from husk.vfs.layer_nodes import LowerNode
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
-    from husk.kernel.program import Program
+    from husk.kernel.program import Executable, Program
     from husk.vfs.node import Node
     from husk.vfs.vfs import Vfs
+
+    Stamp = tuple[Any, ...]
 
 LAUNCHER = b"/usr/bin/env"  # starts what is then held against the list itself
 
 
 class AllowedPrograms:
-    """True paths, symbolic links resolved."""
+    """True paths, symbolic links resolved, and what was there."""
 
-    __slots__ = ("_below", "_files")
+    __slots__ = ("_below", "_files", "_vfs")
 
     def __init__(self, vfs: Vfs, entries: Iterable[bytes], path: bytes) -> None:
-        self._files: set[bytes] = {LAUNCHER}
+        self._vfs = vfs
+        self._files: dict[bytes, Stamp] = {}
         self._below: list[bytes] = []
+        launcher = _find(vfs, LAUNCHER)
+        if launcher is not None and vfs.path_of_node(launcher) == LAUNCHER:  # not where one program has many names
+            self._files[LAUNCHER] = self._stamp(launcher)
         folders = [folder for folder in path.split(b":") if folder[:1] == b"/"]
         for entry in entries:
             if b"/" not in entry:
@@ -47,16 +56,16 @@ class AllowedPrograms:
             return
         where = vfs.path_of_node(node)
         if not isinstance(node, Dir):
-            self._files.add(where)
+            self._files[where] = self._stamp(node)
         elif name[-1:] == b"/":
             self._below.append(where.rstrip(b"/") + b"/")
 
-    def check(self, program: Program, script: bytes) -> None:
-        """`script` is what was named, which is `program` itself unless that is an interpreter. A listed script brings
+    def check(self, program: Program, first: Executable) -> None:
+        """`first` is what was named, which is `program` itself unless that is an interpreter. A listed script brings
         its interpreter with it."""
-        if any(self._has(path) for path in (program.exe, script)):
+        if self._has(program.exe, program.node) or self._has(first.path, first.node):
             return
-        what = shown(script)
+        what = shown(first.path)
         raise Refused(
             errno.EACCES,
             "it is not among the programs that this box may start",
@@ -65,8 +74,20 @@ class AllowedPrograms:
             f'"{what}" in [programs] allow',
         )
 
-    def _has(self, path: bytes) -> bool:
-        return path in self._files or any(path.startswith(folder) for folder in self._below)
+    def _has(self, path: bytes, node: Node | None) -> bool:
+        """A node is missing where a guest goes by a descriptor's name below /proc: that may be any file."""
+        listed = self._files.get(path)
+        if listed is not None and node is not None and (node.tree.read_only or self._stamp(node) == listed):
+            return True
+        return any(path.startswith(folder) for folder in self._below)
+
+    def _stamp(self, node: Node) -> Stamp:
+        """What still is the host's no guest has touched, and the host may replace its own programs: there the place is
+        what counts."""
+        if isinstance(node, LowerNode):
+            return id(node.lower), node.rel
+        info = node.tree.stat(self._vfs.context, node)
+        return info.dev, info.ino, info.ctime
 
 
 def _find(vfs: Vfs, name: bytes) -> Node | None:

@@ -56,7 +56,7 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
     program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
     try:
         if call.kernel.programs is not None:  # before anything is taught: what the core knows by name it runs unasked
-            call.kernel.programs.check(program, first.path)
+            call.kernel.programs.check(program, first)
         if program.node is not None:
             call.vfs.executed(call, program.node)
             if not program.prefix and program.elf_header is None and name[:1] == b"/":
