@@ -145,6 +145,9 @@ def test_open_files() -> None:
     )
     result = python(script, "files=20")
     assert (result.status, result.out) == (0, "24\n19\n"), result.err
+    assert "husk: limit: files 20 reached." in result.err
+    assert python(script.replace("True", "len(kept) < 9"), "files=20").err == ""
+
 
 
 def test_file_size() -> None:

@@ -84,6 +84,7 @@ class Kernel:
         self.sockets = box.sockets if box is not None else Sockets(own_abstract_names=walls.net)
         self.peers = box.peers if box is not None else Peers(diagnosis)
         self.hooks: Hooks | None = None
+        self.table_is_full: Callable[[int], None] | None = None  # told whose descriptors are used up, where that counts
         self.programs: AllowedPrograms | None = None  # None: whichever are there
         self.network = network or Network()
         self.listings = Listings()
@@ -178,6 +179,8 @@ class Kernel:
 
     def _fail(self, call: Call, error: OSError) -> None:
         try:
+            if error.errno == errno.EMFILE and self.table_is_full is not None:
+                self.table_is_full(call.tid)
             # Told before the answer: afterwards the caller's working directory can no longer be asked for.
             self.events.failed(call, error)
             if not call.raw.answered:

@@ -238,9 +238,9 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
             } else {
                 got = answer_descriptor(listener, notif, fd, flags & O_CLOEXEC);
             }
-            if (got < 0 && got != -ENOENT)
+            if (got < 0 && got != -ENOENT && got != -EMFILE)
                 answer_error(listener, notif->id, -got);
-            done = true;
+            done = got != -EMFILE; /* Python has somebody to tell that a table is full */
         }
     }
     if (fd >= 0)

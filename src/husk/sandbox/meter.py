@@ -44,7 +44,7 @@ class Disk:
 
 
 class Meter:
-    """`over` is called from the thread, once for each limit that is met."""
+    """`over` is called once for each limit that is met: from the thread, or from whom `look_at_table` was called by."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Meter:
         self._forks_bounded = forks_bounded  # the kernel refuses the one fork too many
         self._memory = MemoryUse(segments)
         self._told: set[str] = set()
+        self._telling = _thread.allocate_lock()
         self._enough = _thread.allocate_lock()
         self._enough.acquire()
         self._left = _thread.allocate_lock()
@@ -106,6 +107,15 @@ class Meter:
             self._look_at_memory(limits["memory"], pids)
         if limits["disk"] is not None:
             self._look_at_disk(limits["disk"], pids)
+        if limits["files"] is not None:
+            for pid in pids:
+                self.look_at_table(pid)
+
+    def look_at_table(self, pid: int) -> None:
+        """Has it as many descriptors as it may? From any thread."""
+        allowed = self._limits["files"]
+        if allowed is not None and (count := _descriptors(pid)) >= allowed:
+            self._tell("files", count, ends=False)
 
     def final(self, cpu_seconds: float) -> None:
         """What only the end shows: processes that died of the limit before anybody looked."""
@@ -126,8 +136,10 @@ class Meter:
             self._tell(name, seen, ends=ends)
 
     def _tell(self, name: str, seen: float, *, ends: bool) -> None:
-        if name not in self._told:
+        with self._telling:
+            told = name in self._told
             self._told.add(name)
+        if not told:
             self._over(Exceeded(name, self._limits[name] or 0, seen, ended=ends))
 
     def _look_at_processes(self, allowed: int, pids: list[int]) -> None:
@@ -200,6 +212,15 @@ def user_tasks(uid: int) -> int:
             except OSError:
                 continue
     return count
+
+
+def _descriptors(pid: int) -> int:
+    """How many are open. Linux tells since 6.2 without listing them."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        return os.stat(folder).st_size or len(os.listdir(folder))
+    except OSError:
+        return 0  # gone
 
 
 def _threads(pid: int) -> int:

@@ -147,6 +147,7 @@ class Run:
         kernel.programs = ground.programs
         ground.live.append(tasks)
         self._watch = Watch(self.policy.limits, self.exceeded, launch, tasks, ground)
+        kernel.table_is_full = self._watch.look_at_table
         kernel.start()
 
     def _rlimits(self) -> list[tuple[int, int]]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from husk.sandbox.result import Result
 
 SIGXFSZ = 25
-LOOKED_AT = ("cpu", "memory", "disk", "processes")  # sums over the box, which no limit of a single process keeps
+# Sums over the box, which no limit of a single process keeps; and descriptors, whose limit says nothing when it is met.
+LOOKED_AT = ("cpu", "memory", "disk", "processes", "files")
 
 
 class Watch:
@@ -54,6 +55,11 @@ class Watch:
             limits, tasks.host_pids, launch.reaper, disk, group, exceeded, segments, forks_bounded=bounded
         )
         self._meter.start()
+
+    @property
+    def look_at_table(self) -> Callable[[int], None] | None:
+        """For who sees a process fail for want of descriptors; None: nobody asked for a limit."""
+        return self._meter.look_at_table if self._meter is not None and self._limits["files"] is not None else None
 
     def box_ends(self) -> None:
         """The reaper kills everything; the group, where there is one, does so at once, forks under way included."""

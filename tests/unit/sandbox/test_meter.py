@@ -175,6 +175,19 @@ def test_files_are_counted_when_the_disk_fills(tmp_path: Path, monkeypatch: pyte
     assert len(counted) == 2
 
 
+def test_descriptors(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    """Pipes are the host's to make, and it tells nobody when there may be no more."""
+    watched = Watched(tmp_path, [holder.pid], "files=40")
+    assert watched.look() == []
+    tell(holder, "kept += [os.pipe() for _ in range(20)]")
+    assert watched.look() == ["files"] and not watched.told[0].ended
+    watched.meter.look_at_table(holder.pid)
+    assert len(watched.told) == 1
+    other = Watched(tmp_path, [], "files=40")
+    other.meter.look_at_table(holder.pid)
+    assert [limit.name for limit in other.told] == ["files"]
+
+
 def test_processes(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     assert Watched(tmp_path, [holder.pid], "processes=2").look() == []
     at_it = Watched(tmp_path, [holder.pid], "processes=1")
