@@ -56,6 +56,7 @@ def husk_setting(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every `husk run` of the test gets --no-namespaces when the setting is bare."""
     before = running.OPTIONS
     if getattr(request, "param", "walled") == "bare":
+        running.need_bare()
         running.OPTIONS = [running.BARE]
     yield
     running.OPTIONS = before

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import husk
+from tests.guest.running import need_bare
 
 OF_ALL_BOXES = ("kept", "layers", "kept.lock")  # where snapshots and kept boxes live, and stay when they are gone
 
@@ -65,5 +66,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture(params=["walled", "bare"])
 def box(request: pytest.FixtureRequest) -> Iterator[husk.Sandbox]:
+    if request.param == "bare":
+        need_bare()
     with husk.Sandbox(namespaces=request.param == "walled") as made:
         yield made

@@ -17,6 +17,7 @@ import pytest
 
 import husk
 from tests.api.conftest import children, descriptors
+from tests.guest.running import need_bare
 
 
 def test_files_both_ways(box: husk.Sandbox) -> None:
@@ -91,6 +92,8 @@ REFUSALS = {
 
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_refusals_as_a_model_reads_them(namespaces: bool, tmp_path: Path) -> None:
+    if not namespaces:
+        need_bare()
     with husk.Sandbox(namespaces=namespaces, limits={"file-size": "2M"}, mounts=[f"{tmp_path}:/ro"]) as box:
         for command, sentence in REFUSALS.items():
             told = box.run(command, shell=True, capture_output=True, text=True).explain()

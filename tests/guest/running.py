@@ -23,11 +23,14 @@ from typing import IO
 
 import pytest
 
+from husk.native._core import landlock_abi
+
 MARK = "HUSK_TEST_MARK"
 PIPE = subprocess.PIPE
 # Options that every `husk run` gets. The fixture `setting` (tests/conftest.py) changes it while a test runs.
 OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
 BARE = "--no-namespaces"
+BARE_NEEDS = 6  # Landlock's ABI whose scopes hold signals inside where no namespace does
 COMPARED = {"lines": 0, "runs": 0}  # by differential tests, for the summary at the end (tests/conftest.py)
 
 
@@ -44,6 +47,12 @@ class Result:
 def setting() -> str:
     """Where husk is tested: with all the walls the host gives, or bare, as where namespaces are denied."""
     return "bare" if BARE in OPTIONS else "walled"
+
+
+def need_bare() -> None:
+    """Skips where husk refuses to run without namespaces. (tests/unit/sandbox/test_doctor.py has that refusal.)"""
+    if (abi := landlock_abi()) < BARE_NEEDS:
+        pytest.skip(f"without namespaces husk needs Landlock ABI {BARE_NEEDS} (Linux 6.12); this kernel has {abi}")
 
 
 def husk_command() -> list[str]:

@@ -45,6 +45,7 @@ IN_TMP = 'd=$(mktemp -d) && cd "$d" && {guests}/PROGRAM | sed "s,$d,DIR,g"'
 def test_in_tmp_without_namespaces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.guest import running
 
+    running.need_bare()
     monkeypatch.setattr(running, "OPTIONS", [running.BARE])
     differential(["/bin/sh", "-c", IN_TMP.replace("PROGRAM", name)], case=name + " in tmp")
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import MARK, husk, husk_command, scratch
+from tests.guest.running import MARK, husk, husk_command, need_bare, scratch
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -124,6 +124,8 @@ SETTINGS = {
 @pytest.fixture(params=SETTINGS)
 def setting(request: pytest.FixtureRequest) -> Setting:
     chosen = SETTINGS[request.param]
+    if not chosen.namespaces:
+        need_bare()
     if os.getuid() != 0:
         pytest.skip(f"only root can try the setting: {request.param}")
     if not chosen.root:

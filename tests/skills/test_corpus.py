@@ -35,6 +35,7 @@ def test_example(tmp_path: Path, name: str) -> None:
 def test_example_without_namespaces(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.guest import running
 
+    running.need_bare()
     monkeypatch.setattr(running, "OPTIONS", [running.BARE])
     run_cases(tmp_path, name)
 
