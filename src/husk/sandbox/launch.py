@@ -344,9 +344,12 @@ def _pack(walls: Walls, ids: Ids, order: Order) -> bytes:
 
 def landlock_rights(abi: int, *, own_network: bool = False) -> tuple[int, int, int, int]:
     """Rights to handle (all the kernel knows, so all are denied), network, scopes, and what the loader may. In a
-    network of its own a guest connects by itself."""
-    fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
-    return fs, 3 if abi >= 4 and not own_network else 0, 3 if abi >= 6 else 0, 1 | 4
+    network of its own a guest connects by itself.
+
+    ABI 9 (paths of Unix sockets) and 10 (UDP) are as linux/landlock.h of Linux 7.2 has them."""
+    fs = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16 if abi < 9 else 17)) - 1
+    net = 0 if abi < 4 or own_network else 3 if abi < 10 else 15
+    return fs, net, 3 if abi >= 6 else 0, 1 | 4
 
 
 def _diagnosis() -> int:
