@@ -1,7 +1,8 @@
 /* Runs a command as on another host: behind what Docker's default profile denies, without Landlock, without tracing,
  * or where somebody already listens.
  *
- *   host [docker] [no-landlock] [no-namespaces] [no-wait-killable] [no-ptrace] [no-setuid] [listener] -- COMMAND ARGS...
+ *   host [docker] [no-landlock] [no-namespaces] [no-wait-killable] [no-ptrace] [no-setuid] [no-thread-pidfd] [listener]
+ *        -- COMMAND ARGS...
  *
  * docker: the calls its default seccomp profile refuses to a container without CAP_SYS_ADMIN and CAP_SYS_PTRACE, as far
  * as they matter to husk (default.json of github.com/moby/profiles), with the same errno, and its default capabilities.
@@ -114,6 +115,8 @@ int main(int argc, char **argv)
             deny(SYS_ptrace, EPERM);
         else if (!strcmp(argv[n], "no-setuid"))
             deny(SYS_setresuid, EPERM);
+        else if (!strcmp(argv[n], "no-thread-pidfd")) /* as before Linux 6.9 */
+            deny_bits(SYS_pidfd_open, 1, O_EXCL, EINVAL);
         else if (!strcmp(argv[n], "no-wait-killable"))
             deny_bits(SYS_seccomp, 1, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, EINVAL);
         else if (!strcmp(argv[n], "listener"))

@@ -6,6 +6,7 @@ or refuse with the doctor's own sentence.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -179,6 +180,67 @@ def test_a_container_whose_root_may_not_trace(host: Path, state: Path) -> None:
     weakened = there.husk("run", "--summary", "--weaken", "user", "--", "sh", "-c", script)
     assert weakened.out.split() == ["0", "CapEff:", "0" * 16, "apart", "no"]
     assert "\n  weakened: user\n" in weakened.err
+
+
+# A thread with a table of its own has other files under the same numbers; then the first thread ends.
+OWN_TABLE = r"""
+import ctypes, errno, os, socket, threading
+libc = ctypes.CDLL(None)
+UNIX, FOLDER = 50, 51
+os.makedirs("threads/inside")
+os.mkdir("leaders")
+
+def outcome(do):
+    try:
+        return do()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+def put(folder):
+    end = socket.socket(socket.AF_UNIX)
+    os.dup2(end.detach(), UNIX)
+    os.dup2(os.open(folder, os.O_RDONLY), FOLDER)
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, UNIX)
+
+def apart():
+    assert libc.unshare(0x400) == 0  # CLONE_FILES
+    print("bind", outcome(lambda: put("threads").bind("name")), os.path.exists("name"))
+    print("list", outcome(lambda: os.listdir(FOLDER)))
+
+def alone():
+    while os.path.exists("/proc/self/task/%d/fd/%d" % (os.getpid(), UNIX)):
+        pass
+    print("alone", outcome(lambda: ours.bind("other")), os.listdir("threads"), flush=True)
+    os._exit(3)
+
+ours = put("leaders")
+thread = threading.Thread(target=apart)
+thread.start(), thread.join()
+print("leader's", repr(ours.getsockname()), os.listdir(FOLDER), flush=True)
+threading.Thread(target=alone).start()
+libc.syscall(60, 0)  # exit: this thread alone
+"""
+
+
+@pytest.mark.parametrize(("kinds", "bound"), [("", "None"), ("no-thread-pidfd", "EPERM")])
+def test_a_descriptor_is_the_threads_own(host: Path, state: Path, kinds: str, bound: str) -> None:
+    """Before Linux 6.9 husk can take descriptors of a process's first thread only. What it cannot take it refuses: the
+    first thread's file under that number is another one."""
+    if not kinds and _before_thread_pidfds():
+        pytest.skip("a thread's own descriptors can be had since Linux 6.9 (pidfd_open with PIDFD_THREAD)")
+    there = Host(host, kinds, root=True, state=state)
+    result = there.husk("run", "--summary", "--", "python3", "-c", OWN_TABLE)
+    lines = [f"bind {bound} {bound == 'None'}", "list ['inside']", "leader's '' []", f"alone {bound} ['inside']"]
+    assert (result.status, result.out.splitlines()) == (3, lines), result.err
+    assert ("pidfd_getfd; before Linux 6.9" in result.err) == (bound != "None")
+
+
+def _before_thread_pidfds() -> bool:
+    try:
+        os.close(os.pidfd_open(os.getpid(), os.O_EXCL))  # PIDFD_THREAD
+    except OSError as error:
+        return error.errno == errno.EINVAL
+    return False
 
 
 def test_a_wall_that_stands_is_not_named_as_weakened() -> None:

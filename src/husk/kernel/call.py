@@ -172,6 +172,18 @@ def open_link(call: Call, fd: int) -> bytes:
     return link
 
 
+def duplicate(call: Call, fd: int) -> int:
+    """The guest's own open file, for husk to act on; the caller closes it."""
+    try:
+        return call.raw.get_fd(fd)
+    except PermissionError:
+        raise Refused(
+            errno.EPERM,
+            "husk needs the guest's own descriptor for it, and the host does not let it take one (pidfd_getfd; before"
+            " Linux 6.9 also where a thread has a table of its own, or the first thread has ended)",
+        ) from None
+
+
 def held_node(call: Call, fd: int) -> Node | None:
     """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
     via = b"/proc/%d/fd/%d" % (call.tid, fd)

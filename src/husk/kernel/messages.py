@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 
-from husk.kernel.call import Call
+from husk.kernel.call import Call, duplicate
 
 HEADER = struct.Struct("<QiIQQQQI4x")  # struct msghdr: name, its size, iovec and count, control and size, flags
 HEADER_SIZE, MMSG_SIZE, LENGTH_AT = HEADER.size, HEADER.size + 8, HEADER.size
@@ -112,7 +112,7 @@ def control_out(
         if level == SOL_SOCKET and kind == SCM_RIGHTS:
             numbers = [number for (number,) in struct.iter_unpack("<i", value[: len(value) // 4 * 4])]
             for number in numbers:
-                held.append(call.raw.get_fd(number))
+                held.append(duplicate(call, number))
             value = struct.pack(f"<{len(numbers)}i", *held[len(held) - len(numbers) :])
         elif level == SOL_SOCKET and kind == SCM_CREDENTIALS:
             _must_be_own(call, value)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,18 +121,39 @@ PyObject *call_position(Call *call, PyObject *args)
     return PyLong_FromLongLong(strtoll(text + 4, NULL, 10));
 }
 
-int take_descriptor(pid_t tid, int fd)
+static int copy_descriptor(pid_t task, unsigned flags, int fd)
 {
-    /* The thread's own table counts (CLONE_FILES need not hold); kernels before 6.9 know only leaders. */
-    int pidfd = syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
+    int pidfd = syscall(SYS_pidfd_open, task, flags);
     if (pidfd < 0)
-        pidfd = syscall(SYS_pidfd_open, thread_group(tid), 0);
-    if (pidfd < 0)
-        return -ESRCH;
+        return errno == EINVAL ? -EINVAL : -ESRCH;
     int copy = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
     int error = errno;
     close(pidfd);
     return copy < 0 ? -error : copy;
+}
+
+/* Before Linux 6.9 only leaders can be asked, and the thread may have a table of its own, or the leader be gone. What
+ * the leader has under the number is then another file, and nobody can hand out the right one: EPERM, as where the host
+ * keeps pidfd_getfd from husk. A host without kcmp leaves that open; tables are rarely apart. */
+static int copy_of_leaders(pid_t tid, int fd)
+{
+    pid_t leader = thread_group(tid);
+    int copy = leader < 0 ? -ESRCH : copy_descriptor(leader, 0, fd);
+    if (leader < 0 || leader == tid || copy == -EPERM)
+        return copy;
+    if (copy < 0)
+        return syscall(SYS_kcmp, tid, tid, KCMP_FILE, fd, fd) < 0 && errno == EBADF ? -EBADF : -EPERM;
+    long differs = syscall(SYS_kcmp, tid, getpid(), KCMP_FILE, fd, copy);
+    if (differs == 0 || (differs < 0 && errno != EBADF))
+        return copy;
+    close(copy);
+    return differs < 0 ? -EBADF : -EPERM;
+}
+
+int take_descriptor(pid_t tid, int fd)
+{
+    int copy = copy_descriptor(tid, PIDFD_THREAD, fd); /* the thread's own table counts: CLONE_FILES need not hold */
+    return copy == -EINVAL ? copy_of_leaders(tid, fd) : copy;
 }
 
 PyObject *call_get_fd(Call *call, PyObject *args)

@@ -11,6 +11,7 @@ from husk.kernel.call import (
     AT_FDCWD,
     Call,
     Reply,
+    duplicate,
     held_node,
     i32,
     i64,
@@ -150,7 +151,7 @@ def _chmod(call: Call, node: Node | None, mode: int) -> Reply:
 def _chmod_nameless(call: Call, fd: int, mode: int) -> Reply:
     """A socket's mode becomes that of the name it is bound to. Any other file without a name may be the caller's own,
     handed in as standard input: accepted, without effect."""
-    dup = call.raw.get_fd(fd)
+    dup = duplicate(call, fd)
     try:
         if st.S_ISSOCK(os.fstat(dup).st_mode):
             os.fchmod(dup, mode & 0o777)

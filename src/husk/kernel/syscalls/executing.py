@@ -11,7 +11,7 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.call import AT_FDCWD, Call, Reply, answered_remotely, held_node, i32, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, Reply, answered_remotely, duplicate, held_node, i32, path, start_dir, u32
 from husk.kernel.program import Executable, Program, guest_path, open_executable, prepare
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
@@ -85,7 +85,7 @@ def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes]:
     if node is not None:
         return open_executable(call, node, guest_path(call, node, execfn)), execfn
     # A file without a name, such as a memfd: what the guest holds is what is run.
-    dup = call.raw.get_fd(fd)
+    dup = duplicate(call, fd)
     try:
         found = os.fstat(dup)
         if not st.S_ISREG(found.st_mode) or not found.st_mode & 0o111:

@@ -10,7 +10,7 @@ import errno
 import os
 import stat as st
 
-from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, i32, open_link, start_dir
+from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, duplicate, i32, open_link, start_dir
 from husk.kernel.sockets import unix_address
 from husk.kernel.waiting import later
 from husk.native._core import accept_address, connect_address, get_option, listen_on, socket_kind, socket_name
@@ -132,7 +132,7 @@ def setsockopt(call: Call) -> Reply:
 def socket_of(call: Call, number: int) -> int:
     """A duplicate of the guest's socket: EBADF and ENOTSOCK come before anything about the address."""
     open_link(call, number)
-    fd = call.raw.get_fd(number)
+    fd = duplicate(call, number)
     try:
         if not st.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, "not a socket")
