@@ -89,7 +89,8 @@ LACKS: dict[str, set[str]] = {
     "no-ptrace": {"ptrace", "box"},
     "no-wait-killable": {"seccomp-killable", "seccomp-addfd", "box"},
     "listener": {"seccomp-alone", "seccomp-addfd", "box"},
-    "docker": {"pidfd-getfd"} | NAMESPACES,
+    "no-thread-pidfd": {"pidfd-thread"},
+    "docker": {"pidfd-getfd", "pidfd-thread"} | NAMESPACES,
 }
 # ... and the row whose sentence `husk run` refuses with
 REFUSES = {
@@ -117,6 +118,8 @@ def test_what_is_missing_is_found(host: Path, state: Path, kinds: str) -> None:
 def _found(there: Host, expected: set[str]) -> None:
     if landlock_abi() < BARE_NEEDS:
         expected = expected | {"landlock-scopes"} | ({"signals"} if expected >= NAMESPACES else set())
+    if _before_thread_pidfds():
+        expected = expected | {"pidfd-thread"}
     status, missing = there.doctor()
     assert missing.keys() == expected, missing
     assert status == (125 if any(BY_NAME[name].need == MINIMUM for name in expected) else 1)

@@ -104,6 +104,14 @@ def pidfd_getfd() -> str:
     return f"taken{added}"
 
 
+def pidfd_of_a_thread() -> str:
+    try:
+        os.close(call(PIDFD_OPEN, os.getpid(), os.O_EXCL))  # PIDFD_THREAD
+    except OSError:
+        raise Missing("a pidfd stands for a whole process here, with its first thread's descriptors") from None
+    return "a pidfd can stand for a thread"
+
+
 def control_group() -> str:
     limits = Limits()
     limits.read("memory=1G")

@@ -113,6 +113,7 @@ PROBES: dict[str, Callable[[], str]] = {
     "uts-namespace": walls.uts,
     "cgroup-namespace": walls.cgroup,
     "pidfd-getfd": host.pidfd_getfd,
+    "pidfd-thread": host.pidfd_of_a_thread,
     "cgroup": host.control_group,
     "state": places.state,
     "tmpfile": places.tmpfile,

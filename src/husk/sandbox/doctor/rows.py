@@ -71,6 +71,9 @@ ROWS = (
     Row("pidfd-getfd", FULL, "taking a descendant's descriptor", "guests cannot bind or connect Unix sockets by name, "
         "nor watch files with inotify",
         "in a container, give it CAP_SYS_PTRACE or allow pidfd_getfd(2)"),
+    Row("pidfd-thread", FULL, "taking the descriptor of any thread", "a thread with a table of descriptors of "
+        "its own, or whose process's first thread has ended, cannot bind or connect Unix sockets by name, nor watch "
+        "files with inotify", "use Linux 6.9 or later"),
     Row("cgroup", BETTER, "a delegated control group (v2) with memory and pids", "limits on memory and on the sum of "
         "processor time are kept by looking, a moment late", "start husk where the group above its own is yours and "
         "hands down memory and pids, as systemd-run --user --scope -p Delegate=yes husk … does"),
@@ -99,6 +102,7 @@ RESTS_ON: dict[str, tuple[str, ...]] = {
     "seccomp-addfd": ("seccomp-listener", "seccomp-alone", "seccomp-killable"),
     "seccomp-sync": ("seccomp-listener", "seccomp-alone"),
     "landlock-scopes": ("landlock",),
+    "pidfd-thread": ("pidfd-getfd",),
     "user": ("proc",),
     "user-namespace": ("proc",),
     "cgroup": ("proc",),
