@@ -7,8 +7,9 @@
  * concerned.
  *
  * Life of one: made by Python or programs.c; expected (the table owns it) while its thread is stopped; given to the loader,
- * which takes its descriptors; its description stays a while, because /proc has to name the program while the loader still
- * works. One that the host refused after all (E2BIG) goes with its thread's next execve, or when the table is full. */
+ * which takes its descriptors, the interpreter's by a second question where the guest's table has room for one only; its
+ * description stays a while, because /proc has to name the program while the loader still works. One that the host refused
+ * after all (E2BIG) goes with its thread's next execve, or when the table is full. */
 #include "core.h"
 #include "pin.h"
 
@@ -167,22 +168,61 @@ static struct pending *take(struct pending_table *table, pid_t tgid, int loader)
     return taken;
 }
 
+/* The interpreter of a program whose loader has asked: kept for its second question (fd >= 0), or given out for it (-1). */
+static int exchange_interpreter(struct pending_table *table, pid_t tgid, int loader, int fd)
+{
+    pthread_mutex_lock(&table->lock);
+    for (struct pending *one = table->first; one; one = one->next)
+        if (one->tgid == tgid && one->loader == loader && one->asked) {
+            int held = one->interpreter_fd;
+            one->interpreter_fd = fd;
+            fd = held;
+            break;
+        }
+    pthread_mutex_unlock(&table->lock);
+    return fd;
+}
+
+static bool answer_later(Listener *listener, const struct seccomp_notif *notif, pid_t tgid)
+{
+    int interpreter = exchange_interpreter(listener->pending, tgid, (int)notif->data.args[3], -1);
+    if (interpreter < 0)
+        return false;
+    int fd = inject_descriptor(listener->fd, notif, interpreter, true);
+    if (fd >= 0)
+        answer_value(listener->fd, notif->id, fd);
+    else
+        answer_error(listener->fd, notif->id, -fd);
+    close(interpreter);
+    return true;
+}
+
 bool pending_answer_loader(Listener *listener, const struct seccomp_notif *notif)
 {
     pid_t tgid = thread_group(notif->pid);
-    if (notif->data.args[0] != HUSK_EXEC_INFO || tgid <= 0)
+    if (tgid <= 0)
+        return false;
+    if (notif->data.args[0] == HUSK_EXEC_INTERPRETER)
+        return answer_later(listener, notif, tgid);
+    if (notif->data.args[0] != HUSK_EXEC_INFO)
         return false;
     struct pending *mine = take(listener->pending, tgid, (int)notif->data.args[3]);
     if (!mine)
         return false;
     struct husk_exec_info *info = (struct husk_exec_info *)mine->info;
-    int fd = 0;
     struct pin pin;
     pin_if_it_helps(&pin, notif->pid); /* once for both hand-overs */
-    if (mine->interpreter_fd >= 0)
-        fd = info->interpreter_fd = inject_descriptor(listener->fd, notif, mine->interpreter_fd, true);
-    if (fd >= 0)
-        fd = inject_descriptor(listener->fd, notif, mine->program_fd, true);
+    int fd = inject_descriptor(listener->fd, notif, mine->program_fd, true);
+    if (fd >= 0 && mine->interpreter_fd >= 0) {
+        info->interpreter_fd = inject_descriptor(listener->fd, notif, mine->interpreter_fd, true);
+        if (info->interpreter_fd == -EMFILE) {
+            info->interpreter_fd = HUSK_ASK_LATER;
+            mine->interpreter_fd =
+                exchange_interpreter(listener->pending, tgid, (int)notif->data.args[3], mine->interpreter_fd);
+        } else if (info->interpreter_fd < 0) {
+            fd = info->interpreter_fd;
+        }
+    }
     pin_release(&pin);
     /* That the caller still lives was seen by the hand-over just now. */
     if (fd >= 0 && (notif->data.args[2] < mine->info_size ||

@@ -26,18 +26,25 @@ static union {
 static struct image program, interpreter;
 static struct stack stack;
 
-static const struct husk_exec_info *ask(int started_by)
+static long question(long op, void *buf, size_t size, int started_by)
 {
-    struct husk_exec_info *info = &answer.info;
-    uint64_t room = sizeof answer - sizeof *info;
     long result;
 
     do
-        result = syscall6(HUSK_CALL, HUSK_EXEC_INFO, (long)&answer, sizeof answer, started_by, 0, 0);
+        result = syscall6(HUSK_CALL, op, (long)buf, (long)size, started_by, 0, 0);
     while (result == -EINTR);
     if (failed(result)) /* 127: what a shell says when it cannot run a command */
         for (;;)
             syscall3(SYS_exit_group, 127, 0, 0);
+    return result;
+}
+
+static const struct husk_exec_info *ask(int started_by)
+{
+    struct husk_exec_info *info = &answer.info;
+    uint64_t room = sizeof answer - sizeof *info;
+    long result = question(HUSK_EXEC_INFO, &answer, sizeof answer, started_by);
+
     if (info->magic != HUSK_EXEC_MAGIC || info->version != HUSK_EXEC_VERSION)
         die();
     if (info->prefix_bytes > room || info->execfn_bytes > room - info->prefix_bytes ||
@@ -78,7 +85,7 @@ static uint64_t choose_brk(const struct husk_exec_info *info, int randomize)
     uint64_t brk = PAGE_UP(program.end);
 
     /* A static PIE sits among mmap's areas, where a heap could not grow; Linux moves it out too. */
-    if (program.type == ET_DYN && info->interpreter_fd < 0)
+    if (program.type == ET_DYN && info->interpreter_fd == HUSK_NONE)
         brk = ELF_ET_DYN_BASE;
     return brk + (randomize ? random_pages(BRK_RANDOM_PAGES) : 0);
 }
@@ -118,19 +125,25 @@ _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
     const struct husk_exec_info *info;
     struct husk_resident *resident;
     long personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
-    int has_interpreter, randomize;
+    int has_interpreter, interpreter_fd, randomize, started_by;
 
     stack_read(&stack, sp);
-    info = ask(stack_started_by(&stack));
-    has_interpreter = info->interpreter_fd >= 0;
+    started_by = stack_started_by(&stack);
+    info = ask(started_by);
+    interpreter_fd = info->interpreter_fd;
+    has_interpreter = interpreter_fd != HUSK_NONE;
     randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));
     image_load(&program, info->program_fd, info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
                has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
+    syscall3(SYS_close, info->program_fd, 0, 0);
     /* After the program: an image may span the region, as long as it has a hole there. */
     resident = make_resident(info);
     resident->entry = program.entry;
     if (has_interpreter) {
-        image_load(&interpreter, info->interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
+        if (interpreter_fd == HUSK_ASK_LATER)
+            interpreter_fd = (int)question(HUSK_EXEC_INTERPRETER, NULL, 0, started_by);
+        image_load(&interpreter, interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
+        syscall3(SYS_close, interpreter_fd, 0, 0);
         resident->entry = interpreter.entry;
     }
 
@@ -146,9 +159,6 @@ _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
      */
     __atomic_store_n(&resident->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
 
-    syscall3(SYS_close, info->program_fd, 0, 0);
-    if (has_interpreter)
-        syscall3(SYS_close, info->interpreter_fd, 0, 0);
     leave((uint64_t)image_start, PAGE_UP((uint64_t)image_end) - (uint64_t)image_start, (uint64_t)stack.sp);
     die();
 }

@@ -13,7 +13,11 @@
  *      program's descriptor, which is installed and returned in one step, or,
  *      having set program_fd itself, with any value >= 0 (a negative errno
  *      means: give up, the loader exits 127);
- *   4. the loader maps, closes both descriptors and jumps: it never asks twice.
+ *   4. the loader maps, closes both descriptors and jumps.
+ *
+ * It asks twice only where its table had room for one descriptor: then
+ * interpreter_fd is HUSK_ASK_LATER, and once the program is mapped and closed it
+ * calls HUSK_CALL(HUSK_EXEC_INTERPRETER, 0, 0, fd), answered with a descriptor.
  *
  * The loader has passed execve's point of no return: every error that Linux
  * reports to execve's caller (ENOEXEC, ELIBBAD, EACCES, ...) must be found by
@@ -25,6 +29,7 @@
 
 #define HUSK_CALL 0x4855     /* system call number no Linux uses */
 #define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf, fd */
+#define HUSK_EXEC_INTERPRETER 2
 
 #define HUSK_EXEC_MAGIC 0x6b737568u /* "husk" */
 #define HUSK_EXEC_VERSION 1u
@@ -35,6 +40,9 @@
  * name (4096), execfn (4096) and exe (4096): this leaves ample room.
  */
 #define HUSK_EXEC_INFO_MAX 24576
+
+#define HUSK_NONE (-1)       /* husk_exec_info.interpreter_fd: there is none */
+#define HUSK_ASK_LATER (-2)  /* there is one, and no room for it yet */
 
 /* husk_exec_info.flags */
 #define HUSK_HEADER_GIVEN 1u  /* take the ELF header from ehdr, not from the file */
@@ -53,7 +61,7 @@ struct husk_exec_info {
     uint32_t magic;            /* HUSK_EXEC_MAGIC */
     uint32_t version;          /* HUSK_EXEC_VERSION */
     int32_t program_fd;        /* open for reading; the loader closes it; -1: it is the answer */
-    int32_t interpreter_fd;    /* likewise, PT_INTERP's file; -1: none */
+    int32_t interpreter_fd;    /* likewise, PT_INTERP's file; or HUSK_NONE, HUSK_ASK_LATER */
     uint32_t flags;            /* HUSK_HEADER_GIVEN, ... */
     uint32_t prefix_count;     /* 0: argv stays; n: these strings replace argv[0] */
     uint32_t prefix_bytes;     /* all prefix strings together, each with its NUL */
