@@ -2,12 +2,13 @@
 host fail with the errno in HUSK_FAIL_WITH. How many there were, and which one failed, goes to the file HUSK_FAIL_LOG.
 
 A program of its own, not a part of husk: it puts itself between husk's modules and what they ask of the host (the os
-module, the C core's plain functions) before any of them is loaded.
+module, the C core's plain functions, sockets, locks, threads) before any of them is loaded.
 """
 
 from __future__ import annotations
 
 import _thread
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -37,6 +38,15 @@ CORE = (
     "socket_kind",
 )  # fmt: skip
 
+# And the rest of what husk asks of the host by a module. A thread that cannot be had is a RuntimeError.
+OTHERS = {
+    "builtins": ("open",),
+    "_socket": ("socket", "socketpair"),
+    "_thread": ("start_new_thread",),
+    "fcntl": ("fcntl", "flock", "ioctl"),
+    "resource": ("getrlimit",),
+}
+
 
 class Host:
     def __init__(self, at: int, number: int) -> None:
@@ -54,6 +64,8 @@ class Host:
                 fails = self.count == self.at
             if fails:
                 self.failed = f"{name} in {caller.f_globals['__name__']}.{caller.f_code.co_name}:{caller.f_lineno}"
+                if name == "start_new_thread":
+                    raise RuntimeError("can't start new thread")
                 raise OSError(self.number, os.strerror(self.number))
             return real(*words, **named)
 
@@ -66,7 +78,8 @@ def main() -> int:
     write, close, opened = os.write, os.close, os.open
     from husk.native import _core
 
-    for module, names in ((os, OS), (_core, CORE)):
+    others = [(importlib.import_module(module), names) for module, names in OTHERS.items()]
+    for module, names in ((os, OS), (_core, CORE), *others):
         for name in names:
             if hasattr(module, name):
                 setattr(module, name, host.wrap(name, getattr(module, name)))

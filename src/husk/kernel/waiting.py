@@ -6,6 +6,8 @@ one more thread, for all of them, watches for signals the guests handle, and for
 wait. There is a bound to how many calls of a box may wait: threads are husk's memory, and each holds a descriptor.
 Letting more of them queue was rejected: those that would end the waiting of the others might be among them.
 The answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS: the host then restarts the call.
+Not every EINTR of the host's is that. A signal for the whole process may have been taken by another thread, and a husk
+that was stopped and continued finds its own waits broken (signal(7) lists which). Then the wait goes on: `patiently`.
 Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
 """
 
@@ -24,6 +26,9 @@ from husk.vfs.scarce import is_scarce
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 ERESTARTSYS = 512
 FIRST_LOOK, LONGEST_PAUSE = 0.002, 0.02  # seconds between two looks at the callers
@@ -97,10 +102,23 @@ def _work(wait: _Wait) -> None:
         else:
             raise TypeError(f"{reply!r} answers nobody")
     except OSError as error:
-        if not raw.answered:
-            raw.fail(_interruption(wait.call.tid) if error.errno == errno.EINTR else error.errno or errno.EIO)
+        if raw.answered:
+            return
+        # EBUSY: somebody else traces the thread, so that we cannot.
+        if error.errno != errno.EINTR or raw.interrupt(_interruption(wait.call.tid)) == -errno.EBUSY:
+            raw.fail(error.errno or errno.EIO)
     except BaseException as fault:  # a stray exception is our bug
         wait.call.kernel.fault(raw, fault)
+
+
+def patiently(call: Call, operate: Callable[[], T]) -> T:
+    """What may wait in the host; EINTR only if a signal of the guest's is the reason, or nobody waits any more."""
+    while True:
+        try:
+            return operate()
+        except InterruptedError:
+            if _handled_signals(call.tid) or not call.raw.valid():
+                raise
 
 
 def _watch() -> None:

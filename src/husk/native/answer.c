@@ -6,10 +6,21 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
+/* Waiting for its own lock the host gives up with EINTR when a signal comes, and when husk was stopped and continued.
+ * Nothing has happened then. But an answer that is lost leaves a guest waiting for ever. */
+static int persist(int listener, unsigned long request, void *argument)
+{
+    int result;
+    do
+        result = ioctl(listener, request, argument);
+    while (result < 0 && errno == EINTR);
+    return result < 0 ? -errno : result;
+}
+
 static int send_answer(int listener, uint64_t id, int64_t value, int error, uint32_t flags)
 {
     struct seccomp_notif_resp response = {.id = id, .val = value, .error = error, .flags = flags};
-    return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 ? -errno : 0;
+    return persist(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
 }
 
 int answer_value(int listener, uint64_t id, int64_t value)
@@ -31,8 +42,7 @@ int inject_descriptor(int listener, const struct seccomp_notif *notif, int sourc
 {
     struct seccomp_notif_addfd add = {
         .id = notif->id, .srcfd = source, .newfd_flags = cloexec ? O_CLOEXEC : 0};
-    int fd = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
-    return fd < 0 ? -errno : fd;
+    return persist(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
 }
 
 int add_descriptor(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
@@ -56,5 +66,5 @@ int answer_descriptor(int listener, const struct seccomp_notif *notif, int sourc
 
 bool still_valid(int listener, uint64_t id)
 {
-    return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+    return persist(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }

@@ -163,6 +163,8 @@ static PyMethodDef Call_methods[] = {
     {"seek", (PyCFunction)call_seek, METH_VARARGS, "seek(fd, position, value): the guest seeks, and the call returns value"},
     {"map", (PyCFunction)call_map, METH_VARARGS,
      "map(fd, address, size, protection, flags): the guest maps this file, and the call returns the address"},
+    {"interrupt", (PyCFunction)call_interrupt, METH_VARARGS,
+     "interrupt(errno): the call fails, or is restarted (ERESTARTSYS), and the thread looks at its signals"},
     {"unmap", (PyCFunction)call_unmap, METH_VARARGS, "unmap(address, size): the guest unmaps, and the call returns 0"},
     {"get_fd", (PyCFunction)call_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
     {"cwd_link", (PyCFunction)call_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},

@@ -108,6 +108,7 @@ struct remote {
 };
 int remote_attach(pid_t tid);                                        /* before the answer */
 int remote_wait_stop(struct remote *remote, pid_t tid);              /* after the answer */
+int remote_detach(struct remote *remote);                            /* as it is */
 int remote_block_signals(struct remote *remote);
 int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result);
 int remote_finish(struct remote *remote, int64_t value);             /* the guest sees `value` */
@@ -177,6 +178,7 @@ PyObject *call_exec_loader(Call *call, PyObject *args);
 PyObject *call_seek(Call *call, PyObject *args);
 PyObject *call_map(Call *call, PyObject *args);
 PyObject *call_unmap(Call *call, PyObject *args);
+PyObject *call_interrupt(Call *call, PyObject *args);
 PyObject *call_change_directory(Call *call, PyObject *args);
 PyObject *call_give_terminal(Call *call, PyObject *args);
 

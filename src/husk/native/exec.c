@@ -1,5 +1,5 @@
 /* native: the remote calls Python asks for — executing the loader, moving to another working directory, seeking, mapping
- * shared memory, and taking a controlling terminal. */
+ * shared memory, taking a controlling terminal, and running a handler. */
 #include "core.h"
 #include "pin.h"
 
@@ -52,7 +52,7 @@ static int stop_with_descriptor(int listener, const struct seccomp_notif *notif,
     /* Answered, the thread leaves the call, and cannot run user code before we let it. */
     error = remote_wait_stop(remote, tid);
     if (!error && *guest_fd < 0) {
-        ptrace(PTRACE_DETACH, tid, 0, 0);
+        remote_detach(remote);
         error = *guest_fd;
     }
     return error;
@@ -171,6 +171,33 @@ PyObject *call_seek(Call *call, PyObject *args)
         error = remote_call(&remote, SYS_lseek, that, &moved);
     if (!error)
         error = remote_finish(&remote, moved < 0 ? moved : value);
+    Py_END_ALLOW_THREADS
+    call->answered = error != TRACED;
+    return PyLong_FromLong(error);
+}
+
+/* The thread passes where the host looks at its signals, whether one is left for it or not: another may have taken it, and
+ * without the stop an ERESTARTSYS that meets no signal would come out as it is, an error no program knows. */
+PyObject *call_interrupt(Call *call, PyObject *args)
+{
+    int number, error;
+    if (!PyArg_ParseTuple(args, "i:interrupt", &number))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    struct remote remote;
+    error = remote_attach(call->notif.pid);
+    if (error == -ESRCH)
+        answer_error(call->listener->fd, call->notif.id, ESRCH);
+    else if (error)
+        error = TRACED;
+    else if (answer_error(call->listener->fd, call->notif.id, number)) {
+        remote_abandon(call->notif.pid);
+        error = -ESRCH;
+    } else {
+        error = remote_wait_stop(&remote, call->notif.pid);
+        if (!error)
+            error = remote_detach(&remote);
+    }
     Py_END_ALLOW_THREADS
     call->answered = error != TRACED;
     return PyLong_FromLong(error);

@@ -104,6 +104,11 @@ int remote_wait_stop(struct remote *remote, pid_t tid)
     return 0;
 }
 
+int remote_detach(struct remote *remote)
+{
+    return ptrace(PTRACE_DETACH, remote->tid, 0, 0) < 0 ? failed(remote->tid) : 0;
+}
+
 int remote_block_signals(struct remote *remote)
 {
     /* Signals stay pending on the guest while it works for us, so none is lost and none sees borrowed registers. */

@@ -181,6 +181,10 @@ class FakeCall:
         self.answers.append(("value", value))
         return 0
 
+    def interrupt(self, error: int) -> int:
+        self.answers.append(("error", error))
+        return 0
+
     def map(self, fd: int, address: int, size: int, protection: int, flags: int) -> int:
         raise NotImplementedError  # it takes a process: tests/guests/ipc_sysv.c
 

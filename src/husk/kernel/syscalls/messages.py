@@ -24,7 +24,7 @@ from husk.kernel.syscalls.sockets import (
     shown,
     socket_of,
 )
-from husk.kernel.waiting import later
+from husk.kernel.waiting import later, patiently
 from husk.native._core import receive_message, send_message, socket_kind
 
 TYPE_CHECKING = False
@@ -57,7 +57,8 @@ def recvfrom(call: Call) -> Reply:
     simple = Header(call.args[4], 0, [(call.args[1], min(call.args[2], 0x7FFFF000))], 0, 0)
 
     def take(fd: int, flags: int) -> int:
-        data, address, _, told, length = receive_message(fd, min(simple.total, messages.MOST_AT_ONCE), 0, flags)
+        size = min(simple.total, messages.MOST_AT_ONCE)
+        data, address, _, told, length = patiently(call, lambda: receive_message(fd, size, 0, flags))
         messages.put_data(call, simple, data)
         give_address(call, shown(call, fd, address), simple.name_at, call.args[5])
         return length if told & MSG_TRUNC and flags & MSG_TRUNC else len(data)
@@ -144,7 +145,7 @@ class _Sending:
                 piece = messages.copy_data(self.call, self.header, self.sent, most)
             control = b"" if self.sent else self.control
             try:
-                self.sent += send_message(self.fd, self.address, piece, control, self.flags | extra)
+                self.sent += self._send(piece, control, self.flags | extra)
             except OSError as error:
                 if error.errno != errno.EAGAIN and self.sent:
                     return self.sent
@@ -153,6 +154,9 @@ class _Sending:
                 raise  # after EAGAIN `sent` tells how far it got
             if not stream or self.sent >= self.header.total:
                 return self.sent
+
+    def _send(self, piece: bytes, control: bytes, flags: int) -> int:
+        return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags))
 
     def _broken_pipe(self) -> None:
         if not i32(self.call, {44: 3, 46: 2, 307: 3}[self.call.nr]) & MSG_NOSIGNAL:
@@ -285,7 +289,8 @@ def _receive(call: Call, flags: int, take: Callable[[int, int], int]) -> Reply:
 def _take_message(call: Call, fd: int, header: Header, flags: int) -> int:
     size = min(header.total, messages.MOST_AT_ONCE)
     room = min(header.control_room, messages.MOST_CONTROL)
-    data, address, control, told, length = receive_message(fd, size, room, flags | messages.MSG_CMSG_CLOEXEC)
+    wanted = flags | messages.MSG_CMSG_CLOEXEC
+    data, address, control, told, length = patiently(call, lambda: receive_message(fd, size, room, wanted))
     control, told = messages.control_in(call, header, control, flags, told)
     messages.put_data(call, header, data)
     if header.name_at:

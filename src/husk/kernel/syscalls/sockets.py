@@ -12,7 +12,7 @@ import stat as st
 
 from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, duplicate, i32, open_link, start_dir
 from husk.kernel.sockets import unix_address
-from husk.kernel.waiting import later
+from husk.kernel.waiting import later, patiently
 from husk.native._core import accept_address, connect_address, get_option, listen_on, socket_kind, socket_name
 
 AF_UNIX, AF_NETLINK = 1, 16
@@ -211,7 +211,7 @@ def _bind_unix(call: Call, fd: int, address: bytes) -> None:
 
 def _connect_and_close(call: Call, fd: int, address: bytes, path_fd: int) -> int:
     try:
-        connect_address(fd, address)
+        patiently(call, lambda: connect_address(fd, address))
         if address[:2] == b"\1\0":
             call.kernel.peers.note_caller(fd)
     finally:
@@ -226,7 +226,7 @@ def _accept(call: Call, flags: int) -> Reply:
     fd = socket_of(call, i32(call, 0))
 
     def take() -> Reply:
-        taken, address = accept_address(fd, flags & SOCK_NONBLOCK | SOCK_CLOEXEC)
+        taken, address = patiently(call, lambda: accept_address(fd, flags & SOCK_NONBLOCK | SOCK_CLOEXEC))
         try:
             unix = address[:2] == b"\1\0"
             named = shown(call, fd, address) if unix else call.kernel.network.accepted(address)
