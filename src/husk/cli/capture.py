@@ -7,6 +7,7 @@ import os
 
 from husk.sandbox.box import Box
 from husk.sandbox.limits import Exceeded
+from husk.sandbox.streams import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class _Stream:
         self.lost = 0
         self._done = _thread.allocate_lock()
         self._done.acquire()
-        _thread.start_new_thread(self._read, ())
+        start_thread(self._read)
 
     def _read(self) -> None:
         kept = 0

@@ -19,6 +19,7 @@ from husk.kernel.sockets import Sockets
 from husk.kernel.syscalls import handlers
 from husk.kernel.syscalls.executing import names_in
 from husk.native._core import clear_umask, wake_thread
+from husk.native.threads import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Kernel:
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:
         for _ in range(THREADS):
-            _thread.start_new_thread(self._serve, ())
+            start_thread(self._serve)
 
     def stop(self) -> None:
         """Let every thread leave. The run is over: no guest waits for an answer any more."""

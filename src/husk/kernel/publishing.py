@@ -10,7 +10,8 @@ import _socket
 import _thread
 
 from husk.kernel.ports import FOUR, LOCALHOST, host_address
-from husk.native._core import accept_address, bind_address, connect_address
+from husk.native._core import bind_address, connect_address
+from husk.native.threads import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ class Published:
             self._socket.close()
             raise
         self.host: tuple[str, int] = self._socket.getsockname()[:2]
-        _thread.start_new_thread(self._serve, ())
+        try:
+            start_thread(self._serve)
+        except OSError:
+            self._socket.close()
+            raise
 
     def close(self) -> None:
         try:
@@ -48,7 +53,7 @@ class Published:
     def _serve(self) -> None:
         try:
             while True:
-                fd, _ = accept_address(self._socket.fileno(), _socket.SOCK_CLOEXEC)
+                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # unlike ours it goes on after a signal
                 outer = _socket.socket(fileno=fd)
                 try:
                     inner = self._dial() if self._busy < MOST_CONNECTIONS else None
@@ -58,7 +63,10 @@ class Published:
                     outer.close()
                     continue
                 self._busy += 1
-                _thread.start_new_thread(self._carry, (outer, inner))
+                try:
+                    start_thread(self._carry, outer, inner)
+                except OSError:
+                    self._hang_up(outer, inner)
         except OSError:
             pass  # closed
 
@@ -83,9 +91,16 @@ class Published:
             _copy(inner, outer)
             done.release()
 
-        _thread.start_new_thread(back, ())
+        try:
+            start_thread(back)
+        except OSError:
+            self._hang_up(outer, inner)
+            return
         _copy(outer, inner)
         done.acquire()
+        self._hang_up(outer, inner)
+
+    def _hang_up(self, outer: _socket.socket, inner: _socket.socket) -> None:
         outer.close()
         inner.close()
         self._busy -= 1

@@ -8,14 +8,15 @@ may be answered, is decided by husk.kernel.outside. A name that may not be known
 from __future__ import annotations
 
 import _socket
-import _thread
 import struct
 
 from husk.kernel.deaf import hear_only
-from husk.native._core import accept_address
+from husk.native.threads import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.kernel.outside import Outside
     from husk.kernel.ports import Ports
 
@@ -38,8 +39,12 @@ class Resolver:
             hear_only(each.fileno(), ports.block, [])
             ports.bind(each.fileno(), _socket.AF_INET, kind, last, PORT)
         self._tcp.listen(16)
-        _thread.start_new_thread(self._serve_udp, ())
-        _thread.start_new_thread(self._serve_tcp, ())
+        try:
+            start_thread(self._serve_udp)
+            start_thread(self._serve_tcp)
+        except OSError:
+            self.close()
+            raise
 
     def close(self) -> None:
         for each in (self._udp, self._tcp):
@@ -54,8 +59,7 @@ class Resolver:
             while True:
                 question, asker = self._udp.recvfrom(4096)
                 if self._busy < MOST_AT_ONCE and question:
-                    self._busy += 1
-                    _thread.start_new_thread(self._answer_udp, (question, asker))
+                    self._begin(self._answer_udp, question, asker)
         except OSError:
             pass  # closed
 
@@ -70,14 +74,24 @@ class Resolver:
     def _serve_tcp(self) -> None:
         try:
             while True:
-                fd, _ = accept_address(self._tcp.fileno(), _socket.SOCK_CLOEXEC)
+                fd, _ = self._tcp._accept()  # type: ignore[attr-defined]  # unlike ours it goes on after a signal
                 if self._busy >= MOST_AT_ONCE:
                     _socket.close(fd)
                     continue
-                self._busy += 1
-                _thread.start_new_thread(self._answer_tcp, (_socket.socket(fileno=fd),))
+                connection = _socket.socket(fileno=fd)
+                if not self._begin(self._answer_tcp, connection):
+                    connection.close()
         except OSError:
             pass
+
+    def _begin(self, body: Callable[..., None], *words: object) -> bool:
+        self._busy += 1
+        try:
+            start_thread(body, *words)
+        except OSError:  # whoever asks will ask again
+            self._busy -= 1
+            return False
+        return True
 
     def _answer_tcp(self, connection: _socket.socket) -> None:
         try:

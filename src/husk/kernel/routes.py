@@ -7,10 +7,10 @@ as the host's kernel would in an empty namespace. Nothing of the host's is read,
 from __future__ import annotations
 
 import _socket
-import _thread
 import errno
 import struct
 
+from husk.native.threads import start_thread
 from husk.vfs.scarce import is_scarce
 
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
@@ -38,8 +38,8 @@ def stand_in(flags: int) -> int:
         theirs.setblocking(False)
     _serving.add(ours)
     try:
-        _thread.start_new_thread(_serve, (ours,))
-    except RuntimeError:  # the host gives no more threads
+        start_thread(_serve, ours)
+    except OSError:
         _serving.discard(ours)
         raise OSError(errno.ENOBUFS, "no thread to answer it") from None
     return theirs.detach()

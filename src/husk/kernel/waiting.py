@@ -21,6 +21,7 @@ import time
 from husk.kernel import resident
 from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply
 from husk.native._core import wake_thread
+from husk.native.threads import start_thread
 from husk.vfs.scarce import is_scarce
 
 TYPE_CHECKING = False
@@ -73,15 +74,17 @@ def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1
             why = ", and husk has few descriptors left" if scarce else ""
             raise Refused(errno.ENOMEM, f"{waiting} calls of this box wait already{why}")
         if watch:
-            _thread.start_new_thread(_watch, ())
-        _thread.start_new_thread(_work, (wait,))
-    except BaseException:  # also where the host gives no more threads
+            start_thread(_watch)
+        start_thread(_work, wait)
+    except BaseException as error:
         wait.done = True
         if not full and watch:
             _watching = False  # the next one tries again; a second watcher would do no harm
         for fd in (held, also):
             if fd >= 0:
                 os.close(fd)
+        if isinstance(error, OSError) and error.errno == errno.EAGAIN:
+            raise OSError(errno.ENOMEM, "the host gives no more threads") from None  # EAGAIN would mean: not just now
         raise
     return LATER
 

@@ -14,7 +14,7 @@ from husk.native._core import landlock_abi
 from husk.sandbox.errors import HuskError
 
 NETLINK_SOCK_DIAG = 4
-PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x324E4C50, 1, 2, 4, 8, 16
+PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x334E4C50, 1, 2, 4, 8, 16
 TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
 SAID_GO, SAID_END = b"g", b"e"
 JOINED = ("user", "mnt", "net", "ipc", "uts")  # namespaces that the runs of one box share, in the order of joining
@@ -27,7 +27,7 @@ ALL_NAMESPACES = (
 PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
 LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
 LIMITS_BYTES = 16 * LIMIT.size
-REPORT = struct.Struct("<IiiIqqq")
+REPORT = struct.Struct("<IiiIqqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
 DIAGNOSIS, REAPER, STATE, GUEST = 7, 8, 9, 10
 START = struct.Struct("<QII")

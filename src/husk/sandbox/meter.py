@@ -12,6 +12,7 @@ import _thread
 import os
 import time
 
+from husk.native.threads import start_thread
 from husk.sandbox.diskuse import kept_bytes
 from husk.sandbox.limits import Exceeded
 from husk.sandbox.memoryuse import MemoryUse, held_unnamed, status
@@ -74,7 +75,11 @@ class Meter:
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:
         self._left.acquire()
-        _thread.start_new_thread(self._run, ())
+        try:
+            start_thread(self._run)
+        except OSError:
+            self._left.release()
+            raise
 
     def stop(self) -> None:
         """After the box is gone: nothing of the thread is left when this returns."""

@@ -55,6 +55,7 @@ class Run:
         self._started = time.monotonic()
         self.ended_by: int | None = None  # a signal husk itself got, after which the run must end
         self.wakes = -1  # readable when a signal came, where signals have handlers: see `_report`
+        self._over = 0.0  # when the first program ended by itself
         self.met: list[Exceeded] = []  # limits, in the order they were noticed
 
     # -- beginning ---------------------------------------------------------------------------------------------
@@ -231,15 +232,14 @@ class Run:
             try:
                 report = self._report(launch, deadline)
             except TimeoutError:
-                result.timed_out = True
-                self.met.append(Exceeded("time", seconds or 0, seconds or 0, ended=True))
+                self._too_late(result, seconds or 0, seconds or 0)
                 return result
             if report is None or self.ended_by is not None or any(limit.ended for limit in self.met):
                 continue
             if len(report) < REPORT.size:
                 orphans.end()
                 raise HuskError("husk-init died; the box is gone.")
-            kind, a, b, _, user, system, rss = REPORT.unpack(report)
+            kind, a, b, _, user, system, rss, when = REPORT.unpack(report)
             if kind == FAILED:
                 raise explain(a, b)
             if kind == EXEC_FAILED:
@@ -253,7 +253,15 @@ class Run:
                     raise why or not_started(self.ground.files, self._program, failed)
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
+                # Whoever stops husk lets the box run on. What counts is when it ended, not when we heard of it.
+                self._over = when / 1e9
+                if deadline is not None and self._over > deadline:
+                    self._too_late(result, seconds or 0, self._over - self._started)
                 return result
+
+    def _too_late(self, result: Result, allowed: float, seen: float) -> None:
+        result.timed_out = True
+        self.met.append(Exceeded("time", allowed, seen, ended=True))
 
     def _report(self, launch: Launch, deadline: float | None) -> bytes | None:
         """The next word of husk-init's. None: a signal came first, and its handler has run by now.
@@ -322,7 +330,7 @@ class Run:
         policy, events, vfs = self.policy, self.events, self.ground.files.vfs
         if self._watch is not None:
             self._watch.final(result)
-        result.seconds = time.monotonic() - self._started
+        result.seconds = (self._over or time.monotonic()) - self._started
         result.refusals = list(events.refusals.values())
         result.faults = events.faults
         result.changes = self.ground.files.changes()

@@ -18,6 +18,7 @@ import os
 import select
 import stat as st
 
+from husk.native.threads import start_thread
 from husk.sandbox.errors import UsageError
 
 SO_DOMAIN, PIECE, LINGER_MS = 39, 1 << 16, 5000
@@ -65,7 +66,7 @@ class Carrier:
     def _start(self, body: object) -> None:
         over = _thread.allocate_lock()
         over.acquire()
-        _thread.start_new_thread(self._thread, (body, over))
+        start_thread(self._thread, body, over)
         self._threads.append(over)
 
     def _thread(self, body: object, over: _thread.LockType) -> None:

@@ -14,6 +14,7 @@ import fcntl
 import os
 
 from husk.native._core import relay
+from husk.native.threads import start_thread as start_thread  # the command line has streams of its own
 from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False
@@ -139,11 +140,18 @@ class Streams:
             carrier.begin()
         if self._master < 0 and self._feed < 0:
             return
-        self._orders, self._orders_in = os.pipe()
         self._drained = _thread.allocate_lock()
         self._drained.acquire()
         screen = -1 if self._screen < 0 else _own_description(self._screen)
-        _thread.start_new_thread(self._relay, (screen,))
+        orders = os.pipe()
+        self._orders, self._orders_in = orders
+        try:
+            start_thread(self._relay, screen)
+        except OSError:
+            self._orders_in = -1  # nobody hears them, and `finish` waits for nobody
+            for fd in orders:
+                os.close(fd)
+            raise
 
     def _relay(self, screen: int) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import threading
 import time
@@ -198,10 +199,41 @@ def test_a_host_without_more_threads(guest: Guest, held: int, monkeypatch: pytes
 
     raw = guest.make("open")
     monkeypatch.setattr(waiting._thread, "start_new_thread", no_thread)  # type: ignore[attr-defined]
-    with pytest.raises(RuntimeError):
+    with pytest.raises(OSError, match="no more threads") as refused:
         later(Call(cast(Any, raw), guest.kernel), lambda: 0, held)
+    assert refused.value.errno == errno.ENOMEM
     assert closed(held)
     assert not waiting._watching, "nobody watches, and nobody would ever again"
+
+
+def test_a_wait_that_nobody_meant_to_break(guest: Guest) -> None:
+    """husk was stopped and continued, or another thread took the signal: the guest is not to hear of it."""
+    answers = [InterruptedError(errno.EINTR, "not by the guest"), InterruptedError(errno.EINTR, "again"), 7]
+
+    def operate() -> int:
+        found = answers.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        return cast(int, found)
+
+    assert waiting.patiently(Call(cast(Any, guest.make("open")), guest.kernel), operate) == 7
+    assert not answers
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_wait_that_is_to_be_broken(guest: Guest, monkeypatch: pytest.MonkeyPatch, lives: bool) -> None:
+    """By a signal that waits for the guest; or because nobody is left who waits."""
+    raw = guest.make("open")
+    if lives:
+        monkeypatch.setattr(waiting, "_handled_signals", lambda tid: 1 << (signal.SIGUSR1 - 1))
+    else:
+        raw.fail(errno.ESRCH)
+
+    def operate() -> int:
+        raise InterruptedError(errno.EINTR, "by the guest")
+
+    with pytest.raises(InterruptedError):
+        waiting.patiently(Call(cast(Any, raw), guest.kernel), operate)
 
 
 def test_threads_are_counted() -> None:

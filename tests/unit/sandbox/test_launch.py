@@ -68,7 +68,7 @@ int main(void)
         printf("limit=%llu %llu %llu\n", (unsigned long long)p->limits[i].resource,
                (unsigned long long)p->limits[i].soft, (unsigned long long)p->limits[i].hard);
     printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
-    O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb);
+    O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb); O(when_ns);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL);
     C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);
     C(REPORT_REAPER); C(STEP_START);
@@ -167,10 +167,11 @@ def test_constants(reader: Path) -> None:
 def test_report(reader: Path) -> None:
     plan = Plan(reader, packed(Walls()))
     assert plan["sizeof.report"] == REPORT.size
-    offsets = [plan[f"offset.{name}"] for name in ("kind", "a", "b", "reserved", "user_us", "system_us", "max_rss_kb")]
-    assert offsets == [0, 4, 8, 12, 16, 24, 32]
-    values = (ENDED, -1, -2, 3, 1 << 40, 1 << 41, -5)
-    assert REPORT.unpack(struct.pack("<IiiIqqq", *values)) == values
+    fields = ("kind", "a", "b", "reserved", "user_us", "system_us", "max_rss_kb", "when_ns")
+    offsets = [plan[f"offset.{name}"] for name in fields]
+    assert offsets == [0, 4, 8, 12, 16, 24, 32, 40]
+    values = (ENDED, -1, -2, 3, 1 << 40, 1 << 41, -5, 1 << 42)
+    assert REPORT.unpack(struct.pack("<IiiIqqqq", *values)) == values
 
 
 RIGHTS = [(1, 12), (2, 13), (3, 14), (4, 14), (5, 15), (6, 15), (7, 15), (8, 15), (9, 16), (10, 16)]

@@ -29,6 +29,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init.h"
@@ -174,6 +175,9 @@ static void reap(pid_t guest)
         message.user_us = usage.ru_utime.tv_sec * 1000000LL + usage.ru_utime.tv_usec;
         message.system_us = usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec;
         message.max_rss_kb = usage.ru_maxrss;
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        message.when_ns = now.tv_sec * 1000000000LL + now.tv_nsec;
         (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
         /* The guest may have ended because husk did: its calls fail when the listener goes, a moment before the control
          * socket. So husk's own word is waited for, which comes at once. */

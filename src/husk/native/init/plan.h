@@ -8,7 +8,7 @@
 
 enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7, START_FD = 8, JOIN_FD = 9, JOINED = 5,
        PERSON_FD = JOIN_FD + JOINED };
-#define PLAN_MAGIC 0x324e4c50u /* "PLN2" */
+#define PLAN_MAGIC 0x334e4c50u /* "PLN3" */
 #define PLAN_SWITCH_USER 1u
 #define PLAN_TERMINAL 2u /* TERMINAL_FD is the box's terminal */
 #define PLAN_WAIT 4u     /* what to run is told later, on START_FD */
@@ -47,6 +47,7 @@ struct report {
     int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status; STOPPED: signal */
     uint32_t reserved;
     int64_t user_us, system_us, max_rss_kb;
+    int64_t when_ns; /* ENDED: CLOCK_MONOTONIC; husk may be stopped, and hear of it much later */
 };
 
 /* On START_FD, with descriptors for 0, 1, 2, the working directory, and `size` bytes of text: program, argv, envp. */
