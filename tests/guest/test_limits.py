@@ -177,6 +177,24 @@ def test_disk_bomb(script: str) -> None:
     told(python(script + "\nimport time; time.sleep(60)", "disk=16M"), "disk")
 
 
+def test_space_cannot_be_taken_at_one_stroke() -> None:
+    """By the time somebody looks, it would have taken all there is."""
+    script = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open("f", os.O_RDWR | os.O_CREAT)
+def allocate(mode, fd=fd):
+    done = libc.fallocate(fd, mode, ctypes.c_long(0), ctypes.c_long(1 << 22))
+    return ctypes.get_errno() if done else 0
+print(*(allocate(mode) for mode in (0, 1, 0x10, 0x11, 0x40)), allocate(3), allocate(0, 99), os.fstat(fd).st_blocks)
+os.posix_fallocate(fd, 0, 1 << 16)  # what a C library does instead: it writes
+print(os.fstat(fd).st_blocks * 512 >= 1 << 16)
+"""
+    result = python(script, "disk=1M")
+    assert (result.status, result.out) == (0, "95 95 95 95 95 0 9 0\nTrue\n"), result.err
+    assert python(script, "file-size=1G").out.startswith("0 0 0 ")
+
+
 def test_one_file_as_large_as_the_disk() -> None:
     """It stops there, so the sum is never too large: the program dies of SIGXFSZ, and husk says of what."""
     result = run("dd", "if=/dev/zero", "of=x", "bs=1M", "count=8", limits=("disk=1M",))

@@ -10,7 +10,18 @@ from errno import EINVAL, ENOTTY, EOPNOTSUPP, EPERM
 
 from husk.abi import ioctls
 from husk.abi.numbers import FCNTL_ALLOWED, FCNTL_OWNERS
-from husk.abi.rules import NET_WALL, SIGNAL_WALL, Arg, absent, native, native_if, refuse, refused_if, virtual_if
+from husk.abi.rules import (
+    NET_WALL,
+    SIGNAL_WALL,
+    Arg,
+    absent,
+    native,
+    native_if,
+    refuse,
+    refused_if,
+    virtual,
+    virtual_if,
+)
 
 COMMAND = Arg(1, "the command")
 
@@ -41,7 +52,7 @@ ROWS = (
     native(74, "fsync", "flushes a file the guest holds"),
     native(75, "fdatasync", "flushes a file the guest holds"),
     native(77, "ftruncate", "wants a descriptor open for writing, and husk opens only upper files so"),
-    native(285, "fallocate", "wants a descriptor open for writing, and husk opens only upper files so"),
+    virtual(285, "fallocate", "the host does it, unless the box's disk is limited: it takes any of it at one stroke"),
     native(162, "sync", "asks the host to write back what is dirty, as any of its users may"),
     native(306, "syncfs", "flushes the file system of a file the guest holds"),
     native(277, "sync_file_range", "flushes a range of a file the guest holds"),

@@ -85,6 +85,7 @@ class Kernel:
         self.sockets = box.sockets if box is not None else Sockets(own_abstract_names=walls.net)
         self.peers = box.peers if box is not None else Peers(diagnosis)
         self.hooks: Hooks | None = None
+        self.disk_is_limited = False
         self.table_is_full: Callable[[int], None] | None = None  # told whose descriptors are used up, where that counts
         self.programs: AllowedPrograms | None = None  # None: whichever are there
         self.network = network or Network()

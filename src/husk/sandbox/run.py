@@ -149,6 +149,7 @@ class Run:
         ground.live.append(tasks)
         self._watch = Watch(self.policy.limits, self.exceeded, launch, tasks, ground)
         kernel.table_is_full = self._watch.look_at_table
+        kernel.disk_is_limited = self.policy.limits["disk"] is not None
         kernel.start()
 
     def _rlimits(self) -> list[tuple[int, int]]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 FAMILIES = (executing, opening, status, terminals)
 LATER = {
     "attributes": (
-        "chmod chown fchmod fchmodat fchmodat2 fchown fchownat futimesat lchown truncate utime utimensat utimes"
+        "chmod chown fallocate fchmod fchmodat fchmodat2 fchown fchownat futimesat lchown truncate utime utimensat"
+        " utimes"
     ),
     "directories": "chdir getcwd getdents getdents64",
     "inotify": "inotify_add_watch",

@@ -1,4 +1,4 @@
-"""chmod(2), chown(2), utime(2), truncate(2) and their f*, l* and *at forms: what a file says of itself."""
+"""chmod(2), chown(2), utime(2), truncate(2), fallocate(2), and their f*, l* and *at forms: what a file is like."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import struct
 
 from husk.kernel.call import (
     AT_FDCWD,
+    CONTINUE,
     Call,
+    Refused,
     Reply,
     duplicate,
     held_node,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
 UTIME_NOW, UTIME_OMIT = 0x3FFFFFFF, 0x3FFFFFFE
+TAKES_NOTHING = (0x3, 0x8, 0x20)  # modes of fallocate: punch a hole (and keep the size), collapse, insert a hole
 
 
 def chmod(call: Call) -> Reply:
@@ -119,6 +122,18 @@ def truncate(call: Call) -> Reply:
     name = path(call, 0)
     call.vfs.truncate(call, start_dir(call, AT_FDCWD, name), name, size)
     return 0
+
+
+def fallocate(call: Call) -> Reply:
+    """Its arguments are all in registers, so what was judged is what the host does.
+
+    Disk is kept by looking, and this takes in a moment what there is, past RLIMIT_FSIZE where the size stays. Some
+    file systems have no such call, and programs then write, which takes its time. Counting ahead was rejected: nobody
+    is told when the host has done it, so nobody could tell what is counted twice."""
+    if call.kernel.disk_is_limited and u32(call, 1) not in TAKES_NOTHING:
+        open_link(call, i32(call, 0))
+        raise Refused(errno.EOPNOTSUPP, "the box's disk is limited, and this would take any of it at one stroke: write")
+    return CONTINUE
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
