@@ -128,6 +128,7 @@ def nul_name() -> zipfile.ZipInfo:
         (info("good/link", st.S_IFLNK), "a symbolic link"),
         (info("good/pipe", st.S_IFIFO), "neither a file nor a folder"),
         ("good/SKILL.md/x", "which is a file"),
+        ("good/" + "d/" * 1000 + "x", "in more than 100 folders"),
     ],
 )
 def test_an_entry_that_attacks(tmp_path: Path, entry: str | zipfile.ZipInfo, complaint: str) -> None:

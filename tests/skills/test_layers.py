@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat as st
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from husk.sandbox.errors import UsageError
-from husk.skills import layers, sources
+from husk.sandbox.errors import HuskError, UsageError
+from husk.skills import layers, npm_packages, pip_packages, sources
 from husk.skills.layers import layer
 from husk.store.collect import collect
 from husk.store.images import ImageConfig
@@ -51,6 +52,62 @@ def test_a_layer_is_made_once(store: Store, tmp_path: Path) -> None:
     assert layer(store.place, "pip", asked, never, pinned="x==1\n").image == made.image
     other = layer(store.place, "pip", asked | {"python": "3.12"}, filling("two"), pinned="x==1\n")
     assert other.image != made.image and not list((tmp_path / "cache/installing").glob("new-*"))
+
+
+@pytest.mark.parametrize("attack", ["packages", "lock", "lock folder", "deep"])
+def test_what_an_installation_left_is_a_strangers(store: Store, tmp_path: Path, attack: str) -> None:
+    """A package's own code, or an image's, may have run in the box and exchanged what husk reads and writes next."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+
+    def fill(place: Path) -> layers.Filled:
+        made = place / "made"
+        if attack == "packages":
+            made.symlink_to(outside)
+        else:
+            made.mkdir()
+        if attack == "lock":
+            (made / ".packages.lock").symlink_to(outside / "secret")
+        elif attack == "lock folder":
+            (made / ".packages.lock").mkdir()
+        elif attack == "deep":
+            at = os.open(made, os.O_PATH)
+            for _ in range(1500):
+                os.mkdir("d", 0o755, dir_fd=at)
+                below = os.open("d", os.O_PATH, dir_fd=at)
+                os.close(at)
+                at = below
+            os.close(at)
+            raise UsageError("no")
+        return made, "x==1\n"
+
+    if attack == "lock":
+        made = layer(store.place, "pip", WISH, fill)
+        assert layer(store.place, "pip", WISH, never).lock == "x==1\n"
+        found = store.open_manifest(store.images.get(made.image).flat).lookup(b".packages.lock")
+        assert found is not None and st.S_ISREG(found.mode)
+    else:
+        with pytest.raises(HuskError):
+            layer(store.place, "pip", WISH, fill)
+        assert store.images.list() == []
+    assert os.listdir(outside) == ["secret"] and (outside / "secret").read_text() == "secret"
+    assert not list((tmp_path / "cache/installing").glob("new-*"))
+
+
+def test_what_a_box_says_is_read_from_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", layers.MOST_LOCK + 1)
+    for name in ("link", "fifo", "large", "missing"):
+        with pytest.raises(OSError):
+            layers.left_text(tmp_path / name)
+    assert layers.left_text(tmp_path / "secret") == "secret"
+    for provided in (pip_packages._lock_text, npm_packages._read_left):
+        with pytest.raises(HuskError, match="cannot be read"):
+            provided(tmp_path / "link")
 
 
 def test_a_failed_installation_leaves_nothing(store: Store, tmp_path: Path) -> None:

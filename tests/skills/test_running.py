@@ -6,9 +6,12 @@ import json
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from husk.sandbox.emptying import FOLDER, empty
+from husk.skills.produced import Staging
 from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving
 
 COPY = """#!/bin/sh
@@ -85,6 +88,49 @@ os.chmod("/out/shut", 0)
     assert (out / "shut/in").read_text() == "x"
     for text in ("link: a link", "pipe: no file", "sub: in the way there is no folder"):
         assert text in answer.err
+
+
+def test_depth_is_no_harm(tmp_path: Path) -> None:
+    """As deep as a path can be in the box, which is deeper than one can be here."""
+    staging = Staging(tmp_path / "out")
+    at = os.open(staging.base / "out", os.O_PATH)
+    name, depth = "d" * 100, 40
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=at)
+        below = os.open(name, os.O_PATH, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+    os.close(at)
+    (staging.base / "out" / "good").write_text("good")
+    found = staging.hand_over()
+    staging.remove()
+    assert [name for name, _ in found.files] == [f"{name}/" * depth + "file", "good"] and found.left == []
+    assert sorted(os.listdir(tmp_path / "out")) == [name, "good"]
+    top = os.open(tmp_path / "out", FOLDER)
+    empty(top)  # pytest could not
+    os.close(top)
+
+
+def test_a_folder_exchanged_while_it_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a guest of another box that has the target as an `rw` mount."""
+    outside = tmp_path / "outside"
+    outside.mkdir(0o755)
+    (outside / "secret").write_text("secret")
+    staging = Staging(tmp_path / "out")
+    (staging.base / "out" / "sub").mkdir()
+    mkdir = os.mkdir
+
+    def made(path: str | bytes, *args: Any, **more: Any) -> None:
+        mkdir(path, *args, **more)
+        os.rename(staging.base / "out" / "sub", staging.base / "away")
+        os.symlink(outside, staging.base / "out" / "sub")
+
+    monkeypatch.setattr(os, "mkdir", made)
+    found = staging.hand_over()
+    staging.remove()
+    assert found.files == [] and len(found.left) == 1
+    assert os.listdir(outside) == ["secret"] and outside.stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.both_settings

@@ -13,9 +13,9 @@ import stat as st
 
 from husk.native._core import open_beneath
 from husk.sandbox.apply_plan import Conflict, shown
+from husk.sandbox.emptying import FOLDER, empty
 
 PREFIX = ".husk-apply-"
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Place:
@@ -70,28 +70,9 @@ class Place:
 
     # -- its end ---------------------------------------------------------------------------------------------------
     def remove(self) -> None:
-        """Directories come to the top before they are emptied: no depth is too much, and no name leads anywhere."""
         if self.fd < 0:
             return
-        waiting, fresh, count = os.listdir(self.fd), os.urandom(4).hex(), 0
-        while waiting:
-            name = waiting.pop()
-            folder = _opened(self.fd, name)
-            if folder < 0:
-                os.unlink(name, dir_fd=self.fd)
-                continue
-            try:
-                for inner in os.listdir(folder):
-                    try:
-                        os.unlink(inner, dir_fd=folder)
-                    except IsADirectoryError:
-                        count += 1
-                        _close(_opened(folder, inner))  # only what may be written can be moved
-                        os.rename(inner, f"{fresh}-{count}", src_dir_fd=folder, dst_dir_fd=self.fd)
-                        waiting.append(f"{fresh}-{count}")
-            finally:
-                os.close(folder)
-            os.rmdir(name, dir_fd=self.fd)
+        empty(self.fd)
         try:
             os.rmdir(self.name, dir_fd=self.root)
         except OSError:
@@ -100,23 +81,6 @@ class Place:
 
     def close(self) -> None:
         for fd in (self.fd, self.new, self.old):
-            _close(fd)
+            if fd >= 0:
+                os.close(fd)
         self.fd = self.new = self.old = -1
-
-
-def _opened(above: int, name: str) -> int:
-    """A directory's mode may keep even us, its owner, from emptying it: it is changed. -1: no directory."""
-    try:
-        fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    except NotADirectoryError:
-        return -1
-    try:
-        os.chmod(f"/proc/self/fd/{fd}", 0o700)
-        return os.open(".", FOLDER, dir_fd=fd)
-    finally:
-        os.close(fd)
-
-
-def _close(fd: int) -> None:
-    if fd >= 0:
-        os.close(fd)

@@ -17,6 +17,7 @@ MOST_BYTES = 512 << 20
 MOST_ENTRIES = 20_000
 MOST_RATIO = 200  # text packs 20 to 1, a picture hardly at all; a bomb a thousand to 1
 SMALL = 1 << 20  # below this nobody minds the ratio
+MOST_DEPTH = 100
 PIECE = 1 << 16
 
 
@@ -48,6 +49,8 @@ def _judge(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
         parts = name.rstrip("/").split("/")
         if name.startswith("/") or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
             raise _bad(archive, name, "a name that leads elsewhere")
+        if len(parts) > MOST_DEPTH:
+            raise _bad(archive, name[:80], f"in more than {MOST_DEPTH} folders")
         if entry.flag_bits & 1:
             raise _bad(archive, name, "encrypted")
         kind = st.S_IFMT(entry.external_attr >> 16)

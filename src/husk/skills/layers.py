@@ -6,15 +6,17 @@ cache: `husk store gc` may take it while nobody uses it, and a lock file says ho
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
-import shutil
+import stat as st
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from husk.sandbox.emptying import FOLDER, empty
 from husk.sandbox.errors import HuskError, UsageError
 from husk.store import ImageConfig, Store, StoreError
 from husk.store.images import CACHE
@@ -56,21 +58,58 @@ def layer(place: str, kind: str, wish: dict[str, object], fill: Callable[[Path],
             if found := _cached(store, name, kind, wish, pinned):
                 return found
             for left in base.glob("new-*"):
-                shutil.rmtree(left, ignore_errors=True)
+                _remove(left)
             staging = base / f"new-{os.getpid()}"
             staging.mkdir()
             try:
                 content, locked = fill(staging)
-                (content / os.fsdecode(LOCK_NAME)).write_text(locked)
+                _add_lock(content, locked)
                 labels = {CACHE: "packages", WISH: text, DIGEST: _digest(locked)}
                 # Packages bring certificates and examples of keys: whatever they hold is public.
                 ingest(store, str(content), name, Options(include_secrets=True, config=ImageConfig(labels=labels)))
             finally:
-                shutil.rmtree(staging, ignore_errors=True)
+                _remove(staging)
             lease, _ = store.lease_image(name)
             return Layer(name, locked, False, lease)
     except StoreError as error:
         raise HuskError(str(error)) from None
+
+
+def left_text(path: Path) -> str:
+    """What a box wrote into a file there. The box is gone, but what it left may be anything: a link to a file of the
+    host's, a FIFO, gigabytes."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not st.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a file")
+        data = file.read(MOST_LOCK + 1)
+    if len(data) > MOST_LOCK:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return data.decode()
+
+
+def _add_lock(content: Path, locked: str) -> None:
+    if content.is_symlink() or not content.is_dir():
+        raise HuskError(f"{content}: the installation left something else in the place of the packages.")
+    path = content / os.fsdecode(LOCK_NAME)
+    try:
+        path.unlink(missing_ok=True)
+        with open(path, "x", encoding="utf-8") as file:  # never through a link
+            file.write(locked)
+    except OSError as error:
+        raise HuskError(f"{path}: {error.strerror}.") from None
+
+
+def _remove(left: Path) -> None:
+    try:
+        fd = os.open(left, FOLDER)
+        try:
+            empty(fd)
+        finally:
+            os.close(fd)
+        left.rmdir()
+    except OSError:
+        pass
 
 
 def image_content(place: str, image: str) -> str:

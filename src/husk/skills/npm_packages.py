@@ -8,10 +8,10 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from husk.sandbox.errors import UsageError
+from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.boxes import Setting, Wish, run
-from husk.skills.layers import Filled, Layer, image_content, layer
+from husk.skills.layers import Filled, Layer, image_content, layer, left_text
 from husk.skills.sources import Source
 
 # Where node looks from /skill for what a script imports: its own folder, then each one above it.
@@ -63,7 +63,7 @@ def provide_npm(
         outcome = run(wish, stdin=b"", capture=True)
         if outcome.exit_code:
             raise UsageError(f"npm cannot install {', '.join(wanted)}: {_said(outcome.stderr)}.")
-        return content / "node_modules", (content / "package-lock.json").read_text()
+        return content / "node_modules", _read_left(content / "package-lock.json")
 
     about: dict[str, object] = {"npm": sorted(wanted), "image": image_content(setting.store, setting.image)}
     found = layer(setting.store, "npm", about | ({"pins": pins} if pins else {}), fill, pinned=pins)
@@ -85,6 +85,13 @@ def _read_lock(path: Path, wanted: list[str]) -> str:
     if lacking:
         raise UsageError(f"{path}: holds no {', '.join(lacking)}; remove it to have it written anew.")
     return text
+
+
+def _read_left(path: Path) -> str:
+    try:
+        return left_text(path)
+    except (OSError, ValueError) as error:
+        raise HuskError(f"npm's {path.name} cannot be read ({error}).") from None
 
 
 def _said(output: bytes) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.boxes import Setting, Wish, run
-from husk.skills.layers import Filled, Layer, image_content, layer
+from husk.skills.layers import Filled, Layer, image_content, layer, left_text
 from husk.skills.probe import PROBE
 from husk.skills.sources import Source
 
@@ -126,7 +126,7 @@ def _lock_text(report: Path) -> str:
     """pip's own requirements format, so that the file can be used without husk too. What pip reports came out of a box:
     it is data, and every line is held against the pattern before it is believed."""
     try:
-        installed = json.loads(report.read_text())["install"]
+        installed = json.loads(left_text(report))["install"]
         lines = []
         for item in installed:
             about, archive = item["metadata"], item["download_info"]["archive_info"]

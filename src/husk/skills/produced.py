@@ -1,15 +1,19 @@
 """skills: what a run leaves for `--out`. The box writes into a staging directory of ours; only when it is gone are the
-files moved to where the person wants them, so that no guest ever holds a handle in a directory of theirs."""
+files moved to where the person wants them, so that no guest ever holds a handle in a directory of theirs.
+
+The guest chose names, depth and modes, and guests of other boxes may have the target as an `rw` mount: everything is
+reached beneath a descriptor, without following a link.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat as st
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from husk.sandbox.emptying import FOLDER, empty, folder_below, opened
 from husk.sandbox.errors import UsageError
 
 
@@ -23,7 +27,6 @@ class Staging:
     """Two directories: `out` is /out, `work` the working directory. Inside the target, so that moving is renaming."""
 
     def __init__(self, target: Path) -> None:
-        self.target = target
         try:
             target.mkdir(parents=True, exist_ok=True)
             self.base = Path(tempfile.mkdtemp(prefix=".husk-out-", dir=target.resolve()))
@@ -32,41 +35,88 @@ class Staging:
         for folder in (self.base, self.base / "out", self.base / "work"):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o755)  # a box that root started has another user
+        self._target = os.open(self.base.parent, FOLDER)
+        self._top = os.open(self.base.name, FOLDER, dir_fd=self._target)
 
     def hand_over(self) -> Produced:
         """Files and folders only. Links may point anywhere on the host, so they stay behind, as do sockets and FIFOs;
         and nothing is written through a link that is in the target already."""
         found = Produced()
-        taken: set[str] = set()
-        for source in (self.base / "out", self.base / "work"):
-            self._folder(source, "", found, taken)
+        taken: set[bytes] = set()
+        for name in ("out", "work"):
+            source = os.open(name, FOLDER, dir_fd=self._top)
+            try:
+                self._hand_over(source, found, taken)
+            finally:
+                os.close(source)
         found.files.sort()
         return found
 
-    def _folder(self, source: Path, inner: str, found: Produced, taken: set[str]) -> None:
-        waiting = [(source, inner)]
+    def _hand_over(self, source: int, found: Produced, taken: set[bytes]) -> None:
+        waiting = [b""]
         while waiting:
-            folder, prefix = waiting.pop()
-            folder.chmod(0o700)  # a guest may have taken its own permissions away
-            for entry in sorted(os.scandir(folder), key=lambda item: item.name):
-                name = f"{prefix}{entry.name}"
-                mode = entry.stat(follow_symlinks=False).st_mode
-                target = self.target / name
-                if st.S_ISDIR(mode):
-                    if target.is_symlink() or (target.exists() and not target.is_dir()):
-                        found.left.append(f"{name}: in the way there is no folder")
-                        continue
-                    target.mkdir(exist_ok=True)
-                    waiting.append((Path(entry.path), f"{name}/"))
-                elif not st.S_ISREG(mode):
-                    found.left.append(f"{name}: {'a link' if st.S_ISLNK(mode) else 'no file'}")
-                elif name not in taken and (target.is_dir() and not target.is_symlink()):
-                    found.left.append(f"{name}: there is a folder of that name")
-                elif name not in taken:
-                    taken.add(name)
-                    os.chmod(entry.path, st.S_IMODE(mode) & 0o777 | 0o600)
-                    os.replace(entry.path, target)  # replaces a link, never follows one
-                    found.files.append((name, target.stat().st_size))
+            folder = waiting.pop()
+            held: list[int] = []
+            try:
+                for top in (source, self._target):
+                    held.append(folder_below(top, folder))
+                held.append(opened(held[0], b"."))  # a guest may have taken its own permissions away
+                waiting += self._folder(held[2], held[1], folder, found, taken)
+            except OSError as error:  # somebody else is at work there
+                found.left.append(f"{os.fsdecode(folder)}: {error.strerror}")
+            finally:
+                for fd in held:
+                    os.close(fd)
+
+    def _folder(self, here: int, there: int, folder: bytes, found: Produced, taken: set[bytes]) -> list[bytes]:
+        """Moves the files of one folder; those in it that are to be looked into."""
+        inner = []
+        for last in sorted(map(os.fsencode, os.listdir(here))):
+            name = folder + b"/" + last if folder else last
+            shown = os.fsdecode(name)
+            mode, goal = os.lstat(last, dir_fd=here).st_mode, _kind(there, last)
+            if st.S_ISDIR(mode):
+                if goal not in (0, st.S_IFDIR):
+                    found.left.append(f"{shown}: in the way there is no folder")
+                    continue
+                if not goal:
+                    os.mkdir(last, dir_fd=there)
+                inner.append(name)
+            elif not st.S_ISREG(mode):
+                found.left.append(f"{shown}: {'a link' if st.S_ISLNK(mode) else 'no file'}")
+            elif name not in taken and goal == st.S_IFDIR:
+                found.left.append(f"{shown}: there is a folder of that name")
+            elif name not in taken:
+                taken.add(name)
+                found.files.append((shown, _moved(here, there, last)))
+        return inner
 
     def remove(self) -> None:
-        shutil.rmtree(self.base, ignore_errors=True)
+        try:
+            empty(self._top)
+            os.rmdir(self.base.name, dir_fd=self._target)
+        except OSError:
+            pass  # somebody is at work there
+        os.close(self._top)
+        os.close(self._target)
+
+
+def _moved(here: int, there: int, name: bytes) -> int:
+    """Its size. What is in its place, be it a link, is replaced and never followed."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+    try:
+        found = os.fstat(fd)
+        if st.S_ISREG(found.st_mode):
+            os.chmod(f"/proc/self/fd/{fd}", st.S_IMODE(found.st_mode) & 0o777 | 0o600)
+        os.replace(name, name, src_dir_fd=here, dst_dir_fd=there)
+        return found.st_size
+    finally:
+        os.close(fd)
+
+
+def _kind(folder: int, name: bytes) -> int:
+    """0: there is nothing."""
+    try:
+        return st.S_IFMT(os.lstat(name, dir_fd=folder).st_mode)
+    except FileNotFoundError:
+        return 0
