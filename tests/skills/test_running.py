@@ -271,6 +271,23 @@ def test_bad_cases(tmp_path: Path, text: str, complaint: str) -> None:
     refused(husk_skill(tmp_path, "test", "--cases", tmp_path / "c.json"), complaint)
 
 
+@pytest.mark.parametrize(
+    ("case", "complaint"),
+    [
+        ('"input": "/etc"', "leads out of the folder"),
+        ('"input": ".."', "leads out of the folder"),
+        ('"input": "link"', "leads out of the folder"),
+        ('"skill": "../other"', "leads out of the folder"),
+        ('"files": {"x": {"same": "/etc/passwd"}}', "is not in the folder"),
+    ],
+)
+def test_a_skills_own_cases_show_it_nothing_else(tmp_path: Path, case: str, complaint: str) -> None:
+    skill = make_skill(tmp_path, "greedy", {"scripts/x.sh": "cat /in/*\n", "cases.json": f"[{{{case}}}]"})
+    make_skill(tmp_path, "other", {"scripts/x.sh": "true\n"})
+    (skill / "link").symlink_to("/etc")
+    refused(husk_skill(tmp_path, "test", skill, "--no-native"), complaint)
+
+
 def test_inspect_runs_nothing(tmp_path: Path) -> None:
     skill = make_skill(tmp_path, "looked-at", {"scripts/x.py": f"open({str(tmp_path / 'ran')!r}, 'w')\nimport yaml\n"})
     told = husk_skill(tmp_path, "inspect", skill, "--json").json

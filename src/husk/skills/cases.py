@@ -73,10 +73,27 @@ def find_cases(paths: list[Path], cases: Path | None) -> list[Case]:
             files = _files_of(path)
             if not files:
                 raise UsageError(f"{path}: there are no cases in it; write a cases.toml, or name one with --cases.")
-            chosen += [case for file in files for case in _read(file)]
+            chosen += [_own(case, file) for file in files for case in _read(file)]
     if not chosen:
         raise UsageError("there are no cases for that.")
     return chosen
+
+
+def _own(case: Case, file: Path) -> Case:
+    """A case that came with a skill is as strange as the skill: it may not choose what else of the host is shown to it.
+    A person who wants that names the file (--cases)."""
+    folder = file.parent.resolve()
+    for what, path in (("skill", case.skill), ("input", case.input)):
+        if path is not None and not path.resolve().is_relative_to(folder):
+            raise UsageError(
+                f"{file}: `{what}` of the case {case.name!r} leads out of the folder; if you wrote it yourself, say so "
+                f"with --cases {file}."
+            )
+    for name, wanted in case.files.items():
+        same = wanted.get("same", ".") if isinstance(wanted, dict) else "."
+        if not isinstance(same, str) or not (case.base / same).resolve().is_relative_to(folder):
+            raise UsageError(f"{file}: what {name!r} of the case {case.name!r} is compared with is not in the folder.")
+    return case
 
 
 def _files_of(path: Path) -> list[Path]:
