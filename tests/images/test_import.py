@@ -168,6 +168,12 @@ def test_an_oci_layout(store: Store, tmp_path: Path) -> None:
     assert bring(store, write(tmp_path, "layout.tar.gz", packed.getvalue())).layers == report.layers
 
 
+def test_an_archive_does_not_call_itself_installed_packages(store: Store, tmp_path: Path) -> None:
+    """Such a layer is found by its name, and believed to hold what a lock pins."""
+    (tmp_path / "x.tar").write_bytes(saved(BASE, tags=["packages/pip-0123:1"]))
+    assert bring(store, str(tmp_path / "x.tar")).image == "x"
+
+
 def test_docker_save(store: Store, tmp_path: Path) -> None:
     data = saved(BASE, ABOVE, TOP, tags=["it:2", "it:latest"])
     report = bring(store, write(tmp_path, "saved.tar", data))

@@ -14,7 +14,7 @@ from husk.images.source import Bundle, FolderBundle, TarBundle, looks_like_bundl
 from husk.images.tarread import TarReader
 from husk.images.unpack import Piece, packing, unpacked
 from husk.store.errors import StoreError, StoreUsageError
-from husk.store.images import ImageConfig, check_name
+from husk.store.images import PACKAGES, ImageConfig, check_name
 from husk.store.ingest import Options, failure, ingest
 from husk.store.manifest import Manifest
 from husk.store.writer import ManifestWriter
@@ -202,11 +202,14 @@ def _name(writing: Writing, name: str, layers: list[str], config: ImageConfig, r
 
 
 def _own_name(found: oci.Found, source: str) -> str:
-    """What it calls itself, where husk can call it so too."""
+    """What it calls itself, where husk can call it so too. It does not get to say that it is packages that were
+    installed from a lock."""
     try:
-        return check_name(found.name)
+        if not found.name.startswith(PACKAGES):
+            return check_name(found.name)
     except StoreUsageError:
-        return _file_name(source)
+        pass
+    return _file_name(source)
 
 
 def _file_name(source: str) -> str:

@@ -19,11 +19,11 @@ from pathlib import Path
 from husk.sandbox.emptying import FOLDER, empty
 from husk.sandbox.errors import HuskError, UsageError
 from husk.store import ImageConfig, Store, StoreError
-from husk.store.images import CACHE
+from husk.store.images import CACHE, PACKAGES
 from husk.store.ingest import Options, ingest
 from husk.store.locks import Lease
 
-PREFIX = "packages/"
+PREFIX = PACKAGES
 WISH, DIGEST = "husk.wish", "husk.lock-digest"
 LOCK_NAME = b".packages.lock"  # in the layer itself: what is in it, version by version, with hashes
 MOST_LOCK = 64 << 20

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMAT = 1
+PACKAGES = "packages/"  # names that begin so are of layers husk made itself, and found again by name
 CACHE = "husk.cache"  # a label: nobody asked for this image by name, so a collection may take it while it is not used
 _FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _ALLOWED = _FIRST | frozenset("._-:+@/")
