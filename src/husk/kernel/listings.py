@@ -7,6 +7,7 @@ the same times, and nothing of the box lies over it.
 from __future__ import annotations
 
 import errno
+import time
 from bisect import bisect_right
 
 from husk.abi.structs import pack_dirent64
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int, int, int]
 
 MOST_RECORDS = 50_000  # kept, over all directories
+A_FEW_TICKS = 100_000_000  # nanoseconds
 NEVER_CHANGES = (0, 0, 0, 0)  # a directory of an image
 
 
@@ -48,7 +50,7 @@ class Listings:
             stamp = _stamp(directory)
             kept = self._kept.get((id(directory), pack)) if stamp else None
             if kept is None or kept.directory is not directory or kept.stamp != stamp:
-                if stamp is None or position:
+                if stamp is None or position or _too_fresh(stamp):
                     entries = call.vfs.entries(call, directory, position)
                     return _fill(((e.cookie, pack(e.ino, e.cookie, e.kind, e.name)) for e in entries), position, room)
                 kept = self._keep(call, directory, stamp, pack)
@@ -86,6 +88,11 @@ def _stamp(directory: Dir) -> Stamp | None:
     except OSError:
         return None
     return info[0], info[1], info[11], info[12]
+
+
+def _too_fresh(stamp: Stamp) -> bool:
+    """Before Linux 6.13 times go by ticks: what changes in the tick of the listing leaves the time as it was."""
+    return abs(time.time_ns() - max(stamp[2:])) < A_FEW_TICKS
 
 
 def _fill(records: Iterable[tuple[int, bytes]], position: int, room: int) -> tuple[bytes, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
+from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
 from husk.vfs.hostfile import HOST_FLAGS, beneath, entry_kind, open_lower, open_top, orphan_stat, read_link
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from husk.vfs.node import Context
 
 
+MANY = 32768
+LARGE = 4096
 WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
 
 
@@ -97,6 +100,7 @@ class HostRead(Tree):
         self.fd = open_top(host_path)
         info = stat_beneath(self.fd, b"")
         self.root: HostDir = HostDir(self, None, b"", (info[0], info[1]))
+        self.known, self.many = 1, MANY  # directories, and how many are too many to keep all
 
     def close(self) -> None:
         os.close(self.fd)
@@ -117,6 +121,9 @@ class HostRead(Tree):
         if child is None or child.key != (info[0], info[1]):
             self._vanished(directory, name)
             child = directory.children[name] = HostDir(self, directory, name, (info[0], info[1]))
+            self.known += 1
+            if self.known >= self.many:
+                self._forget_unused(child)
         child.fresh = child.last = info
         return child
 
@@ -127,11 +134,33 @@ class HostRead(Tree):
             child.removed = True
             child.fresh = None
 
+    def _forget_unused(self, new: HostDir) -> None:
+        """There are as many directories as a guest makes on an `rw` mount. What nobody holds can be looked up again;
+        `new` is in use, and so is all that has something below it."""
+        every = [self.root]
+        for directory in every:
+            every += directory.children.values()
+        left = len(every)
+        for directory in reversed(every):
+            above = directory.parent
+            used = directory.place or directory.path_only or directory.mounted or directory.real
+            if isinstance(above, HostDir) and not (used or directory.children or directory is new):
+                del above.children[directory.name]
+                left -= 1
+        self.known, self.many = left, max(MANY, 2 * left)
+
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         assert isinstance(directory, HostDir)
-        if after <= 2 or not directory.listing:
-            directory.listing = self._snapshot(directory)
-        return (entry for entry in directory.listing if entry.cookie > after)
+        listing = directory.listing
+        if after <= 2 or not listing:
+            listing = directory.listing = self._snapshot(directory)
+        start = bisect_right(listing, after, key=_cookie)
+        if start == len(listing):
+            directory.listing = []  # read to its end: not kept for every directory that some `find` walked through
+            if self.read_only or len(listing) > LARGE:
+                directory.cookies = {}  # positions follow from the host's order again
+                directory.next_cookie = 3
+        return (listing[place] for place in range(start, len(listing)))
 
     def _snapshot(self, directory: HostDir) -> list[Entry]:
         found: dict[bytes, tuple[int, int]] = {}
@@ -300,3 +329,7 @@ class Reached:
             self.held.__exit__()
         elif self.fd >= 0:
             os.close(self.fd)
+
+
+def _cookie(entry: Entry) -> int:
+    return entry.cookie

@@ -97,3 +97,32 @@ def test_programs_that_were_run_are_not_remembered_for_ever(world: Virtual, monk
         world.vfs.executed(world.ctx, node)
         found.append(world.vfs.identity(world.ctx, node))
     assert [world.vfs.running(identity) is not None for identity in found] == [True, False, True, True]
+
+
+def test_host_directories_that_were_looked_at(few: Virtual, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("husk.vfs.hosttree.MANY", 4)
+    host = tmp_path / "host"
+    for number in range(20):
+        (host / str(number) / "inner").mkdir(parents=True)
+    tree = HostTree(99, os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    few.vfs.mount(tree, b"/host")
+    few.do_open(1, b"/host/0/inner", DIRECTORY)
+    for number in range(1, 20):
+        few.vfs.stat(few.ctx, few.vfs.root, b"/host/%d/inner/." % number)
+    assert tree.known < 12 and b"0" in tree.root.children
+    few.do_rename(b"/host/0", b"/host/renamed")
+    assert shown(few, 1) == b"/host/renamed/inner"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_listing_that_was_read_is_let_go(few: Virtual, tmp_path: Path, read_only: bool) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    for number in range(9):
+        (host / str(number)).touch()
+    tree = HostTree(99, os.fsencode(host), read_only=read_only, uids=UIDS, gids=GIDS)
+    whole = [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, 0)]
+    assert len(whole) == 9 and tree.root.listing
+    assert list(tree.entries(few.ctx, tree.root, whole[-1][1])) == []
+    assert tree.root.listing == [] and bool(tree.root.cookies) is not read_only
+    assert [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, whole[3][1])] == whole[4:]
