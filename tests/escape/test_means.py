@@ -125,6 +125,12 @@ def test_processes_that_flee(programs: Path, place: Path) -> None:
             shared[:8] = bytes([1] * 8)
 
 
+def test_a_segments_size_is_not_the_guests_to_change(programs: Path) -> None:
+    """How often it gets hold of the descriptor is a matter of chance: a few times in five seconds at least."""
+    done = husk(["run", "--mount", f"{programs}:{ESCAPE}:ro", "--", f"{ESCAPE}/steal_segment"])
+    assert (done.status, done.out) == (0, "changed 0\n"), done.err
+
+
 def test_husks_descriptors_are_not_used_up(programs: Path) -> None:
     """A guest makes husk wait in as many calls as it can. husk, which may serve other boxes too, goes on."""
     script = (
