@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BY_NAME", "Finding", "Missing", "examine", "examine_one", "exit_code"]
 
-PATIENCE = 20.0  # seconds for one probe
+PATIENCE = 60.0  # seconds for one probe; an emulated machine has been seen to need more than 20
 FULLY, WITH_LESS, NOT_AT_ALL = 0, 1, 125
 
 
@@ -99,7 +99,7 @@ def _in_a_child(probe: Callable[[], str]) -> tuple[bool, str]:
         pass  # it was faster, or is gone
     try:
         ready, _, _ = select.select([reading], [], [], PATIENCE)
-        text = os.read(reading, 1 << 16).decode("utf-8", "replace") if ready else "no answer"
+        text = os.read(reading, 1 << 16).decode("utf-8", "replace") if ready else f"no answer in {PATIENCE:g} s"
     finally:
         os.close(reading)
         try:
