@@ -1,5 +1,6 @@
 """husk on a host that fails it once: `python failing_host.py run …` with HUSK_FAIL_AT=n makes husk's n-th call to the
-host fail with the errno in HUSK_FAIL_WITH. How many there were, and which one failed, goes to the file HUSK_FAIL_LOG.
+host fail with the errno in HUSK_FAIL_WITH. How many there were, which one failed, and a line for each goes to the file
+HUSK_FAIL_LOG.
 
 A program of its own, not a part of husk: it puts itself between husk's modules and what they ask of the host (the os
 module, the C core's plain functions, sockets, locks, threads) before any of them is loaded.
@@ -50,7 +51,8 @@ OTHERS = {
 
 class Host:
     def __init__(self, at: int, number: int) -> None:
-        self.at, self.number, self.count = at, number, 0
+        self.at, self.number = at, number
+        self.asked: list[str] = []
         self.failed = ""
         self._lock = _thread.allocate_lock()
 
@@ -59,11 +61,12 @@ class Host:
             caller = sys._getframe(1)
             if not caller.f_globals.get("__name__", "").startswith("husk."):
                 return real(*words, **named)
+            where = f"{name} in {caller.f_globals['__name__']}.{caller.f_code.co_name}:{caller.f_lineno}"
             with self._lock:
-                self.count += 1
-                fails = self.count == self.at
+                self.asked.append(where)
+                fails = len(self.asked) == self.at
             if fails:
-                self.failed = f"{name} in {caller.f_globals['__name__']}.{caller.f_code.co_name}:{caller.f_lineno}"
+                self.failed = where
                 if name == "start_new_thread":
                     raise RuntimeError("can't start new thread")
                 raise OSError(self.number, os.strerror(self.number))
@@ -89,7 +92,7 @@ def main() -> int:
         return husk()
     finally:
         fd = opened(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        write(fd, f"{host.count} {host.failed}\n".encode())
+        write(fd, "\n".join([f"{len(host.asked)} {host.failed}", *host.asked]).encode())
         close(fd)
 
 

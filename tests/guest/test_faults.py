@@ -127,7 +127,7 @@ def test_killed_init_at_any_moment(work: Path, seed: int) -> None:
 def test_stopped_for_a_while(work: Path) -> None:
     """Guests wait, for names and for programs, and go on where they were."""
     script = (
-        "echo up; n=0; while [ $n -lt 300 ]; do n=$((n + 1)); "
+        "echo up; n=0; while [ $n -lt 100 ]; do n=$((n + 1)); "
         "[ -e /usr/bin/env ] || echo lost; /bin/true || echo failed; done; echo done"
     )
     with husk_process(["run", "--", "sh", "-c", script], stdout=PIPE, stderr=PIPE) as running:

@@ -9,6 +9,7 @@ to what it was before, or finds all done and forgets. docs/design/010-snapshots.
 from __future__ import annotations
 
 import os
+import stat as st
 
 from husk.sandbox.apply_journal import DONE, JOURNAL, Journal
 from husk.sandbox.apply_place import PREFIX
@@ -18,6 +19,7 @@ from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.keeping import Opened
 from husk.sandbox.openbox import OpenBox
 from husk.sandbox.seen import pack
+from husk.sandbox.statedir import is_there
 from husk.store.layout import write_all
 from husk.vfs.hostfile import open_top
 from husk.vfs.layer_delta import identity_of, stat_of
@@ -92,7 +94,7 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
 def recover(kept: Kept, name: str) -> str:
     """Undo or finish what a killed apply began: "undone", "finished", or empty. The caller holds the box's lock."""
     pointer = os.path.join(kept.path(name), POINTER)
-    if not os.path.exists(pointer):
+    if not is_there(pointer):
         return ""
     try:
         box: Opened | None = Opened(kept, kept.get(name))
@@ -111,7 +113,7 @@ def _recover(pointer: str, box: Opened | None) -> str:
 
     with open(pointer, "rb") as file:
         found = json.loads(file.read() or b"{}")
-    if not found or not os.path.isdir(found["source"]):
+    if not found or _is_gone(found["source"]):
         os.unlink(pointer)  # killed before it said where, or all is gone
         return ""
     root = _root(found["source"])
@@ -120,6 +122,13 @@ def _recover(pointer: str, box: Opened | None) -> str:
         return _settle(pointer, box, journal, found["target"], found["times"])
     finally:
         os.close(root)
+
+
+def _is_gone(directory: str) -> bool:
+    try:
+        return not st.S_ISDIR(os.stat(directory).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # any other failure is the host's, and what was begun there still has to be put right
 
 
 def _settle(pointer: str, box: Opened | None, journal: Journal, target: str, times: list[int]) -> str:

@@ -16,6 +16,7 @@ from husk.native._core import open_beneath, syncfs
 from husk.sandbox.apply_place import Place
 from husk.sandbox.apply_plan import Conflict, lstat, shown
 from husk.sandbox.errors import HuskError
+from husk.sandbox.statedir import is_there
 from husk.store.layout import write_all
 from husk.vfs.hosttree_write import rename_with_flags
 
@@ -40,7 +41,7 @@ class Journal:
 
     def state(self) -> str:
         """DONE, JOURNAL, or empty: nothing was changed yet."""
-        return next((name for name in (DONE, JOURNAL) if os.path.exists(self._path(name))), "")
+        return next((name for name in (DONE, JOURNAL) if is_there(self._path(name))), "")
 
     def write(self) -> None:
         """From here on every step is known to whoever comes after us."""

@@ -116,6 +116,9 @@ def fork(kept: Kept, name: str, new: str) -> Record:
                 hold(kept, record, origin)
             # Not synced: a machine that dies in this moment may have the fork or not, but never half of it.
             kept.write(record, durable=False)
+        except BaseException:
+            kept.give_up(new)
+            raise
         finally:
             os.close(lock)
     return record

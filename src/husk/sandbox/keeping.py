@@ -15,7 +15,7 @@ from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.kept import Holding, Kept
 from husk.sandbox.policy import Mount
 from husk.sandbox.record import Record
-from husk.sandbox.statedir import remove_tree
+from husk.sandbox.statedir import is_there
 from husk.vfs.overlay import FrozenFiles, Overlay
 
 TYPE_CHECKING = False
@@ -85,7 +85,10 @@ class Opened:
                     names = Manifest.checked(fd)
                 finally:
                     os.close(fd)
-            except (OSError, StoreError):
+            except (
+                FileNotFoundError,
+                StoreError,
+            ):  # a host in trouble is no reason to drop a box
                 raise HuskError(f"the box {record.name!r} is damaged; `husk drop {record.name}` removes it.") from None
             Overlay(tree, names, partial(_content, frozen), uids=uids, gids=gids).lay()
 
@@ -110,16 +113,18 @@ class Keeping(Opened):
         kept = Kept()
         self._lock = kept.claim(policy.keep)
         self._held: Holding | None = None  # layers that no record on disk names yet
+        super().__init__(kept, Record(policy.keep))
+        self.new = False
         try:
             kept.collect()
             found = kept.find(policy.keep)
             self.new = found is None
-            if os.path.exists(os.path.join(kept.path(policy.keep), "apply")):
+            if is_there(os.path.join(kept.path(policy.keep), "apply")):
                 from husk.sandbox.apply import recover
 
                 recover(kept, policy.keep)
                 found = kept.find(policy.keep)
-            super().__init__(kept, found or Record(policy.keep))
+            self.record = found or self.record
             if start is not None:
                 self._begin_with(start)
             elif not self.new:
@@ -141,15 +146,10 @@ class Keeping(Opened):
 
     def close(self) -> None:
         self._let_go()
+        self.kept.give_up(self.record.name)
         try:
-            if self.new and not os.path.exists(os.path.join(self.kept.path(self.record.name), "record")):
-                from husk.sandbox.roots import forget
-
-                forget(self.kept.path(self.record.name))
-                remove_tree(self.kept.path(self.record.name))
-            else:
-                os.unlink(os.path.join(self.kept.path(self.record.name), "running"))
-        except (OSError, AttributeError):
+            os.unlink(os.path.join(self.kept.path(self.record.name), "running"))
+        except OSError:
             pass  # read only while the lock is held; a leftover harms nobody
         os.close(self._lock)
 

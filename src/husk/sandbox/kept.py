@@ -19,7 +19,7 @@ import time
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.record import Record
-from husk.sandbox.statedir import base, lock_directory, remove_tree
+from husk.sandbox.statedir import base, is_there, lock_directory, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,6 +115,15 @@ class Kept:
                 break  # else a collection took the new one for a leftover
         return self.lock(name)
 
+    def give_up(self, name: str) -> None:
+        """It was claimed, and there is nothing to keep; the caller holds it."""
+        try:
+            if not is_there(os.path.join(self.path(name), "record")):
+                self._forget_root(self.path(name))
+                remove_tree(self.path(name))
+        except OSError:
+            pass  # the next collection takes it away
+
     def write(self, record: Record, *, durable: bool) -> None:
         """Replace the record; the caller holds the box. Without `durable` it survives any death of ours, but perhaps
         not that of the machine."""
@@ -122,7 +131,9 @@ class Kept:
         temporary = f"{path}.new"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, record.dump())
+            data = memoryview(record.dump())
+            while data:  # a disk that is nearly full takes a part, and says so only when asked again
+                data = data[os.write(fd, data) :]
             if durable:
                 os.fsync(fd)
         finally:
@@ -151,7 +162,7 @@ class Kept:
                 record = self.find(name)
             except HuskError:
                 record = None  # damaged, which is a reason to drop it
-            if os.path.exists(os.path.join(self.path(name), "apply")):
+            if is_there(os.path.join(self.path(name), "apply")):
                 from husk.sandbox.apply import recover
 
                 recover(self, name)
@@ -171,7 +182,7 @@ class Kept:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return self._collect(mine, used or {})
-        except BlockingIOError:
+        except OSError:  # somebody holds the lock; or the host fails, which is no reason not to run
             return 0
         finally:
             os.close(lock)
@@ -200,7 +211,7 @@ class Kept:
         removed = 0
         for name in os.listdir(self.boxes) if os.path.isdir(self.boxes) else ():
             path = os.path.join(self.boxes, name)
-            if name.startswith(GONE) or not os.path.exists(os.path.join(path, "record")):
+            if name.startswith(GONE) or not is_there(os.path.join(path, "record")):
                 fd = lock_directory(path, wait=False)
                 if fd < 0:
                     continue

@@ -122,15 +122,19 @@ class Meter:
         if allowed is not None and (count := _descriptors(pid)) >= allowed:
             self._tell("files", count, ends=False)
 
-    def final(self, cpu_seconds: float) -> None:
-        """What only the end shows: processes that died of the limit before anybody looked."""
+    def group_ends(self) -> None:
+        """The last time it can be asked: some may have died of a limit before anybody looked."""
         limits = self._limits
-        if limits["cpu"] is not None:
-            self._compare("cpu", cpu_seconds)
         if self._group is not None and "memory" in self._group.enforces:
             self._look_at_memory(limits["memory"] or 0, [])
         if self._group is not None and limits["processes"] is not None:
             self._look_at_processes(limits["processes"], [])
+
+    def final(self, cpu_seconds: float) -> None:
+        """What only the end shows."""
+        limits = self._limits
+        if limits["cpu"] is not None:
+            self._compare("cpu", cpu_seconds)
         if limits["disk"] is not None and self._disk.used() >= limits["disk"]:
             # One file alone stopped there (RLIMIT_FSIZE): a call failed, and the sum was never above it.
             self._tell("disk", limits["disk"], ends=False)

@@ -103,6 +103,15 @@ def lock_directory(path: str, *, wait: bool) -> int:
     return -1
 
 
+def is_there(path: str) -> bool:
+    """Where something is removed because it is not there: os.path.exists also says no when the host only fails."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def sweep(place: str) -> None:
     """Remove what a killed husk left behind."""
     for entry in os.listdir(place):
@@ -119,11 +128,11 @@ def sweep(place: str) -> None:
 def _put_right(path: str) -> bool:
     """Was it writing a box's changes to a host directory when it was killed? False: that cannot be undone now, so what
     tells how has to stay."""
-    if not os.path.exists(os.path.join(path, "apply")):
-        return True
-    from husk.sandbox.apply import recover_left
-
     try:
+        if not is_there(os.path.join(path, "apply")):
+            return True
+        from husk.sandbox.apply import recover_left
+
         recover_left(path)
     except (OSError, HuskError, ValueError, KeyError):
         return False

@@ -67,14 +67,16 @@ class Watch:
             self._group.kill()
 
     def stop(self) -> None:
+        """However the run ended, nothing of this is left."""
         if self._meter is not None:
             self._meter.stop()
+            self._meter.group_ends()
+        if self._group is not None:
+            self._group.remove()
 
     def final(self, result: Result) -> None:
         if self._meter is not None:
             self._meter.final(result.user_seconds + result.system_seconds)
-        if self._group is not None:
-            self._group.remove()
         self._look_at_file_size(result.signal)
 
     def _look_at_file_size(self, signal: int) -> None:

@@ -58,7 +58,11 @@ def rooted(place: str) -> set[str]:
     """All manifests that roots name. The caller holds the lock."""
     found: set[str] = set()
     folder = os.path.join(place, FOLDER)
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        names = []  # a store that no box was kept from yet
+    for name in names:
         if name.startswith("."):
             continue  # was being written
         with open(os.path.join(folder, name), "rb") as file:

@@ -221,7 +221,7 @@ def test_a_group_that_is_full_has_refused_nothing_itself(tmp_path: Path, file: s
     watched = Watched(tmp_path, [], "processes=5", group=group)
     assert watched.look() == []
     (tmp_path / file).write_text("5\n")
-    watched.meter.final(0.0)
+    watched.meter.group_ends()
     assert [(limit.name, limit.ended) for limit in watched.told] == [("processes", False)]
 
 
