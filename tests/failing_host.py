@@ -1,6 +1,6 @@
 """husk on a host that fails it once: `python failing_host.py run …` with HUSK_FAIL_AT=n makes husk's n-th call to the
-host fail with the errno in HUSK_FAIL_WITH. How many there were, which one failed, and a line for each goes to the file
-HUSK_FAIL_LOG.
+host fail with the errno in HUSK_FAIL_WITH; where it is no number, the first call whose line begins so. How many there
+were, which one failed, and a line for each goes to the file HUSK_FAIL_LOG.
 
 A program of its own, not a part of husk: it puts itself between husk's modules and what they ask of the host (the os
 module, the C core's plain functions, sockets, locks, threads) before any of them is loaded.
@@ -50,8 +50,9 @@ OTHERS = {
 
 
 class Host:
-    def __init__(self, at: int, number: int) -> None:
-        self.at, self.number = at, number
+    def __init__(self, at: str, number: int) -> None:
+        self.number = number
+        self.at, self.where = (int(at), "") if at.isdigit() else (0, at)
         self.asked: list[str] = []
         self.failed = ""
         self._lock = _thread.allocate_lock()
@@ -65,6 +66,8 @@ class Host:
             with self._lock:
                 self.asked.append(where)
                 fails = len(self.asked) == self.at
+                if self.where and where.startswith(self.where):
+                    fails, self.where = True, ""
             if fails:
                 self.failed = where
                 if name == "start_new_thread":
@@ -76,7 +79,7 @@ class Host:
 
 
 def main() -> int:
-    host = Host(int(os.environ["HUSK_FAIL_AT"]), int(os.environ["HUSK_FAIL_WITH"]))
+    host = Host(os.environ["HUSK_FAIL_AT"], int(os.environ["HUSK_FAIL_WITH"]))
     log = os.environ["HUSK_FAIL_LOG"]
     write, close, opened = os.write, os.close, os.open
     from husk.native import _core

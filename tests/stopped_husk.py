@@ -1,5 +1,5 @@
-"""husk that is stopped over and over: `python stopped_husk.py run …` is husk, stopped (SIGSTOP) and continued at moments
-drawn with the seed HUSK_STOP_SEED, until it ends.
+"""husk that is stopped over and over: `python stopped_husk.py run …` is husk, stopped (SIGSTOP) and continued at
+moments drawn with the seed HUSK_STOP_SEED, until it ends.
 
 A program of its own, as failing_host.py is: what it ends with is what husk ended with.
 """

@@ -18,14 +18,14 @@ import pytest
 from tests import failing_host
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import husk, scratch
-from tests.guest.test_faults import ALL
+from tests.guest.test_faults import ALL, groups
 
 pytestmark = [
     pytest.mark.both_settings,
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
 ]
 
-PLACES = 5
+PLACES = 4
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.ENOMEM)
 PROGRAM = Path(failing_host.__file__)
 # Names of every kind, programs, pipes and a mount, and some that must not be there.
@@ -69,6 +69,32 @@ def fails(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int) ->
     assert (after.status, after.err) == (0, ""), where
     assert os.listdir(place / "state") == [], where
     return int(count), failed
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "said"),
+    [
+        (("--limit", "cpu=60"), "start_new_thread in", "husk: the host fails husk: no more threads."),
+        (("--limit", "cpu=60"), "open in husk.sandbox.memoryuse", "husk: the host fails husk: No space left"),
+        (("--limit", "cpu=60"), "pread in husk.kernel.program", "husk: /usr/bin/sh: cannot be executed"),
+        (("--keep", "box"), "write in husk.sandbox.kept.write", "husk: the box 'box' cannot be kept"),
+        (("--keep", "box"), "open in husk.sandbox.keeping._tell", "husk: the host fails husk: No space left"),
+    ],
+    ids=["thread", "meter", "program", "record", "running"],
+)
+def test_where_something_was_left(
+    place: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], where: str, said: str
+) -> None:
+    """Control groups, layers and half-made boxes."""
+    failing = {"HUSK_FAIL_AT": where, "HUSK_FAIL_WITH": str(errno.ENOSPC), "HUSK_FAIL_LOG": str(place / "log")}
+    env = {"HUSK_STATE": str(place / "state"), **failing}
+    with monkeypatch.context() as patch:
+        patch.setenv("HUSK_CMD", f"{sys.executable} {PROGRAM}")
+        result = husk(["run", *options, "--", "sh", "-c", "echo x >kept"], env=env)
+    assert result.err.startswith(said) and result.err.count("\n") == 1, result
+    assert result.status in (125, 126), result
+    left = {str(path.relative_to(place / "state")) for path in (place / "state").rglob("*")}
+    assert left <= {"kept", "layers", "kept.lock"} and groups() == [], "something was left behind"
 
 
 def test_every_so_often(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` itself costs an import of enum
+import errno
 import os
 import sys
 
@@ -260,6 +261,8 @@ def _listeners(options: Options) -> tuple[Callable[[dict[str, object]], None] | 
         try:
             log = open(options.events, "w", buffering=1, encoding="utf-8")  # noqa: SIM115 — open for the whole run
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EIO):
+                raise  # no mistake of the caller's
             raise UsageError(f"--events {options.events}: {error.strerror}.") from None
 
         room = options.policy.limits["events"]

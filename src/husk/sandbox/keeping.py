@@ -194,9 +194,25 @@ class Keeping(Opened):
         syncfs(files.vfs.state.files_fd)
         with self.kept.sharing():
             state.become(self.kept.layer_path(record.layer))
-            self.kept.write(record, durable=True)
+            try:
+                self.kept.write(record, durable=True)
+            except OSError as error:
+                if self._is_recorded():
+                    raise HuskError(
+                        f"the box {record.name!r} is kept, but may not outlast a crash of the host ({error.strerror})."
+                    ) from None
+                state.stay(self.kept.layer_path(record.layer))  # on a full disk it is in the way of what comes next
+                raise
         self._let_go()
         self.kept.collect(record, used)
+
+    def _is_recorded(self) -> bool:
+        """Is what we have what the disk says? Where that cannot be told, nothing that it may need is to go."""
+        try:
+            found = self.kept.find(self.record.name)
+        except (OSError, HuskError):
+            return True
+        return found is not None and bool(found.layer) and found.layer == self.record.layer
 
     def settle(self, state: StateDir, files: Files) -> None:
         """What the box is now becomes what it goes on from, in a ground that is built anew; only `keep` makes it last.

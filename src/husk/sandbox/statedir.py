@@ -50,6 +50,10 @@ class StateDir:
         if share:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
 
+    def stay(self, path: str) -> None:
+        """It is not to stay as `path` after all: `remove` removes it."""
+        os.rename(path, self.path)
+
     def forget(self) -> None:
         """In a forked child: the directory is the parent's, which holds the same lock."""
         while self._spare:

@@ -42,19 +42,30 @@ class Watch:
         if not any(name in limits.asked and limits[name] is not None for name in LOOKED_AT):
             return
         from husk.sandbox.cgroups import make_group
-        from husk.sandbox.meter import Disk, Meter
 
         group = make_group(limits)
         if group is not None and not group.add(launch.guest):
             group.remove()
             group = None
         self._group = group
+        try:
+            self._meter = self._begin_to_look(launch, tasks, ground, exceeded)
+        except BaseException:  # then the run does not begin, and nobody stops us
+            if group is not None:
+                group.remove()
+            raise
+
+    def _begin_to_look(
+        self, launch: Launch, tasks: Tasks, ground: Ground, exceeded: Callable[[Exceeded], None]
+    ) -> Meter:
+        from husk.sandbox.meter import Disk, Meter
+
+        limits, group = self._limits, self._group
         bounded = ground.own_user or (group is not None and "processes" in group.enforces)
-        disk, segments = Disk(state, ground.disk_elsewhere), ground.segments_in_memory
-        self._meter = Meter(
-            limits, tasks.host_pids, launch.reaper, disk, group, exceeded, segments, forks_bounded=bounded
-        )
-        self._meter.start()
+        disk, segments = Disk(self._state, ground.disk_elsewhere), ground.segments_in_memory
+        meter = Meter(limits, tasks.host_pids, launch.reaper, disk, group, exceeded, segments, forks_bounded=bounded)
+        meter.start()
+        return meter
 
     @property
     def look_at_table(self) -> Callable[[int], None] | None:
