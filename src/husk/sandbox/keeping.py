@@ -85,10 +85,7 @@ class Opened:
                     names = Manifest.checked(fd)
                 finally:
                     os.close(fd)
-            except (
-                FileNotFoundError,
-                StoreError,
-            ):  # a host in trouble is no reason to drop a box
+            except (FileNotFoundError, StoreError):  # a host in trouble is no reason to drop a box
                 raise HuskError(f"the box {record.name!r} is damaged; `husk drop {record.name}` removes it.") from None
             Overlay(tree, names, partial(_content, frozen), uids=uids, gids=gids).lay()
 
