@@ -169,6 +169,23 @@ def test_deleted_files_of_a_mount_stay_deleted(tmp_path: Path) -> None:
     assert (tmp_path / "gone").exists()
 
 
+def test_a_mount_that_became_a_link(tmp_path: Path) -> None:
+    """The guest of one box puts it there, above, for the next box that the server makes."""
+    (tmp_path / "above" / "data").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    config = Config()
+    config.box.mounts = [f"{tmp_path}/above:/above:rw", f"{tmp_path}/above/data:/data:ro"]
+
+    async def test(client: Client) -> None:
+        script = f"cd /above && mv data away && ln -s {tmp_path}/outside data && echo done"
+        assert (await client.call("run", argv=script))["stdout"] == "done\n"
+        with pytest.raises(Refused, match="symbolic link"):
+            await client.call("run", argv=["cat", "/data/secret"], box="other")
+
+    run(config, test)
+
+
 def test_a_client_gets_no_more_than_the_config_allows() -> None:
     config = Config()
     config.limits |= {"time": "2s", "memory": "256M"}

@@ -189,10 +189,10 @@ def _check(made: Config, base: Path) -> None:
 
 
 def _mount(text: str, base: Path) -> str:
+    """With all links followed: boxes are made from it for as long as the server runs."""
     source, colon, rest = text.partition(":")
-    absolute = f"{base / Path(source).expanduser()}{colon}{rest}" if source else text
-    Mount.parse(absolute)
-    return absolute
+    of_host = source and not text.endswith(":image")
+    return str(Mount.parse(f"{base / Path(source).expanduser()}{colon}{rest}" if of_host else text))
 
 
 def _folder(what: str, text: str, base: Path) -> str:

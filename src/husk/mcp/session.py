@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread
 from husk.sandbox.errors import UsageError
+from husk.sandbox.policy import Mount
 
 if TYPE_CHECKING:
     from husk.mcp.config import Config
@@ -174,7 +175,7 @@ def sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
     return AsyncSandbox(
         box.image,
         store=box.store,
-        mounts=box.mounts,
+        mounts=[Mount.parse_again(text) for text in box.mounts],
         env=box.env,
         cwd=box.workdir,
         limits=limits,

@@ -42,6 +42,7 @@ def held_to(config: Config, skill: Path) -> Permissions | None:
             "You cannot change that from here; ask the person who runs the server."
         )
     found.limits = _lower(config.limits, found.limits)
+    found.mounts = [str(Mount.parse(text)) for text in found.mounts if not _mounts_beyond(config, [text])]
     return found
 
 
@@ -63,13 +64,7 @@ def _covers(given: str, rule: str) -> bool:
 
 
 def _mounts_beyond(config: Config, mounts: list[str]) -> list[str]:
-    given = {_shown(text) for text in config.box.mounts}
-    return [f"mount {text}" for text in mounts if _shown(text) not in given]
-
-
-def _shown(text: str) -> tuple[str, str, str]:
-    mount = Mount.parse(text)
-    return mount.source, mount.target, mount.mode
+    return [f"mount {text}" for text in mounts if str(Mount.parse(text)) not in config.box.mounts]
 
 
 def _lower(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:

@@ -181,6 +181,7 @@ def _request(config: Config, wanted: Wanted, allowed: Permissions | None, given:
         args=wanted.args,
         script=wanted.script,
         permissions=allowed,
+        resolved=True,
         input=given if allowed is None or allowed.input else None,
         output=left if allowed is None or allowed.output else None,
         packages=[Path(folder) for folder in skills.packages],

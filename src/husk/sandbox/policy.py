@@ -56,6 +56,17 @@ class Mount:
         mount.check()
         return mount
 
+    @classmethod
+    def parse_again(cls, text: str) -> Mount:
+        """Of what `str` gave for one that was named before, perhaps long ago: no link may have come into its path."""
+        mount = cls.parse(text)
+        if str(mount) != text:
+            raise UsageError(f"--mount {text}: it leads to {mount.source} by now; remove the symbolic link in it.")
+        return mount
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}:{self.mode}"
+
     def check(self) -> None:
         if self.mode == "image":
             return  # which store is meant the policy knows; whoever builds the box looks there

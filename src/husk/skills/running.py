@@ -35,6 +35,7 @@ class Request:
     args: list[str] = field(default_factory=list)
     script: str = ""
     permissions: Permissions | None = None
+    resolved: bool = False  # links in the manifest's mounts were followed already
     most: Permissions | None = None
     input: Path | None = None
     output: Path | None = None
@@ -193,7 +194,8 @@ def _extra_mounts(request: Request) -> list[Mount]:
                 raise UsageError(f"{option} {place}: there is no such directory.")
             found.append(Mount(str(place.resolve()), target, mode))
     if request.permissions is not None:
-        found += [Mount.parse(text) for text in request.permissions.mounts]
+        parse = Mount.parse_again if request.resolved else Mount.parse
+        found += [parse(text) for text in request.permissions.mounts]
     for mount in found:
         mount.check()
     return found
