@@ -53,6 +53,11 @@ def _segments(call: Call) -> Segments:
     return call.kernel.segments
 
 
+def _caller(call: Call) -> int:
+    """Its number as guests know it."""
+    return call.kernel.tasks.guest_of(call.raw.tgid())
+
+
 def _get(call: Call, segments: Segments, key: int, size: int, flags: int) -> Reply:
     if flags & SHM_HUGETLB:
         raise OSError(errno.EPERM, "huge pages are the host's to give")
@@ -62,7 +67,7 @@ def _get(call: Call, segments: Segments, key: int, size: int, flags: int) -> Rep
             if key and not flags & IPC_CREAT:
                 raise OSError(errno.ENOENT, "no segment has this key")
             owner = call.creds.uid, call.creds.gid
-            return segments.make(key, size, flags & 0o777, call.raw.tgid(), owner).id
+            return segments.make(key, size, flags & 0o777, _caller(call), owner).id
         if flags & IPC_CREAT and flags & IPC_EXCL:
             raise OSError(errno.EEXIST, "the key is taken")
         if size > found.size:
@@ -84,7 +89,7 @@ def _attach(call: Call, segments: Segments, number: int, address: int, flags: in
     with segments.lock:
         segment = segments.find(number)
         segment.permits(4 | 2 * writes | executes)
-        segment.attached_at, segment.last = int(time.time()), call.raw.tgid()
+        segment.attached_at, segment.last = int(time.time()), _caller(call)
         # Opened anew, so that what is attached for reading cannot be made writable later.
         fd = os.open(f"/proc/self/fd/{segment.fd}", (os.O_RDWR if writes else os.O_RDONLY) | os.O_CLOEXEC)
     try:
@@ -99,7 +104,7 @@ def _detach(call: Call, segments: Segments, address: int) -> Reply:
         if found is None:
             raise OSError(errno.EINVAL, "no segment is attached there")
         segment, size = found
-        segment.detached_at, segment.last = int(time.time()), call.raw.tgid()
+        segment.detached_at, segment.last = int(time.time()), _caller(call)
     reply = answered_remotely(call.raw.unmap(address, size))
     if segment.mode & DEST:
         with segments.lock:
