@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -186,3 +187,13 @@ def test_wrong_arguments_are_told_at_once() -> None:
         husk.Pool(1, mounts=["/no/such:/m"])
     with pytest.raises(ValueError):
         husk.Pool(0)
+
+
+def test_a_mount_of_a_pool_that_became_a_link(tmp_path: Path) -> None:
+    """The guest of one box puts it there, above, for the next."""
+    (tmp_path / "above" / "data").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    with husk.Pool(1, warm=None, mounts=[f"{tmp_path}/above:/above:rw", f"{tmp_path}/above/data:/data"]) as pool:
+        pool.run(["sh", "-ec", f"cd /above; mv data away; ln -s {tmp_path}/outside data"], check=True)
+        with pytest.raises(husk.HuskError, match="data"):
+            pool._made()

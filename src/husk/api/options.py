@@ -30,7 +30,7 @@ def policy_of(
     """The arguments of Sandbox, checked as far as they can be without making anything."""
     policy = Policy([])
     policy.image, policy.store, policy.namespaces = image, store, namespaces
-    policy.mounts = [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
+    policy.mounts = mounts_of(mounts)
     policy.env = environment(env)
     if isinstance(net, str):
         if net not in ("none", "host"):
@@ -49,6 +49,10 @@ def policy_of(
 
         policy.weaken = {check(name) for name in weaken}
     return policy
+
+
+def mounts_of(mounts: Iterable[str | Mount]) -> list[Mount]:
+    return [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
 
 
 def box_name(keep: str) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from husk.api import living
+from husk.api.options import mounts_of
 from husk.api.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Pool:
         if size < 1:
             raise ValueError("a pool holds at least one box")
         self.size = size
+        # Links in their paths are followed now: a guest of one box might put others there for the next.
+        options["mounts"] = mounts_of(options.get("mounts", ()))
         self._image, self._options, self._warm = image, options, warm
         self._ready: deque[Sandbox] = deque()
         self._used: deque[Sandbox] = deque()

@@ -104,6 +104,21 @@ def build(
     vfs.mount(shared_memory, b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
     files = Files(vfs, creds, [(b"/", image)], terminals, proc)
+    try:
+        _furnish(files, policy, ids, source, kept, remember=remember)
+    except BaseException:
+        files.close()  # whoever made boxes before and will again, a server, must not run out of descriptors over it
+        raise
+    if policy.limits["disk-files"] is not None:
+        state.nodes_left = policy.limits["disk-files"]
+    return files
+
+
+def _furnish(
+    files: Files, policy: Policy, ids: Ids, source: ImageSource | None, kept: Opened | None, *, remember: bool
+) -> None:
+    """The mounts, and what lies over them from the beginning."""
+    (_, image), state = files.layers[0], files.vfs.state
     for number, mount in enumerate(policy.mounts, 1):
         if mount.mode == "image":
             _mount_image(files, state, mount, policy.store, number)
@@ -114,21 +129,17 @@ def build(
         from husk.vfs.storeimage import lay_over_host
 
         as_start = kept is None or not kept.whole
-        lay_over_host(image, source.store, source.manifest, source.owner, creds, as_start=as_start)
+        lay_over_host(image, source.store, source.manifest, source.owner, files.creds, as_start=as_start)
     if kept is not None or remember:
         for _, tree in files.layers[1:]:
             if tree.root.lower is not None:
                 tree.root.lower.seen = {}
     if kept is not None:
         kept.lay_over(files)
-    if policy.limits["disk-files"] is not None:
-        state.nodes_left = policy.limits["disk-files"]
-    return files
 
 
 def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
     source, target = os.fsencode(mount.source), os.fsencode(mount.target)
-    uids, gids, owner = _owners(source, ids)
     state_base = os.path.dirname(state.path)
     inside = os.path.relpath(state_base, source)
     holds_state = inside != b".." and not inside.startswith(b"../")
@@ -138,6 +149,7 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             "guest may reach; set HUSK_STATE to a directory elsewhere."
         )
     try:
+        uids, gids, owner = _owners(source, ids)
         if not os.path.isdir(source):
             _mount_file(files, mount, uids, gids)
             return
