@@ -49,10 +49,15 @@ def setting() -> str:
     return "bare" if BARE in OPTIONS else "walled"
 
 
+def bare_stands() -> bool:
+    """Where not, husk refuses to run without namespaces. (tests/unit/sandbox/test_doctor.py has that refusal.)"""
+    return landlock_abi() >= BARE_NEEDS
+
+
 def need_bare() -> None:
-    """Skips where husk refuses to run without namespaces. (tests/unit/sandbox/test_doctor.py has that refusal.)"""
-    if (abi := landlock_abi()) < BARE_NEEDS:
-        pytest.skip(f"without namespaces husk needs Landlock ABI {BARE_NEEDS} (Linux 6.12); this kernel has {abi}")
+    if not bare_stands():
+        has = landlock_abi()
+        pytest.skip(f"without namespaces husk needs Landlock ABI {BARE_NEEDS} (Linux 6.12); this kernel has {has}")
 
 
 def husk_command() -> list[str]:

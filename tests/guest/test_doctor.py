@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
-from husk.native._core import landlock_abi
 from husk.sandbox.doctor.rows import BY_NAME, FULL, MINIMUM, ROWS
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import BARE_NEEDS, Result, husk, husk_command, need_bare, scratch
+from tests.guest.running import Result, bare_stands, husk, husk_command, need_bare, scratch
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 
@@ -116,7 +115,7 @@ def test_what_is_missing_is_found(host: Path, state: Path, kinds: str) -> None:
 
 
 def _found(there: Host, expected: set[str]) -> None:
-    if landlock_abi() < BARE_NEEDS:
+    if not bare_stands():
         expected = expected | {"landlock-scopes"} | ({"signals"} if expected >= NAMESPACES else set())
     if _before_thread_pidfds():
         expected = expected | {"pidfd-thread"}
