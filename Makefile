@@ -75,9 +75,10 @@ soak-store: setup
 bombs: setup
 	$(BIN)/python -m tests.bombs.run $(BOMBS)
 
-# An hour: husk and husk-init killed 150 times, and every single call of a run to the host failing once.
+# Two hours: husk and husk-init killed 150 times, husk stopped over and over, and every single call of a run to the host
+# failing once with each errno.
 faults: setup
-	HUSK_FAULTS=all $(BIN)/python -m pytest -q tests/guest/test_faults.py tests/guest/test_failing_host.py $(PYTEST_ARGS)
+	HUSK_FAULTS=all $(BIN)/python -m pytest -q tests/guest/test_faults.py tests/guest/test_stopped.py tests/guest/test_failing_host.py $(PYTEST_ARGS)
 
 lock: $(VENV)/.tools
 	$(BIN)/python tools/lock.py $(LOCK)

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
 ]
 
-# `make faults`: everything, which takes an hour; else a little of it.
+# `make faults`: everything, which takes hours; else a little of it.
 ALL = os.environ.get("HUSK_FAULTS") == "all"
 
 # Names, programs, directories, pipes and a daemon, over and over, on the box's own files and on a mount.

@@ -8,6 +8,7 @@ ever read to learn what to do: that is in the box's own directory (apply_journal
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as st
 
@@ -75,8 +76,10 @@ class Place:
         empty(self.fd)
         try:
             os.rmdir(self.name, dir_fd=self.root)
-        except OSError:
-            pass  # somebody moved it, and it is empty; what has its name by now is not ours
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                raise  # it is there, and would stay
+            # Somebody moved it, and it is empty; what has its name by now is not ours.
         self.close()
 
     def close(self) -> None:
