@@ -8,40 +8,42 @@ from __future__ import annotations
 
 import os
 
-TRIES = 4
+LEAST, MOST = 2, 5
 
 
-def links_held(reapers: list[int]) -> list[bytes]:
-    """Of all processes below these, of these, and of our own, which may be about to hand something over."""
-    found: list[bytes] = []
-    for _ in range(TRIES):
-        found, complete = _look([*reapers, os.getpid()], set(reapers))
-        if complete:
+def links_held(reapers: list[int]) -> set[bytes]:
+    """Of all processes below these, of these, and of our own, which may be about to hand something over.
+
+    What any look finds counts, and there are two at least: a process may have a child and let something go between our
+    looks at the one and at the other. In a box where processes come and go all the time no look is complete."""
+    found: set[bytes] = set()
+    for count in range(1, MOST + 1):
+        if _look(found, [*reapers, os.getpid()], set(reapers)) and count >= LEAST:
             break
     return found
 
 
-def _look(todo: list[int], parents: set[int]) -> tuple[list[bytes], bool]:
-    found: list[bytes] = []
+def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
+    """Was nobody gone when it was looked at?"""
     complete = True
     while todo:
         pid = todo.pop()
         try:
-            threads = os.listdir(b"/proc/%d/task" % pid)
-            for thread in threads:
+            # First: who enters a directory has a descriptor of it until it is there.
+            found.update(_descriptors(b"/proc/%d/fd/" % pid))
+            for thread in os.listdir(b"/proc/%d/task" % pid):
                 here = b"/proc/%d/task/%s/" % (pid, thread)
+                found.add(os.readlink(here + b"cwd"))
                 if pid in parents:
                     with open(here + b"children", "rb") as children:
                         born = [int(word) for word in children.read().split()]
                     todo += born
                     parents.update(born)
-                found.append(os.readlink(here + b"cwd"))
-            found += _descriptors(b"/proc/%d/fd/" % pid)
         except (FileNotFoundError, ProcessLookupError):
             complete = False
         except PermissionError:
             continue  # undumpable, which harms only itself
-    return found, complete
+    return complete
 
 
 def _descriptors(folder: bytes) -> list[bytes]:

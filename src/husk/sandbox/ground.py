@@ -235,7 +235,7 @@ class Ground:
         identity = vfs.identity(vfs.context, node)
         return any(tasks.runs(identity) for tasks in self.live)
 
-    def _held_links(self) -> list[bytes]:
+    def _held_links(self) -> set[bytes]:
         from husk.kernel.holding import links_held
 
         return links_held([tasks.reaper for tasks in self.live])
