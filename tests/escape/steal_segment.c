@@ -1,6 +1,7 @@
-/* A thread takes the descriptor through which husk has another one map a System V segment, and changes the segment's size
- * with it: larger, it would be memory that nobody counts; smaller, it would end whoever has it attached.
- * build: steal_segment -pthread */
+/* build: steal_segment -pthread
+ *
+ * A thread takes the descriptor through which husk has another one map a System V segment, and changes the segment's size
+ * with it: larger, it would be memory that nobody counts; smaller, it would end whoever has it attached. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
