@@ -115,6 +115,7 @@ int remote_finish(struct remote *remote, int64_t value);             /* the gues
 int remote_execute(struct remote *remote, const uint64_t args[6], bool watched); /* the guest makes this execveat; if it
                                                                         fails and is watched, its descriptor is closed */
 void remote_abandon(pid_t tid);
+void remote_thread_ends(void); /* of ours: its timer does not go by itself */
 
 /* gone.c */
 void tracee_lost(pid_t tid); /* a ptrace request failed: it is dying, and must be reaped */

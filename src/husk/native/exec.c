@@ -198,6 +198,7 @@ PyObject *call_interrupt(Call *call, PyObject *args)
         if (!error)
             error = remote_detach(&remote);
     }
+    remote_thread_ends(); /* a thread of kernel/waiting.py, which has done what it was made for */
     Py_END_ALLOW_THREADS
     call->answered = error != TRACED;
     return PyLong_FromLong(error);

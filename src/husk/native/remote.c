@@ -43,17 +43,26 @@ int remote_attach(pid_t tid)
 
 /* waitpid's sleep must not be endless. de_thread() gives a leader's number to the thread that executes *before* it wakes
  * the leader's tracer, and the kernel filters such wake-ups by number: that one is lost. So a timer wakes us. */
+static __thread timer_t timer;
+static __thread bool timer_made;
+
 static void wake_me(bool on)
 {
-    static __thread timer_t timer;
-    static __thread bool made;
-    if (!made) {
+    if (!timer_made) {
         struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = WAKE_SIGNAL};
         event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-        made = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
+        timer_made = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
     }
     struct itimerspec when = {{0, on ? LOOK_AGAIN_NS : 0}, {0, on ? LOOK_AGAIN_NS : 0}};
-    timer_settime(timer, 0, &when, NULL);
+    if (timer_made)
+        timer_settime(timer, 0, &when, NULL);
+}
+
+void remote_thread_ends(void)
+{
+    if (timer_made)
+        timer_delete(timer);
+    timer_made = false;
 }
 
 /* Next stop of the tracee, or -ESRCH when it is gone. */
