@@ -11,6 +11,7 @@ import pytest
 
 from husk.cli.doctor import verdict
 from husk.cli.run import main
+from husk.kernel import occupants
 from husk.native._core import landlock_abi
 from husk.sandbox import doctor, launch, weaken
 from husk.sandbox.doctor import Finding, Missing, examine, exit_code, host
@@ -72,6 +73,13 @@ def test_a_probe_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "PATIENCE", 0.1)
     seen = doctor._in_a_child(lambda: time.sleep(60) or "")  # type: ignore[func-returns-value]
     assert seen == (False, "no answer in 0.1 s")
+
+
+def test_a_host_that_tells_nothing_of_its_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the kernel cannot load tcp_diag: the answer is an error, which reads as nobody."""
+    monkeypatch.setattr(occupants, "find", lambda *_: (b"", 0))
+    found = doctor.examine_one("diagnosis")
+    assert (found.stands, found.detail) == (False, "it does not know of a socket that listens")
 
 
 def test_rows_and_probes_are_the_same_set() -> None:

@@ -112,6 +112,19 @@ def pidfd_of_a_thread() -> str:
     return "a pidfd can stand for a thread"
 
 
+def diagnosis() -> str:
+    import _socket
+
+    from husk.kernel import occupants
+
+    server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    if not occupants.find(_socket.SOCK_STREAM, b"\x7f\0\0\1", server.getsockname()[1])[1]:
+        raise Missing("it does not know of a socket that listens")
+    return "a socket that listens was found"
+
+
 def control_group() -> str:
     limits = Limits()
     limits.read("memory=1G")

@@ -114,6 +114,7 @@ PROBES: dict[str, Callable[[], str]] = {
     "cgroup-namespace": walls.cgroup,
     "pidfd-getfd": host.pidfd_getfd,
     "pidfd-thread": host.pidfd_of_a_thread,
+    "diagnosis": host.diagnosis,
     "cgroup": host.control_group,
     "state": places.state,
     "tmpfile": places.tmpfile,

@@ -74,6 +74,8 @@ ROWS = (
     Row("pidfd-thread", FULL, "taking the descriptor of any thread", "a thread with a table of descriptors of "
         "its own, or whose process's first thread has ended, cannot bind or connect Unix sockets by name, nor watch "
         "files with inotify", "use Linux 6.9 or later"),
+    Row("diagnosis", FULL, "the host's socket diagnosis", "without namespaces, and with rules for the network, guests' "
+        "TCP connections to their own loopback are refused", "let the kernel load its modules inet_diag and tcp_diag"),
     Row("cgroup", BETTER, "a delegated control group (v2) with memory and pids", "limits on memory and on the sum of "
         "processor time are kept by looking, a moment late", "start husk where the group above its own is yours and "
         "hands down memory and pids, as systemd-run --user --scope -p Delegate=yes husk … does"),
