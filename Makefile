@@ -27,7 +27,7 @@ help:
 	@echo 'make fuzz-c  all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
 	@echo 'make soak-store  kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
 	@echo 'make bombs   guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
-	@echo 'make faults  husk on a host that fails it: every call once, and killed at 150 moments; takes an hour'
+	@echo 'make faults  husk on a host that fails it: every call once, and killed at 150 moments; takes two hours'
 	@echo 'make lock    resolve the newest versions of the development tools into $(LOCK)'
 	@echo 'make clean   remove everything the targets above made'
 

@@ -70,7 +70,7 @@ def test_fifty_boxes_at_once_from_threads_and_in_a_loop(room: None) -> None:
         tasks = [asyncio.create_task(in_the_loop(number, go)) for number in range(half)]
         for _ in range(2 * half):
             while not open_ones.acquire(blocking=False):
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0)
                 turns += 1
         go.set()
         all_open.set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ def test_a_wait_goes_on() -> None:
 def waits_in(pid: int, call: int) -> bool:
     """Is a thread of this process in that system call?"""
     for tid in os.listdir(f"/proc/{pid}/task"):
-        if Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()[0] == str(call):
-            return True
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+            if Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()[0] == str(call):
+                return True
     return False

@@ -112,6 +112,34 @@ def test_depth_is_no_harm(tmp_path: Path) -> None:
     os.close(top)
 
 
+def test_an_ordinary_user_gets_what_the_guest_has_shut(tmp_path: Path) -> None:
+    """Whose guest has the same user id, and can shut folders to both of them."""
+    tmp_path.chmod(0o777)
+    for above in tmp_path.parents[:3]:
+        if above.stat().st_uid == os.geteuid() and above != Path("/tmp"):
+            above.chmod(above.stat().st_mode | 0o711)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            staging = Staging(tmp_path / "out")
+            sub = staging.base / "out" / "sub"
+            sub.mkdir()
+            (sub / "file").write_text("x")
+            sub.chmod(0)
+            (staging.base / "out").chmod(0)
+            found = staging.hand_over()
+            staging.remove()
+            code = 0 if found.files == [("sub/file", 1)] and not found.left else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.listdir(tmp_path / "out") == ["sub"] and (tmp_path / "out/sub/file").read_text() == "x"
+
+
 def test_a_folder_exchanged_while_it_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a guest of another box that has the target as an `rw` mount."""
     outside = tmp_path / "outside"

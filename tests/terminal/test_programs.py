@@ -64,9 +64,9 @@ def test_tmux_session(sit: Sit) -> None:
     person.type("tty; stty size\r")
     person.expect(r"/dev/pts/\d+.*23 80")  # the last line is tmux's own
     person.type("\x02c")  # a second window
-    person.expect("1:")
+    person.expect(r"1:sh\*")  # not `1:` alone: there is a clock in the same line
     person.type("exit\r")
-    person.expect("0:")
+    person.expect(r"0:sh\*")
     person.type("exit\r")
     person.expect(r"\[exited\]")
     assert person.wait() == 0

@@ -34,11 +34,11 @@ LAYERS = KERNEL_LAYERS | {
     "images": _BELOW_TOP | {"native._core"},  # of native as the store: opening beneath a directory
     # The Python API hands out what the kernel shows: calls to hook, files of the box.
     "api": _BELOW_TOP | {"kernel", "vfs"},
-    "skills": _BELOW_TOP | {"api"},
+    "skills": _BELOW_TOP | {"api", "native._core"},  # of native as the store
     "compat": _BELOW_TOP,
     "conform": _BELOW_TOP,
     "mcp": _BELOW_TOP | {"api", "skills"},
-    "cli": _BELOW_TOP | {"api", "images", "skills", "compat", "conform", "mcp"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "conform", "mcp"},
 }
 # Libraries from outside that a kernel layer may import: the few the design names.
 LIBRARIES = {"store": {"blake3"}}

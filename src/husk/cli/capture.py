@@ -5,9 +5,9 @@ from __future__ import annotations
 import _thread
 import os
 
+from husk.native.threads import start_thread
 from husk.sandbox.box import Box
 from husk.sandbox.limits import Exceeded
-from husk.sandbox.streams import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

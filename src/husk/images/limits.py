@@ -29,11 +29,11 @@ class Limits:
 class Budget:
     """What is used of the limits, over all layers of an import."""
 
-    __slots__ = ("entries", "limits", "size", "text")
+    __slots__ = ("entries", "limits", "names", "size", "text")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.size = self.entries = self.text = 0
+        self.size = self.entries = self.names = self.text = 0
 
     def unpacked(self, count: int) -> None:
         self.size += count
@@ -51,8 +51,9 @@ class Budget:
 
     def kept(self, name: bytes, text: int) -> None:
         """So many bytes of paths and attributes are kept in memory because of the entry `name`."""
+        self.names += 1
         self.text += text
-        if not names_fit(self.text, self.entries):
+        if not names_fit(self.text, self.names):
             raise refuse(name, f"up to here its names and attributes take {self.text >> 20} MiB, as no real tree's do")
 
     def entry(self, name: bytes) -> None:

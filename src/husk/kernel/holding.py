@@ -29,21 +29,24 @@ def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
     while todo:
         pid = todo.pop()
         try:
-            # First: who enters a directory has a descriptor of it until it is there.
+            threads = [b"/proc/%d/task/%s/" % (pid, thread) for thread in os.listdir(b"/proc/%d/task" % pid)]
+            if pid in parents:
+                born = [child for thread in threads for child in _children(thread)]
+                todo += born
+                parents.update(born)
+            # Descriptors first: who enters a directory has one of it until it is there.
             found.update(_descriptors(b"/proc/%d/fd/" % pid))
-            for thread in os.listdir(b"/proc/%d/task" % pid):
-                here = b"/proc/%d/task/%s/" % (pid, thread)
-                found.add(os.readlink(here + b"cwd"))
-                if pid in parents:
-                    with open(here + b"children", "rb") as children:
-                        born = [int(word) for word in children.read().split()]
-                    todo += born
-                    parents.update(born)
+            found.update(os.readlink(thread + b"cwd") for thread in threads)
         except (FileNotFoundError, ProcessLookupError):
             complete = False
         except PermissionError:
             continue  # undumpable, which harms only itself
     return complete
+
+
+def _children(thread: bytes) -> list[int]:
+    with open(thread + b"children", "rb") as children:
+        return [int(word) for word in children.read().split()]
 
 
 def _descriptors(folder: bytes) -> list[bytes]:

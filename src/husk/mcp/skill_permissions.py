@@ -36,13 +36,14 @@ def held_to(config: Config, skill: Path) -> Permissions | None:
     found = read_permissions(path)
     if found.skill and found.skill != name:
         raise UsageError(f"skill {name!r}: {path.name} is the manifest of another skill, {found.skill!r}.")
+    # Read once: what is judged is what is given, whatever links become meanwhile.
+    found.mounts = [str(Mount.parse(text)) for text in found.mounts]
     if beyond := [*_hosts_beyond(config, found.hosts), *_mounts_beyond(config, found.mounts)]:
         raise UsageError(
             f"skill {name!r}: its permission manifest asks for more than this server gives: {'; '.join(beyond)}. "
             "You cannot change that from here; ask the person who runs the server."
         )
     found.limits = _lower(config.limits, found.limits)
-    found.mounts = [str(Mount.parse(text)) for text in found.mounts if not _mounts_beyond(config, [text])]
     return found
 
 
@@ -64,7 +65,7 @@ def _covers(given: str, rule: str) -> bool:
 
 
 def _mounts_beyond(config: Config, mounts: list[str]) -> list[str]:
-    return [f"mount {text}" for text in mounts if str(Mount.parse(text)) not in config.box.mounts]
+    return [f"mount {text}" for text in mounts if text not in config.box.mounts]
 
 
 def _lower(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:

@@ -88,6 +88,7 @@ def apply(box: OpenBox, source: str, target: str, plan: Plan) -> None:
             raise HuskError(f"{source} cannot be written ({error.strerror}); nothing was applied.") from None
         _settle(pointer, box, journal, target, times)
     finally:
+        journal.place.close()
         os.close(root)
 
 
@@ -113,14 +114,21 @@ def _recover(pointer: str, box: Opened | None) -> str:
 
     with open(pointer, "rb") as file:
         found = json.loads(file.read() or b"{}")
+    folder = os.path.dirname(pointer)
+    if found and _is_gone(found["source"]) and Journal(-1, "", folder).state():
+        raise HuskError(
+            f"an apply to {found['source']} was interrupted, and the directory is not there; bring it back, or remove "
+            f"{pointer} to leave it as it is."
+        )
     if not found or _is_gone(found["source"]):
-        os.unlink(pointer)  # killed before it said where, or all is gone
+        os.unlink(pointer)  # killed before it said where, or before it changed anything
         return ""
     root = _root(found["source"])
+    journal = Journal(root, found["staging"], folder)
     try:
-        journal = Journal(root, found["staging"], os.path.dirname(pointer))
         return _settle(pointer, box, journal, found["target"], found["times"])
     finally:
+        journal.place.close()
         os.close(root)
 
 
@@ -161,7 +169,8 @@ def _settle(pointer: str, box: Opened | None, journal: Journal, target: str, tim
             journal.place.remove()
         except OSError as error:
             raise HuskError(
-                f"{journal.place.name} in the host directory cannot be removed ({error.strerror}); try again."
+                f"{journal.place.name} in the host directory cannot be removed ({error.strerror}); what was to be "
+                f"applied is {'there' if state == DONE else 'not there'}. Try again."
             ) from None
         # That the staging directory came and went is no change of anybody's.
         os.utime(journal.root, ns=(times[0], times[1]))

@@ -70,12 +70,16 @@ class Journal:
                 os.unlink(self._path(name))
             except FileNotFoundError:
                 pass
+        self._sync()
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
     def _rename(self, name: str, goal: str) -> None:
         os.rename(self._path(name), self._path(goal))
+        self._sync()
+
+    def _sync(self) -> None:
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

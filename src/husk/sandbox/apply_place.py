@@ -22,11 +22,11 @@ PREFIX = ".husk-apply-"
 class Place:
     """`root`: descriptor of the host directory. `name`: of the staging directory in it. In it, `new` and `old`."""
 
-    __slots__ = ("fd", "name", "new", "old", "root")
+    __slots__ = ("_owner", "fd", "name", "new", "old", "root")
 
     def __init__(self, root: int, name: str) -> None:
         self.root, self.name = root, name
-        self.fd = self.new = self.old = -1
+        self.fd = self.new = self.old = self._owner = -1
 
     def create(self) -> None:
         os.mkdir(self.name, 0o700, dir_fd=self.root)
@@ -34,6 +34,7 @@ class Place:
         for folder in ("new", "old"):
             os.mkdir(folder, 0o700, dir_fd=self.fd)
         self.enter()
+        self._owner = os.fstat(self.new).st_uid  # we, or whom the file system gives our files to
 
     def open(self) -> bool:
         """False: it is not there."""
@@ -63,7 +64,7 @@ class Place:
         and inode, tells, or that we own it, for others' files are what must not be touched by mistake."""
         fd = open_beneath(self.new, path, os.O_PATH | os.O_NOFOLLOW)
         found = os.fstat(fd)
-        ours = found.st_uid == os.geteuid() if was is None else (found.st_dev, found.st_ino) == was
+        ours = found.st_uid == self._owner if was is None else (found.st_dev, found.st_ino) == was
         if ours and st.S_IFMT(found.st_mode) == kind:
             return fd
         os.close(fd)

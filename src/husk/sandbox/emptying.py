@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 
-from husk.native._core import open_beneath
-
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -35,19 +33,20 @@ def empty(top: int) -> None:
         os.rmdir(name, dir_fd=top)
 
 
-def folder_below(top: int, path: bytes) -> int:
-    """An O_PATH descriptor of a directory beneath `top`, without following a link."""
-    return open_beneath(top, path, os.O_PATH | os.O_DIRECTORY)
-
-
 def opened(above: int, name: str | bytes) -> int:
-    """A directory's mode may keep even us, its owner, from looking into it: it is changed. -1: no directory."""
+    """A descriptor to list the directory by. -1: no directory."""
     try:
         fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except NotADirectoryError:
         return -1
     try:
-        os.chmod(f"/proc/self/fd/{fd}", 0o700)
-        return os.open(".", FOLDER, dir_fd=fd)
+        return listable(fd)
     finally:
         os.close(fd)
+
+
+def listable(folder: int) -> int:
+    """The same of the directory that an O_PATH descriptor names. Its mode may keep even us, its owner, from looking
+    into it, and from every name in it, `.` included: so first it is changed."""
+    os.chmod(f"/proc/self/fd/{folder}", 0o700)
+    return os.open(".", FOLDER, dir_fd=folder)

@@ -6,6 +6,7 @@ import errno
 import os
 import stat as st
 
+from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.policy import HOME, USER
 from husk.vfs.dev import DevTree
@@ -24,6 +25,7 @@ from husk.vfs.vfs import Vfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.tasks import TasksHere
+    from husk.native._core import HostStat
     from husk.sandbox.imagesource import ImageSource
     from husk.sandbox.keeping import Opened
     from husk.sandbox.launch import Ids
@@ -149,20 +151,21 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             "guest may reach; set HUSK_STATE to a directory elsewhere."
         )
     try:
-        uids, gids, owner = _owners(source, ids)
-        if not os.path.isdir(source):
-            _mount_file(files, mount, uids, gids)
+        found = os.lstat(source)
+        uids, gids, owner = _owners(found, ids)
+        if not st.S_ISDIR(found.st_mode):
+            _mount_file(files, mount, found, uids, gids)
             return
         if mount.mode == "cow":
             layer = LayeredTree(state)
-            layer.show(layer.root, source, uids=uids, gids=gids)
+            lower = layer.show(layer.root, source, uids=uids, gids=gids)
+            _must_be(found, lower.stat(b""), layer)
             files.vfs.mount(layer, target)
             files.layers.append((target, layer))
         else:
-            files.vfs.mount(
-                HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner),
-                target,
-            )
+            tree = HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner)
+            _must_be(found, stat_beneath(tree.fd, b""), tree)
+            files.vfs.mount(tree, target)
         if holds_state:
             files.vfs.mount(
                 LayeredTree(state), os.path.join(target, inside)
@@ -190,7 +193,14 @@ def _mount_image(files: Files, state: State, mount: Mount, place: str, number: i
         raise HuskError(f"--mount {mount.source}:{mount.target}:image: {error.strerror}.") from None
 
 
-def _owners(source: bytes, ids: Ids) -> tuple[dict[int, int], dict[int, int], tuple[int, int] | None]:
+def _must_be(found: os.stat_result, now: HostStat, tree: LayeredTree | HostTree) -> None:
+    """Whose it is was asked of what lay there a moment ago, and others may be at work above a mount."""
+    if (found.st_dev, found.st_ino) != (now[0], now[1]):
+        tree.close()
+        raise OSError(errno.ESTALE, "somebody has put another there just now; try again")
+
+
+def _owners(found: os.stat_result, ids: Ids) -> tuple[dict[int, int], dict[int, int], tuple[int, int] | None]:
     """How owners are shown below a mount, and who owns what the guest makes there.
 
     Started by root, the guest is somebody else on the host. Below a mount it acts as the owner of what was mounted:
@@ -200,11 +210,10 @@ def _owners(source: bytes, ids: Ids) -> tuple[dict[int, int], dict[int, int], tu
     """
     if not ids.switch:
         return {}, {}, None
-    found = os.stat(source)
     return {found.st_uid: ids.uid}, {found.st_gid: ids.gid}, (found.st_uid, found.st_gid)
 
 
-def _mount_file(files: Files, mount: Mount, uids: dict[int, int], gids: dict[int, int]) -> None:
+def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[int, int], gids: dict[int, int]) -> None:
     """One host file, in the image's own tree: the host's is never written to."""
     if mount.mode == "rw":
         raise UsageError(
@@ -223,7 +232,9 @@ def _mount_file(files: Files, mount: Mount, uids: dict[int, int], gids: dict[int
                 f"--mount {mount.source}: {mount.target} does not lie in the box's own tree; mount a directory."
             )
         here = child
-    image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
+    key = image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
+    if key != (found.st_dev, found.st_ino):
+        raise OSError(errno.ESTALE, "somebody has put another there just now; try again")
 
 
 def working_directory(files: Files, policy: Policy) -> int:

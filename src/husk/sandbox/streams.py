@@ -14,7 +14,7 @@ import fcntl
 import os
 
 from husk.native._core import relay
-from husk.native.threads import start_thread as start_thread  # the command line has streams of its own
+from husk.native.threads import start_thread
 from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False

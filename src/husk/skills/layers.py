@@ -23,7 +23,6 @@ from husk.store.images import CACHE, PACKAGES
 from husk.store.ingest import Options, ingest
 from husk.store.locks import Lease
 
-PREFIX = PACKAGES
 WISH, DIGEST = "husk.wish", "husk.lock-digest"
 LOCK_NAME = b".packages.lock"  # in the layer itself: what is in it, version by version, with hashes
 MOST_LOCK = 64 << 20
@@ -47,7 +46,7 @@ def layer(place: str, kind: str, wish: dict[str, object], fill: Callable[[Path],
     """The layer for `wish`. `fill` is called, with an empty directory to work in, only when there is none yet. A layer
     whose lock is `pinned` will do too, whatever wish it was made for: it holds the same, to the byte."""
     text = json.dumps(wish, sort_keys=True)
-    name = f"{PREFIX}{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    name = f"{PACKAGES}{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     try:
         store = Store.create(place or None)
         base = _working_place()
@@ -128,7 +127,7 @@ def _cached(store: Store, name: str, kind: str, wish: dict[str, object], pinned:
     if not found and pinned:
         digest = _digest(pinned)
         for other in names:
-            if other.startswith(f"{PREFIX}{kind}-") and _holds(store, other, digest, wish):
+            if other.startswith(f"{PACKAGES}{kind}-") and _holds(store, other, digest, wish):
                 found = other
                 break
     if not found:

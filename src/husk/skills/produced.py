@@ -13,7 +13,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from husk.sandbox.emptying import FOLDER, empty, folder_below, opened
+from husk.native._core import open_beneath
+from husk.sandbox.emptying import FOLDER, empty, listable, opened
 from husk.sandbox.errors import UsageError
 
 
@@ -44,7 +45,7 @@ class Staging:
         found = Produced()
         taken: set[bytes] = set()
         for name in ("out", "work"):
-            source = os.open(name, FOLDER, dir_fd=self._top)
+            source = opened(self._top, name)
             try:
                 self._hand_over(source, found, taken)
             finally:
@@ -59,11 +60,11 @@ class Staging:
             held: list[int] = []
             try:
                 for top in (source, self._target):
-                    held.append(folder_below(top, folder))
-                held.append(opened(held[0], b"."))  # a guest may have taken its own permissions away
+                    held.append(open_beneath(top, folder, os.O_PATH | os.O_DIRECTORY))
+                held.append(listable(held[0]))  # a guest may have taken its own permissions away
                 waiting += self._folder(held[2], held[1], folder, found, taken)
             except OSError as error:  # somebody else is at work there
-                found.left.append(f"{os.fsdecode(folder)}: {error.strerror}")
+                found.left.append(f"{os.fsdecode(folder) or '.'}: {error.strerror}")
             finally:
                 for fd in held:
                     os.close(fd)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from husk.native._core import HostStat
+    from husk.vfs.hostfile import Key
     from husk.vfs.node import Context, Node
     from husk.vfs.state import State
 
@@ -84,9 +85,9 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         writable: bool,
         uids: dict[int, int] | None = None,
         gids: dict[int, int] | None = None,
-    ) -> None:
+    ) -> Key:
         """Let one host file, by a path without links, show as `name`. Writing to it copies it; without `writable`
-        nobody may to begin with."""
+        nobody may to begin with. Which file that is."""
         folder, _, host_name = host_path.rpartition(b"/")
         fd = open_top(folder)
         content = Lower(fd, host_path, uids, gids)  # by its path an open descriptor is traced back to it
@@ -97,6 +98,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         directory.names[name] = inode
         inode.add_name(directory, name)
         self.lowers.append(content)
+        return inode.key
 
     def seal(self) -> None:
         """What is here now is the starting point that `changes` compares with."""

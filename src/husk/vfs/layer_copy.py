@@ -89,6 +89,9 @@ class CopyUp(Tree):
     def own_node(self, node: LowerNode) -> Inode:
         """The inode that takes a lower node's place, under the same name and number. The content stays where it is."""
         info = node.info or node.lower.stat(node.rel)
+        if (info[0], info[1]) != node.key:
+            # What was judged is not there any more: another's file must not become the guest's by a change of its mode.
+            raise error(errno.ESTALE)
         self.links_touched |= info[3] > 1
         self.on_change(node.parent, info[3] > 1)  # other names of a hard-linked file change with it
         inode = self._inherit(node.lower, node.rel, info)

@@ -108,10 +108,8 @@ def test_the_hosts_own_shared_memory_is_not_the_boxs(
 
 
 def test_what_all_of_the_host_shares_is_known() -> None:
-    with os.fdopen(os.memfd_create("mine"), "wb") as file:
-        file.write(bytes(8 << 20))
-        file.flush()
-        assert memoryuse.shared_on_host() >= 4 << 20  # Linux counts in batches
+    (told,) = [line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("Shmem:")]
+    assert abs(memoryuse.shared_on_host() - (int(told) << 10)) < 1 << 30  # others come and go
 
 
 def test_shared_pages_count_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from husk.vfs.layer import LayeredTree
 from husk.vfs.layer_changes import changes
+from husk.vfs.layer_delta import ANYONE
 from husk.vfs.node import Dir
 from tests.unit.vfs.virtual import Virtual
 
@@ -264,3 +265,15 @@ def test_unlisted_positions_hold_when_names_in_front_are_deleted(world: Virtual,
     again = {entry.name: entry.cookie for entry in world.vfs.entries(world.ctx, directory, 0)}
     assert all(again[entry.name] == entry.cookie for entry in first if entry.name in again)
     assert len(again) == len(first) - 1
+
+
+def test_a_file_exchanged_after_it_was_judged_does_not_become_the_guests(world: Virtual, lower: Path) -> None:
+    """Judged is what lay there at the look-up; the change of mode that was granted is of that file alone."""
+    tree = layer(world)
+    node = tree.lookup(None, tree.root, b"file")
+    assert tree.stat(ANYONE, node).mode & 0o777 == 0o644
+    (lower / "other").write_bytes(b"another's\n")
+    (lower / "other").rename(lower / "file")
+    with pytest.raises(OSError, match="Stale"):
+        tree.owned(node)
+    tree.owned(tree.lookup(None, tree.root, b"file"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, open_link, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, duplicate, i32, open_link, path, start_dir, u32
 
 IN_ALL_EVENTS, IN_UNMOUNT, IN_Q_OVERFLOW, IN_IGNORED = 0xFFF, 0x2000, 0x4000, 0x8000
 IN_ONLYDIR, IN_DONT_FOLLOW, IN_EXCL_UNLINK = 0x01000000, 0x02000000, 0x04000000
@@ -31,11 +31,9 @@ def _watch(call: Call, fd: int, name: bytes, mask: int) -> Reply:
     try:
         # Held for this call only: the queue dies with the guest's last descriptor of it. If the guest has put another
         # file under the number meanwhile, the host says EINVAL.
-        instance = call.raw.get_fd(fd)
-    except PermissionError:
-        raise Refused(
-            errno.ENOSYS, "husk puts watches into a guest's queue, and the host does not let it (pidfd_getfd)"
-        ) from None
+        instance = duplicate(call, fd)
+    except Refused as refused:
+        raise Refused(errno.ENOSYS, refused.strerror) from None
     call.kernel.names.watch()
     try:
         return call.vfs.watch(call, start, name, mask, instance)

@@ -1,0 +1,39 @@
+"""What a box's processes hold is found wherever it hides: below a process that cannot be looked at, too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from husk.kernel import holding
+
+# A process, and its child, which has a directory open.
+TWO = """
+import os, sys
+if os.fork():
+    os.wait()
+    os._exit(0)
+os.open(sys.argv[1], os.O_RDONLY)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_below_a_process_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = holding._descriptors
+    with subprocess.Popen([sys.executable, "-c", TWO, tmp_path], stdin=-1, stdout=-1) as parent:
+        assert parent.stdout is not None and parent.stdin is not None
+        assert parent.stdout.readline() == b"open\n"
+
+        def descriptors(folder: bytes) -> list[bytes]:
+            if folder == b"/proc/%d/fd/" % parent.pid:
+                raise PermissionError
+            return look(folder)
+
+        monkeypatch.setattr(holding, "_descriptors", descriptors)
+        assert os.fsencode(tmp_path) in holding.links_held([parent.pid])
+        parent.stdin.close()
