@@ -103,7 +103,7 @@ while True:
     Bomb("yes | head", """
 told = os.popen(f"yes | head -c {N}M | wc -c").read()
 print(N if int(told) == N << 20 else told, "all", flush=True)
-""", 64, 10_240),
+""", 8, 10_240),
     Bomb("files", "upto(N, lambda n: touch(f'f{n}'))", 0, 1_000_000, ("--limit", "disk-files=none"), each=1500,
          seconds=3000),
     Bomb("files at the limit", "upto(N * 2, lambda n: touch(f'f{n}'))\nos.unlink('f0')", 0, 500_000,

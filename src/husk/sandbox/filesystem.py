@@ -152,6 +152,8 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
         )
     try:
         found = os.lstat(source)
+        if st.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))  # it was none when the mount was read
         uids, gids, owner = _owners(found, ids)
         if not st.S_ISDIR(found.st_mode):
             _mount_file(files, mount, found, uids, gids)
