@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from husk.abi.text import harmless_lines
 from husk.cli.ending import reader_left
 from husk.sandbox.apply_plan import shown
-from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.errors import HuskError, UsageError, host_failure
 from husk.sandbox.kept import Kept, check_name
 from husk.store.errors import StoreError
 
@@ -86,8 +86,7 @@ def _do(
     except BrokenPipeError:
         return reader_left()
     except OSError as error:
-        what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
-        problem, code = f"the host fails husk: {what}{error.strerror or error}.", HuskError.exit_code
+        problem, code = host_failure(error), HuskError.exit_code
     if options.json:
         print(json.dumps({"error": problem}))
     print(f"husk {command}: {harmless_lines(problem)}", file=sys.stderr)

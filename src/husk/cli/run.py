@@ -7,10 +7,10 @@ import errno
 import os
 import sys
 
-from husk.abi.text import harmless_lines, shown
+from husk.abi.text import harmless_lines
 from husk.sandbox import orphans
 from husk.sandbox.box import Box, Events, Full
-from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.errors import HuskError, UsageError, host_failure
 from husk.sandbox.policy import Mount, Policy, Publish
 
 TYPE_CHECKING = False
@@ -200,9 +200,8 @@ def main(args: list[str]) -> int:
     except HuskError as error:
         print(f"husk: {harmless_lines(str(error))}", file=sys.stderr)
         return error.exit_code
-    except OSError as error:  # a full disk, no descriptors left: the host's trouble, told without a traceback
-        what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
-        print(f"husk: the host fails husk: {what}{error.strerror or error}.", file=sys.stderr)
+    except OSError as error:
+        print(f"husk: {host_failure(error)}", file=sys.stderr)
         return HuskError.exit_code
 
 

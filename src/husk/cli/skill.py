@@ -8,11 +8,11 @@ import os
 import sys
 from pathlib import Path
 
-from husk.abi.text import harmless_lines, shown
+from husk.abi.text import harmless_lines
 from husk.cli import skill_show as show
 from husk.cli.ending import reader_left
 from husk.cli.run import _with_signals
-from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.errors import HuskError, UsageError, host_failure
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills import learning
 from husk.skills.boxes import Setting
@@ -43,8 +43,7 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         return reader_left()
     except OSError as error:
-        what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
-        print(f"husk skill: the host fails husk: {what}{error.strerror or error}.", file=sys.stderr)
+        print(f"husk skill: {host_failure(error)}", file=sys.stderr)
         return HuskError.exit_code
 
 

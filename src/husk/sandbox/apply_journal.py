@@ -17,7 +17,7 @@ from husk.sandbox.apply_place import Place
 from husk.sandbox.apply_plan import Conflict, lstat, shown
 from husk.sandbox.errors import HuskError
 from husk.sandbox.statedir import is_there
-from husk.store.layout import write_all
+from husk.store.layout import sync_directory, write_all
 from husk.vfs.hosttree_write import rename_with_flags
 
 TYPE_CHECKING = False
@@ -70,21 +70,14 @@ class Journal:
                 os.unlink(self._path(name))
             except FileNotFoundError:
                 pass
-        self._sync()
+        sync_directory(self.folder)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
     def _rename(self, name: str, goal: str) -> None:
         os.rename(self._path(name), self._path(goal))
-        self._sync()
-
-    def _sync(self) -> None:
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_directory(self.folder)
 
     def perform(self, check: Callable[[bytes, bytes], None]) -> None:
         """`check(where it is now, path)` judges what was moved out, when nobody can put another in its place."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+from husk.abi.text import shown
+
 
 class HuskError(Exception):
     """husk itself cannot do it. `exit_code` is what the command ends with."""
@@ -21,3 +25,9 @@ class NotFound(HuskError):
 
 class NotExecutable(HuskError):
     exit_code = 126
+
+
+def host_failure(error: OSError) -> str:
+    """A full disk, no descriptors left: the host's trouble, told without a traceback."""
+    what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
+    return f"the host fails husk: {what}{error.strerror or error}."

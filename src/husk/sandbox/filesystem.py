@@ -25,11 +25,11 @@ from husk.vfs.vfs import Vfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.tasks import TasksHere
-    from husk.native._core import HostStat
     from husk.sandbox.imagesource import ImageSource
     from husk.sandbox.keeping import Opened
     from husk.sandbox.launch import Ids
     from husk.sandbox.policy import Mount, Policy
+    from husk.vfs.hostfile import Key
 
 
 class Files:
@@ -161,12 +161,12 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
         if mount.mode == "cow":
             layer = LayeredTree(state)
             lower = layer.show(layer.root, source, uids=uids, gids=gids)
-            _must_be(found, lower.stat(b""), layer)
+            _must_be(found, lower.stat(b"")[:2], layer)
             files.vfs.mount(layer, target)
             files.layers.append((target, layer))
         else:
             tree = HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner)
-            _must_be(found, stat_beneath(tree.fd, b""), tree)
+            _must_be(found, stat_beneath(tree.fd, b"")[:2], tree)
             files.vfs.mount(tree, target)
         if holds_state:
             files.vfs.mount(
@@ -195,10 +195,11 @@ def _mount_image(files: Files, state: State, mount: Mount, place: str, number: i
         raise HuskError(f"--mount {mount.source}:{mount.target}:image: {error.strerror}.") from None
 
 
-def _must_be(found: os.stat_result, now: HostStat, tree: LayeredTree | HostTree) -> None:
+def _must_be(found: os.stat_result, now: Key, tree: LayeredTree | HostTree | None = None) -> None:
     """Whose it is was asked of what lay there a moment ago, and others may be at work above a mount."""
-    if (found.st_dev, found.st_ino) != (now[0], now[1]):
-        tree.close()
+    if (found.st_dev, found.st_ino) != now:
+        if tree is not None:
+            tree.close()
         raise OSError(errno.ESTALE, "somebody has put another there just now; try again")
 
 
@@ -235,8 +236,7 @@ def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[in
             )
         here = child
     key = image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
-    if key != (found.st_dev, found.st_ino):
-        raise OSError(errno.ESTALE, "somebody has put another there just now; try again")
+    _must_be(found, key)
 
 
 def working_directory(files: Files, policy: Policy) -> int:

@@ -20,6 +20,7 @@ import time
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.record import Record
 from husk.sandbox.statedir import base, is_there, lock_directory, remove_tree
+from husk.store.layout import sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,11 +141,7 @@ class Kept:
             os.close(fd)
         os.rename(temporary, path)
         if durable:
-            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_directory(os.path.dirname(path))
 
     def sharing(self) -> Sharing:
         return Sharing(self.place)
