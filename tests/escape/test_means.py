@@ -17,7 +17,7 @@ import husk as api
 from tests.escape.test_doors import stranger
 from tests.escape.test_escape import ESCAPE, boxed, unprotected
 from tests.guest.harness import NATIVE_ONLY, guest_ids
-from tests.guest.running import husk, setting
+from tests.guest.running import PIPE, husk, husk_process, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -148,6 +148,23 @@ def test_husks_descriptors_are_not_used_up(programs: Path) -> None:
     )
     done = husk(["run", "--", "/usr/bin/python3", "-c", script], wrapper=["prlimit", "--nofile=200:200"])
     assert (done.status, done.out) == (0, "{12} 0 True\n"), done.err
+
+
+@pytest.mark.parametrize("way", ["pair", "named"])
+def test_descriptors_in_flight_are_bounded_and_the_boxs_own(programs: Path, place: Path, way: str) -> None:
+    """Sent by husk they are not root's: root would have no bound, and those of root's who lack its powers none left."""
+    few, most = ["prlimit", "--nofile=1024:1024"], "5000"
+    command = ["run", "--mount", f"{programs}:{ESCAPE}:ro", "--", f"{ESCAPE}/in_flight", way, most]
+    with husk_process(command, wrapper=few, stdin=PIPE, stdout=PIPE) as running:
+        said = running.process.stdout
+        assert said is not None and said.readline() == b"ETOOMANYREFS after 1100\n"
+        assert husk(["run", "--", "echo", "another box starts"], wrapper=few).out == "another box starts\n"
+        running.process.communicate(timeout=60)
+        assert running.process.returncode == 0
+    if os.geteuid() == 0:
+        attack = [*few, str(programs / "in_flight"), way, most]
+        done = subprocess.run(attack, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+        assert done.stdout == f"stopped after {most}\n"
 
 
 def test_one_run_of_a_box_reaches_no_process_of_another(programs: Path) -> None:

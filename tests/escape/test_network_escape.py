@@ -1,9 +1,11 @@
-"""Tries to reach servers of the host from a box without any rule: by Unix names, by loopback, by racing husk's look."""
+"""Tries to reach servers of the host from a box without any rule: by Unix names, by loopback, by racing husk's look.
+And what those see that it may reach."""
 
 from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +13,14 @@ import pytest
 
 from tests.escape.test_escape import boxed, unprotected
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk, setting
+from tests.guest.running import PIPE, husk, husk_process, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
     pytest.mark.both_settings,
 ]
+
+SO_PEERGROUPS = 59
 
 
 class Servers:
@@ -154,3 +158,47 @@ def test_a_descriptor_cannot_be_passed_out(programs: Path, place: Path) -> None:
         ]
     )
     assert result.out == "True True True True ", result.err
+
+
+BOTH_ENDS = """
+import os, socket
+caller, listener = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+caller.connect("/given/server")
+caller.sendall(b"I")
+listener.bind("/given/guest")
+os.chmod("/given/guest", 0o777)
+listener.listen()
+print("listens", flush=True)
+listener.accept()[0].recv(1)
+"""
+
+
+def test_servers_and_callers_of_the_host_see_the_boxs_user(place: Path) -> None:
+    """Not husk's, which may be root, whom they may trust."""
+    place.chmod(0o777)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(place / "server"))
+    (place / "server").chmod(0o777)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    server.settimeout(60)
+    server.listen()
+    command = ["run", "--mount", f"{place}:/given:rw", "--", "/usr/bin/python3", "-c", BOTH_ENDS]
+    with server, husk_process(command, stdout=PIPE) as running:
+        connection = server.accept()[0]
+        with connection, socket.socket(socket.AF_UNIX) as caller:
+            _, ((_, _, credentials),), _, _ = connection.recvmsg(1, 1000)
+            guest = os.stat(f"/proc/{struct.unpack('3i', credentials)[0]}")
+            assert guest.st_uid != 0 and guest.st_gid != 0
+            assert peer(connection) == (guest.st_uid, guest.st_gid)
+            if os.geteuid() == 0:
+                assert connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1000) == b""
+            assert running.process.stdout is not None and running.process.stdout.readline() == b"listens\n"
+            caller.connect(str(place / "guest"))
+            assert peer(caller) == (guest.st_uid, guest.st_gid)
+            caller.sendall(b"I")
+            assert running.process.wait(60) == 0
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    _, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return uid, gid

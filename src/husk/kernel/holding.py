@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from husk.kernel.tables import tables_of
+
 LEAST, MOST = 2, 5
 
 
@@ -35,7 +37,7 @@ def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
                 todo += born
                 parents.update(born)
             # Descriptors first: who enters a directory has one of it until it is there.
-            found.update(_descriptors(b"/proc/%d/fd/" % pid))
+            found.update(link for table in tables_of(pid) for link in _descriptors(table))
             found.update(os.readlink(thread + b"cwd") for thread in threads)
         except (FileNotFoundError, ProcessLookupError):
             complete = False

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/user.h>
@@ -170,6 +171,7 @@ PyObject *call_cwd_link(Call *call, PyObject *noargs);
 PyObject *call_umask(Call *call, PyObject *noargs);
 PyObject *call_tgid(Call *call, PyObject *noargs);
 pid_t thread_group(pid_t tid);
+PyObject *shares_table(PyObject *self, PyObject *args);
 int take_descriptor(pid_t tid, int fd); /* a duplicate of a guest's, or -errno; check the call afterwards */
 
 /* exec.c */
@@ -197,6 +199,11 @@ PyObject *receive_message(PyObject *self, PyObject *args);
 PyObject *get_option(PyObject *self, PyObject *args);
 PyObject *set_option(PyObject *self, PyObject *args);
 PyObject *socket_kind(PyObject *self, PyObject *args);
+
+/* acting.c; each gives -errno */
+int connect_as(uid_t user, gid_t group, int fd, const struct sockaddr *address, socklen_t size);
+int listen_as(uid_t user, gid_t group, int fd, int backlog);
+ssize_t send_as(uid_t user, int fd, const struct msghdr *message, int flags);
 
 /* messages.c */
 bool serve_message(Listener *listener, const struct seccomp_notif *notif); /* false: no message, or one for Python */

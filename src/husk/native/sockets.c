@@ -4,31 +4,10 @@
 #include "core.h"
 
 #include <errno.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
-typedef int (*socket_operation)(int, const struct sockaddr *, socklen_t);
-
-static int run_bind(int fd, const struct sockaddr *address, socklen_t size)
+static PyObject *nothing_or(int error)
 {
-    return bind(fd, address, size);
-}
-
-static int run_connect(int fd, const struct sockaddr *address, socklen_t size)
-{
-    return connect(fd, address, size);
-}
-
-static PyObject *with_address(PyObject *args, socket_operation operation)
-{
-    int fd, error = 0;
-    Py_buffer address;
-    if (!PyArg_ParseTuple(args, "iy*", &fd, &address))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (operation(fd, address.buf, (socklen_t)address.len) < 0)
-        error = errno;
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&address);
     if (error)
         return raise_errno(error);
     Py_RETURN_NONE;
@@ -55,24 +34,51 @@ PyObject *socket_name(PyObject *self, PyObject *args)
 PyObject *bind_address(PyObject *self, PyObject *args)
 {
     (void)self;
-    return with_address(args, run_bind);
+    int fd, error;
+    Py_buffer address;
+    if (!PyArg_ParseTuple(args, "iy*:bind_address", &fd, &address))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    error = bind(fd, address.buf, (socklen_t)address.len) < 0 ? errno : 0;
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&address);
+    return nothing_or(error);
+}
+
+/* Where the other end is shown who called, or who listens, it is not to take husk for the guest (acting.c). -1: no matter. */
+static bool as_other(long long user)
+{
+    return user >= 0 && (uid_t)user != geteuid();
 }
 
 PyObject *connect_address(PyObject *self, PyObject *args)
 {
     (void)self;
-    return with_address(args, run_connect);
+    int fd, error;
+    long long user = -1, group = -1;
+    Py_buffer address;
+    if (!PyArg_ParseTuple(args, "iy*|LL:connect_address", &fd, &address, &user, &group))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (as_other(user))
+        error = -connect_as((uid_t)user, (gid_t)group, fd, address.buf, (socklen_t)address.len);
+    else
+        error = connect(fd, address.buf, (socklen_t)address.len) < 0 ? errno : 0;
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&address);
+    return nothing_or(error);
 }
 
 PyObject *listen_on(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, backlog;
-    if (!PyArg_ParseTuple(args, "ii:listen_on", &fd, &backlog))
+    long long user = -1, group = -1;
+    if (!PyArg_ParseTuple(args, "ii|LL:listen_on", &fd, &backlog, &user, &group))
         return NULL;
-    if (listen(fd, backlog) < 0)
-        return raise_errno(errno);
-    Py_RETURN_NONE;
+    if (as_other(user))
+        return nothing_or(-listen_as((uid_t)user, (gid_t)group, fd, backlog));
+    return nothing_or(listen(fd, backlog) < 0 ? errno : 0);
 }
 
 PyObject *accept_address(PyObject *self, PyObject *args)
@@ -95,9 +101,10 @@ PyObject *accept_address(PyObject *self, PyObject *args)
 PyObject *send_message(PyObject *self, PyObject *args)
 {
     (void)self;
-    int fd, flags, error;
+    int fd, flags;
+    long long user = -1; /* for whom descriptors in the message count */
     Py_buffer address, data, control;
-    if (!PyArg_ParseTuple(args, "iy*y*y*i:send_message", &fd, &address, &data, &control, &flags))
+    if (!PyArg_ParseTuple(args, "iy*y*y*i|L:send_message", &fd, &address, &data, &control, &flags, &user))
         return NULL;
     struct iovec part = {data.buf, data.len};
     struct msghdr message = {
@@ -106,13 +113,15 @@ PyObject *send_message(PyObject *self, PyObject *args)
         .msg_control = control.len ? control.buf : NULL, .msg_controllen = control.len};
     ssize_t sent;
     Py_BEGIN_ALLOW_THREADS
-    sent = sendmsg(fd, &message, flags);
-    error = errno;
+    if (as_other(user))
+        sent = send_as((uid_t)user, fd, &message, flags);
+    else if ((sent = sendmsg(fd, &message, flags)) < 0)
+        sent = -errno;
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&address);
     PyBuffer_Release(&data);
     PyBuffer_Release(&control);
-    return sent < 0 ? raise_errno(error) : PyLong_FromSsize_t(sent);
+    return sent < 0 ? raise_errno((int)-sent) : PyLong_FromSsize_t(sent);
 }
 
 PyObject *receive_message(PyObject *self, PyObject *args)

@@ -170,3 +170,12 @@ PyObject *call_get_fd(Call *call, PyObject *args)
     }
     return PyLong_FromLong(copy);
 }
+
+PyObject *shares_table(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int one, other;
+    if (!PyArg_ParseTuple(args, "ii:shares_table", &one, &other))
+        return NULL;
+    return PyBool_FromLong(syscall(SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0);
+}

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 
+from husk.kernel.tables import tables_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     InMemory = dict[tuple[int, int], int]  # device and inode of a file without a name: its bytes
 
@@ -79,21 +81,30 @@ def held_in_memory(pids: list[int]) -> InMemory:
 def held_unnamed(pids: list[int], prefix: bytes) -> InMemory:
     """The files that have no name any more but are open in these processes."""
     found: InMemory = {}
-    for pid in pids:
-        folder = b"/proc/%d/fd/" % pid
+    for descriptor in (each for pid in pids for each in _descriptors(pid)):
         try:
-            names = os.listdir(folder)
+            link = os.readlink(descriptor)
+            if link.startswith(prefix) and link.endswith(b" (deleted)"):
+                held = os.stat(descriptor)
+                found[held.st_dev, held.st_ino] = held.st_blocks * 512
+        except OSError:
+            continue
+    return found
+
+
+def _descriptors(pid: int) -> Iterator[bytes]:
+    """Whatever has ended meanwhile, process or thread, has none."""
+    try:
+        tables = tables_of(pid)
+    except OSError:
+        return
+    for table in tables:
+        try:
+            names = os.listdir(table)
         except OSError:
             continue
         for name in names:
-            try:
-                link = os.readlink(folder + name)
-                if link.startswith(prefix) and link.endswith(b" (deleted)"):
-                    held = os.stat(folder + name)
-                    found[held.st_dev, held.st_ino] = held.st_blocks * 512
-            except OSError:
-                continue
-    return found
+            yield table + name
 
 
 def _proportional(pid: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import _thread
 import os
 import time
 
+from husk.kernel.tables import tables_of
 from husk.native.threads import start_thread
 from husk.sandbox.diskuse import kept_bytes
 from husk.sandbox.limits import Exceeded
@@ -224,10 +225,9 @@ def user_tasks(uid: int) -> int:
 
 
 def _descriptors(pid: int) -> int:
-    """How many are open. Linux tells since 6.2 without listing them."""
-    folder = f"/proc/{pid}/fd"
+    """How many are open in its fullest table. Linux tells since 6.2 without listing them."""
     try:
-        return os.stat(folder).st_size or len(os.listdir(folder))
+        return max(os.stat(table).st_size or len(os.listdir(table)) for table in tables_of(pid))
     except OSError:
         return 0  # gone
 

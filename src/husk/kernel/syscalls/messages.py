@@ -100,7 +100,7 @@ def recvmmsg(call: Call) -> Reply:
 class _Sending:
     """One message on its way. A stream's may go in several pieces, and only the first carries the control messages."""
 
-    __slots__ = ("address", "call", "control", "data", "fd", "flags", "header", "held", "kind", "sent")
+    __slots__ = ("address", "call", "control", "data", "fd", "flags", "header", "held", "kind", "sent", "user")
 
     def __init__(self, call: Call, fd: int, header: Header, flags: int) -> None:
         self.call, self.fd, self.header = call, fd, header
@@ -124,7 +124,10 @@ class _Sending:
                 if path_fd >= 0:
                     self.held.append(path_fd)
             added = call.kernel.network.source(fd, self.kind, self.address) if self.address else []
+            before = len(self.held)
             self.control = messages.control_out(call, header, added, unix=self.kind[0] == AF_UNIX, held=self.held)
+            # For whom the host counts the descriptors it carries (native/acting.c).
+            self.user = call.kernel.identity.host_uid if len(self.held) > before else -1
         except BaseException:
             self.close()
             raise
@@ -156,7 +159,8 @@ class _Sending:
                 return self.sent
 
     def _send(self, piece: bytes, control: bytes, flags: int) -> int:
-        return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags))
+        user = self.user if control else -1
+        return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags, user))
 
     def _broken_pipe(self) -> None:
         if not i32(self.call, {44: 3, 46: 2, 307: 3}[self.call.nr]) & MSG_NOSIGNAL:

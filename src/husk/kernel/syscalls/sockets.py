@@ -68,9 +68,10 @@ def listen(call: Call) -> Reply:
         kind = kind_of(call, fd)
         if kind[0] == AF_UNIX:
             call.kernel.peers.note_listener(socket_name(fd, False), *_who(call))
+            listen_on(fd, i32(call, 1), *_seen_as(call))
         else:
             call.kernel.network.may_listen(fd, kind)
-        listen_on(fd, i32(call, 1))
+            listen_on(fd, i32(call, 1))
     finally:
         os.close(fd)
     return 0
@@ -189,6 +190,11 @@ def _who(call: Call) -> tuple[int, int, int]:
     return call.kernel.tasks.guest_of(call.raw.tgid()), call.creds.uid, call.creds.gid
 
 
+def _seen_as(call: Call) -> tuple[int, int]:
+    """Whom a host process at the other end is to take the guest for."""
+    return call.kernel.identity.host_uid, call.kernel.identity.host_gid
+
+
 def _room(call: Call, size_at: int) -> int:
     room = int.from_bytes(call.raw.read(size_at, 4), "little", signed=True)
     if room < 0:
@@ -211,9 +217,11 @@ def _bind_unix(call: Call, fd: int, address: bytes) -> None:
 
 def _connect_and_close(call: Call, fd: int, address: bytes, path_fd: int) -> int:
     try:
-        patiently(call, lambda: connect_address(fd, address))
         if address[:2] == b"\1\0":
+            patiently(call, lambda: connect_address(fd, address, *_seen_as(call)))
             call.kernel.peers.note_caller(fd)
+        else:
+            patiently(call, lambda: connect_address(fd, address))
     finally:
         if path_fd >= 0:
             os.close(path_fd)

@@ -1,0 +1,185 @@
+/* native: what root's husk does for a guest as the box's own user, because Linux writes down who did it.
+ *
+ * Who connects or listens is shown to the other end (SO_PEERCRED, SO_PEERGROUPS), which may trust root. Descriptors that
+ * are sent lie in a socket until somebody receives them, in no table, and sockets that lie in sockets hide any number:
+ * Linux counts them for the sender, up to RLIMIT_NOFILE, unless the sender has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. As root's
+ * they would have no bound, and those of root's who lack these could send none any more, the next husk-init first of all.
+ *
+ * Credentials are each thread's own; libc, which changes all threads, is not asked. A thread never goes on as somebody
+ * else: what is to be taken back is tried until the host, which may lack memory for a moment, lets us. */
+#include "core.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { AS_IT_IS = -1 };
+
+struct capabilities {
+    struct __user_cap_header_struct header;
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+};
+
+static int get_capabilities(struct capabilities *held)
+{
+    *held = (struct capabilities){.header = {.version = _LINUX_CAPABILITY_VERSION_3}};
+    return syscall(SYS_capget, &held->header, held->data) < 0 ? -errno : 0;
+}
+
+static void must(long number, long a, long b, long c)
+{
+    while (syscall(number, a, b, c) < 0)
+        sched_yield();
+}
+
+/* ---- seen as somebody ------------------------------------------------------------------------------------------- */
+
+struct self {
+    struct capabilities capabilities;
+    uid_t user;
+    gid_t group, *groups;
+    int group_count;
+};
+
+/* A process that changes its effective ids is no longer dumpable. That is for programs that become more than they were;
+ * the process may be any program that uses husk as a library, and wants its core files. */
+static int dumpable;
+static pthread_once_t dumpable_known = PTHREAD_ONCE_INIT;
+
+static void learn_dumpable(void)
+{
+    dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static void become_self(struct self *self)
+{
+    must(SYS_setresuid, AS_IT_IS, self->user, AS_IT_IS);
+    must(SYS_capset, (long)&self->capabilities.header, (long)self->capabilities.data, 0);
+    must(SYS_setresgid, AS_IT_IS, self->group, AS_IT_IS);
+    must(SYS_setgroups, self->group_count, (long)self->groups, 0);
+    if (dumpable == 1)
+        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    free(self->groups);
+}
+
+/* The effective ids are what peers see. Files are still reached with husk's own: whether the guest may was judged. Real and
+ * saved ids stay, by which Linux decides who may send us signals. */
+static int become(struct self *self, uid_t user, gid_t group)
+{
+    pthread_once(&dumpable_known, learn_dumpable);
+    int error = get_capabilities(&self->capabilities);
+    if (error)
+        return error;
+    self->user = geteuid();
+    self->group = getegid();
+    self->group_count = getgroups(0, NULL);
+    self->groups = malloc((self->group_count + 1) * sizeof *self->groups);
+    if (!self->groups)
+        return -ENOMEM;
+    if ((self->group_count = getgroups(self->group_count, self->groups)) < 0 || syscall(SYS_setgroups, 0, NULL) < 0) {
+        error = -errno;
+        free(self->groups);
+        return error;
+    }
+    if (syscall(SYS_setresgid, AS_IT_IS, group, AS_IT_IS) < 0 || syscall(SYS_setresuid, AS_IT_IS, user, AS_IT_IS) < 0) {
+        error = -errno;
+        become_self(self);
+        return error;
+    }
+    syscall(SYS_setfsgid, self->group);
+    syscall(SYS_setfsuid, self->user);
+    return 0;
+}
+
+int connect_as(uid_t user, gid_t group, int fd, const struct sockaddr *address, socklen_t size)
+{
+    struct self self;
+    int error = become(&self, user, group);
+    if (error)
+        return error;
+    if (connect(fd, address, size) < 0)
+        error = -errno;
+    become_self(&self);
+    return error;
+}
+
+int listen_as(uid_t user, gid_t group, int fd, int backlog)
+{
+    struct self self;
+    int error = become(&self, user, group);
+    if (error)
+        return error;
+    if (listen(fd, backlog) < 0)
+        error = -errno;
+    become_self(&self);
+    return error;
+}
+
+/* ---- counted as somebody's -------------------------------------------------------------------------------------- */
+
+static int send_one(int socket, int fd)
+{
+    union {
+        char room[CMSG_SPACE(sizeof fd)];
+        struct cmsghdr header;
+    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    struct iovec part = {"", 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+static int send_one_unprivileged(int socket, int fd)
+{
+    struct capabilities all;
+    int error = get_capabilities(&all);
+    if (error)
+        return error;
+    struct capabilities fewer = all;
+    fewer.data[0].effective &= ~(CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE));
+    if (syscall(SYS_capset, &fewer.header, fewer.data) < 0)
+        return -errno;
+    error = send_one(socket, fd);
+    must(SYS_capset, (long)&all.header, (long)all.data, 0);
+    return error;
+}
+
+/* Asks the host, by sending one to nobody. The message itself cannot be sent without those capabilities: they are needed to
+ * say which guest it is from. */
+static int may_send_more(void)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    int fd = eventfd(0, EFD_CLOEXEC);
+    int error = fd < 0 ? -errno : send_one_unprivileged(pair[0], fd);
+    close(pair[0]);
+    close(pair[1]);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* It is the real id that counts. */
+ssize_t send_as(uid_t user, int fd, const struct msghdr *message, int flags)
+{
+    uid_t own = getuid();
+    if (syscall(SYS_setresuid, user, AS_IT_IS, AS_IT_IS) < 0)
+        return -errno;
+    ssize_t sent = may_send_more();
+    if (sent == 0) {
+        sent = sendmsg(fd, message, flags);
+        if (sent < 0)
+            sent = -errno;
+    }
+    must(SYS_setresuid, own, AS_IT_IS, AS_IT_IS);
+    return sent;
+}
