@@ -1,5 +1,5 @@
-"""kernel: the tables of descriptors of a process. Most have one. But a thread may have its own (CLONE_FILES unshared), and
-where the first thread has ended, what /proc shows of the process is empty: what is held there is nowhere else.
+"""kernel: the tables of descriptors of a process. Most have one. But a thread may have its own, and where the first
+thread has ended, what /proc shows of the process is empty: what is held there is nowhere else.
 """
 
 from __future__ import annotations

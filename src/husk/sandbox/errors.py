@@ -27,6 +27,17 @@ class NotExecutable(HuskError):
     exit_code = 126
 
 
+class NoNamespaces(HuskError):
+    """The host does not give them; a box without is still possible."""
+
+
+def missing(name: str, seen: str = "") -> HuskError:
+    """The doctor's own sentence about a mechanism the box cannot do without."""
+    from husk.sandbox.doctor.rows import BY_NAME
+
+    return HuskError(BY_NAME[name].sentence() + (f" (Seen: {seen}.)" if seen else "") + " `husk doctor` tells more.")
+
+
 def host_failure(error: OSError) -> str:
     """A full disk, no descriptors left: the host's trouble, told without a traceback."""
     what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""

@@ -17,8 +17,9 @@ from husk.kernel.sockets import Sockets
 from husk.kernel.tasks import Tasks, TasksHere
 from husk.native import LOADER
 from husk.native._core import Listener
+from husk.sandbox.errors import NoNamespaces, missing
 from husk.sandbox.filesystem import build
-from husk.sandbox.launch import JOINED, SCOPES_SIGNALS, Ids, NoNamespaces, may_switch_user, missing, walls_here
+from husk.sandbox.launch import JOINED, SCOPES_SIGNALS, Ids, may_switch_user, walls_here
 from husk.sandbox.policy import WORKDIR
 from husk.sandbox.standard import fill
 from husk.sandbox.statedir import StateDir

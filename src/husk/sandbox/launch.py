@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _socket
-import errno
 import fcntl
 import os
 import struct
@@ -11,7 +10,7 @@ from itertools import count
 
 from husk.abi.rules import Walls
 from husk.native._core import landlock_abi
-from husk.sandbox.errors import HuskError
+from husk.sandbox.errors import HuskError, NoNamespaces
 
 NETLINK_SOCK_DIAG = 4
 PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x334E4C50, 1, 2, 4, 8, 16
@@ -31,26 +30,6 @@ REPORT = struct.Struct("<IiiIqqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
 DIAGNOSIS, REAPER, STATE, GUEST = 7, 8, 9, 10
 START = struct.Struct("<QII")
-STEPS = (
-    "",
-    "reading its plan",
-    "making namespaces",
-    "emptying the root",
-    "raising loopback",
-    "changing user",
-    "setting the host name",
-    "starting the reaper",
-    "dropping capabilities",
-    "setting no_new_privs",
-    "Landlock",
-    "the seccomp filter",
-    "handing over the listener",
-    "setting limits",
-    "entering the working directory",
-    "making a session of its own",
-    "being told what to run",
-)
-NAMESPACE_STEPS, USER_STEP, FILTER_STEP = (2, 3, 4, 6), 5, 11
 _SIGKILL = 9
 SCOPES_SIGNALS = 6  # Landlock's version that does
 
@@ -92,10 +71,6 @@ def may_switch_user(*, user_namespace: bool) -> str:
     held = int(line.split()[1], 16)
     wanted = {"CAP_SETGID": 6, "CAP_SETUID": 7} | ({} if user_namespace else {"CAP_SYS_PTRACE": 19})
     return ", ".join(name for name, bit in wanted.items() if not held >> bit & 1)
-
-
-class NoNamespaces(HuskError):
-    """The host does not give them; a box without is still possible."""
 
 
 class Order:
@@ -190,6 +165,8 @@ class Launch:
                     self.diagnosis = _diagnosis()
                 return fds[0]
             elif kind == FAILED:
+                from husk.sandbox.unbuilt import explain
+
                 raise explain(a, b)
 
     def run(self, program: bytes, argv: list[bytes], env: list[bytes], stdio: list[int], workdir_fd: int) -> None:
@@ -372,27 +349,6 @@ def walls_here(*, namespaces: bool, outside: bool = False) -> Walls:
         places=namespaces,
         outside=outside,
     )
-
-
-def missing(name: str, seen: str = "") -> HuskError:
-    """The doctor's own sentence about a mechanism the box cannot do without."""
-    from husk.sandbox.doctor.rows import BY_NAME
-
-    return HuskError(BY_NAME[name].sentence() + (f" (Seen: {seen}.)" if seen else "") + " `husk doctor` tells more.")
-
-
-def explain(step: int, error: int) -> HuskError:
-    text = f"{STEPS[step] if step < len(STEPS) else 'husk-init'}: {os.strerror(error)}"
-    # Some hosts let anybody make a user namespace but give no capability in it, which shows only when it is used.
-    if step in NAMESPACE_STEPS and error in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSPC, errno.ENOSYS):
-        return NoNamespaces(text)
-    if step == USER_STEP and error == errno.EPERM:
-        return missing("user")
-    if step == FILTER_STEP and error == errno.EBUSY:
-        return missing("seccomp-alone")
-    if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
-        return missing("seccomp-killable")
-    return HuskError(f"the box could not be built: {text}.")
 
 
 def _write(path: str, text: str) -> None:

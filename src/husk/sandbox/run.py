@@ -18,10 +18,10 @@ from husk.kernel.kernel import Kernel
 from husk.kernel.tasks import Tasks
 from husk.native import INIT
 from husk.sandbox import orphans
-from husk.sandbox.errors import HuskError
+from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
 from husk.sandbox.ground import weakened
-from husk.sandbox.launch import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Launch, Order, explain, missing
+from husk.sandbox.launch import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Launch, Order
 from husk.sandbox.limits import Exceeded
 from husk.sandbox.result import Result, ended_by
 from husk.sandbox.streams import Streams
@@ -242,6 +242,8 @@ class Run:
                 raise HuskError("husk-init died; the box is gone.")
             kind, a, b, _, user, system, rss, when = REPORT.unpack(report)
             if kind == FAILED:
+                from husk.sandbox.unbuilt import explain
+
                 raise explain(a, b)
             if kind == EXEC_FAILED:
                 failed = a

@@ -12,29 +12,26 @@ import pytest
 
 from husk.abi.rules import Walls
 from husk.sandbox import launch
-from husk.sandbox.errors import HuskError
+from husk.sandbox.errors import HuskError, NoNamespaces
 from husk.sandbox.launch import (
     ALL_NAMESPACES,
     ENDED,
     EXEC_FAILED,
     FAILED,
-    FILTER_STEP,
     LIMITS_BYTES,
     LISTENER,
     MAP_IDS,
-    NAMESPACE_STEPS,
     PLAN,
     PLAN_MAGIC,
     REAPER,
     REPORT,
-    STEPS,
     STOPPED,
     SWITCH_USER,
     TERMINAL,
     Ids,
-    NoNamespaces,
     walls_here,
 )
+from husk.sandbox.unbuilt import FILTER_STEP, NAMESPACE_STEPS, STEPS, explain
 from husk.walls.filter import compile_filter
 from tests.unit.kernel.natives import compile_c
 
@@ -199,7 +196,7 @@ def test_walls_to_try() -> None:
 @pytest.mark.parametrize("step", range(1, len(STEPS) + 3))
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EBUSY, errno.EINVAL, errno.ENOSYS, errno.ENOSPC])
 def test_every_failure_has_a_sentence(step: int, error: int) -> None:
-    told = launch.explain(step, error)
+    told = explain(step, error)
     sentence = str(told)
     assert isinstance(told, HuskError) and told.exit_code == 125
     if step not in NAMESPACE_STEPS:
@@ -211,12 +208,17 @@ def test_every_failure_has_a_sentence(step: int, error: int) -> None:
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES, errno.ENOSPC, errno.ENOSYS])
 def test_denied_namespaces_are_told_apart(step: int, error: int) -> None:
     """Then a box without them is tried."""
-    assert isinstance(launch.explain(step, error), NoNamespaces)
+    assert isinstance(explain(step, error), NoNamespaces)
 
 
 def test_a_listener_that_exists_already_is_named() -> None:
-    assert "listener" in str(launch.explain(FILTER_STEP, errno.EBUSY))
-    assert "5.19" in str(launch.explain(FILTER_STEP, errno.EINVAL))
+    assert "listener" in str(explain(FILTER_STEP, errno.EBUSY))
+    assert "5.19" in str(explain(FILTER_STEP, errno.EINVAL))
+
+
+def test_descriptors_under_way_are_told() -> None:
+    """Whichever hand-over is the first to fail."""
+    assert all("ulimit -n" in str(explain(step, errno.ETOOMANYREFS)) for step in range(1, len(STEPS)))
 
 
 def test_ids() -> None:

@@ -15,7 +15,7 @@ from husk.cli.run import FLAGS, HELP, SETTERS, Options, main
 from husk.cli.summary import show
 from husk.sandbox import launch
 from husk.sandbox import run as run_module
-from husk.sandbox.errors import UsageError
+from husk.sandbox.errors import NoNamespaces, UsageError
 from husk.sandbox.result import Result
 
 
@@ -174,7 +174,7 @@ def test_too_few_walls(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def test_no_namespaces_and_too_few_walls(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object) -> None:
-        raise launch.NoNamespaces("making namespaces: Operation not permitted")
+        raise NoNamespaces("making namespaces: Operation not permitted")
 
     monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
     monkeypatch.setattr(run_module, "Launch", denied)
