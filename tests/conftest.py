@@ -15,10 +15,21 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.guest import running
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# How long an example takes, or takes to be drawn, says how busy the machine is and nothing about husk. And what one run
+# tries the next one tries again: a test that fails today has failed because of what was changed.
+settings.register_profile(
+    "husk",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("husk")
 
 
 def _load(path: Path) -> ModuleType:

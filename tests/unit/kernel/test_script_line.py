@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from tests.unit.kernel.fakes import Guest
@@ -132,7 +132,7 @@ def test_the_scripts_are_what_their_names_say(stage: Stage) -> None:
 PIECES = some.sampled_from([b"{}", b" ", b"\t", b"\0", b"\n", b"\r", b"x", b"-y", b"  ", b" " * 120, b"z" * 130])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(some.lists(PIECES, max_size=8))
 @example([])
 def test_any_script(stage: Stage, pieces: list[bytes]) -> None:
