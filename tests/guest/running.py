@@ -16,7 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -31,6 +31,7 @@ PIPE = subprocess.PIPE
 OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
 BARE = "--no-namespaces"
 BARE_NEEDS = 6  # Landlock's ABI whose scopes hold signals inside where no namespace does
+GRACE = 60.0  # seconds for what was killed to be gone; on a busy machine that takes its time, and how long is no test
 COMPARED = {"lines": 0, "runs": 0}  # by differential tests, for the summary at the end (tests/conftest.py)
 
 
@@ -147,7 +148,7 @@ def husk_process(
     *,
     env: Mapping[str, str] | None = None,
     wrapper: Sequence[str] = (),
-    grace: float = 1.0,
+    grace: float = GRACE,
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
@@ -176,7 +177,8 @@ def husk_process(
                     stream.close()
             left = leftovers(mark, grace)
             for pid in left:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         assert not left, f"processes left behind: {left}"
         rest = list(Path(state).iterdir())
         assert process.returncode == -signal.SIGKILL or not rest, f"state left behind: {rest}"
@@ -190,8 +192,8 @@ def _with_mark(arguments: Sequence[str], mark: str) -> list[str]:
 
 
 def leftovers(mark: str, grace: float) -> dict[int, str]:
-    """Processes that carry the mark in their environment and do not go away within the time of grace."""
-    deadline = time.monotonic() + grace
+    """Processes that carry the mark in their environment and are not gone after the time of grace: GRACE, or more."""
+    deadline = time.monotonic() + max(grace, GRACE)
     while True:
         found = {}
         for entry in os.listdir("/proc"):
