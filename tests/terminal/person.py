@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import re
@@ -12,7 +13,7 @@ import subprocess
 import termios
 import time
 
-PATIENCE = 30.0  # seconds for something that comes at once on an idle machine
+PATIENCE = 60.0  # seconds for something that comes at once on an idle machine
 
 
 class Person:
@@ -33,6 +34,8 @@ class Person:
         )
         self.slave = slave  # kept, so that the terminal's modes can be looked at when the program is gone
         self.seen = ""  # all that ever appeared
+        # A letter of several bytes may come in two pieces.
+        self._letters = codecs.getincrementaldecoder("utf-8")("replace")
         self._read_to = 0
 
     def type(self, text: str) -> None:
@@ -55,8 +58,11 @@ class Person:
         if seconds <= 0 or not select.select([self.master], [], [], min(seconds, 0.2))[0]:
             # Nothing to read: over, or patience is left.
             return seconds > 0 and (self.process.poll() is None or bool(select.select([self.master], [], [], 0)[0]))
-        self.seen += os.read(self.master, 65536).decode("utf-8", "replace")
+        self._look()
         return True
+
+    def _look(self) -> None:
+        self.seen += self._letters.decode(os.read(self.master, 65536))
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -71,7 +77,7 @@ class Person:
             assert time.monotonic() < deadline, f"still running after {self.seen!r}"
             self._read(0.05)
         while select.select([self.master], [], [], 0)[0]:
-            self.seen += os.read(self.master, 65536).decode("utf-8", "replace")
+            self._look()
         return self.process.returncode
 
     def __enter__(self) -> Person:
