@@ -30,14 +30,14 @@ def complete(script: Path, *words: str) -> list[str]:
     """What bash would offer with the cursor at the end of the last word."""
     program = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _husk; printf "%s\\n" "${COMPREPLY[@]}"'
     asked = ["bash", "--norc", "-c", program, "-", str(script), *words]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == ""
     return [line for line in done.stdout.splitlines() if line]
 
 
 def test_bash_knows_the_function(script: Path) -> None:
     done = subprocess.run(
-        ["bash", "--norc", "-c", f"source {script}; complete -p husk"], capture_output=True, text=True, timeout=30
+        ["bash", "--norc", "-c", f"source {script}; complete -p husk"], capture_output=True, text=True, timeout=120
     )
     assert "-F _husk husk" in done.stdout
 

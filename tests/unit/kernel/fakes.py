@@ -335,4 +335,10 @@ def open_descriptors() -> set[int]:
 
 
 def new_descriptors(before: set[int]) -> list[str]:
-    return [f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}" for fd in sorted(open_descriptors() - before)]
+    found = []
+    for fd in sorted(open_descriptors() - before):
+        try:
+            found.append(f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}")
+        except FileNotFoundError:
+            pass  # another thread has closed it since
+    return found

@@ -83,13 +83,13 @@ def test_a_real_group() -> None:
     group = make_group(asked("cpu=1"))
     if group is None:
         pytest.skip("this user may make no control group here")
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     try:
         assert Path(group.path).name.startswith(PREFIX)
         assert group.add(child.pid) and group.pids() == [child.pid]
         assert group.number("cpu.stat", "usage_usec") >= 0 and group.number("no.such", "file") == 0
         group.kill()
-        assert child.wait(timeout=10) == -signal.SIGKILL
+        assert child.wait(timeout=60) == -signal.SIGKILL
     finally:
         child.kill()
         child.wait()

@@ -115,11 +115,11 @@ def test_what_all_of_the_host_shares_is_known() -> None:
 def test_shared_pages_count_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     """Four processes with the same 64 MiB: four times as much by the cheap count, which must not be believed."""
     tell(holder, "kept.append(mmap.mmap(-1, 64 << 20)); kept[0].write(b'x' * (64 << 20))")
-    tell(holder, "kept += [os.fork() or (kept[0].find(b'y', 0), time.sleep(60), os._exit(0)) for _ in range(3)]")
+    tell(holder, "kept += [os.fork() or (kept[0].find(b'y', 0), time.sleep(600), os._exit(0)) for _ in range(3)]")
     children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
     pids = [holder.pid, *map(int, children.read_text().split())]
     assert len(pids) == 4
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     try:
         while sum(memoryuse.resident(pid) for pid in pids) < 200 << 20:
             assert time.monotonic() < deadline, "the children never touched the pages"

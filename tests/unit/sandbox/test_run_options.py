@@ -201,7 +201,7 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "husk.cli", "run", *words]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("exit 255", 255)])

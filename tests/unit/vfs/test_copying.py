@@ -30,7 +30,7 @@ class Gate:
     def _wait(self, source: int, target: int, state: State | None = None) -> None:
         self.count += 1
         self.arrived.set()
-        assert self.open.wait(10)
+        assert self.open.wait(60)
         if self.failure:
             raise self.failure
         self._copy(source, target, state)
@@ -58,7 +58,7 @@ class Aside:
             self.result = failure.errno
 
     def wait(self) -> object:
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.result
 
@@ -76,7 +76,7 @@ def writer(world: Virtual, path: bytes = b"/big", flags: int = os.O_RDWR) -> Cal
 
 def test_others_go_on_meanwhile(world: Virtual, gate: Gate) -> None:
     slow = Aside(writer(world))
-    assert gate.arrived.wait(10)
+    assert gate.arrived.wait(60)
     assert Aside(lambda: world.do_stat(b"/file")).wait() == world.do_stat(b"/file")
     assert Aside(lambda: world.do_stat(b"/big")).wait() == world.do_stat(b"/big")
     world.do_chmod(b"/big", 0o600)
@@ -90,7 +90,7 @@ def test_others_go_on_meanwhile(world: Virtual, gate: Gate) -> None:
 
 def test_two_at_once_share_one_copy(world: Virtual, gate: Gate) -> None:
     first = Aside(writer(world))
-    assert gate.arrived.wait(10)
+    assert gate.arrived.wait(60)
     second, third = Aside(writer(world)), Aside(lambda: world.do_truncate(b"/big", BIG - 1))
     gate.open.set()
     assert first.wait() == second.wait() and third.wait() is None
@@ -102,7 +102,7 @@ def test_two_at_once_share_one_copy(world: Virtual, gate: Gate) -> None:
 @pytest.mark.parametrize("meanwhile", ["unlink", "rename", "truncate", "replace"])
 def test_the_name_changes_meanwhile(world: Virtual, gate: Gate, meanwhile: str) -> None:
     slow = Aside(writer(world))
-    assert gate.arrived.wait(10)
+    assert gate.arrived.wait(60)
     if meanwhile == "unlink":
         world.do_unlink(b"/big")
     elif meanwhile == "rename":
@@ -125,7 +125,7 @@ def test_the_name_changes_meanwhile(world: Virtual, gate: Gate, meanwhile: str) 
 def test_a_failure_reaches_everybody_who_waited(world: Virtual, gate: Gate) -> None:
     gate.failure = OSError(28, "no space")
     first = Aside(writer(world))
-    assert gate.arrived.wait(10)
+    assert gate.arrived.wait(60)
     second = Aside(writer(world))
     gate.open.set()
     assert (first.wait(), second.wait()) == (28, 28)
@@ -146,7 +146,7 @@ def test_an_unlinked_file_that_is_still_open(world: Virtual, gate: Gate) -> None
 
 def test_the_end_of_the_box_ends_a_copy(world: Virtual, gate: Gate) -> None:
     slow = Aside(writer(world))
-    assert gate.arrived.wait(10)
+    assert gate.arrived.wait(60)
     world.vfs.state.ending = True
     gate.open.set()
     assert slow.wait() == errno.EINTR
