@@ -104,7 +104,8 @@ def picture(top: Path) -> dict[str, tuple[object, ...]]:
     found: dict[str, tuple[object, ...]] = {}
     first: dict[int, str] = {}
     for where, folders, files in os.walk(top):
-        for name in [*folders, *files, "."]:
+        folders.sort()  # which of a file's names is the first must not depend on the order the host lists them in
+        for name in [*folders, *sorted(files), "."]:
             path = os.path.join(where, name)
             info = os.lstat(path)
             kind = stat.S_IFMT(info.st_mode)

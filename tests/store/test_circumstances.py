@@ -209,7 +209,7 @@ def test_two_writers_and_a_collector(tmp_path: Path, times: int) -> None:
             failures.append(failure)
 
     def sweep() -> None:
-        while not finished.is_set():
+        while not finished.wait(0.005):  # the moment in which a writer that waits for the lock can have it
             try:
                 collect(store, delete=True, patience=5)
             except StoreError as error:
