@@ -302,7 +302,6 @@ def in_filtered_child(program: bytes, calls: list[tuple[int, ...]]) -> list[int]
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="the filter is for x86-64 Linux")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads: the child only makes calls
 def test_linux_loads_and_obeys_it(setting: tuple[Walls, list[Instruction]]) -> None:
     walls, _ = setting
     calls = {
