@@ -315,7 +315,7 @@ def test_two_hundred_boxes_leave_nothing() -> None:
     assert descriptors().keys() == before.keys() and threading.active_count() == threads and children() == []
 
 
-def in_python(text: str, *, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def in_python(text: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """A program of its own, because it forks, is interrupted or ends without closing."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-W", "error::ResourceWarning", "-c", textwrap.dedent(text)]

@@ -94,9 +94,8 @@ def test_signals_are_negative_return_codes(box: husk.Sandbox) -> None:
 
 
 def test_what_a_run_left_behind_ends_with_it(box: husk.Sandbox) -> None:
-    begin = time.monotonic()
-    box.run("sleep 100 & setsid sleep 100 &", shell=True, capture_output=True)
-    assert time.monotonic() - begin < 60
+    """Or this would take longer than any test may."""
+    assert box.run("sleep 10000 & setsid sleep 10000 &", shell=True, capture_output=True).returncode == 0
 
 
 def test_streams_of_a_running_program(box: husk.Sandbox) -> None:

@@ -81,7 +81,7 @@ def native(
     *,
     env: Mapping[str, str],
     stdin: bytes = b"",
-    timeout: float = 60,
+    timeout: float = 120,
     read_only: bool = False,
 ) -> Result:
     command = native_command(arguments)
@@ -107,7 +107,7 @@ def differential(
     mounts: Sequence[str] = (),
     prepare: Callable[[Path], None] | None = None,
     manner: str = "rw",
-    timeout: float = 60,
+    timeout: float = 120,
 ) -> Result:
     """Runs both sides, fails on any difference, and gives the native result for further questions.
 

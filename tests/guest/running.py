@@ -214,7 +214,7 @@ def husk(
     arguments: Sequence[str],
     *,
     stdin: bytes = b"",
-    timeout: float = 60,
+    timeout: float = 120,
     env: Mapping[str, str] | None = None,
     wrapper: Sequence[str] = (),
 ) -> Result:

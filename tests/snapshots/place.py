@@ -42,7 +42,7 @@ class Place:
 
     def call(self, *words: str, **more: str) -> tuple[int, str, str]:
         process = self.start(*words, **more)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
     def husk(self, *words: str) -> str:
