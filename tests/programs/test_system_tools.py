@@ -20,6 +20,10 @@ pytestmark = pytest.mark.both_settings
 NOBODY_ELSE = re.compile(r"husk-(init|loader)|/proc/\d+/root|\.local/state|pytest")
 
 
+# A child of the shell that is `sleep` already: before its execve it is a second shell.
+SLEEPER = "sleep 1000 & until grep -qx sleep /proc/$!/comm; do :; done"
+
+
 def run(script: str) -> str:
     result = husk(["run", "--", "/bin/sh", "-c", script])
     assert result.status == 0, f"{result.out}\n{result.err}"
@@ -32,20 +36,20 @@ def run(script: str) -> str:
 
 @pytest.mark.needs("ps")
 def test_ps() -> None:
-    shown = "ps -eo pid,ppid,user,stat,comm,args --no-headers; echo --; ps -eLf --no-headers | wc -l"
-    out = run(f"sleep 50 & {shown}; kill $!")
+    shown = "ps -eo pid,ppid,user,stat,comm,args --no-headers; echo --; ps -eLf --no-headers >all; wc -l <all"
+    out = run(f"{SLEEPER}; {shown}; kill $!")
     lines, threads = out.split("--\n")
     found = {line.split()[4]: line.split() for line in lines.splitlines()}
-    assert found.keys() == {"sh", "sleep", "ps"} and threads == "4\n"  # with wc
+    assert found.keys() == {"sh", "sleep", "ps"} and threads == "3\n"
     assert found["sleep"][1] == found["ps"][1] == found["sh"][0]
     assert {fields[2] for fields in found.values()} == {"user"}
-    assert found["sleep"][5:] == ["sleep", "50"] and found["ps"][3].startswith("R")
+    assert found["sleep"][5:] == ["sleep", "1000"] and found["ps"][3].startswith("R")
 
 
 @pytest.mark.needs("top", "pgrep", "free", "uptime", "vmstat", "pmap")
 def test_procps() -> None:
     out = run(
-        "sleep 50 & top -b -n1; pgrep -l sleep; pwdx $!; pmap $! | tail -1; free -b; uptime; vmstat; vmstat -s; "
+        f"{SLEEPER}; top -b -n1; pgrep -l sleep; pwdx $!; pmap $! | tail -1; free -b; uptime; vmstat; vmstat -s; "
         "sysctl -n kernel.ostype vm.overcommit_memory; kill $!"
     )
     assert re.search(r"^Tasks: +[34] total", out, re.MULTILINE)
@@ -58,7 +62,7 @@ def test_procps() -> None:
 
 @pytest.mark.needs("pstree", "fuser")
 def test_psmisc() -> None:
-    out = run("exec 7>held; sleep 50 & pstree -p $$; fuser held 2>/dev/null; kill $!")
+    out = run(f"exec 7>held; {SLEEPER}; pstree -p $$; fuser held 2>/dev/null; kill $!")
     assert re.search(r"sh\(\d+\).*\n? *[`|]-sleep\(\d+\)", out) and len(re.findall(r"\d+", out.splitlines()[-1])) == 2
 
 
