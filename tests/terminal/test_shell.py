@@ -57,9 +57,9 @@ def test_keys_reach_the_foreground_and_not_the_shell(sit: Sit) -> None:
         person.type(key)
         person.expect("ready> ")
         assert run(person, "echo $?") == f"{status}\n"
-    # At the prompt ^C is a new prompt.
+    # At the prompt ^C is a new prompt. (Linux signals first and then shows ^C: bash may be faster.)
     person.type("half a line\x03")
-    person.expect(r"\^C.*ready> ")
+    person.expect("ready> ")
     person.type("\x04")
     person.expect("exit")
     assert person.wait() == 130

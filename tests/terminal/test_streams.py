@@ -96,7 +96,9 @@ def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person.expect("here-I-am\r\n")
     person.type("\x1a")
     person.expect("Stopped.*host> ")
-    person.type("kill %1; fg\r")  # SIGTERM is husk's once it runs again, and ends the box
+    # SIGTERM is husk's once it runs again, and ends the box. Sent by another shell: bash's own `kill` lets a stopped job
+    # go on, so that it could be over before `fg`.
+    person.type('sh -c "kill -TERM -$(jobs -p %1)"; fg\r')
     person.expect("host> ")
     person.type("echo status $?\r")
     person.expect("status 143\r\n.*host> ")
@@ -162,7 +164,7 @@ def test_a_screen_that_goes_away_hangs_up() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"y\r\n"
         process.stdout.close()
-        assert process.wait(30) == 128 + signal.SIGHUP
+        assert process.wait(100) == 128 + signal.SIGHUP
 
 
 def test_passwords_are_asked_on_the_terminal(sit: Sit, tmp_path: Path) -> None:
