@@ -74,6 +74,8 @@ int main(int argc, char **argv) {
         six(SIX[i], shut);
     /* What was allowed, let go of, and turned elsewhere. */
     int fd = fresh(AF_INET, SOCK_STREAM);
+    struct timeval whenever = {60, 0};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &whenever, sizeof whenever);
     say("open: %s", connect(fd, (struct sockaddr *)&good, sizeof good) == 0 ? "connected" : errname(errno));
     connect(fd, (struct sockaddr *)&nobody, sizeof nobody);
     connect(fd, (struct sockaddr *)&bad, sizeof bad);

@@ -182,7 +182,7 @@ static long reach(int family, int type, const void *address, socklen_t size) {
     int fd = socket(family, type, 0);
     if (fd < 0)
         return -1;
-    struct timeval soon = {1, 0};
+    struct timeval soon = {20, 0};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof soon);
     long result = connect(fd, address, size);
     int saved = errno;

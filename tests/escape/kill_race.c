@@ -15,8 +15,8 @@ int main(int argc, char **argv) {
                 (void)!(chdir("/usr") || chdir("/"));
         usleep(300 + rand() % 1500);
         kill(child, SIGKILL);
-        /* Three seconds are enough for any host; one that never comes must not hide the others. */
-        for (int wait = 0; wait < 30000 && waitpid(child, &status, WNOHANG) == 0; wait++)
+        /* Half a minute is enough for any host; one that never comes must not hide the others. */
+        for (int wait = 0; wait < 300000 && waitpid(child, &status, WNOHANG) == 0; wait++)
             usleep(100);
         if (kill(child, 0) < 0)
             reaped++;

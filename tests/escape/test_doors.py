@@ -173,7 +173,7 @@ def stranger() -> subprocess.Popen[bytes]:
     """A process outside, of the user that a guest would natively be."""
     uid, gid = guest_ids()
     user = [] if os.geteuid() else ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
-    process = subprocess.Popen([*user, "sleep", "120"])
+    process = subprocess.Popen([*user, "sleep", "1000"])
     # Before it executes sleep, nobody may look into it: it has just changed its user.
     while Path("/proc", str(process.pid), "comm").read_text() != "sleep\n":
         time.sleep(0.01)
@@ -208,7 +208,7 @@ def test_they_are_open_without_husk(programs: Path, place: Path, outside: tuple[
             os.chown(place, *guest_ids())
         found = knock(unprotected(programs, ["doors", str(other.pid), port, name, str(file)], place).out)
         assert {door for door in OPEN if found[door] != "open"} == set()
-        assert other.wait(timeout=5) == -12, "the signal to the owner of a descriptor, SIGUSR2"
+        assert other.wait(timeout=60) == -12, "the signal to the owner of a descriptor, SIGUSR2"
     finally:
         other.kill()
         other.wait()

@@ -87,6 +87,7 @@ def test_a_network_socket_as_input_leads_to_its_peer_alone(programs: Path) -> No
                     assert outer.makefile().read() == "12 read\nturned", "what it sent went to its own peer"
                 else:
                     natively(programs, inner.fileno(), "turn", port)
+                    victim.settimeout(60)
                     with victim.accept()[0] as reached:
                         assert reached.recv(100) == b"turned"
 

@@ -4,6 +4,7 @@ And what those see that it may reach."""
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -46,6 +47,11 @@ class Servers:
                 each.listen(64)
             self.sockets.append(each)
 
+    def wait(self) -> None:
+        """Until each has something to hear: the network may deliver after the sender has ended."""
+        for each in self.sockets:
+            assert select.select([each], [], [], 60)[0], each
+
     def heard(self) -> int:
         """How many of them heard anything."""
         count = 0
@@ -72,6 +78,7 @@ def servers(place: Path) -> Iterator[Servers]:
 def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, servers: Servers) -> None:
     arguments = ["abstract_out", servers.name, str(servers.path), *servers.ports]
     natively = unprotected(programs, arguments, place)
+    servers.wait()
     assert servers.heard() == 6, natively.out
     while servers.heard():
         pass

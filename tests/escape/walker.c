@@ -15,7 +15,7 @@ int main(int count, char **words) {
     char text[8], reached = 0;
     unsigned rounds = 0;
     time_t end = time(NULL) + atoi(words[2]);
-    while (!reached && time(NULL) <= end) {
+    while (!reached && (time(NULL) <= end || rounds < 3)) {
         rounds++;
         int fd = open(name, O_RDWR);
         if (fd < 0)
@@ -49,5 +49,5 @@ int main(int count, char **words) {
         unlink("moving/fifo");
     }
     printf("%s\n", reached ? "reached" : "safe");
-    return !reached && rounds < 3; /* natively the first round may do */
+    return 0;
 }
