@@ -86,7 +86,8 @@ def digest(tree: Path) -> str:
 
 
 def fuzz(seed: int, calls: int, *, rounds: int = 0, options: list[str] | None = None) -> Report:
-    """At least `calls` calls (or that many rounds) from one seed."""
+    """At least so many calls and so many rounds from one seed. How many calls make a round depends on how busy the host
+    is: a worker that seems stuck is ended."""
     report = Report()
     with scratch() as place, scratch() as programs:
         build(programs)
@@ -103,7 +104,7 @@ def fuzz(seed: int, calls: int, *, rounds: int = 0, options: list[str] | None = 
             if {"-t", "-it", "-ti"} & set(options or []):
                 _on_a_terminal(arguments, errors, report, calls, rounds)
             else:
-                with husk_process(arguments, stdin=PIPE, stdout=PIPE, stderr=errors, grace=5) as running:
+                with husk_process(arguments, stdin=PIPE, stdout=PIPE, stderr=errors, grace=30) as running:
                     os.close(errors)
                     process = running.process
                     assert process.stdin is not None and process.stdout is not None
@@ -122,7 +123,7 @@ def _on_a_terminal(arguments: list[str], errors: int, report: Report, calls: int
     """husk as foreground process of a terminal of its own, so that the guests have one, too."""
     master, slave = pty.openpty()
     wrapper = ["setsid", "--ctty", "--wait"]
-    with husk_process(arguments, wrapper=wrapper, stdin=slave, stdout=slave, stderr=errors, grace=5) as running:
+    with husk_process(arguments, wrapper=wrapper, stdin=slave, stdout=slave, stderr=errors, grace=30) as running:
         os.close(errors)
         os.close(slave)
         keys = os.fdopen(os.dup(master), "wb", 0)
@@ -158,7 +159,7 @@ def _follow(
         report.descriptors.append(len(os.listdir(f"/proc/{pid}/fd")))
         report.threads.append(status_field(pid, "Threads"))
         report.memory.append(status_field(pid, "VmRSS"))
-        if (report.calls >= calls and not rounds) or (rounds and len(report.memory) >= rounds):
+        if report.calls >= calls and len(report.memory) >= rounds:
             break
         stdin.write(b"more\n")
         stdin.flush()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import mcp.client.stdio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -22,6 +23,9 @@ from husk.mcp.server import build
 from tests.guest.running import husk_command
 
 TOKEN = "a-token-for-tests"
+# How long the client waits before it kills a server whose input it has closed: two seconds are little on a busy
+# machine, and what a killed server leaves is not what is tested.
+mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT = 60.0
 
 
 class Client:
@@ -92,7 +96,7 @@ async def http_server(state: Path, *arguments: str) -> AsyncIterator[str]:
     finally:
         server.terminate()
         rest = (await server.stderr.read()).decode()
-        await asyncio.wait_for(server.wait(), 30)
+        await asyncio.wait_for(server.wait(), 60)
         assert "Traceback" not in rest, rest
 
 

@@ -17,7 +17,7 @@ from tests.mcp.clients import TOKEN, Refused, http, http_server, stdio
 
 def left(state: Path) -> list[str]:
     """State directories of boxes; a server that was told to end has a moment for it."""
-    for _ in range(100):
+    for _ in range(600):
         found = [path.name for path in state.iterdir() if path.name.startswith("box-")]
         if not found:
             break
@@ -59,8 +59,11 @@ def test_http_sessions_are_apart(tmp_path: Path) -> None:
                     await two.call("read_file", path="file")
                 with pytest.raises(Exception, match="there is no result"):
                     await two.read(answer["resource"])
-                await one.call("run", argv=["sleep", "1.3"])
-                assert any("running for" in (message or "") for _, _, message in one.progress)
+                waiting = asyncio.create_task(one.call("run", argv="until [ -e go ]; do sleep 0.05; done"))
+                while not any("running for" in (message or "") for _, _, message in one.progress):
+                    await asyncio.sleep(0.05)
+                await one.call("run", argv=["touch", "go"])
+                assert (await waiting)["exit_code"] == 0
             assert left(tmp_path) == []  # both said goodbye; the server is still there
             async with http(address) as three:
                 assert (await three.call("list_files"))["entries"] == []
@@ -74,7 +77,7 @@ def test_http_wants_the_token_and_its_own_name(tmp_path: Path) -> None:
     accepts = {"Accept": "application/json, text/event-stream"}
 
     async def test() -> None:
-        async with http_server(tmp_path) as address, httpx.AsyncClient() as web:
+        async with http_server(tmp_path) as address, httpx.AsyncClient(timeout=60) as web:
             for token in (None, "", "Bearer", "Bearer wrong", TOKEN, f"Basic {TOKEN}"):
                 shown = {} if token is None else {"Authorization": token}
                 assert (await web.post(address, json=hello, headers=accepts | shown)).status_code == 401, token

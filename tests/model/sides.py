@@ -49,7 +49,7 @@ class Asked:
     def end(self) -> None:
         self._in.close()
         self._out.close()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 def agent_in_husk(stack: ExitStack, code: Path, place: str, options: list[str], errors: Path | None = None) -> Asked:
@@ -111,8 +111,12 @@ class Sides:
         asked = [(step, answer) for step, answer in told if answer != NOT_ASKED]
         steps = [step for step, _ in asked[1:]]
         for kind in KINDS:
-            self.agents[kind].ask([("begin", name, kind == "tmp"), *steps])
+            # They do all that is asked: what must not be asked, the native side has said. Theirs would say it by other
+            # inode numbers, of which a file system may give one away again.
+            self.agents[kind].ask([("begin", name, kind == "tmp"), ("forget_stale",), *steps])
         answers = {kind: self.agents[kind].answers() for kind in KINDS}
+        for each in answers.values():
+            del each[1]
         for number, (step, want) in enumerate(asked):
             wrong = [kind for kind in KINDS if answers[kind][number] != want]
             if wrong:

@@ -16,6 +16,9 @@ inotifywait -m -r -e create,delete,moved_from,moved_to,close_write,delete_self -
 watcher=$!
 until grep -q established err; do sleep 0.02; done
 echo text >tree/a/new; mv tree/a/new tree/a/b/moved; mv tree/a/b tree/c/b; echo more >>tree/c/b/moved; rm tree/c/b/moved
+# What it looks up of what is moved and made, it has looked up when it tells of the mark: a look that meets the removal
+# of a directory would delay its last event.
+: >tree/mark; until grep -q CLOSE_WRITE.*mark log; do sleep 0.02; done
 echo text >>tree/a/old; rmdir tree/c/b; rm -r tree/a; ln -s nowhere tree/link; mkdir tree/end
 until grep -q end log; do sleep 0.02; done
 exec 2>/dev/null  # some shells tell of the end of a job, sometimes

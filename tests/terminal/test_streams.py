@@ -96,8 +96,8 @@ def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person.expect("here-I-am\r\n")
     person.type("\x1a")
     person.expect("Stopped.*host> ")
-    # SIGTERM is husk's once it runs again, and ends the box. Sent by another shell: bash's own `kill` lets a stopped job
-    # go on, so that it could be over before `fg`.
+    # SIGTERM is husk's once it runs again, and ends the box. Sent by another shell: bash's own `kill` lets a stopped
+    # job go on, so that it could be over before `fg`.
     person.type('sh -c "kill -TERM -$(jobs -p %1)"; fg\r')
     person.expect("host> ")
     person.type("echo status $?\r")
