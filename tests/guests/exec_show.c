@@ -161,6 +161,9 @@ int main(int argc, char **argv) {
             umask(mask);
             break;
         }
+        case 'b': /* busy until something ends it */
+            for (;;)
+                __asm__ volatile("pause");
         case 'r': { /* wait until told: lets a test look at a running program */
             char byte;
             if (read(0, &byte, 1) < 0)

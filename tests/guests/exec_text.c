@@ -45,6 +45,7 @@ static void running(const char *show) {
     pid_t pid = MUST(fork());
     if (pid == 0) {
         MUST(dup2(gate[0], 0));
+        MUST(dup2(ready[1], 1));
         MUST(close(gate[0]));
         MUST(close(gate[1]));
         char *argv[] = {"running", NULL}, *envp[] = {"SHOW=r", NULL};
@@ -53,10 +54,10 @@ static void running(const char *show) {
     }
     close(gate[0]);
     close(ready[1]);
-    char byte;
-    if (read(ready[0], &byte, 1) != 0) /* the end of the close-on-exec pipe says: executed */
-        say("no end of file");
-    nap_ms(100); /* lets the program print its line first */
+    char line[100];
+    ssize_t n = MUST(read(ready[0], line, sizeof line)); /* what it prints says: executed, and running */
+    say("it says %.*s", n > 0 ? (int)n - 1 : 0, line);
+    close(ready[0]);
     STEP(open("program", O_WRONLY | O_CLOEXEC));
     STEP(open("program", O_RDWR | O_CLOEXEC));
     STEP(open("program", O_WRONLY | O_TRUNC | O_CLOEXEC));
