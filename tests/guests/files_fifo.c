@@ -8,17 +8,19 @@
 
 static void nothing(int sig) { (void)sig; }
 
-static void alarm_in(int ms, int flags) {
+/* An open with a handler that runs every `ms` meanwhile: the first time may be before the open has begun, and without
+ * SA_RESTART nothing else would end it. */
+static int open_with_alarms(int mode, int ms, int flags) {
     struct sigaction action = {.sa_handler = nothing, .sa_flags = flags};
     sigaction(SIGALRM, &action, NULL);
     timer_t timer;
-    static int made;
-    static timer_t keep;
-    if (!made++)
-        MUST(timer_create(CLOCK_MONOTONIC, NULL, &keep));
-    timer = keep;
-    struct itimerspec when = {.it_value = {ms / 1000, ms % 1000 * 1000000L}};
-    timer_settime(timer, 0, &when, NULL);
+    MUST(timer_create(CLOCK_MONOTONIC, NULL, &timer));
+    struct timespec often = {ms / 1000, ms % 1000 * 1000000L};
+    MUST(timer_settime(timer, 0, &(struct itimerspec){often, often}, NULL));
+    int fd = open("p", mode), number = errno;
+    MUST(timer_delete(timer));
+    errno = number;
+    return fd;
 }
 
 static void opening(void) {
@@ -40,10 +42,8 @@ static void opening(void) {
     STEP(close(3));
     STEP(open("p", O_PATH));
     STEP(close(3));
-    alarm_in(100, 0);
-    STEP(open("p", O_RDONLY)); /* blocks, then the handler ends it */
-    alarm_in(100, 0);
-    STEP(open("p", O_WRONLY));
+    STEP(open_with_alarms(O_RDONLY, 100, 0)); /* blocks, then the handler ends it */
+    STEP(open_with_alarms(O_WRONLY, 100, 0));
     /* With SA_RESTART the open goes on after the handler, until somebody comes. */
     pid_t pid = fork();
     if (pid == 0) {
@@ -53,8 +53,7 @@ static void opening(void) {
             _exit(1);
         _exit(0);
     }
-    alarm_in(100, SA_RESTART);
-    STEP(open("p", O_RDONLY));
+    STEP(open_with_alarms(O_RDONLY, 100, SA_RESTART));
     STEP(read(3, text, 4));
     STEP(read(3, text, 4));
     STEP(close(3));
@@ -89,7 +88,7 @@ static void between_processes(void) {
         open("p", O_RDONLY);
         _exit(1);
     }
-    nap_ms(100);
+    until_asleep(blocked);
     struct stat st;
     STEP(stat("p", &st));
     STEP(open("/dev/null", O_RDONLY));
