@@ -33,6 +33,12 @@ static int port_of(const address_t *address) { return ntohs(family == AF_INET ? 
 /* The address, and how its port is called: 0, known (one of those we were told before), or new. */
 static int known[32], known_count;
 
+/* Names nobody has any more are forgotten: the kernel may choose one of those ports again. */
+static void begin(const char *label, const char *ip) {
+    known_count = 0;
+    say("-- %s %s", label, ip);
+}
+
 static void say_name(const char *label, const address_t *address, socklen_t size) {
     char text[64] = "?";
     inet_ntop(family, family == AF_INET ? (void *)&address->four.sin_addr : (void *)&address->six.sin6_addr, text, 64);
@@ -67,7 +73,7 @@ static int bound(int type, const char *ip, address_t *told) {
 }
 
 static void tcp(const char *ip, const char *dial) {
-    say("-- tcp %s", ip);
+    begin("tcp", ip);
     address_t address, from;
     char text[64];
     int server = bound(SOCK_STREAM, ip, &address), yes = 1;
@@ -104,7 +110,7 @@ static void tcp(const char *ip, const char *dial) {
     client = MUST(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
     STEP(connect(client, &address.any, size_of_address()));
     struct pollfd ready = {.fd = client, .events = POLLOUT};
-    STEP(poll(&ready, 1, 2000));
+    STEP(poll(&ready, 1, 60000));
     int error = -1;
     size = sizeof error;
     MUST(getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &size));
@@ -117,7 +123,7 @@ static void tcp(const char *ip, const char *dial) {
 }
 
 static void udp(const char *ip, const char *dial) {
-    say("-- udp %s", ip);
+    begin("udp", ip);
     address_t address, from;
     char text[64] = {0};
     int server = bound(SOCK_DGRAM, ip, &address), client = MUST(socket(family, SOCK_DGRAM, 0));
@@ -148,7 +154,9 @@ static void udp(const char *ip, const char *dial) {
     /* A port where nobody listens any more answers the second time. */
     STEP(connect(client, &address.any, size_of_address()));
     STEP(send(client, "x", 1, 0));
-    usleep(10000);
+    struct pollfd told = {.fd = client};
+    STEP(poll(&told, 1, 60000));
+    say("events %x", told.revents);
     STEP(send(client, "x", 1, 0));
     close(client);
 }
@@ -191,16 +199,24 @@ static void wrong(const char *loopback) {
 
 static void handled(int signal) { (void)signal; }
 
+/* The alarm comes again and again: the first may come before the call has begun, and nothing else would end it. */
+static int until_alarm(int server, address_t *from, socklen_t *size) {
+    struct sigaction action = {.sa_handler = handled};
+    sigaction(SIGALRM, &action, NULL);
+    ualarm(30000, 30000);
+    int fd = accept(server, &from->any, size), number = errno;
+    ualarm(0, 0);
+    errno = number;
+    return fd;
+}
+
 static void waits(const char *loopback) {
     say("-- waits");
     address_t address, from;
     socklen_t size = sizeof from;
     int server = bound(SOCK_STREAM, loopback, &address);
     MUST(listen(server, 1));
-    struct sigaction action = {.sa_handler = handled};
-    sigaction(SIGALRM, &action, NULL);
-    ualarm(30000, 0);
-    STEP(accept(server, &from.any, &size));
+    STEP(until_alarm(server, &from, &size));
     if (fork() == 0) {
         usleep(30000);
         int client = socket(family, SOCK_STREAM, 0);
