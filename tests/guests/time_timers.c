@@ -50,15 +50,15 @@ static void interval_timers(void) {
     STEP(setitimer(ITIMER_REAL, &wrong, NULL));
     STEP(setitimer(7, &soon, NULL));
     STEP(getitimer(ITIMER_REAL, (void *)8));
-    STEP(alarm(100));
-    STEP(alarm(50) > 90);
+    STEP(alarm(1000));
+    STEP(alarm(500) > 900);
     pid_t pid = fork();
     if (pid == 0) {
         STEP(alarm(0)); /* not inherited */
         _exit(0);
     }
     wait_for(pid);
-    STEP(alarm(0) > 40);
+    STEP(alarm(0) > 400);
 }
 
 static void posix_timers(void) {
@@ -77,11 +77,15 @@ static void posix_timers(void) {
     MUST(sigprocmask(SIG_BLOCK, &block, &old));
     STEP(timer_settime(timer, 0, &often, &found));
     nap_ms(20);
-    ticks = 0;
-    MUST(sigprocmask(SIG_SETMASK, &old, NULL));
-    say("overruns counted %d", timer_getoverrun(timer) > 3);
+    /* Taken while it is blocked: a handler could run once more before the question, and that one has no overruns. */
+    siginfo_t taken;
+    STEP(sigwaitinfo(&block, &taken) == SIGRTMIN);
+    say("overruns counted %d, told with it %d", timer_getoverrun(timer) > 3, taken.si_overrun > 3);
     STEP(timer_settime(timer, 0, &none, &found));
     say("interval %ld", found.it_interval.tv_nsec);
+    while (sigtimedwait(&block, NULL, &(struct timespec){0, 0}) > 0)
+        ;
+    MUST(sigprocmask(SIG_SETMASK, &old, NULL));
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct itimerspec past = {{0, 0}, {now.tv_sec - 1, 0}};
@@ -93,10 +97,10 @@ static void posix_timers(void) {
     STEP(timer_settime(timer, 0, &soon, NULL));
     event.sigev_notify = SIGEV_NONE;
     STEP(timer_create(CLOCK_REALTIME, &event, &quiet));
-    soon.it_value.tv_sec = 100;
+    soon.it_value.tv_sec = 1000;
     STEP(timer_settime(quiet, 0, &soon, NULL));
     STEP(timer_gettime(quiet, &found));
-    say("left %d", found.it_value.tv_sec >= 90);
+    say("left %d", found.it_value.tv_sec >= 900);
     pid_t pid = fork();
     if (pid == 0) {
         STEP(timer_gettime(quiet, &found)); /* not inherited */
@@ -120,7 +124,7 @@ static void posix_timers(void) {
 static void descriptors(void) {
     int fd = STEP(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     uint64_t count = 0;
-    struct itimerspec soon = {{0, 1000000}, {0, 1000000}}, far = {{0, 0}, {100, 0}}, none = {0}, found;
+    struct itimerspec soon = {{0, 1000000}, {0, 1000000}}, far = {{0, 0}, {1000, 0}}, none = {0}, found;
     STEP(read(fd, &count, 8));
     STEP(timerfd_settime(fd, 0, &soon, NULL));
     nap_ms(20);
@@ -131,12 +135,12 @@ static void descriptors(void) {
     say("interval %ld", found.it_interval.tv_nsec);
     STEP(read(fd, &count, 8));
     STEP(timerfd_gettime(fd, &found));
-    say("left %d", found.it_value.tv_sec >= 90);
+    say("left %d", found.it_value.tv_sec >= 900);
     struct pollfd poll_fd = {fd, POLLIN, 0};
     STEP(poll(&poll_fd, 1, 0));
     far.it_value.tv_sec = 1;
     STEP(timerfd_settime(fd, TFD_TIMER_ABSTIME, &far, NULL)); /* long past */
-    STEP(poll(&poll_fd, 1, 30000));
+    STEP(poll(&poll_fd, 1, -1));
     STEP(read(fd, &count, 8));
     STEP(timerfd_settime(fd, 0, &none, NULL));
     STEP(timerfd_settime(fd, 77, &none, NULL));
