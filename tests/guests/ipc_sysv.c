@@ -70,7 +70,8 @@ static void semaphores(key_t key) {
     pid_t pid = fork();
     if (pid == 0) {
         struct sembuf give = {0, 1, SEM_UNDO};
-        until_asleep(getppid());
+        while (semctl(id, 0, GETNCNT) < 1) /* what is given before anybody waits would be taken back by our end */
+            nap_ms(1);
         semop(id, &give, 1);
         struct sembuf stay = {2, 5, SEM_UNDO};
         semop(id, &stay, 1);
@@ -86,7 +87,8 @@ static void semaphores(key_t key) {
     pid = fork();
     if (pid == 0)
         _exit(semop(id, &take, 1) ? errno == EIDRM : 0);
-    until_asleep(pid);
+    while (semctl(id, 0, GETNCNT) < 1)
+        nap_ms(1);
     STEP(semctl(id, 0, GETNCNT));
     STEP(semctl(id, 0, IPC_RMID));
     say("one that waited was told %s", status_text(wait_for(pid)));

@@ -185,8 +185,20 @@ static void *wait_for_go(void *unused) {
     return unused;
 }
 
+/* A thread that was joined is still listed until the kernel is done with it. */
+static int tasks_listed(void) {
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *entry; tasks && (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
 static void visible(void) {
     pthread_t threads[3];
+    while (tasks_listed() > 1)
+        nap_ms(1);
     sem_init(&go, 0, 0);
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, wait_for_go, NULL);

@@ -25,4 +25,6 @@ print(q.qsize())
 signal.signal(signal.SIGALRM, lambda *a: print("alarm"))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
 time.sleep(0.3)
+while len(os.listdir("/proc/self/task")) > 1:  # one that was joined is still listed until the kernel is done with it
+    time.sleep(0.01)
 print(threading.active_count(), len(os.listdir("/proc/self/task")))

@@ -7,12 +7,14 @@
 #include <pthread.h>
 
 #define ROUNDS 8
-static volatile int runs, interrupted, opened, strange;
+static volatile int runs, interrupted, opened, strange, tids[2];
+static char *const names[2] = {"one", "two"};
 static void handler(int sig) { (void)sig; runs++; }
 
-static void *wait_in_open(void *name) {
+static void *wait_in_open(void *number) {
+    tids[(intptr_t)number] = gettid();
     for (;;) {
-        int fd = open(name, O_RDONLY);
+        int fd = open(names[(intptr_t)number], O_RDONLY);
         if (fd >= 0) {
             __atomic_add_fetch(&opened, 1, __ATOMIC_SEQ_CST);
             close(fd);
@@ -25,20 +27,23 @@ static void *wait_in_open(void *name) {
 
 static void round_of(int flags) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
-    static char *names[2] = {"one", "two"};
     pthread_t threads[2];
     sigset_t usr1;
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);
-    runs = interrupted = opened = strange = 0;
+    runs = interrupted = opened = strange = tids[0] = tids[1] = 0;
     MUST(sigaction(SIGUSR1, &action, NULL));
     for (int i = 0; i < 2; i++)
         MUST(mkfifo(names[i], 0600));
     for (int i = 0; i < 2; i++)
-        pthread_create(&threads[i], NULL, wait_in_open, names[i]);
+        pthread_create(&threads[i], NULL, wait_in_open, (void *)(intptr_t)i);
     pthread_sigmask(SIG_BLOCK, &usr1, NULL); /* not for this thread */
     for (int i = 1; i <= ROUNDS; i++) {
-        nap_ms(10);
+        for (int j = 0; j < 2; j++) {
+            while (!tids[j])
+                nap_ms(1);
+            until_asleep(tids[j]); /* in its open */
+        }
         MUST(kill(getpid(), SIGUSR1));
         while (runs < i)
             nap_ms(1);
