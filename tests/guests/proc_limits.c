@@ -61,8 +61,8 @@ static void clones(void) {
         _exit(0);
     }
     wait_for(pid);
-    status = 0;
-    say("a child's sibling is mine %d: %s", wait(&status) > 0, status_text(status));
+    int mine = wait(&status) > 0;
+    say("a child's sibling is mine %d: %s", mine, status_text(status));
 }
 
 static pid_t sleeper(void) {

@@ -40,7 +40,7 @@ def main():
     e = c.Event()
     p = c.Process(target=e.set)
     p.start()
-    print(e.wait(20))
+    print(e.wait(60))
     p.join()
 
 

@@ -17,7 +17,7 @@ static volatile struct { int about, locked, runs, done; } *shared;
 static void handler(int sig) { (void)sig; shared->runs++; }
 
 static int pipes[2], pair[2];
-static struct timespec long_time = {30, 0}; /* never reached: a handler ends every sleep */
+static struct timespec long_time = {600, 0}; /* never reached: a handler ends every sleep */
 #define NOW(call) (shared->about = 1, (call))
 
 static long read_pipe(void) { char b; return NOW(read(pipes[0], &b, 1)); }
@@ -29,14 +29,14 @@ static long wait_id(void) { siginfo_t i; return NOW(waitid(P_ALL, 0, &i, WEXITED
 static long pause_(void) { return NOW(pause()); }
 static long nanosleep_(void) { return NOW(nanosleep(&long_time, NULL)); }
 static long clock_sleep(void) { int e = NOW(clock_nanosleep(CLOCK_MONOTONIC, 0, &long_time, NULL)); errno = e; return e ? -1 : 0; }
-static long poll_pipe(void) { struct pollfd p = {pipes[0], POLLIN, 0}; return NOW(poll(&p, 1, 30000)); }
+static long poll_pipe(void) { struct pollfd p = {pipes[0], POLLIN, 0}; return NOW(poll(&p, 1, 600000)); }
 static long ppoll_pipe(void) { struct pollfd p = {pipes[0], POLLIN, 0}; return NOW(ppoll(&p, 1, NULL, NULL)); }
 static long select_pipe(void) { fd_set s; FD_ZERO(&s); FD_SET(pipes[0], &s); return NOW(select(pipes[0] + 1, &s, NULL, NULL, NULL)); }
 static long epoll_pipe(void) {
     struct epoll_event e = {.events = EPOLLIN};
     int fd = epoll_create1(EPOLL_CLOEXEC);
     epoll_ctl(fd, EPOLL_CTL_ADD, pipes[0], &e);
-    long n = NOW(epoll_wait(fd, &e, 1, 30000));
+    long n = NOW(epoll_wait(fd, &e, 1, 600000));
     int number = errno;
     close(fd);
     errno = number;

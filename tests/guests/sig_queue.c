@@ -164,7 +164,7 @@ static void pidfds(void) {
     STEP(syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0));
     STEP(waitid(P_PIDFD, fd, &info, WCONTINUED));
     close(gate[0]), close(gate[1]);
-    STEP(poll(&poll_fd, 1, 30000));
+    STEP(poll(&poll_fd, 1, -1));
     STEP(waitid(P_PIDFD, fd, &info, WEXITED));
     say("exited %d with %d", info.si_code == CLD_EXITED, info.si_status);
     STEP(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0));

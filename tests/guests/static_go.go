@@ -65,7 +65,7 @@ func main() {
 	select {
 	case s := <-caught:
 		fmt.Println("caught", s)
-	case <-time.After(5 * time.Second):
+	case <-time.After(60 * time.Second):
 		fmt.Println("no signal")
 	}
 	var names []string
