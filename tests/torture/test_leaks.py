@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import pytest
 
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import Running, husk_process
+from tests.guest.running import PATIENCE, Running, husk_process
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+
+MOST_PHASES = 6
 
 
 def status_field(pid: int, name: str) -> int:
@@ -23,11 +27,36 @@ def status_field(pid: int, name: str) -> int:
     raise AssertionError(f"no {name} in /proc/{pid}/status")
 
 
-def holdings(running: Running) -> tuple[Counter[str], int, int, int]:
+Holdings = tuple[Counter[str], int, int, int]
+
+
+def holdings(running: Running) -> Holdings:
+    """Descriptors, threads, kilobytes and files. The least of several looks: what a call just under way holds, or one
+    that just ended, is not kept."""
     pid = running.process.pid
-    kinds = Counter(_kind(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
-    files = sum(1 for _ in running.state.rglob("*"))
-    return kinds, status_field(pid, "Threads"), status_field(pid, "VmRSS"), files
+    looks: list[Holdings] = []
+    for _ in range(5):
+        kinds = Counter(_kind(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+        files = sum(1 for _ in running.state.rglob("*"))
+        looks.append((kinds, status_field(pid, "Threads"), status_field(pid, "VmRSS"), files))
+        time.sleep(0.02)
+    fewest = min((look[0] for look in looks), key=lambda kinds: kinds.total())
+    return fewest, min(look[1] for look in looks), min(look[2] for look in looks), min(look[3] for look in looks)
+
+
+def growth(before: Holdings, later: Holdings) -> str:
+    """What is there more of; empty: nothing."""
+    (kinds, threads, memory, files), (kinds_later, threads_later, memory_later, files_later) = before, later
+    found = []
+    if kinds_later.total() != kinds.total():
+        found.append(f"descriptors: {kinds_later - kinds} came, {kinds - kinds_later} went")
+    if threads_later != threads:
+        found.append(f"threads: {threads}, later {threads_later}")
+    if memory_later - memory > memory * 0.05:
+        found.append(f"memory: {memory} kB, later {memory_later} kB")
+    if files_later != files:
+        found.append(f"files in the state directory: {files}, later {files_later}")
+    return "; ".join(found)
 
 
 def _kind(path: str) -> str:
@@ -42,7 +71,8 @@ def _kind(path: str) -> str:
 )
 @pytest.mark.timeout(300)
 def test_nothing_grows_with_executions(count: int) -> None:
-    """Phase one warms up (caches, thread pool); phases two and three must not differ."""
+    """Phase one warms up (caches, thread pool); two phases behind it must not differ. Which of husk's threads does the
+    work, and so whose memory is warm, is the host's choice: a few more phases are allowed. A leak grows in each."""
     pipe = subprocess.PIPE
     program = [f"{GUESTS}/spawn", "phases", str(count), "/bin/true"]
     with husk_process(
@@ -50,21 +80,19 @@ def test_nothing_grows_with_executions(count: int) -> None:
     ) as running:
         stdin, stdout = running.process.stdin, running.process.stdout
         assert stdin is not None and stdout is not None
-        seen = []
-        for _ in range(3):
+        seen: list[Holdings] = []
+        grown: list[str] = []
+        while len(seen) < 3 or (grown[-1] and len(seen) < MOST_PHASES):
+            if seen:
+                stdin.write(b"x")
+                stdin.flush()
             assert stdout.readline() == b"phase\n"
             seen.append(holdings(running))
-            stdin.write(b"x")
-            stdin.flush()
-        assert stdout.readline() == b"phase\n"
+            grown.append(growth(seen[-2], seen[-1]) if len(seen) > 1 else "")
         stdin.close()
         assert stdout.readline() == b"phases: wrong 0\n"
-        assert running.process.wait(timeout=30) == 0
-    (_, (kinds, threads, memory, files), (kinds_later, threads_later, memory_later, files_later)) = seen
-    assert kinds_later.total() == kinds.total(), f"descriptors: {kinds_later - kinds} came, {kinds - kinds_later} went"
-    assert threads_later == threads
-    assert abs(memory_later - memory) <= memory * 0.05, f"resident: {memory} kB, later {memory_later} kB"
-    assert files_later == files, "files in the state directory"
+        assert running.process.wait(timeout=PATIENCE) == 0
+    assert not grown[-1], "\n".join(grown)
 
 
 def test_queues_that_come_and_go_leave_nothing() -> None:
@@ -82,9 +110,7 @@ def test_queues_that_come_and_go_leave_nothing() -> None:
             seen.append(holdings(running))
             stdin.write(b"x")
             stdin.flush()
-        assert running.process.wait(timeout=30) == 0
-    (kinds, threads, _, files), *later = seen
-    for kinds_later, threads_later, memory_later, files_later in later:
-        assert kinds_later.total() == kinds.total(), f"{kinds_later - kinds} came, {kinds - kinds_later} went"
-        assert (threads_later, files_later) == (threads, files)
-        assert abs(memory_later - seen[1][2]) <= seen[1][2] * 0.05
+        assert running.process.wait(timeout=PATIENCE) == 0
+    # Memory from the second phase on: the first warms up.
+    first = (*seen[0][:2], seen[1][2], seen[0][3])
+    assert [growth(first, later) for later in seen[1:]] == ["", ""]

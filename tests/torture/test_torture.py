@@ -10,6 +10,7 @@ SOAK = pytest.mark.soak
 
 
 @pytest.mark.both_settings
+@pytest.mark.timeout(300)
 def test_smoke() -> None:
     """A little of everything below."""
     differential(["{guests}/pipelines.sh", "40"], case="pipelines")
