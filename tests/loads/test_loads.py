@@ -6,6 +6,7 @@ tree: names, kinds, modes, links, contents, and the times that were set rather t
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ FULL = [pytest.mark.soak, pytest.mark.timeout(3000)]
 DIGEST = "python3 {guests}/digest.py"
 GIT = {
     "GIT_CONFIG_NOSYSTEM": "1",
+    # No tidying up in the background, which would still be at it when the tree is removed.
+    "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.auto", "GIT_CONFIG_VALUE_0": "0",
     **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in
        (("NAME", "n"), ("EMAIL", "n@example.org"), ("DATE", "2015-01-01T00:00:00Z"))},
 }  # fmt: skip
@@ -25,6 +28,11 @@ GIT = {
 
 def size(small: int, full: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("count", [pytest.param(small), pytest.param(full, marks=FULL)])
+
+
+def own_place() -> str:
+    """A name in /tmp for both sides, where what is made holds its path; nobody else's, nor one a killed test left."""
+    return f"/tmp/load.{uuid.uuid4().hex[:12]}"
 
 
 def archive(count: int) -> bytes:
@@ -127,7 +135,8 @@ cmake --build build | sed 's/^\\[ *[0-9]*%\\] //' | sort
 @size(6, 120)
 def test_cmake_build(count: int) -> None:
     tree = packages.cmake_project(count)
-    script = f'mkdir /tmp/load.build && cd /tmp/load.build && {BUILD}\nrm -r /tmp/load.build'
+    place = own_place()
+    script = f"mkdir {place} && cd {place} && {BUILD}\nrm -r {place}"
     result = differential(["bash", "-c", script], tree=tree, timeout=count + 120)
     assert f"\n{count * (count - 1) // 2}\n" in result.out
 
@@ -151,11 +160,13 @@ def test_npm_install(count: int) -> None:
 def test_pip_install() -> None:
     tree = {f"{name}-1.0-py3-none-any.whl": packages.wheel(name, 400) for name in ("one", "two", "three")}
     # Not below {work}: scripts and their digests hold the path, which must be the same on both sides.
+    place = own_place()
     script = (
-        "set -e\nmkdir /tmp/load.venv\ncd /tmp/load.venv\ncp {work}/*.whl .\npython3 -m venv venv\n"
+        f"set -e\nmkdir {place}\ncd {place}\n"
+        "cp {work}/*.whl .\npython3 -m venv venv\n"
         "venv/bin/pip install --quiet --no-index --no-compile --disable-pip-version-check ./*.whl\n"
         "for each in one two three; do venv/bin/$each; done\nvenv/bin/pip list --format=freeze\n"
-        f"{DIGEST} venv __pycache__\nrm -r /tmp/load.venv"
+        f"{DIGEST} venv __pycache__\nrm -r {place}"
     )
     result = differential(["bash", "-c", script], tree=tree, timeout=300)
     assert "three runs" in result.out
