@@ -31,7 +31,7 @@ def explode(bomb: Bomb, size: int) -> Outcome:
         options = [str(place / "events") if word == "EVENTS" else word for word in options]
         script = f"{HEAD}{bomb.script}{'' if bomb.ended else TAIL}"
         words = ["run", "--timeout", str(bomb.seconds), *options, "--", "python3", "-c", script, str(size)]
-        with husk_process(words, stdin=PIPE, stdout=PIPE, stderr=PIPE, grace=20) as running:
+        with husk_process(words, stdin=PIPE, stdout=PIPE, stderr=PIPE) as running:
             peak = Peak(running.process.pid)
             result = finish(running.process, f"the bomb {bomb.name}", b"", bomb.seconds + 60)
             peak.stop()

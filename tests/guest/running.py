@@ -31,7 +31,7 @@ PIPE = subprocess.PIPE
 OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
 BARE = "--no-namespaces"
 BARE_NEEDS = 6  # Landlock's ABI whose scopes hold signals inside where no namespace does
-GRACE = 60.0  # seconds for what was killed to be gone; on a busy machine that takes its time, and how long is no test
+PATIENCE = 60.0  # seconds for what must happen soon, on a busy machine too: only a fault can take that long
 COMPARED = {"lines": 0, "runs": 0}  # by differential tests, for the summary at the end (tests/conftest.py)
 
 
@@ -148,7 +148,7 @@ def husk_process(
     *,
     env: Mapping[str, str] | None = None,
     wrapper: Sequence[str] = (),
-    grace: float = GRACE,
+    grace: float = PATIENCE,
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,

@@ -18,7 +18,7 @@ import pytest
 
 from tests import failing_host
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk, scratch
+from tests.guest.running import PIPE, finish, husk, husk_process, scratch
 from tests.guest.test_faults import ALL, groups
 
 pytestmark = [
@@ -91,11 +91,13 @@ def test_where_something_was_left(
     env = {"HUSK_STATE": str(place / "state"), **failing}
     with monkeypatch.context() as patch:
         patch.setenv("HUSK_CMD", f"{sys.executable} {PROGRAM}")
-        result = husk(["run", *options, "--", "sh", "-c", "echo x >kept"], env=env)
+        command = ["run", *options, "--", "sh", "-c", "echo x >kept"]
+        with husk_process(command, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE) as running:
+            result = finish(running.process, "husk", b"", 60)
     assert result.err.startswith(said) and result.err.count("\n") == 1, result
     assert result.status in (125, 126), result
     left = {str(path.relative_to(place / "state")) for path in (place / "state").rglob("*")}
-    assert left <= {"kept", "layers", "kept.lock"} and groups() == [], "something was left behind"
+    assert left <= {"kept", "layers", "kept.lock"} and groups(running.process.pid) == [], "something was left behind"
 
 
 # In parts, so that each is over in time and all that went wrong is told.

@@ -19,7 +19,7 @@ import pytest
 from husk.sandbox import cgroups
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import PIPE, husk, husk_process, leftovers, scratch
+from tests.guest.running import PATIENCE, PIPE, husk, husk_process, leftovers, scratch
 
 pytestmark = [
     pytest.mark.both_settings,
@@ -55,7 +55,7 @@ def busy(work: Path, *options: str) -> list[str]:
     return ["run", *mounts, *options, "--", "sh", "-c", BUSY]
 
 
-def until(condition: object, seconds: float = 20) -> bool:
+def until(condition: object, seconds: float = PATIENCE) -> bool:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():
@@ -65,11 +65,18 @@ def until(condition: object, seconds: float = 20) -> bool:
     return True
 
 
-def groups() -> list[str]:
-    """Groups whose husk is gone. (Others may run husk on this machine at the same time.)"""
+def groups(pid: int) -> list[Path]:
+    """The control groups of one husk. (Others may run husk on this machine at the same time, and be killed.)"""
     found = cgroups.delegation()
-    names = [name for name in os.listdir(found[0]) if name.startswith(cgroups.PREFIX)] if found else []
-    return [name for name in names if not os.path.exists(f"/proc/{name.split('-')[1]}")]
+    return list(Path(found[0]).glob(f"{cgroups.PREFIX}{pid}-*")) if found else []
+
+
+def is_empty(group: Path) -> bool:
+    """One whose last process has not quite ended cannot be removed."""
+    try:
+        return "populated 0" in (group / "cgroup.events").read_text().splitlines()
+    except FileNotFoundError:
+        return True
 
 
 @pytest.mark.parametrize("seed", range(100 if ALL else 10))
@@ -77,15 +84,16 @@ def test_killed_at_any_moment(work: Path, seed: int) -> None:
     """From before the guest exists to the middle of its work. With a control group on every second run."""
     pause = random.Random(seed).uniform(0, 0.12) * (1 + seed % 3)
     options = ("--limit", "cpu=60") if seed % 2 else ()
-    with husk_process(busy(work, *options), grace=5) as running:
+    with husk_process(busy(work, *options)) as running:
         time.sleep(pause)
         running.process.kill()
         running.process.wait()
-        assert until(lambda: not leftovers(running.mark, 0), 5), "a guest outlived husk"
+        assert until(lambda: not leftovers(running.mark, 0)), "a guest outlived husk"
+        assert until(lambda: all(map(is_empty, groups(running.process.pid)))), "a guest outlived husk in its group"
         # What lies in the state directory is nobody's now, and the next husk takes it away; the group likewise.
         after = husk(["run", *options, "--", "true"], env={"HUSK_STATE": str(running.state)})
         assert (after.status, after.err) == (0, "")
-        assert list(running.state.iterdir()) == [] and groups() == []
+        assert list(running.state.iterdir()) == [] and groups(running.process.pid) == []
     size = (work / "beat").stat().st_size if (work / "beat").exists() else 0
     time.sleep(0.1)
     assert not size or (work / "beat").stat().st_size == size, "the daemon still beats"
@@ -98,7 +106,7 @@ def test_killed_reaper(work: Path) -> None:
         (reaper,) = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
         assert Path(f"/proc/{reaper}/comm").read_text() == "husk-reaper\n"
         os.kill(int(reaper), signal.SIGKILL)
-        _, err = running.process.communicate(timeout=20)
+        _, err = running.process.communicate(timeout=PATIENCE)
         assert (running.process.returncode, err) == (125, b"husk: husk-init died; the box is gone.\n")
 
 
@@ -106,9 +114,9 @@ def test_killed_reaper(work: Path) -> None:
 def test_killed_init_at_any_moment(work: Path, seed: int) -> None:
     """The process between husk and the guests, killed while it builds the box, hands over to the reaper, or reaps."""
     pause = random.Random(seed).uniform(0, 0.1) * (1 + seed % 3)
-    with husk_process(busy(work), stderr=PIPE, grace=20) as running:
+    with husk_process(busy(work), stderr=PIPE) as running:
         below = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
-        assert until(lambda: bool(below.read_text()), 60), "husk started nothing"
+        assert until(lambda: bool(below.read_text())), "husk started nothing"
         time.sleep(pause)
         for pid in below.read_text().split():
             with contextlib.suppress(ProcessLookupError):  # the builder ends by itself when there is a reaper
@@ -117,7 +125,7 @@ def test_killed_init_at_any_moment(work: Path, seed: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             if not until(lambda: running.process.poll() is not None, 3):
                 running.process.terminate()
-        _, err = running.process.communicate(timeout=60)
+        _, err = running.process.communicate(timeout=PATIENCE)
         assert b"Traceback" not in err, err
         assert running.process.returncode in (125, 143), (running.process.returncode, err)
         assert running.process.returncode == 143 or err.startswith(b"husk: "), err
@@ -136,18 +144,18 @@ def test_stopped_for_a_while(work: Path) -> None:
         running.process.send_signal(signal.SIGSTOP)
         time.sleep(1.5)
         running.process.send_signal(signal.SIGCONT)
-        out, err = running.process.communicate(timeout=40)
+        out, err = running.process.communicate(timeout=PATIENCE)
         assert (running.process.returncode, out, err) == (0, b"done\n", b"")
 
 
 def test_killed_while_stopped(work: Path) -> None:
-    with husk_process(busy(work), grace=5) as running:
+    with husk_process(busy(work)) as running:
         assert until(lambda: (work / "out").exists())
         running.process.send_signal(signal.SIGSTOP)
         time.sleep(0.2)
         running.process.kill()
         running.process.wait()
-        assert until(lambda: not leftovers(running.mark, 0), 5)
+        assert until(lambda: not leftovers(running.mark, 0))
 
 
 FILL = r"""
@@ -233,6 +241,6 @@ def test_state_directory_that_vanishes(work: Path) -> None:
         assert running.process.stdout is not None
         assert running.process.stdout.readline() == b"up\n"
         subprocess.run(["rm", "-rf", *state.iterdir()], check=True)
-        out, err = running.process.communicate(b"\n", timeout=20)
+        out, err = running.process.communicate(b"\n", timeout=PATIENCE)
         assert (running.process.returncode, out) == (7, b"refused\n"), err
         assert b"Traceback" not in err

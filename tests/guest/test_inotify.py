@@ -13,7 +13,7 @@ import pytest
 from tests.guest import trees
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
-from tests.guest.running import Running, husk, husk_process, scratch
+from tests.guest.running import PATIENCE, Running, husk, husk_process, scratch
 
 pytestmark = pytest.mark.both_settings
 
@@ -85,7 +85,7 @@ def test_the_hosts_own_changes_are_seen(mode: str) -> None:
             Path(place, "file").rename(place / "other")
             Path(place, "other").unlink()
             Path(place, "end").mkdir()
-            out, _ = running.process.communicate(timeout=20)
+            out, _ = running.process.communicate(timeout=PATIENCE)
     assert out.decode().splitlines() == [
         "1 MODIFY file",
         "1 CLOSE_WRITE file",
@@ -100,7 +100,10 @@ def test_watching_changes_nothing() -> None:
     """Files are copied to be watched. That is not a change of the guest's."""
     with scratch() as place:
         trees.prepare(place, LOW)
-        script = "inotify_load print /cow/low >/dev/null & sleep 0.2; cat low/read low/early low/cut; kill $!"
+        script = (
+            "inotify_load print /cow/low >/tmp/told & until grep -q ready /tmp/told; do sleep 0.02; done; "
+            "cat low/read low/early low/cut; kill $!; rm /tmp/told"
+        )
         result = husk(
             [
                 "run",

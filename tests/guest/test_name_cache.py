@@ -24,7 +24,7 @@ from husk.store.store import Store
 from tests.guest import trees
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import husk, husk_process, scratch
+from tests.guest.running import PATIENCE, husk, husk_process, scratch
 from tests.images.hostroot import add_programs
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
@@ -207,7 +207,7 @@ def from_outside(root: Path, change: Callable[[Path], None], options: list[str])
                 stdin.write(b"x")
                 stdin.flush()
         stdin.close()
-        assert running.process.wait(timeout=20) == 0
+        assert running.process.wait(timeout=PATIENCE) == 0
     side.close()
     return lines
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PIPE, Result, finish, husk, husk_process, scratch
+from tests.guest.running import PATIENCE, PIPE, Result, finish, husk, husk_process, scratch
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -80,7 +80,7 @@ def box(*arguments: str, allow: tuple[str, ...] = (), options: tuple[str, ...] =
 def test_a_server_and_its_clients_inside() -> None:
     script = """
         cd /tmp && echo hello >page && python3 -m http.server 8000 >/dev/null 2>&1 & server=$!
-        for i in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:8000/ && break; sleep 0.05; done
+        for i in $(seq 600); do curl -s -o /dev/null http://127.0.0.1:8000/ && break; sleep 0.05; done
         curl -s http://localhost:8000/page; curl -s http://127.0.0.1:8000/page
         python3 -c 'import urllib.request as u; print(u.urlopen("http://localhost:8000/page").read())'
         kill $server; wait $server; curl -s http://127.0.0.1:8000/page; echo $?
@@ -154,7 +154,7 @@ def test_node() -> None:
 def test_redis() -> None:
     script = """
         redis-server --port 6400 --unixsocket /tmp/redis.sock --save '' --dir /tmp >/dev/null &
-        for i in $(seq 100); do redis-cli -p 6400 ping 2>/dev/null && break; sleep 0.05; done
+        for i in $(seq 600); do redis-cli -p 6400 ping 2>/dev/null && break; sleep 0.05; done
         redis-cli -p 6400 set key value; redis-cli -s /tmp/redis.sock get key; redis-cli -p 6400 shutdown; wait
     """
     result, _ = box("/bin/sh", "-c", script)
@@ -184,7 +184,7 @@ def test_keys_and_certificates() -> None:
         ssh-keygen -Y verify -f allowed -I me -n file -s text.sig <text | cut -d' ' -f1-5
         openssl req -x509 -newkey rsa:2048 -nodes -keyout tls.key -out tls.pem -subj /CN=localhost -days 2 2>/dev/null
         openssl s_server -quiet -accept 4433 -key tls.key -cert tls.pem -WWW & server=$!
-        for i in $(seq 200); do curl -s --cacert tls.pem https://localhost:4433/text && break; sleep 0.05; done
+        for i in $(seq 600); do curl -s --cacert tls.pem https://localhost:4433/text && break; sleep 0.05; done
         curl -s https://localhost:4433/text; echo untrusted $?; kill $server; wait
     """
     result, refused = box("/bin/sh", "-c", script)
@@ -237,7 +237,7 @@ def test_node_and_rules(outside: int) -> None:
 
 
 def test_metadata_stays_closed_whatever_is_allowed() -> None:
-    code = "import socket; socket.create_connection(('169.254.169.254', 80), 5)"
+    code = "import socket; socket.create_connection(('169.254.169.254', 80), 60)"
     for rule in ("*", "0.0.0.0/0", "169.0.0.0/8"):
         result, refused = box(PYTHON, "-c", code, allow=(rule,))
         assert result.status == 1 and "PermissionError" in result.err
@@ -245,7 +245,7 @@ def test_metadata_stays_closed_whatever_is_allowed() -> None:
 
 
 def test_denials_win(outside: int) -> None:
-    code = f"import socket; socket.create_connection(('127.0.0.9', {outside}), 5)"
+    code = f"import socket; socket.create_connection(('127.0.0.9', {outside}), 60)"
     named = ("127.0.0.0/8",)
     assert box(PYTHON, "-c", code, allow=named)[0].status == 0
     result, refused = box(PYTHON, "-c", code, allow=named, options=("--deny-net", "127.0.0.9"))
@@ -260,7 +260,7 @@ def test_datagrams_and_the_outside() -> None:
         import socket, sys
         one, other = (("127.0.0.9", int(port)) for port in sys.argv[1:3])
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        s.settimeout(10)
+        s.settimeout(60)
         s.sendto(b"question", one)
         print(s.recvfrom(100)[0], s.recvfrom(100)[1] == one)
         s.sendto(b"question", other)  # no rule names it: that is the box's own loopback, where nobody is
@@ -274,7 +274,7 @@ def test_datagrams_and_the_outside() -> None:
     stranger.bind(("127.0.0.1", 0))
     for server in servers:
         server.bind(("127.0.0.9", 0))
-        server.settimeout(20)
+        server.settimeout(PATIENCE)
     ports = [str(server.getsockname()[1]) for server in servers]
 
     def serve() -> None:
@@ -307,10 +307,10 @@ def test_publish() -> None:
             assert b"port 8000" in running.process.stdout.readline()
             (told,) = [event for event in map(json.loads, log.read_text().splitlines()) if event["event"] == "publish"]
             assert re.fullmatch(r"127.0.0.1:\d+", told["host"]) and told["guest"] == 8000
-            with urllib.request.urlopen(f"http://{told['host']}/", timeout=10) as page:
+            with urllib.request.urlopen(f"http://{told['host']}/", timeout=PATIENCE) as page:
                 assert page.status == 200 and b"Directory listing" in page.read()
             running.process.terminate()
-            finish(running.process, "a published server", b"", 20)
+            finish(running.process, "a published server", b"", PATIENCE)
 
 
 def test_without_a_server_callers_are_hung_up_on() -> None:
@@ -321,13 +321,13 @@ def test_without_a_server_callers_are_hung_up_on() -> None:
             assert running.process.stdout is not None and running.process.stdout.readline() == b"up\n"
             where = re.search(r'"host": "127.0.0.1:(\d+)"', log.read_text())
             assert where is not None
-            with socket.create_connection(("127.0.0.1", int(where[1])), 10) as caller:
+            with socket.create_connection(("127.0.0.1", int(where[1])), PATIENCE) as caller:
                 assert caller.recv(10) == b""
-            finish(running.process, "a box without a server", b"\n", 20)
+            finish(running.process, "a box without a server", b"\n", PATIENCE)
 
 
 def test_the_whole_network(outside: int) -> None:
-    code = f"import socket; print(socket.create_connection(('127.0.0.9', {outside}), 5).getpeername())"
+    code = f"import socket; print(socket.create_connection(('127.0.0.9', {outside}), 60).getpeername())"
     result, refused = box(PYTHON, "-c", code, options=("--net", "host"))
     assert (result.out, refused) == (f"('127.0.0.9', {outside})\n", []), result.err
 
