@@ -96,7 +96,10 @@ static int opened(const char *path, int flags) {
 }
 static int open2(const char *path, uint64_t flags, uint64_t resolve) {
     struct open_how how = {.flags = flags | O_CLOEXEC | (flags & O_PATH ? 0 : O_NONBLOCK), .resolve = resolve};
-    long fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    long fd;
+    do /* a rename anywhere on this machine may be in the way: Linux says EAGAIN, and means: try again */
+        fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    while (fd < 0 && errno == EAGAIN);
     if (fd >= 0)
         close(fd);
     return fd < 0 ? -1 : 0;

@@ -8,7 +8,10 @@
 
 static int try(int dir, const char *name, uint64_t flags, uint64_t mode, uint64_t resolve) {
     struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};
-    long fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
+    long fd;
+    do /* for names that are to stay beneath, EAGAIN says: somebody renamed something, anywhere on this machine; try again */
+        fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
+    while (fd < 0 && errno == EAGAIN);
     if (fd < 0)
         return -1;
     close(fd);
