@@ -192,8 +192,8 @@ def _with_mark(arguments: Sequence[str], mark: str) -> list[str]:
 
 
 def leftovers(mark: str, grace: float) -> dict[int, str]:
-    """Processes that carry the mark in their environment and are not gone after the time of grace: GRACE, or more."""
-    deadline = time.monotonic() + max(grace, GRACE)
+    """Processes that carry the mark in their environment and do not go away within the time of grace."""
+    deadline = time.monotonic() + grace
     while True:
         found = {}
         for entry in os.listdir("/proc"):
