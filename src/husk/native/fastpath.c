@@ -136,7 +136,8 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
     if (!known && S_ISREG(s.st_mode))
         known = image_file(cache, link, &s);
     const struct showing pipe = {.manner = AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
-                                 .uid_to = cache->uid, .gid_from = cache->host_uid, .gid_to = cache->gid};
+                                 .uid_to = cache->uid, .uid_else = cache->uid, .gid_from = cache->host_uid,
+                                 .gid_to = cache->gid, .gid_else = cache->gid};
     if (known && knows_birth(&known->showing, wanted))
         return false;
     if (known)

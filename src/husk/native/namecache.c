@@ -185,7 +185,7 @@ PyObject *listener_cache_image(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ("host", dev, (uid, shown), (gid, shown)) | ("upper", stat, set_up_ns) | ("given", stat) */
+/* ("host", dev, (uid, shown, stranger of that number), (gid, ...)) | ("upper", stat, set_up_ns) | ("given", stat) */
 static bool parse_showing(PyObject *tuple, struct showing *showing)
 {
     const char *manner = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0)) : NULL;
@@ -193,8 +193,8 @@ static bool parse_showing(PyObject *tuple, struct showing *showing)
         return PyErr_Occurred() || (PyErr_SetString(PyExc_TypeError, "a showing is a tuple"), false);
     *showing = (struct showing){.manner = AS_HOST};
     if (manner[0] == 'h')
-        return PyArg_ParseTuple(tuple, "sI(II)(II)", &manner, &showing->dev, &showing->uid_from, &showing->uid_to,
-                                &showing->gid_from, &showing->gid_to);
+        return PyArg_ParseTuple(tuple, "sI(III)(III)", &manner, &showing->dev, &showing->uid_from, &showing->uid_to,
+                                &showing->uid_else, &showing->gid_from, &showing->gid_to, &showing->gid_else);
     const char *bytes;
     Py_ssize_t size;
     long long set_up = 0;

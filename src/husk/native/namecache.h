@@ -13,12 +13,13 @@
 
 #include "manifest.h"
 
-/* How a host file is shown. AS_HOST: what the host says, with a device number and at most one owner of ours. AS_UPPER: a
+/* How a host file is shown. AS_HOST: what the host says, with a device number and at most one owner of ours, whose
+ * number then is not a stranger's: such a one is shown as `else`. AS_UPPER: a
  * file of the box's own, whose size and content times are the host's and the rest ours. AS_GIVEN: all ours. */
 enum manner { AS_HOST, AS_UPPER, AS_GIVEN };
 struct showing {
     enum manner manner;
-    uint32_t dev, uid_from, uid_to, gid_from, gid_to; /* AS_HOST */
+    uint32_t dev, uid_from, uid_to, uid_else, gid_from, gid_to, gid_else; /* AS_HOST */
     struct stat given;       /* AS_UPPER, AS_GIVEN */
     int64_t set_up_ns;       /* AS_UPPER: the host's change time when husk last touched the file itself */
 };

@@ -247,8 +247,12 @@ void show(const struct showing *as, struct stat *s)
         s->st_dev = as->dev;
         if (s->st_uid == as->uid_from)
             s->st_uid = as->uid_to;
+        else if (s->st_uid == as->uid_to)
+            s->st_uid = as->uid_else;
         if (s->st_gid == as->gid_from)
             s->st_gid = as->gid_to;
+        else if (s->st_gid == as->gid_to)
+            s->st_gid = as->gid_else;
         return;
     case AS_UPPER: {
         struct stat host = *s;

@@ -16,6 +16,7 @@ from husk.vfs.image import default_image, make_directory_in
 from husk.vfs.layer import LayeredTree
 from husk.vfs.layer_nodes import LayerDir
 from husk.vfs.node import Context, Credentials, Dir
+from husk.vfs.permissions import shown_as, strangers
 from husk.vfs.proc import ProcTree
 from husk.vfs.state import State
 from husk.vfs.sysfs import SysTree
@@ -86,6 +87,9 @@ def build(
     generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
     if source is None or source.on_host:
         image = default_image(state, creds, generated, USER.encode())
+        if ids.switch and ids.uid:  # who is root inside has root's files, as the image meant it
+            for lower in image.lowers:
+                lower.uids, lower.gids = strangers(ids.uid), strangers(ids.gid)
     else:
         from husk.vfs.storeimage import store_image
 
@@ -208,12 +212,13 @@ def _owners(found: os.stat_result, ids: Ids) -> tuple[dict[int, int], dict[int, 
 
     Started by root, the guest is somebody else on the host. Below a mount it acts as the owner of what was mounted:
     their files are the guest's, and what the guest makes is theirs, as if they had run the program themselves. So root
-    who mounts a user's directory finds no root's files in it afterwards, and root's own files there stay closed.
+    who mounts a user's directory finds no root's files in it afterwards, and root's own files there stay closed, as do
+    those of whoever has on the host the number that the guest has inside.
     Started by an ordinary user, the host's own ids are the right ones.
     """
     if not ids.switch:
         return {}, {}, None
-    return {found.st_uid: ids.uid}, {found.st_gid: ids.gid}, (found.st_uid, found.st_gid)
+    return shown_as(found.st_uid, ids.uid), shown_as(found.st_gid, ids.gid), (found.st_uid, found.st_gid)
 
 
 def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[int, int], gids: dict[int, int]) -> None:

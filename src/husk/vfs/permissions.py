@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from husk.vfs.node import Credentials, Stat
 
 READ, WRITE, SEARCH = 4, 2, 1
+STRANGER = 65534  # what Linux, too, shows as the owner for whom a user namespace has no number
 EXECUTE = SEARCH
 
 
@@ -32,6 +33,17 @@ def permitted(creds: Credentials, info: Stat, want: int) -> bool:
     else:
         bits = info.mode
     return not want & ~bits & 7
+
+
+def shown_as(host: int, own: int) -> dict[int, int]:
+    """As whom owners on the host are shown where the id `host` is the guest's, who is `own` inside. Somebody else may
+    have that very number on the host, the first user of most machines has 1000: nobody may take them for the guest."""
+    return {**strangers(own), host: own} if host != own else {}
+
+
+def strangers(own: int) -> dict[int, int]:
+    """The same where nobody on the host is the guest."""
+    return {own: STRANGER if own != STRANGER else STRANGER - 1}
 
 
 def require(creds: Credentials, info: Stat, want: int) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from husk.vfs.lower import Lower
     from husk.vfs.node import Dir, Tree
 
-SAME = (0xFFFFFFFF, 0xFFFFFFFF)  # no host id is shown as another
+SAME = (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF)  # no host id is shown as another
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 
 
@@ -112,7 +112,17 @@ def _as_host(
     layered: bool,
     host_dev: int,
 ) -> HostView | None:
-    if len(uids) > 1 or len(gids) > 1:
+    owner, group = _shown(uids), _shown(gids)
+    if owner is None or group is None:
         return None
-    owners = next(iter(uids.items()), SAME), next(iter(gids.items()), SAME)
-    return HostView(root_fd, rel, host_dev, ("host", tree.dev, *owners), layered=layered)
+    return HostView(root_fd, rel, host_dev, ("host", tree.dev, owner, group), layered=layered)
+
+
+def _shown(ids: dict[int, int]) -> tuple[int, int, int] | None:
+    """Who is shown as whom, and as whom a stranger of that number (`permissions.shown_as`); None for more than that."""
+    if not ids:
+        return SAME
+    *strangers, (host, own) = ids.items()
+    if any(number != own for number, _ in strangers):
+        return None
+    return host, own, strangers[0][1] if strangers else own
