@@ -1,8 +1,13 @@
 """Types of the C core. Every function raises OSError with the host's errno."""
 
-# How a host file is shown: ("host", dev, (uid, shown), (gid, shown)), ("upper", struct stat, set_up_ns), or
-# ("given", struct stat)
-Showing = tuple[str, int, tuple[int, int], tuple[int, int]] | tuple[str, bytes, int] | tuple[str, bytes]
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# How a host file is shown: ("host", dev, (uid, shown, a stranger of that number), (gid, ...)),
+# ("upper", struct stat, set_up_ns), or ("given", struct stat)
+Showing = tuple[str, int, tuple[int, int, int], tuple[int, int, int]] | tuple[str, bytes, int] | tuple[str, bytes]
 ExactFile = tuple[int, bytes, int, int, int, int]
 HostStat = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
@@ -23,6 +28,7 @@ def send_message(fd: int, address: bytes, data: bytes, control: bytes, flags: in
 def receive_message(fd: int, size: int, control_size: int, flags: int, /) -> tuple[bytes, bytes, bytes, int, int]: ...
 def get_option(fd: int, level: int, name: int, size: int, /) -> bytes: ...
 def set_option(fd: int, level: int, name: int, value: bytes, /) -> None: ...
+def make_as(user: int, group: int, make: Callable[[], T], /) -> T: ...
 def socket_kind(fd: int, /) -> tuple[int, int]: ...
 def shares_table(tid: int, other: int, /) -> bool: ...
 def adopt_orphans() -> None: ...

@@ -1,4 +1,7 @@
-/* native: what root's husk does for a guest as the box's own user, because Linux writes down who did it.
+/* native: what root's husk does for a guest as somebody else, because Linux writes down who did it.
+ *
+ * What is made below a mount belongs to its owner from the first moment, and Linux lets only them change it: who may rename
+ * there could put a file of root's in the place of what husk has made and is about to give away.
  *
  * Who connects or listens is shown to the other end (SO_PEERCRED, SO_PEERGROUPS), which may trust root. Descriptors that
  * are sent lie in a socket until somebody receives them, in no table, and sockets that lie in sockets hide any number:
@@ -13,9 +16,11 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,6 +44,52 @@ static void must(long number, long a, long b, long c)
         sched_yield();
 }
 
+/* ---- what a change of ids takes away ------------------------------------------------------------------------------ */
+
+/* A process that changes its ids is no longer dumpable, nor told when its parent dies. That is for programs that become
+ * more than they were; the process may be any program that uses husk as a library, and wants its core files, or wants to
+ * have none. So both are as they were after each change. One at a time, or one thread would take for the program's wish
+ * what is another's change. */
+struct lost {
+    int dumpable, signal;
+    pid_t parent;
+};
+
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t forks_known = PTHREAD_ONCE_INIT;
+
+static void in_child(void)
+{
+    changing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* who held it is the parent's */
+}
+
+static void know_of_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+static void begin_change(struct lost *lost)
+{
+    pthread_once(&forks_known, know_of_forks);
+    pthread_mutex_lock(&changing);
+    lost->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    if (prctl(PR_GET_PDEATHSIG, &lost->signal) < 0)
+        lost->signal = 0;
+    lost->parent = lost->signal ? getppid() : 0;
+}
+
+static void end_change(const struct lost *lost)
+{
+    if (lost->dumpable == 1)
+        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    pthread_mutex_unlock(&changing);
+    if (lost->signal) {
+        prctl(PR_SET_PDEATHSIG, lost->signal, 0, 0, 0);
+        if (getppid() != lost->parent) /* it died in between */
+            kill(getpid(), lost->signal);
+    }
+}
+
 /* ---- seen as somebody ------------------------------------------------------------------------------------------- */
 
 struct self {
@@ -48,24 +99,15 @@ struct self {
     int group_count;
 };
 
-/* A process that changes its effective ids is no longer dumpable. That is for programs that become more than they were;
- * the process may be any program that uses husk as a library, and wants its core files. */
-static int dumpable;
-static pthread_once_t dumpable_known = PTHREAD_ONCE_INIT;
-
-static void learn_dumpable(void)
-{
-    dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-}
-
 static void become_self(struct self *self)
 {
+    struct lost lost;
+    begin_change(&lost);
     must(SYS_setresuid, AS_IT_IS, self->user, AS_IT_IS);
     must(SYS_capset, (long)&self->capabilities.header, (long)self->capabilities.data, 0);
     must(SYS_setresgid, AS_IT_IS, self->group, AS_IT_IS);
     must(SYS_setgroups, self->group_count, (long)self->groups, 0);
-    if (dumpable == 1)
-        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    end_change(&lost);
     free(self->groups);
 }
 
@@ -73,11 +115,12 @@ static void become_self(struct self *self)
  * saved ids stay, by which Linux decides who may send us signals. */
 static int become(struct self *self, uid_t user, gid_t group)
 {
-    pthread_once(&dumpable_known, learn_dumpable);
+    uid_t real, saved;
     int error = get_capabilities(&self->capabilities);
-    if (error)
-        return error;
-    self->user = geteuid();
+    if (error || getresuid(&real, &self->user, &saved) < 0)
+        return error ? error : -errno;
+    if (self->user != real && self->user != saved)
+        return -EPERM; /* there would be no way back */
     self->group = getegid();
     self->group_count = getgroups(0, NULL);
     self->groups = malloc((self->group_count + 1) * sizeof *self->groups);
@@ -88,14 +131,16 @@ static int become(struct self *self, uid_t user, gid_t group)
         free(self->groups);
         return error;
     }
-    if (syscall(SYS_setresgid, AS_IT_IS, group, AS_IT_IS) < 0 || syscall(SYS_setresuid, AS_IT_IS, user, AS_IT_IS) < 0) {
+    struct lost lost;
+    begin_change(&lost);
+    if (syscall(SYS_setresgid, AS_IT_IS, group, AS_IT_IS) < 0 || syscall(SYS_setresuid, AS_IT_IS, user, AS_IT_IS) < 0)
         error = -errno;
-        become_self(self);
-        return error;
-    }
     syscall(SYS_setfsgid, self->group);
     syscall(SYS_setfsuid, self->user);
-    return 0;
+    end_change(&lost);
+    if (error)
+        become_self(self);
+    return error;
 }
 
 int connect_as(uid_t user, gid_t group, int fd, const struct sockaddr *address, socklen_t size)
@@ -120,6 +165,70 @@ int listen_as(uid_t user, gid_t group, int fd, int backlog)
         error = -errno;
     become_self(&self);
     return error;
+}
+
+/* ---- making what is somebody's ------------------------------------------------------------------------------------- */
+
+/* What root may to files of others, and beyond what an owner is granted of a file system's room. Names are still reached
+ * with husk's own rights: whether the guest may was judged. */
+static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_LINUX_IMMUTABLE) |
+                                    CAP_TO_MASK(CAP_MKNOD) | CAP_TO_MASK(CAP_SYS_RESOURCE);
+
+/* Neither of the two tells whether it failed; asked for nobody, they say who it is. */
+static bool file_ids_are(uid_t user, gid_t group)
+{
+    return (uid_t)setfsuid(AS_IT_IS) == user && (gid_t)setfsgid(AS_IT_IS) == group;
+}
+
+static int own_files_as(uid_t user, gid_t group, const struct capabilities *all)
+{
+    struct lost lost;
+    int error = 0;
+    struct capabilities fewer = *all;
+    fewer.data[0].effective &= ~OVER_OTHERS;
+    begin_change(&lost);
+    syscall(SYS_setfsgid, group);
+    syscall(SYS_setfsuid, user);
+    if (!file_ids_are(user, group))
+        error = -EPERM;
+    else if (syscall(SYS_capset, &fewer.header, fewer.data) < 0)
+        error = -errno;
+    end_change(&lost);
+    return error;
+}
+
+static void own_files_again(uid_t user, gid_t group, struct capabilities *all)
+{
+    struct lost lost;
+    begin_change(&lost);
+    while (!file_ids_are(user, group)) {
+        syscall(SYS_setfsuid, user);
+        syscall(SYS_setfsgid, group);
+        sched_yield();
+    }
+    must(SYS_capset, (long)&all->header, (long)all->data, 0);
+    end_change(&lost);
+}
+
+/* make_as(user, group, make): what `make` returns. It takes back by itself what it changed: no exception can skip it. */
+PyObject *make_as(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned user, group;
+    PyObject *make, *made = NULL;
+    if (!PyArg_ParseTuple(args, "IIO:make_as", &user, &group, &make))
+        return NULL;
+    struct capabilities all;
+    uid_t own = (uid_t)setfsuid(AS_IT_IS);
+    gid_t own_group = (gid_t)setfsgid(AS_IT_IS);
+    int error = get_capabilities(&all);
+    if (error)
+        return raise_errno(-error);
+    error = own_files_as(user, group, &all);
+    if (!error)
+        made = PyObject_CallNoArgs(make);
+    own_files_again(own, own_group, &all);
+    return error ? raise_errno(-error) : made;
 }
 
 /* ---- counted as somebody's -------------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ static PyMethodDef functions[] = {
      "receive_message(fd, size, control_size, flags) -> (data, sockaddr, control, flags, length)"},
     {"get_option", get_option, METH_VARARGS, "get_option(fd, level, name, size) -> bytes"},
     {"set_option", set_option, METH_VARARGS, "set_option(fd, level, name, value)"},
+    {"make_as", make_as, METH_VARARGS, "make_as(user, group, make): files that `make` makes are theirs"},
     {"socket_kind", socket_kind, METH_VARARGS, "socket_kind(fd) -> (family, type); ENOTSOCK"},
     {"shares_table", shares_table, METH_VARARGS, "shares_table(tid, tid): one table of descriptors; False also: unknown"},
     {"adopt_orphans", adopt_orphans, METH_NOARGS, "adopt_orphans(): descendants whose parent dies become our children"},

@@ -200,9 +200,10 @@ PyObject *get_option(PyObject *self, PyObject *args);
 PyObject *set_option(PyObject *self, PyObject *args);
 PyObject *socket_kind(PyObject *self, PyObject *args);
 
-/* acting.c; each gives -errno */
+/* acting.c; those in C give -errno */
 int connect_as(uid_t user, gid_t group, int fd, const struct sockaddr *address, socklen_t size);
 int listen_as(uid_t user, gid_t group, int fd, int backlog);
+PyObject *make_as(PyObject *self, PyObject *args);
 ssize_t send_as(uid_t user, int fd, const struct msghdr *message, int flags);
 
 /* messages.c */

@@ -2,7 +2,8 @@
 
 The directory of a name is opened first, beneath the root and without following links; the name is then used relative
 to that descriptor only. The supervisor may be root: no set-uid or set-gid file may come into being on the host by a
-guest's wish.
+guest's wish, and what is made is made as the owner (`_made`). To give it away afterwards was rejected: by its name that
+would be a file of root's that somebody has renamed meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import open_beneath
+from husk.native._core import make_as, open_beneath
 from husk.vfs.hostfile import HOST_FLAGS
 from husk.vfs.hosttree import HostDir, HostNode, HostRead, Reached
 from husk.vfs.layer_nodes import Orphan, pinned
@@ -20,8 +21,11 @@ from husk.vfs.node import error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
     from husk.vfs.node import Context, Dir, Node
+
+    T = TypeVar("T")
 
 EXCHANGE = 2
 OPENED = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -61,86 +65,44 @@ class HostTree(HostRead):
         """The one descriptor that is not bound by the new file's mode is the one that made it."""
         with _At(self, directory) as at:
             host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
-            fd = os.open(name, host_flags, harmless(mode), dir_fd=at)
+            fd = self._made(lambda: _file(name, host_flags, harmless(mode), at))
             try:
-                self._own(at, fd, harmless(mode))
                 return self.lookup(ctx, directory, name), fd
             except BaseException:
                 os.close(fd)
                 raise
 
-    def _settle(self, at: int, fd: int, mode: int) -> None:
-        """As `_own`, of a descriptor that is needed for nothing else."""
-        try:
-            self._own(at, fd, mode)
-        finally:
-            os.close(fd)
-
-    def _own(self, at: int, fd: int, mode: int) -> None:
-        """Mode and host owner of a new file in `at`. The supervisor's umask must not show; but whoever watches the
-        directory must not see a change that changes nothing."""
-        owner = self._owner_for(at, os.fstat(fd))
-        if owner is not None:
-            os.fchown(fd, *owner)
-        if os.fstat(fd).st_mode & 0o7777 != mode:
-            os.fchmod(fd, mode)
-
-    def _owner_for(self, at: int, made: os.stat_result) -> tuple[int, int] | None:
-        """Whom a new file in `at` has to be given to; None where it is theirs already. In a set-gid directory the host
-        gave it its group."""
-        if self.owner is None:
-            return None
-        uid, gid = self.owner
-        if os.fstat(at).st_mode & st.S_ISGID:
-            gid = made.st_gid
-        return (uid, gid) if (uid, gid) != (made.st_uid, made.st_gid) else None
+    def _made(self, make: Callable[[], T]) -> T:
+        """What `make` makes, as whom the guest is below this mount; it can change nothing that is another's."""
+        return make_as(*self.owner, make) if self.owner is not None else make()
 
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
         with _At(self, directory) as at:
-            wanted = mode & 0o1777 | os.fstat(at).st_mode & st.S_ISGID
-            os.mkdir(name, mode & 0o1777, dir_fd=at)
-            made = os.stat(name, dir_fd=at, follow_symlinks=False)
-            # To open a directory is something a watcher sees, so only where there is a reason.
-            if made.st_mode & 0o7777 != wanted or self._owner_for(at, made) is not None:
-                fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-                self._settle(at, fd, wanted)
+            self._made(lambda: _directory(name, mode & 0o1777, at))
         child = self.lookup(ctx, directory, name)
         assert isinstance(child, HostDir)
         return child
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
         with _At(self, directory) as at:
-            os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at)
-            return self._own_special(ctx, directory, at, name, mode)
+            self._made(
+                lambda: _special(lambda: os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at), name, mode, at)
+            )
+        return self.lookup(ctx, directory, name)
 
     def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
         with _At(self, directory) as at:
-            make(at, name)
-            return self._own_special(ctx, directory, at, name, mode)
-
-    def _own_special(self, ctx: Context, directory: Dir, at: int, name: bytes, mode: int) -> Node:
-        node = self.lookup(ctx, directory, name)
-        with Reached(self, node) as path:
-            owner = self._owner_for(at, os.stat(path))
-            if owner is not None:
-                os.chown(path, *owner)
-            if os.stat(path).st_mode & 0o7777 != mode & 0o777:
-                os.chmod(path, mode & 0o777)
+            self._made(lambda: _special(lambda: make(at, name), name, st.S_IFSOCK | mode, at))
         return self.lookup(ctx, directory, name)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
         with _At(self, directory) as at:
-            os.symlink(target, name, dir_fd=at)
-            owner = self._owner_for(at, os.stat(name, dir_fd=at, follow_symlinks=False))
-            if owner is not None:
-                os.chown(name, *owner, dir_fd=at, follow_symlinks=False)
+            self._made(lambda: os.symlink(target, name, dir_fd=at))
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
-        assert isinstance(directory, HostDir)
-        wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE)
-        fd = open_beneath(self.fd, directory.rel(), wanted, 0o600)
+        wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE) & ~os.O_NOFOLLOW | os.O_CLOEXEC
         with _At(self, directory) as at:
-            self._settle(at, os.dup(fd), harmless(mode))
+            fd = self._made(lambda: _file(b".", wanted, harmless(mode), at))
         return Orphan(self, b"/proc/self/fd/%d" % fd, (directory, b""), self.uids, self.gids), fd
 
     # -- names of nodes ----------------------------------------------------------------------------------------
@@ -195,8 +157,10 @@ class HostTree(HostRead):
 
     def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
         shown = self.stat(ctx, node)
-        # What is only shown as the guest's stays as it is on the host.
+        # What is only shown as the guest's stays as it is on the host, and the guest's own group is another there.
         uid, gid = -1 if uid == shown.uid else uid, -1 if gid == shown.gid else gid
+        if self.owner is not None and gid == ctx.creds.gid:
+            gid = self.owner[1]
         self.distrust(node)
         try:
             if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
@@ -231,6 +195,43 @@ class HostTree(HostRead):
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         with Reached(self, node) as path:
             os.removexattr(path, name)
+
+
+# The supervisor's umask must not show; but whoever watches the directory must not see a change that changes nothing.
+
+
+def _file(name: bytes, flags: int, mode: int, at: int) -> int:
+    fd = os.open(name, flags, mode, dir_fd=at)
+    try:
+        if os.fstat(fd).st_mode & 0o7777 != mode:
+            os.fchmod(fd, mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _directory(name: bytes, mode: int, at: int) -> None:
+    os.mkdir(name, mode, dir_fd=at)
+    wanted = mode | os.fstat(at).st_mode & st.S_ISGID
+    # To open a directory is something a watcher sees, so only where there is a reason.
+    if os.stat(name, dir_fd=at, follow_symlinks=False).st_mode & 0o7777 != wanted:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        try:
+            os.fchmod(fd, wanted)
+        finally:
+            os.close(fd)
+
+
+def _special(make: Callable[[], None], name: bytes, mode: int, at: int) -> None:
+    make()
+    pin = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        made = os.fstat(pin).st_mode
+        if made & 0o7777 != mode & 0o777 and st.S_IFMT(made) == st.S_IFMT(mode):
+            os.chmod(b"/proc/self/fd/%d" % pin, mode & 0o777)
+    finally:
+        os.close(pin)
 
 
 def rename_with_flags(at: int, old: bytes, to: int, new: bytes, flags: int) -> None:
