@@ -61,7 +61,7 @@ def test_who_has_the_guests_number_on_the_host_is_a_stranger(place: Path) -> Non
 
 @pytest.mark.both_settings
 def test_the_guests_group_is_the_mounts(place: Path) -> None:
-    """Given to its own group, a file is the group's of the mount's owner, not of whom the host has under that number."""
+    """Given to its own group, a file is the group's of the mount's owner, not of whom the host has by that number."""
     os.chown(place, BOB, CREW)
     team = place / "team"
     team.mkdir()
@@ -112,7 +112,13 @@ def test_nobody_is_given_what_was_put_in_the_place_of_what_was_made(
         if how == "symlink":
             tree.symlink(INSIDE, tree.root, b"new", b"target")
         elif how == "bind":
-            tree.bind(INSIDE, tree.root, b"new", 0o777, exchanged(lambda at, name: bind_at(b"/proc/self/fd/%d/%s" % (at, name))))
+            tree.bind(
+                INSIDE,
+                tree.root,
+                b"new",
+                0o777,
+                exchanged(lambda at, name: bind_at(b"/proc/self/fd/%d/%s" % (at, name))),
+            )
         else:
             wanted = 0o777 if how == "mkdir" else stat.S_IFIFO | 0o666
             getattr(tree, how)(INSIDE, tree.root, b"new", wanted)
@@ -124,6 +130,87 @@ def test_nobody_is_given_what_was_put_in_the_place_of_what_was_made(
     kept, made = (place / "new").stat(), (place / "away").lstat()
     assert (kept.st_uid, kept.st_gid, stat.S_IMODE(kept.st_mode)) == (0, 0, 0o600)
     assert (made.st_uid, made.st_gid) == (BOB, BOB)
+
+
+@pytest.mark.both_settings
+def test_emptying_a_set_uid_file_takes_that_from_it(place: Path) -> None:
+    """As it does for everybody but root; the file is another's, whom the guest's group may write to."""
+    os.chown(place, BOB, CREW)
+    for name in ("open", "truncate"):
+        (place / name).write_text("program")
+        os.chown(place / name, BOB + 1, CREW)
+        (place / name).chmod(0o6775)
+    script = ": >open && truncate -s 1 truncate"
+    done = husk(["run", "--mount", f"{place}:/m:rw", "--workdir", "/m", "--", "sh", "-c", script])
+    found = {path.name: (path.stat().st_size, stat.S_IMODE(path.stat().st_mode)) for path in place.iterdir()}
+    assert found == {"open": (0, 0o775), "truncate": (1, 0o775)}, done
+
+
+# -- what is held, and what is counted ---------------------------------------------------------------------------------
+
+
+@pytest.mark.both_settings
+@pytest.mark.parametrize("flags", ["O_WRONLY", "O_WRONLY | os.O_NONBLOCK", "O_RDWR"])
+def test_a_pipe_to_read_from_is_not_one_to_write_to(flags: str) -> None:
+    """Opened again through /proc, however it is opened: it may be a FIFO of root's that was handed in."""
+    script = f"import os\ntry: os.open('/proc/self/fd/0', os.{flags})\nexcept PermissionError: print('refused')"
+    done = husk(["run", "--", "python3", "-c", script])
+    assert done.out == "refused\n", done
+
+
+@pytest.mark.both_settings
+def test_buffers_of_fifos_count_for_the_guest(programs: Path) -> None:
+    """They do not shrink for root, who may have any number, but for whoever has too many."""
+    allowed = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text())
+    if not 0 < allowed <= 16384:
+        pytest.skip(f"fs.pipe-user-pages-soft is {allowed}: too many to be used up here")
+    count = allowed // 16 + 8  # of 16 pages each
+    command = ["/p/fifo_buffers", "/tmp", str(count)]
+    done = husk(["run", "--mount", f"{programs}:/p:ro", "--", *command])
+    full, small = map(int, done.out.split())
+    assert full <= allowed // 16, done
+    assert small >= 8, done
+
+
+# -- ports -------------------------------------------------------------------------------------------------------------
+
+BIND = """
+import ctypes, os, socket, sys
+def attempt(what, address, reuse=False):
+    one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, reuse)
+    code = libc.bind(one.fileno(), address, len(address))
+    print(what, code and os.strerror(ctypes.get_errno()))
+libc = ctypes.CDLL(None, use_errno=True)
+ip, port = socket.inet_aton(sys.argv[1]), int(sys.argv[2]).to_bytes(2, "big")
+attempt("own", bytes([2, 0, 0, 7]) + ip + bytes(8))
+attempt("any", bytes([0, 0, 0, 7]) + bytes(12))
+attempt("far", bytes([2, 0, 0, 7, 198, 51, 100, 250]) + bytes(8))
+attempt("shared", bytes([2, 0]) + port + bytes(12), True)
+"""
+
+
+@pytest.mark.both_settings
+def test_ports_on_the_hosts_network_are_an_ordinary_users() -> None:
+    """Neither the low ones, under whatever address, nor those that root's servers share with one another."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.251", 9))
+        except OSError:
+            pytest.skip("this machine has no address but loopback's")
+        ip = probe.getsockname()[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.bind(("0.0.0.0", 0))
+        server.listen()
+        port = str(server.getsockname()[1])
+        done = husk(["run", "--net", "host", "--", "python3", "-c", BIND, ip, port])
+    assert done.out.splitlines() == [
+        "own Permission denied",
+        "any Permission denied",
+        "far Cannot assign requested address",
+        "shared Address already in use",
+    ], done
 
 
 def bind_at(path: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 
+from husk.native._core import open_interruptible
 from husk.vfs.node import Context, Dir, Node
 from husk.vfs.pinned import look
 from husk.vfs.synth import read_host
@@ -85,6 +86,10 @@ class Call(Context):
 
     def umask(self) -> int:
         return self.raw.umask()
+
+    def open_fifo(self, pin: int, flags: int) -> int:
+        # The host counts its buffer for whoever opens it first (native/acting.c).
+        return open_interruptible(b"/proc/self/fd/%d" % pin, flags, self.kernel.identity.host_uid)
 
     def may_grow(self, size: int) -> None:
         # Not prlimit(2): for another user's process it takes CAP_SYS_RESOURCE, which root in a container may lack.

@@ -12,7 +12,7 @@ import errno
 from husk.kernel.call import Call, Refused
 from husk.native._core import bind_address, get_option, set_option, socket_name
 
-AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
+AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
 CONNECT, FIRST_FREE_PORT = 42, 1024
 # What /etc/resolv.conf names in a box without a network. Nobody has this address: programs learn at once that there is
 # no resolver, and husk hears that a name was to be looked up.
@@ -32,14 +32,7 @@ class Network:
     def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:
         if kind[0] == AF_NETLINK and address[:2] == b"\x10\0" and len(address) >= 12 and not any(address[4:8]):
             return _bind_netlink(call, fd, address)
-        port = int.from_bytes(address[2:4], "big")
-        family = int.from_bytes(address[:2], "little")
-        if (
-            family == kind[0]
-            and 0 < port < FIRST_FREE_PORT
-            and family in (AF_INET, AF_INET6)
-            and not far_address(address)
-        ):
+        if _privileged(kind[0], address) and not far_address(address):
             raise OSError(errno.EACCES, "a privileged port")  # husk itself might be allowed to
         return bind_address(fd, address)
 
@@ -88,6 +81,17 @@ class HostNetwork(Network):
     def socket(self, family: int, kind: int, protocol: int, flags: int) -> int:
         return _socket.socket(family, kind | flags | _socket.SOCK_CLOEXEC, protocol).detach()
 
+    def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:
+        if far_address(address) and _privileged(kind[0], address):
+            # As in Linux: first whether it is an address of this machine, then whether the port is for everybody.
+            probe = _socket.socket(kind[0], _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+            try:
+                bind_address(probe.fileno(), address[:2] + bytes(2) + address[4:])
+            finally:
+                probe.close()
+            raise OSError(errno.EACCES, "a privileged port")
+        return super().bind(call, fd, kind, address)
+
     def destination(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> bytes:
         return address
 
@@ -96,6 +100,14 @@ class HostNetwork(Network):
 
     def set_option(self, fd: int, level: int, name: int, value: bytes) -> None:
         set_option(fd, level, name, value)
+
+
+def _privileged(family: int, address: bytes) -> bool:
+    given = int.from_bytes(address[:2], "little")
+    if given == AF_UNSPEC and family == AF_INET and not any(address[4:8]):
+        given = AF_INET  # which Linux takes it for, as old programs do
+    port = int.from_bytes(address[2:4], "big")
+    return given == family and family in (AF_INET, AF_INET6) and 0 < port < FIRST_FREE_PORT
 
 
 def _bind_netlink(call: Call, fd: int, address: bytes) -> None:

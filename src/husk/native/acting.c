@@ -7,12 +7,14 @@
  * are sent lie in a socket until somebody receives them, in no table, and sockets that lie in sockets hide any number:
  * Linux counts them for the sender, up to RLIMIT_NOFILE, unless the sender has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. As root's
  * they would have no bound, and those of root's who lack these could send none any more, the next husk-init first of all.
+ * The same goes for the buffers of FIFOs (pipe(7)).
  *
  * Credentials are each thread's own; libc, which changes all threads, is not asked. A thread never goes on as somebody
  * else: what is to be taken back is tried until the host, which may lack memory for a moment, lets us. */
 #include "core.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
@@ -169,10 +171,10 @@ int listen_as(uid_t user, gid_t group, int fd, int backlog)
 
 /* ---- making what is somebody's ------------------------------------------------------------------------------------- */
 
-/* What root may to files of others, and beyond what an owner is granted of a file system's room. Names are still reached
+/* What root may to files of others (emptying them, keep them set-uid), and beyond what an owner is granted of a file system's room. Names are still reached
  * with husk's own rights: whether the guest may was judged. */
-static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_LINUX_IMMUTABLE) |
-                                    CAP_TO_MASK(CAP_MKNOD) | CAP_TO_MASK(CAP_SYS_RESOURCE);
+static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_FSETID) |
+                                    CAP_TO_MASK(CAP_LINUX_IMMUTABLE) | CAP_TO_MASK(CAP_MKNOD) | CAP_TO_MASK(CAP_SYS_RESOURCE);
 
 /* Neither of the two tells whether it failed; asked for nobody, they say who it is. */
 static bool file_ids_are(uid_t user, gid_t group)
@@ -246,16 +248,23 @@ static int send_one(int socket, int fd)
     return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
+/* Without the capabilities that go past the bounds. */
+static int be_bounded(struct capabilities *all)
+{
+    int error = get_capabilities(all);
+    if (error)
+        return error;
+    struct capabilities fewer = *all;
+    fewer.data[0].effective &= ~(CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE));
+    return syscall(SYS_capset, &fewer.header, fewer.data) < 0 ? -errno : 0;
+}
+
 static int send_one_unprivileged(int socket, int fd)
 {
     struct capabilities all;
-    int error = get_capabilities(&all);
+    int error = be_bounded(&all);
     if (error)
         return error;
-    struct capabilities fewer = all;
-    fewer.data[0].effective &= ~(CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE));
-    if (syscall(SYS_capset, &fewer.header, fewer.data) < 0)
-        return -errno;
     error = send_one(socket, fd);
     must(SYS_capset, (long)&all.header, (long)all.data, 0);
     return error;
@@ -291,4 +300,26 @@ ssize_t send_as(uid_t user, int fd, const struct msghdr *message, int flags)
     }
     must(SYS_setresuid, own, AS_IT_IS, AS_IT_IS);
     return sent;
+}
+
+int open_as(uid_t user, const char *path, int flags)
+{
+    uid_t own = getuid();
+    if (syscall(SYS_setresuid, user, AS_IT_IS, AS_IT_IS) < 0)
+        return -errno;
+    struct capabilities all;
+    int fd = be_bounded(&all);
+    if (fd == 0) {
+        fd = open(path, flags);
+        if (fd < 0)
+            fd = -errno;
+        must(SYS_capset, (long)&all.header, (long)all.data, 0);
+    }
+    must(SYS_setresuid, own, AS_IT_IS, AS_IT_IS);
+    return fd;
+}
+
+bool as_other(long long user)
+{
+    return user >= 0 && (uid_t)user != geteuid();
 }

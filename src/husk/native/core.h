@@ -201,6 +201,8 @@ PyObject *set_option(PyObject *self, PyObject *args);
 PyObject *socket_kind(PyObject *self, PyObject *args);
 
 /* acting.c; those in C give -errno */
+bool as_other(long long user); /* is that somebody else than who acts? -1: no matter */
+int open_as(uid_t user, const char *path, int flags);
 int connect_as(uid_t user, gid_t group, int fd, const struct sockaddr *address, socklen_t size);
 int listen_as(uid_t user, gid_t group, int fd, int backlog);
 PyObject *make_as(PyObject *self, PyObject *args);

@@ -139,14 +139,17 @@ PyObject *open_interruptible(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *path;
-    int flags, fd, error;
-    if (!PyArg_ParseTuple(args, "yi:open_interruptible", &path, &flags))
+    int flags, fd;
+    long long user = -1; /* for whom a FIFO's buffer counts */
+    if (!PyArg_ParseTuple(args, "yi|L:open_interruptible", &path, &flags, &user))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    fd = open(path, flags | O_CLOEXEC); /* Python's own open would try again after EINTR */
-    error = errno;
+    if (as_other(user))
+        fd = open_as((uid_t)user, path, flags | O_CLOEXEC);
+    else if ((fd = open(path, flags | O_CLOEXEC)) < 0) /* Python's own open would try again after EINTR */
+        fd = -errno;
     Py_END_ALLOW_THREADS
-    return fd < 0 ? raise_errno(error) : PyLong_FromLong(fd);
+    return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
 }
 
 /* Before the first receiver: it is read without a lock. */

@@ -45,12 +45,6 @@ PyObject *bind_address(PyObject *self, PyObject *args)
     return nothing_or(error);
 }
 
-/* Where the other end is shown who called, or who listens, it is not to take husk for the guest (acting.c). -1: no matter. */
-static bool as_other(long long user)
-{
-    return user >= 0 && (uid_t)user != geteuid();
-}
-
 PyObject *connect_address(PyObject *self, PyObject *args)
 {
     (void)self;

@@ -72,6 +72,11 @@ class HostTree(HostRead):
                 os.close(fd)
                 raise
 
+    def open(self, ctx: Context, node: Node, flags: int) -> int:
+        if flags & os.O_TRUNC:  # of a set-uid file root would leave one
+            return self._made(lambda: super(HostTree, self).open(ctx, node, flags))
+        return super().open(ctx, node, flags)
+
     def _made(self, make: Callable[[], T]) -> T:
         """What `make` makes, as whom the guest is below this mount; it can change nothing that is another's."""
         return make_as(*self.owner, make) if self.owner is not None else make()
@@ -186,7 +191,7 @@ class HostTree(HostRead):
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         # Not by opening it: that, too, is something a watcher sees.
         with Reached(self, node) as path:
-            os.truncate(path, size)
+            self._made(lambda: os.truncate(path, size))
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
         with Reached(self, node) as path:

@@ -7,6 +7,7 @@ walker sees it. Only shapes live here; walking is in `walk`, meaning is in the t
 from __future__ import annotations
 
 import errno
+import os
 import stat as st
 from os import strerror
 
@@ -59,6 +60,10 @@ class Context:
 
     def may_grow(self, size: int) -> None:
         """EFBIG where a file must not become `size` bytes long at this caller's hands."""
+
+    def open_fifo(self, pin: int, flags: int) -> int:
+        """A descriptor of the FIFO that `pin` is an O_PATH descriptor of. May block."""
+        return os.open(b"/proc/self/fd/%d" % pin, flags | os.O_CLOEXEC)
 
 
 class Stat:
@@ -229,6 +234,10 @@ class Tree:
         and status flags in `flags` (no O_CREAT/O_EXCL/O_NOFOLLOW/O_DIRECTORY). O_TRUNC and O_PATH may be there.
         Copy-up happens here. Never called for directories (they are opened through their placeholder)."""
         raise OSError(errno.EACCES, "cannot be opened")
+
+    def pin_fifo(self, ctx: Context, node: Node, flags: int) -> int:
+        """An O_PATH descriptor of a FIFO that is about to be opened with `flags`."""
+        return self.open(ctx, node, os.O_PATH)
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         raise OSError(errno.EINVAL, "not a symbolic link")

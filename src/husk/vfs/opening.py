@@ -24,7 +24,7 @@ WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for 
 
 class Opened:
     """`host_fd` belongs to the caller. For a FIFO whose opening may block it is an O_PATH descriptor, and
-    `fifo_flags` (else -1) are the flags to open it with through /proc/self/fd, without holding the vfs's lock."""
+    `fifo_flags` (else -1) are the flags to open it with (`Context.open_fifo`), without holding the vfs's lock."""
 
     __slots__ = ("fifo_flags", "host_fd", "node")
 
@@ -164,8 +164,15 @@ class Opening(Walker):
             if tree.read_only:
                 raise error(errno.EROFS)
             self._refuse_text(node, info)
-        elif kind == st.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
-            return Opened(tree.open(ctx, node, os.O_PATH), node, flags)
+        elif kind == st.S_IFIFO:
+            pin = tree.pin_fifo(ctx, node, flags)
+            flags &= ~(os.O_NOFOLLOW | os.O_CREAT)  # what is opened now is the link to the pin
+            if not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
+                return Opened(pin, node, flags)
+            try:
+                return Opened(ctx.open_fifo(pin, flags), node)
+            finally:
+                os.close(pin)
         return Opened(tree.open(ctx, node, flags), node)
 
     # -- placeholders ------------------------------------------------------------------------------------------

@@ -116,6 +116,13 @@ class ProcTree(ProcNames):
             return reopen(self.look(node.task), node.fd, flags)
         return super().open(ctx, node, flags)
 
+    def pin_fifo(self, ctx: Context, node: Node, flags: int) -> int:
+        if not isinstance(node, HeldFile):
+            return super().pin_fifo(ctx, node, flags)
+        from husk.vfs.proc_held import pin_held
+
+        return pin_held(self.look(node.task), node.fd, flags)
+
     def _open_task_file(self, ctx: Context, node: TaskFile, flags: int) -> int:
         look = self.look(node.task)
         if flags & os.O_ACCMODE != os.O_RDONLY:

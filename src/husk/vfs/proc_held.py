@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 
 def reopen(look: Look, fd: int, flags: int) -> int:
-    """A new descriptor (host, close-on-exec) of the file that the task's descriptor `fd` is open on.
+    """A new descriptor (host, close-on-exec) of the file that the task's descriptor `fd` is open on."""
+    pin = pin_held(look, fd, flags)
+    try:
+        return os.open(b"/proc/self/fd/%d" % pin, flags & ~(os.O_NOFOLLOW | os.O_CREAT) | os.O_CLOEXEC | os.O_NOCTTY)
+    finally:
+        os.close(pin)
+
+
+def pin_held(look: Look, fd: int, flags: int) -> int:
+    """An O_PATH descriptor of that file, which may be opened with `flags`.
 
     The guest may swap descriptors meanwhile, so: pin the file first, then read access mode and identity in one go (one
     fdinfo text tells both about one open file), and compare the identity with what was pinned.
@@ -36,9 +45,10 @@ def reopen(look: Look, fd: int, flags: int) -> int:
         if (held[b"mnt_id"], held[b"ino"]) != (mine[b"mnt_id"], mine[b"ino"]):
             raise OSError(errno.ENOENT, "the descriptor changed meanwhile")
         _no_more_than(int(held[b"flags"], 8), flags)
-        return os.open(b"/proc/self/fd/%d" % pin, flags & ~(os.O_NOFOLLOW | os.O_CREAT) | os.O_CLOEXEC | os.O_NOCTTY)
-    finally:
+    except BaseException:
         os.close(pin)
+        raise
+    return pin
 
 
 def _no_more_than(held: int, wanted: int) -> None:

@@ -10,7 +10,6 @@ import struct
 from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
 from husk.kernel.syscalls.terminals import hand_over
 from husk.kernel.waiting import later, patiently
-from husk.native._core import open_interruptible
 
 O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 # What open(2) knows; unknown bits are ignored by open and openat, and EINVAL for openat2.
@@ -99,14 +98,12 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
     call.kernel.events.opened(call, name, flags, opened)
     if opened.fifo_flags >= 0:
-        host_fd, fifo_flags = opened.host_fd, opened.fifo_flags
-        name = b"/proc/self/fd/%d" % host_fd
+        pin, fifo_flags = opened.host_fd, opened.fifo_flags
 
         def wait() -> Reply:
-            fd = patiently(call, lambda: open_interruptible(name, fifo_flags))
-            return GiveFd(fd, cloexec=cloexec, alone=True)
+            return GiveFd(patiently(call, lambda: call.open_fifo(pin, fifo_flags)), cloexec=cloexec, alone=True)
 
-        return later(call, wait, host_fd)
+        return later(call, wait, pin)
     if opened.node.kind == st.S_IFCHR and not flags & os.O_PATH:
         return hand_over(call, opened.node, opened.host_fd, flags)
     if not flags & os.O_PATH:  # what stands in for such a descriptor is not the file

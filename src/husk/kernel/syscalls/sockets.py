@@ -13,7 +13,11 @@ import stat as st
 from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, duplicate, i32, open_link, start_dir
 from husk.kernel.sockets import unix_address
 from husk.kernel.waiting import later, patiently
-from husk.native._core import accept_address, connect_address, get_option, listen_on, socket_kind, socket_name
+from husk.native._core import accept_address, connect_address, get_option, listen_on, make_as, socket_kind, socket_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AF_UNIX, AF_NETLINK = 1, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
@@ -26,7 +30,9 @@ Kind = tuple[int, int]
 
 def socket(call: Call) -> Reply:
     kind = i32(call, 1)
-    fd = call.kernel.network.socket(i32(call, 0), kind & 0xF, i32(call, 2), kind & SOCK_NONBLOCK)
+    wanted = i32(call, 0), kind & 0xF, i32(call, 2), kind & SOCK_NONBLOCK
+    # Whose socket it is decides who may share its port, and firewalls have rules about it.
+    fd = _made_as_guest(call, lambda: call.kernel.network.socket(*wanted))
     return GiveFd(fd, cloexec=bool(kind & SOCK_CLOEXEC))
 
 
@@ -193,6 +199,11 @@ def _who(call: Call) -> tuple[int, int, int]:
 def _seen_as(call: Call) -> tuple[int, int]:
     """Whom a host process at the other end is to take the guest for."""
     return call.kernel.identity.host_uid, call.kernel.identity.host_gid
+
+
+def _made_as_guest(call: Call, make: Callable[[], int]) -> int:
+    user, group = _seen_as(call)
+    return make_as(user, group, make) if user != os.geteuid() else make()
 
 
 def _room(call: Call, size_at: int) -> int:
