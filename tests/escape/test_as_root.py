@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,6 +172,56 @@ def test_buffers_of_fifos_count_for_the_guest(programs: Path) -> None:
     full, small = map(int, done.out.split())
     assert full <= allowed // 16, done
     assert small >= 8, done
+
+
+@pytest.mark.parametrize("dumpable", [0, 1])
+def test_a_program_that_acted_as_another_is_as_it_was(place: Path, dumpable: int) -> None:
+    """Linux makes a process undumpable, and forgets to tell it of its parent's death, when it changes its ids. The
+    program may have changed its mind between two calls."""
+    script = f"""if True:
+        import ctypes, os, socket, sys
+        from husk.native._core import connect_address, listen_on, make_as
+        libc = ctypes.CDLL(None)
+        def state():
+            signal = ctypes.c_int()
+            libc.prctl(2, ctypes.byref(signal))
+            ids = [line for line in open("/proc/thread-self/status") if line[:3] in ("Uid", "Gid", "Gro", "Cap")]
+            return libc.prctl(3), signal.value, ids
+        server, caller = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        server.bind(sys.argv[1])
+        libc.prctl(1, 10)
+        before = state()
+        listen_on(server.fileno(), 1, {BOB}, {CREW})
+        assert state() == before, (state(), before)
+        libc.prctl(4, {dumpable})
+        before = state()
+        assert before[:2] == ({dumpable}, 10), before
+        connect_address(caller.fileno(), b"\\1\\0" + os.fsencode(sys.argv[1]), {BOB}, {CREW})
+        assert state() == before, (state(), before)
+        make_as({BOB}, {CREW}, lambda: os.mkdir(sys.argv[1] + "-made"))
+        assert state() == before, (state(), before)
+    """
+    subprocess.run([sys.executable, "-c", script, str(place / "server")], check=True, timeout=120)
+    made = (place / "server-made").stat()
+    assert (made.st_uid, made.st_gid) == (BOB, CREW)
+
+
+@pytest.mark.both_settings
+def test_root_without_powers_over_others_sends_messages() -> None:
+    """A container's root may not say which process a message is from, nor go past what is counted."""
+    script = """if True:
+        import socket
+        one, other = socket.socketpair()
+        socket.send_fds(one, [b"x"], [0])
+        print(len(socket.recv_fds(other, 1, 1)[1]))
+        here, there = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+        here.bind("name")
+        there.sendmsg([b"text"], [], 0, "name")
+        print(here.recv(9))
+    """
+    without = ["setpriv", "--bounding-set", "-sys_admin,-sys_resource"]
+    done = husk(["run", "--workdir", "/tmp", "--", "python3", "-c", script], wrapper=without)
+    assert done.out == "1\nb'text'\n", done
 
 
 # -- ports -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import os
 import struct
 
 from husk.kernel.call import Call, duplicate
+from husk.native._core import send_message
 
 HEADER = struct.Struct("<QiIQQQQI4x")  # struct msghdr: name, its size, iovec and count, control and size, flags
 HEADER_SIZE, MMSG_SIZE, LENGTH_AT = HEADER.size, HEADER.size + 8, HEADER.size
@@ -126,11 +127,36 @@ def control_out(
         made.append((level, kind, value))
     if unix and os.geteuid() == 0:
         # Only root may say for whom it sends; without, a receiver that asks (SO_PASSCRED) sees husk.
-        own = struct.pack("<III", call.raw.tgid(), call.kernel.identity.host_uid, call.kernel.identity.host_gid)
+        pid = call.raw.tgid()
+        pid = pid if _may_name(pid) else os.getpid()
+        own = struct.pack("<III", pid, call.kernel.identity.host_uid, call.kernel.identity.host_gid)
         made.append((SOL_SOCKET, SCM_CREDENTIALS, own))
     elif speaks_for_itself and not unix:
         raise OSError(errno.EINVAL, "credentials on a network socket")
     return pack_control(made)
+
+
+_names_others: bool | None = None
+
+
+def _may_name(pid: int) -> bool:
+    """Whether the host lets husk say that another process sends. Root in a container may lack that capability, or have it
+    over another namespace than the one that counts, so the host is asked, once."""
+    global _names_others
+    if _names_others is None:
+        import _socket
+
+        one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+        try:
+            somebody = struct.pack("<III", pid, os.getuid(), os.getgid())
+            send_message(one.fileno(), b"", b"", pack_control([(SOL_SOCKET, SCM_CREDENTIALS, somebody)]), 0)
+            _names_others = True
+        except PermissionError:
+            _names_others = False
+        finally:
+            one.close()
+            other.close()
+    return _names_others
 
 
 def _must_be_own(call: Call, value: bytes) -> None:
