@@ -140,8 +140,8 @@ _names_others: bool | None = None
 
 
 def _may_name(pid: int) -> bool:
-    """Whether the host lets husk say that another process sends. Root in a container may lack that capability, or have it
-    over another namespace than the one that counts, so the host is asked, once."""
+    """Whether the host lets husk say that another process sends. Root in a container may lack that capability, or have
+    it over another namespace than the one that counts, so the host is asked, once."""
     global _names_others
     if _names_others is None:
         import _socket
