@@ -265,6 +265,30 @@ def test_ports_on_the_hosts_network_are_an_ordinary_users() -> None:
     ], done
 
 
+OPTIONS = """
+import socket
+one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+for option in (socket.IPV6_HOPOPTS, socket.IPV6_DSTOPTS, socket.IPV6_HOPLIMIT):
+    value = bytes([0, 0, 1, 4, 0, 0, 0, 0]) if option != socket.IPV6_HOPLIMIT else bytes([9, 0, 0, 0])
+    try:
+        one.sendmsg([b"x"], [(socket.IPPROTO_IPV6, option, value)], 0, ("::1", 9))
+        print("sent")
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+@pytest.mark.both_settings
+def test_what_only_administrators_say_of_packets_is_refused() -> None:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    done = husk(["run", "--net", "host", "--", "python3", "-c", OPTIONS])
+    assert done.out.splitlines() == ["Operation not permitted", "Operation not permitted", "sent"], done
+
+
 def bind_at(path: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(path)

@@ -26,7 +26,7 @@ static PyMethodDef functions[] = {
     {"listen_on", listen_on, METH_VARARGS, "listen_on(fd, backlog, user=-1, group=-1): seen as these"},
     {"accept_address", accept_address, METH_VARARGS, "accept_address(fd, flags) -> (fd, sockaddr): gives up on EINTR"},
     {"send_message", send_message, METH_VARARGS, 
-     "send_message(fd, sockaddr, data, control, flags, user=-1) -> bytes sent; descriptors in it count as this user's"},
+     "send_message(fd, sockaddr, data, control, flags, user=-1) -> bytes sent; control messages are this user's"},
     {"receive_message", receive_message, METH_VARARGS,
      "receive_message(fd, size, control_size, flags) -> (data, sockaddr, control, flags, length)"},
     {"get_option", get_option, METH_VARARGS, "get_option(fd, level, name, size) -> bytes"},

@@ -126,8 +126,10 @@ class _Sending:
             added = call.kernel.network.source(fd, self.kind, self.address) if self.address else []
             before = len(self.held)
             self.control = messages.control_out(call, header, added, unix=self.kind[0] == AF_UNIX, held=self.held)
-            # For whom the host counts the descriptors it carries (native/acting.c).
-            self.user = call.kernel.identity.host_uid if len(self.held) > before else -1
+            # For whom the host counts the descriptors it carries, and judges what it says of its packets
+            # (native/acting.c).
+            judged = len(self.held) > before or (self.control and self.kind[0] != AF_UNIX)
+            self.user = call.kernel.identity.host_uid if judged else -1
         except BaseException:
             self.close()
             raise
