@@ -306,6 +306,27 @@ def test_a_dozen_boxes_leave_nothing() -> None:
     assert until(lambda: descriptors().keys() == before.keys()), descriptors()
 
 
+@pytest.mark.parametrize("namespaces", [True, False], ids=["walled", "bare"])
+def test_descriptors_do_not_wait_for_pythons_collector(namespaces: bool, tmp_path: Path) -> None:
+    """Who keeps an error has, by its traceback, the call and the listener, and may have itself."""
+    if not namespaces:
+        need_bare()
+    (tmp_path / "big").write_bytes(bytes(5_000_000))
+    work = (
+        "ls -l --color=always /usr /none; cd /none; echo x >>/given/big; mkfifo p; cat p & echo x >p; wait; ./p; none;"
+        " python3 -c 'import os; os.setxattr(\".\", \"user.x\", b\"\"); os.getxattr(\".\", \"user.y\")'"
+    )
+    before = descriptors()
+    gc.collect()
+    gc.disable()
+    try:
+        with husk.Sandbox(namespaces=namespaces, mounts=[f"{tmp_path}:/given:cow"]) as box:
+            box.run(work, shell=True, capture_output=True)
+        assert until(lambda: descriptors().keys() == before.keys()), descriptors()
+    finally:
+        gc.enable()
+
+
 @pytest.mark.soak
 def test_two_hundred_boxes_leave_nothing() -> None:
     before, threads = descriptors(), threading.active_count()

@@ -171,8 +171,8 @@ int listen_as(uid_t user, gid_t group, int fd, int backlog)
 
 /* ---- making what is somebody's ------------------------------------------------------------------------------------- */
 
-/* What root may to files of others (emptying them, keep them set-uid), and beyond what an owner is granted of a file system's room. Names are still reached
- * with husk's own rights: whether the guest may was judged. */
+/* What root may to files of others, such as empty them and leave them set-uid, and beyond what an owner is granted of a file
+ * system's room. Names are still reached with husk's own rights: whether the guest may was judged. */
 static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_FSETID) |
                                     CAP_TO_MASK(CAP_LINUX_IMMUTABLE) | CAP_TO_MASK(CAP_MKNOD) | CAP_TO_MASK(CAP_SYS_RESOURCE);
 

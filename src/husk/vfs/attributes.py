@@ -192,14 +192,14 @@ class Attributes(Opening):
             raise error(errno.ERANGE)
         if want & WRITE and node.tree.read_only:
             raise error(errno.EROFS)
-        absent = error(errno.EPERM if want & WRITE else errno.ENODATA)
+        absent = errno.EPERM if want & WRITE else errno.ENODATA
         if name.startswith((b"trusted.", b"security.")):
-            raise absent
+            raise error(absent)
         if name.startswith(b"system."):
             raise error(errno.EOPNOTSUPP)
         ours = name.startswith(b"user.")
         if ours and node.kind not in (st.S_IFREG, st.S_IFDIR):
-            raise absent
+            raise error(absent)
         info = node.tree.stat(ctx, node)
         if ours and want & WRITE and node.kind == st.S_IFDIR and info.mode & st.S_ISVTX:
             require_owner(ctx.creds, info)

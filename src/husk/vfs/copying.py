@@ -151,7 +151,7 @@ def with_copies(lock: object, attempt: Callable[[], Result]) -> Result:
             try:
                 return attempt()
             except CopyDue as found:
-                due = found
+                due = found.with_traceback(None)  # which leads to this frame, and so to itself
             finally:
                 if last is not None:
                     last.leave()
