@@ -6,14 +6,13 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import husk
-from tests.guest.running import need_bare
+from tests.guest.running import need_bare, until
 
 OF_ALL_BOXES = ("kept", "layers", "kept.lock")  # where snapshots and kept boxes live, and stay when they are gone
 
@@ -38,19 +37,6 @@ def children() -> list[str]:
     return found
 
 
-PATIENCE = 60.0  # seconds for what takes a moment on an idle machine
-
-
-def until(condition: Callable[[], object]) -> bool:
-    """Threads that have done their work need a moment to be gone."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     state = tmp_path / "state"
@@ -67,6 +53,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         return {fd: where for fd, where in descriptors().items() if before.get(fd) != where}
 
     yield
+    # Threads that have done their work need a moment to be gone.
     assert until(lambda: not left()), left()
     assert [path for path in state.rglob("*") if path.name not in OF_ALL_BOXES] == []
     assert set(children()) - processes == set()

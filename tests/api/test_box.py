@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import husk
-from tests.api.conftest import children, descriptors, until
-from tests.guest.running import need_bare
+from tests.api.conftest import children, descriptors
+from tests.guest.running import need_bare, until
 
 
 def test_files_both_ways(box: husk.Sandbox) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,16 @@ class Result:
     out: str
     err: str
     tree: dict[str, str] = field(default_factory=dict)
+
+
+def until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
+    """Waits for it; False: it did not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def setting() -> str:

@@ -19,7 +19,7 @@ import pytest
 from husk.sandbox import cgroups
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import PATIENCE, PIPE, husk, husk_process, leftovers, scratch
+from tests.guest.running import PATIENCE, PIPE, husk, husk_process, leftovers, scratch, until
 
 pytestmark = [
     pytest.mark.both_settings,
@@ -53,16 +53,6 @@ def work() -> Iterator[Path]:
 def busy(work: Path, *options: str) -> list[str]:
     mounts = ["--mount", f"{work}:/work:rw", "--mount", f"{guest_programs()}:{GUESTS}:ro"]
     return ["run", *mounts, *options, "--", "sh", "-c", BUSY]
-
-
-def until(condition: object, seconds: float = PATIENCE) -> bool:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def groups(pid: int) -> list[Path]:

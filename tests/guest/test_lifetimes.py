@@ -14,7 +14,7 @@ import pytest
 
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY, WORK
-from tests.guest.running import PATIENCE, Running, husk, husk_process, leftovers, scratch, shell_status
+from tests.guest.running import PATIENCE, Running, husk, husk_process, leftovers, scratch, shell_status, until
 
 pytestmark = [
     pytest.mark.both_settings,
@@ -37,10 +37,7 @@ def run(work: Path, script: str, *options: str) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(0.02)
+    assert until(condition, seconds), f"{what} did not happen within {seconds} s"
 
 
 def size(path: Path) -> int:

@@ -15,8 +15,8 @@ import pytest
 
 from tests import stopped_husk
 from tests.guest.harness import NATIVE_ONLY, differential
-from tests.guest.running import PIPE, husk_process, scratch
-from tests.guest.test_faults import ALL, until
+from tests.guest.running import PIPE, husk_process, scratch, until
+from tests.guest.test_faults import ALL
 
 pytestmark = [
     pytest.mark.both_settings,

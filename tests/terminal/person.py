@@ -13,7 +13,7 @@ import subprocess
 import termios
 import time
 
-PATIENCE = 60.0  # seconds for something that comes at once on an idle machine
+from tests.guest.running import PATIENCE
 
 
 class Person:

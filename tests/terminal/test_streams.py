@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.guest import running
-from tests.guest.running import husk
+from tests.guest.running import PATIENCE, husk
 from tests.terminal.conftest import Sit
-from tests.terminal.person import PATIENCE, Person
+from tests.terminal.person import Person
 
 pytestmark = pytest.mark.both_settings
 

@@ -87,7 +87,7 @@ def build(
     generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
     if source is None or source.on_host:
         image = default_image(state, creds, generated, USER.encode())
-        if ids.switch and ids.uid:  # who is root inside has root's files, as the image meant it
+        if ids.switch:
             for lower in image.lowers:
                 lower.uids, lower.gids = strangers(ids.uid), strangers(ids.gid)
     else:

@@ -18,16 +18,8 @@ from husk.kernel import waiting
 from husk.kernel.call import LATER, Call, GiveFd, Reply
 from husk.kernel.waiting import later
 from husk.native._core import Listener, open_interruptible
+from tests.guest.running import until
 from tests.unit.kernel.fakes import FakeCall, Guest, new_descriptors, open_descriptors
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def wait_for(guest: Guest, operate: Callable[[], Reply], held: int) -> tuple[FakeCall, Reply]:
