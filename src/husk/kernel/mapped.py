@@ -15,6 +15,7 @@ import struct
 from husk.kernel import occupants
 from husk.kernel.call import Call
 from husk.kernel.deaf import hear_only
+from husk.kernel.netlink import may_join
 from husk.kernel.network import CONNECT, FIRST_FREE_PORT, Network, far_address, unreachable
 from husk.kernel.ports import ANY, ANY6, FOUR, LOCALHOST, LOCALHOST6, MAPPED_PREFIX, SIX, Ports, host_address
 from husk.native._core import bind_address, connect_address, get_option, set_option, socket_name
@@ -98,6 +99,7 @@ class MappedNetwork(Network):
     # -- names -------------------------------------------------------------------------------------------------
     def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:
         if self.is_netlink(fd):
+            may_join(int.from_bytes(address[8:12], "little"))
             return  # its address is made up
         if kind[0] not in (AF_INET, AF_INET6):
             super().bind(call, fd, kind, address)

@@ -10,6 +10,7 @@ import _socket
 import errno
 
 from husk.kernel.call import Call, Refused
+from husk.kernel.netlink import may_join
 from husk.native._core import bind_address, get_option, set_option, socket_name
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
@@ -30,8 +31,10 @@ class Network:
         raise OSError(errno.EAFNOSUPPORT, "such sockets are native here")
 
     def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:
-        if kind[0] == AF_NETLINK and address[:2] == b"\x10\0" and len(address) >= 12 and not any(address[4:8]):
-            return _bind_netlink(call, fd, address)
+        if kind[0] == AF_NETLINK and address[:2] == b"\x10\0" and len(address) >= 12:
+            may_join(int.from_bytes(address[8:12], "little"))
+            if not any(address[4:8]):
+                return _bind_netlink(call, fd, address)
         if _privileged(kind[0], address) and not far_address(address):
             raise OSError(errno.EACCES, "a privileged port")  # husk itself might be allowed to
         return bind_address(fd, address)

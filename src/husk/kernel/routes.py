@@ -10,12 +10,12 @@ import _socket
 import errno
 import struct
 
+from husk.kernel.netlink import HEADER, messages_in
 from husk.native.threads import start_thread
 from husk.vfs.scarce import is_scarce
 
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 ADDRESS = struct.pack("<HHII", AF_NETLINK, 0, 0, 0)  # the kernel's own
-HEADER = struct.Struct("<IHHII")
 NLMSG_ERROR, NLMSG_DONE, NLM_F_MULTI, NLM_F_ACK, NLM_F_DUMP = 2, 3, 2, 4, 0x300
 RTM_NEWLINK, RTM_GETLINK, RTM_NEWADDR, RTM_GETADDR, RTM_GETROUTE, RTM_GETRULE = 16, 18, 20, 22, 26, 34
 ARPHRD_LOOPBACK, LO_FLAGS, PERMANENT, SCOPE_HOST = 772, 0x10049, 0x80, 254
@@ -57,7 +57,12 @@ def _serve(end: _socket.socket) -> None:
         end.close()
 
 
-def answers(question: bytes) -> list[bytes]:
+def answers(packet: bytes) -> list[bytes]:
+    """What Linux would send back for each question in a packet."""
+    return [answer for question in messages_in(packet) for answer in _answers(question)]
+
+
+def _answers(question: bytes) -> list[bytes]:
     """One message with all that was asked for, and the end of the list in a second, as Linux does."""
     if len(question) < HEADER.size + 1:
         return []

@@ -7,7 +7,10 @@
  *
  * Sending without an address, and sending or connecting to loopback, may go on where names are confined: where a path
  * leads to the box's own empty root, whether it begins there or in a placeholder, and every other address into its own
- * network namespace (`confined`). What a guest slips in after our look then leads nowhere. */
+ * network namespace (`confined`). What a guest slips in after our look then leads nowhere.
+ *
+ * Netlink goes on there too, and must: Linux judges the sender's capabilities, and husk, which owns the box's user
+ * namespace, has all of them over its network. */
 #include "core.h"
 
 #include <errno.h>
@@ -29,26 +32,37 @@ struct guest_mmsghdr {
     uint32_t length, gap;
 };
 
-/* Does the message have room for an address, or one in it? A fault is the host's to report. */
-static bool has_address(const struct seccomp_notif *notif)
+/* Where the message has its address, or room for one; 0 if it has none. A fault is the host's to report. */
+static uint64_t address_of(const struct seccomp_notif *notif)
 {
     uint64_t where = notif->data.args[1];
-    if (notif->data.nr == SYS_recvmsg || notif->data.nr == SYS_sendmsg) {
+    switch (notif->data.nr) {
+    case SYS_recvmsg: case SYS_sendmsg: {
         struct guest_msghdr header;
-        return guest_read(notif->pid, where, &header, sizeof header) == sizeof header && header.name;
+        return guest_read(notif->pid, where, &header, sizeof header) == sizeof header ? header.name : 0;
     }
-    if (notif->data.nr == SYS_recvmmsg || notif->data.nr == SYS_sendmmsg) {
+    case SYS_recvmmsg: case SYS_sendmmsg: {
         struct guest_mmsghdr headers[MOST_LOOKED_AT];
         uint32_t count = (uint32_t)notif->data.args[2] < MOST_LOOKED_AT ? (uint32_t)notif->data.args[2] : MOST_LOOKED_AT;
         ssize_t size = count * sizeof *headers;
         if (guest_read(notif->pid, where, headers, size) != size)
-            return false;
+            return 0;
         for (uint32_t i = 0; i < count; i++)
             if (headers[i].header.name)
-                return true;
-        return false;
+                return headers[i].header.name;
+        return 0;
     }
-    return true; /* accept, recvfrom and sendto: the filter has seen that the pointer is there */
+    case SYS_connect:
+        return where;
+    default: /* accept, recvfrom and sendto: the filter has seen that the pointer is there */
+        return notif->data.args[4];
+    }
+}
+
+static bool is_netlink(const struct seccomp_notif *notif, uint64_t address)
+{
+    sa_family_t family;
+    return guest_read(notif->pid, address, &family, sizeof family) == sizeof family && family == AF_NETLINK;
 }
 
 static bool peer_is_unnamed(int fd)
@@ -99,23 +113,26 @@ static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
 
 bool serve_message(Listener *listener, const struct seccomp_notif *notif)
 {
+    uint64_t address = address_of(notif);
     switch (notif->data.nr) {
-    case SYS_accept: case SYS_accept4: case SYS_recvfrom: case SYS_recvmsg: case SYS_recvmmsg:
-        if (has_address(notif) && needs_translation(listener, notif))
+    case SYS_accept: case SYS_accept4:
+        if (needs_translation(listener, notif))
+            return false;
+        break;
+    case SYS_recvfrom: case SYS_recvmsg: case SYS_recvmmsg:
+        if (address && needs_translation(listener, notif))
             return false;
         break;
     case SYS_sendmsg: case SYS_sendmmsg:
-        if (!listener->confined || has_address(notif))
+        if (!listener->confined || (address && !is_netlink(notif, address)))
             return false;
         break;
-    case SYS_sendto:
-        if (!listener->confined || !stays_on_loopback(notif->pid, notif->data.args[4], notif->data.args[5]))
+    case SYS_sendto: case SYS_connect: {
+        uint64_t size = notif->data.args[notif->data.nr == SYS_sendto ? 5 : 2];
+        if (!listener->confined || !(is_netlink(notif, address) || stays_on_loopback(notif->pid, address, size)))
             return false;
         break;
-    case SYS_connect:
-        if (!listener->confined || !stays_on_loopback(notif->pid, notif->data.args[1], notif->data.args[2]))
-            return false;
-        break;
+    }
     default:
         return false;
     }

@@ -14,7 +14,9 @@ import time
 from husk.kernel import messages
 from husk.kernel.call import Call, Reply, i32, signal_caller, u32
 from husk.kernel.messages import Header, copy_header
+from husk.kernel.netlink import must_only_ask
 from husk.kernel.syscalls.sockets import (
+    AF_NETLINK,
     AF_UNIX,
     SOCK_SEQPACKET,
     SOCK_STREAM,
@@ -129,7 +131,7 @@ class _Sending:
             # For whom the host counts the descriptors it carries, and judges what it says of its packets
             # (native/acting.c).
             judged = len(self.held) > before or (self.control and self.kind[0] != AF_UNIX)
-            self.user = call.kernel.identity.host_uid if judged else -1
+            self.user = call.kernel.identity.host_uid if judged or self.kind[0] == AF_NETLINK else -1
         except BaseException:
             self.close()
             raise
@@ -161,7 +163,9 @@ class _Sending:
                 return self.sent
 
     def _send(self, piece: bytes, control: bytes, flags: int) -> int:
-        user = self.user if control else -1
+        if self.kind[0] == AF_NETLINK:
+            must_only_ask(piece)
+        user = self.user if control or self.kind[0] == AF_NETLINK else -1
         return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags, user))
 
     def _broken_pipe(self) -> None:
