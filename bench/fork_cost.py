@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import time
 
-from husk.sandbox.boxes import fork
-from husk.sandbox.kept import Kept
+from husk.sandbox.kept.kept_boxes import Kept
+from husk.sandbox.kept.operations import fork
 
 
 def main() -> None:

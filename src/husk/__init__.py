@@ -13,14 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.api.aio import AsyncProcess, AsyncSandbox, AsyncSnapshot
     from husk.api.applying import Applied
+    from husk.api.box_snapshot import Snapshot
     from husk.api.once import run
     from husk.api.pool import Pool
     from husk.api.process import DEVNULL, PIPE, STDOUT, Process
-    from husk.api.result import CalledProcessError, Change, Denial, Result, TimeoutExpired, Usage
+    from husk.api.run_result import CalledProcessError, Change, Denial, Result, TimeoutExpired, Usage
     from husk.api.sandbox import Sandbox
-    from husk.api.snapshot import Snapshot
     from husk.kernel.hooks import Seen
-    from husk.sandbox.apply_plan import Conflict
+    from husk.sandbox.apply.apply_plan import Conflict
     from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
     from husk.sandbox.policy import Mount
 
@@ -58,11 +58,11 @@ _HOMES = {
     "husk.api.once": ("run",),
     "husk.api.pool": ("Pool",),
     "husk.api.process": ("DEVNULL", "PIPE", "STDOUT", "Process"),
-    "husk.api.result": ("CalledProcessError", "Change", "Denial", "Result", "TimeoutExpired", "Usage"),
+    "husk.api.run_result": ("CalledProcessError", "Change", "Denial", "Result", "TimeoutExpired", "Usage"),
     "husk.api.sandbox": ("Sandbox",),
-    "husk.api.snapshot": ("Snapshot",),
+    "husk.api.box_snapshot": ("Snapshot",),
     "husk.kernel.hooks": ("Seen",),
-    "husk.sandbox.apply_plan": ("Conflict",),
+    "husk.sandbox.apply.apply_plan": ("Conflict",),
     "husk.sandbox.errors": ("HuskError", "NotExecutable", "NotFound", "UsageError"),
     "husk.sandbox.policy": ("Mount",),
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from husk.api.process import Process
-    from husk.api.result import Result
+    from husk.api.run_result import Result
     from husk.api.sandbox import Sandbox
 
 MARK = (

@@ -16,7 +16,7 @@ import husk
 SCRIPT = """
 import os, signal, sys
 import husk
-from husk.sandbox import apply_journal
+from husk.sandbox.apply import journal as apply_journal
 
 rename, left = apply_journal.rename_with_flags, [int(sys.argv[2])]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs import hosttree_write
-from husk.vfs.hosttree_write import HostTree
+from husk.vfs.host import host_tree_write as hosttree_write
+from husk.vfs.host.host_tree_write import HostTree
 from husk.vfs.node import Context, Credentials
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import husk

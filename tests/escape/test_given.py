@@ -13,7 +13,7 @@ import pytest
 
 import husk as api
 from husk.sandbox.errors import UsageError
-from husk.sandbox.socket_streams import carriers
+from husk.sandbox.stdio.socket_streams import carriers
 from tests.escape.test_escape import ESCAPE
 from tests.guest.harness import NATIVE_ONLY, native_command
 from tests.guest.running import PIPE, Result, finish, husk, husk_process, setting

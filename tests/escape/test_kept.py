@@ -17,7 +17,7 @@ from tests.snapshots.place import Place
 # `husk apply`, and at one moment of it, which is made to come, the other box.
 APPLY = """
 import os, signal, subprocess, sys
-from husk.sandbox import apply_journal
+from husk.sandbox.apply import journal as apply_journal
 
 moment, attack = sys.argv[1], sys.argv[2:]
 mkdir, rename = os.mkdir, apply_journal.rename_with_flags

@@ -1,7 +1,7 @@
 """Routing netlink: husk owns the box's user namespace, or is root, and so may configure networks. A guest may not.
 
 A guest's own thread sends its messages wherever names are confined. Elsewhere husk sends them, questions only, and
-without its capabilities (husk.kernel.netlink).
+without its capabilities (husk.kernel.net.netlink).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.fuzz.corpora import TARGETS, corpus
 
 HERE = Path(__file__).resolve().parent / "targets"
+NATIVE = Path(__file__).resolve().parents[2] / "src" / "husk" / "native"
 # Some targets take in a file of the core for its plain C; what it asks of Python is never called, and not linked.
 FLAGS = ["-std=gnu11", "-g", "-O1", "-w", "-fno-sanitize-recover=all", "-no-pie", "-Wl,--warn-unresolved-symbols"]
 # Both allocators are to fail as malloc does, not to end the run.
@@ -48,9 +49,9 @@ def build(place: Path, target: str, compiler: str | None, folder: Path = HERE) -
     else:
         command = ["gcc", "-fsanitize=address,undefined"]
         sources.append(str(folder / "driver.c"))
-    include = f"-I{sysconfig.get_path('include')}"
+    include = [f"-I{sysconfig.get_path('include')}", f"-I{NATIVE}"]
     done = subprocess.run(
-        [*command, *FLAGS, include, *sources, "-o", str(program)], capture_output=True, text=True, check=False
+        [*command, *FLAGS, *include, *sources, "-o", str(program)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     # What is called and not there would be a jump to nowhere: nothing but Python's own may be missing.

@@ -41,10 +41,10 @@ def build() -> None:
     recipe = (SOURCE / "native" / "meson.build").read_text()
     listed = re.search(r"extension_module\(\s*'_core',\s*\[(.*?)\]", recipe, re.S)
     assert listed
-    files = re.findall(r"'(\w+\.c)'", listed[1])
+    files = re.findall(r"'([\w/]+\.c)'", listed[1])
     output = package / "native" / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
-    include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run(["gcc", *FLAGS, include, *files, "-o", str(output)], cwd=package / "native", check=True)
+    include = [f"-I{sysconfig.get_path('include')}", "-I."]
+    subprocess.run(["gcc", *FLAGS, *include, *files, "-o", str(output)], cwd=package / "native", check=True)
 
 
 def environment() -> dict[str, str]:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from husk.kernel.messages import CONTROL, HEADER, control_messages, pack_control
+from husk.kernel.net.msghdr import CONTROL, HEADER, control_messages, pack_control
 from tests.unit.kernel.conftest import prepare
 from tests.unit.kernel.fakes import Guest, new_descriptors, open_descriptors
 

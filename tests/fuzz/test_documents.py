@@ -19,18 +19,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from husk.images import oci
-from husk.images.limits import Budget, Limits
+from husk.images.archive_limits import Budget, Limits
 from husk.images.recipe import Recipe
 from husk.images.source import Bundle
 from husk.images.tarread import HEADER, TarReader
 from husk.images.unpack import Piece, unpacked
 from husk.sandbox.errors import UsageError
-from husk.sandbox.limits import Limits as BoxLimits
+from husk.sandbox.limits.limits import Limits as BoxLimits
 from husk.skills.archive import unpack
 from husk.skills.cases import _read as read_cases
 from husk.skills.frontmatter import read_head
-from husk.skills.permissions import read_permissions
-from husk.store.errors import StoreError
+from husk.skills.permission_file import read_permissions
+from husk.store.store_errors import StoreError
 
 FEW = settings(max_examples=20, deadline=None, derandomize=True)
 LONG = "9" * 5000

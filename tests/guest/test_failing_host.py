@@ -76,10 +76,10 @@ def fails(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int) ->
     ("options", "where", "said"),
     [
         (("--limit", "cpu=60"), "start_new_thread in", "husk: the host fails husk: no more threads."),
-        (("--limit", "cpu=60"), "open in husk.sandbox.memoryuse", "husk: the host fails husk: No space left"),
-        (("--limit", "cpu=60"), "pread in husk.kernel.program", "husk: /usr/bin/sh: cannot be executed"),
-        (("--keep", "box"), "write in husk.sandbox.kept.write", "husk: the box 'box' cannot be kept"),
-        (("--keep", "box"), "open in husk.sandbox.keeping._tell", "husk: the host fails husk: No space left"),
+        (("--limit", "cpu=60"), "open in husk.sandbox.limits.memory_use", "husk: the host fails husk: No space left"),
+        (("--limit", "cpu=60"), "pread in husk.kernel.exec.program", "husk: /usr/bin/sh: cannot be executed"),
+        (("--keep", "box"), "write in husk.sandbox.kept.kept_boxes.write", "husk: the box 'box' cannot be kept"),
+        (("--keep", "box"), "open in husk.sandbox.kept.keeping._tell", "husk: the host fails husk: No space left"),
     ],
     ids=["thread", "meter", "program", "record", "running"],
 )

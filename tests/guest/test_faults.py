@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox import cgroups
+from husk.sandbox.limits import cgroups
 from tests.guest.build import guest_programs
 from tests.guest.harness import GUESTS, NATIVE_ONLY
 from tests.guest.running import PATIENCE, PIPE, husk, husk_process, leftovers, scratch, until

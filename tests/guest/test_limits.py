@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from husk.sandbox import cgroups
+from husk.sandbox.limits import cgroups
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import PATIENCE, PIPE, Result, finish, husk, husk_process, scratch
 

@@ -6,7 +6,7 @@ import json
 import sys
 
 from husk.cli import main
-from husk.kernel import outside
+from husk.kernel.net import outside
 
 NAMES: dict[str, list[str]] = json.loads(sys.argv.pop(1))
 

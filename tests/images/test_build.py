@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from husk.images.bring import bring
 from husk.images.build import Report, build
+from husk.images.image_import import bring
 from husk.store.collect import collect
-from husk.store.errors import StoreError, StoreUsageError
 from husk.store.store import Store
+from husk.store.store_errors import StoreError, StoreUsageError
 from tests.guest import running
 from tests.guest.harness import NATIVE_ONLY
 from tests.images.archives import everything, lines

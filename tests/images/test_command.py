@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from husk.cli.image import main
+from husk.cli.cmd_image import main
 from husk.store.store import Store
 from tests.guest.running import husk_command
 from tests.images.archives import CONFIG, Layout, folder, member, saved, tar

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.cli.image import main
-from husk.images.bring import bring
+from husk.cli.cmd_image import main
+from husk.images.image_import import bring
 from husk.store.images import Image, ImageConfig
 from husk.store.store import Store
 from tests.guest.harness import NATIVE_ONLY

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from husk.images import limits
-from husk.images.bring import bring
-from husk.images.limits import Limits
+from husk.images import archive_limits as limits
+from husk.images.archive_limits import Limits
+from husk.images.image_import import bring
 from husk.images.tarwrite import TarWriter
-from husk.store.errors import StoreError
 from husk.store.store import Store
+from husk.store.store_errors import StoreError
 from tests.images.archives import Layout, digest, everything, folder, hard, link, member, saved, tar
 
 
@@ -316,7 +316,7 @@ def test_names_in_a_refusal_do_not_speak_to_the_terminal(store: Store, tmp_path:
 
 MANY = """
 import sys
-from husk.images.bring import bring
+from husk.images.image_import import bring
 from husk.store.store import Store
 report = bring(Store.create(sys.argv[1]), sys.argv[2], "many")
 assert report.files == int(sys.argv[3]), report.files

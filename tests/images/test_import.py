@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from husk.images.bring import Report, bring
-from husk.images.export import export
-from husk.store.errors import StoreError, StoreUsageError
+from husk.images.image_export import export
+from husk.images.image_import import Report, bring
 from husk.store.store import Store
+from husk.store.store_errors import StoreError, StoreUsageError
 from husk.store.verify import verify
 from tests.images.archives import OLD, Layout, everything, folder, hard, lines, link, member, saved, tar
 from tests.snapshots.place import picture

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.images.bring import bring
-from husk.images.export import export
+from husk.images.image_export import export
+from husk.images.image_import import bring
 from husk.store.store import Store
 from tests.conftest import guest_programs
 from tests.guest.harness import NATIVE_ONLY

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from husk.images.bring import bring
 from husk.images.build import Report, build
-from husk.images.export import export
+from husk.images.image_export import export
+from husk.images.image_import import bring
 from husk.store.store import Store
 from tests.conftest import guest_programs
 from tests.guest.running import husk

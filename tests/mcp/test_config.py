@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.cli import mcp as command
+from husk.cli import cmd_mcp as command
 from husk.mcp.config import SAMPLE, TOOLS, Config, read_config
 from husk.sandbox.errors import UsageError
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.policy import Mount
-from husk.skills.boxes import Wish
+from husk.skills.box_runner import Wish
 from husk.skills.describe import describe
 from husk.skills.hints import hints
 from husk.skills.package import opened
-from husk.skills.permissions import Permissions
+from husk.skills.permission_file import Permissions
 from husk.skills.running import Request
 from tests.skills.calling import make_skill
 

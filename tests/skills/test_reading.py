@@ -10,7 +10,7 @@ from husk.sandbox.errors import UsageError
 from husk.skills.describe import Description, describe, needs_of
 from husk.skills.distributions import is_requirement
 from husk.skills.package import opened
-from husk.skills.permissions import Permissions, propose, read_permissions
+from husk.skills.permission_file import Permissions, propose, read_permissions
 from husk.skills.running import choose
 from husk.skills.scan_text import shell_programs
 from tests.skills.calling import make_skill

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from husk.sandbox.emptying import FOLDER, empty
+from husk.sandbox.remove_tree import FOLDER, empty
 from husk.skills.produced import Staging
 from tests.guest import running
 from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from husk.images.bring import bring
-from husk.images.export import export
+from husk.images.image_export import export
+from husk.images.image_import import bring
 from husk.store.collect import collect
-from husk.store.errors import StoreError
 from husk.store.ingest import Options, ingest
 from husk.store.store import Store
+from husk.store.store_errors import StoreError
 from husk.store.verify import verify
 from tests.guest.harness import NATIVE_ONLY
 from tests.guest.running import husk_command, scratch
@@ -89,7 +89,7 @@ def test_a_read_only_store(tmp_path: Path) -> None:
     lease = f"""
 from husk.store.store import Store
 from husk.store.collect import collect
-from husk.store.errors import StoreError
+from husk.store.store_errors import StoreError
 store = Store.open({str(place)!r})
 lease, image = store.lease_image("image")
 assert len(list(store.open_manifest(image.flat).walk())) == 6

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.cli import COMMANDS, completion, completion_scripts, manual
-from husk.cli.run import FLAGS, SETTERS, TERMINAL
+from husk.cli import COMMANDS, completion_scripts, manual
+from husk.cli import cmd_completion as completion
+from husk.cli.cmd_run import FLAGS, SETTERS, TERMINAL
 
 LEVELS = completion.levels()
 BY_PATH = {level.path: level for level in LEVELS}

@@ -14,7 +14,19 @@ import pytest
 
 from husk.abi.numbers import AUDIT_ARCH_X86_64, HUSK_CALL
 from husk.abi.registry import ROWS, by_name
-from husk.abi.rules import COOKIE, NET_WALL, PID_WALL, Arg, ArgTest, Row, Rule, Verdict, Walls, carries_cookie, refuse
+from husk.abi.registry.rules import (
+    COOKIE,
+    NET_WALL,
+    PID_WALL,
+    Arg,
+    ArgTest,
+    Row,
+    Rule,
+    Verdict,
+    Walls,
+    carries_cookie,
+    refuse,
+)
 from husk.walls import bpf
 from husk.walls import filter as filter_module
 from husk.walls.filter import compile_filter

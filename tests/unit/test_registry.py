@@ -12,7 +12,7 @@ import pytest
 
 from husk.abi import ioctls, numbers
 from husk.abi.registry import FAMILIES, ROWS, by_name, dispatch_names, eintr_bitmap, mixed_calls, refusal, row
-from husk.abi.rules import NO_WALLS, WAYS, Row, Walls
+from husk.abi.registry.rules import NO_WALLS, WAYS, Row, Walls
 
 HEADERS = (
     Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry import ROWS
-from husk.abi.rules import WAYS
-from husk.cli.syscalls import main, markdown, rule_texts, table
+from husk.abi.registry.rules import WAYS
+from husk.cli.cmd_syscalls import main, markdown, rule_texts, table
 
 COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
 

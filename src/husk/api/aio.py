@@ -8,19 +8,19 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
-from husk.api.result import TimeoutExpired
+from husk.api.run_result import TimeoutExpired
 from husk.api.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from husk.api.applying import Applied
+    from husk.api.box_snapshot import Snapshot
     from husk.api.files import Name
     from husk.api.options import Command
     from husk.api.process import Process
-    from husk.api.result import Change, Result
+    from husk.api.run_result import Change, Result
     from husk.api.sandbox import HookT
-    from husk.api.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from husk.api.result import Change
+from husk.api.run_result import Change
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
     from husk.api.runs import Runs
-    from husk.sandbox.apply_plan import Plan
+    from husk.sandbox.apply.apply_plan import Plan
     from husk.sandbox.ground import Ground
 
 
@@ -36,8 +36,8 @@ def apply_changes(runs: Runs, wanted: str, *, dry_run: bool) -> Applied:
 
 
 def _planned(ground: Ground, wanted: str) -> Applied:
-    from husk.sandbox.apply import mount_of
-    from husk.sandbox.apply_plan import Plan
+    from husk.sandbox.apply.apply import mount_of
+    from husk.sandbox.apply.apply_plan import Plan
 
     source, target = mount_of([[one.source, one.target, one.mode] for one in ground.policy.mounts], wanted)
     with ground.files.vfs.lock:
@@ -51,8 +51,8 @@ def _planned(ground: Ground, wanted: str) -> Applied:
 def _applied(runs: Runs, wanted: str) -> Applied:
     """From what the box has settled to, so that nothing changes meanwhile, in the way `husk apply` does it. Afterwards
     the box goes on without changes there."""
-    from husk.sandbox.apply import apply, mount_of, plan_of
-    from husk.sandbox.openbox import OpenBox
+    from husk.sandbox.apply.apply import apply, mount_of, plan_of
+    from husk.sandbox.kept.open_box import OpenBox
 
     mount_of([[one.source, one.target, one.mode] for one in runs.policy.mounts], wanted)  # before anything is moved
     files = runs.settle()
@@ -74,7 +74,7 @@ def _applied(runs: Runs, wanted: str) -> Applied:
 
 
 def _told(source: str, target: str, plan: Plan) -> Applied:
-    from husk.sandbox.apply import kind_of
+    from husk.sandbox.apply.apply import kind_of
 
     found = []
     for step in plan.steps:

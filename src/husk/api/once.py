@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from husk.api.options import Command
-    from husk.api.result import Result
+    from husk.api.run_result import Result
     from husk.sandbox.policy import Mount
 
 

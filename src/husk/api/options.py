@@ -58,7 +58,7 @@ def mounts_of(mounts: Iterable[str | Mount]) -> list[Mount]:
 def box_name(keep: str) -> str:
     """The name of a kept box, or nothing."""
     if keep:
-        from husk.sandbox.kept import check_name
+        from husk.sandbox.kept.kept_boxes import check_name
 
         check_name(keep)
     return keep

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from husk.api import living
+from husk.api import at_exit as living
 from husk.api.options import mounts_of
 from husk.api.sandbox import Sandbox
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from husk.api.options import Command
-    from husk.api.result import Result
+    from husk.api.run_result import Result
 
 LOOK = 1.0  # seconds between two looks at boxes that wait
 GRACE = 0.02  # after a box was taken: making the next one takes the processor its command needs to start

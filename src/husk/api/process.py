@@ -15,8 +15,8 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from husk.api.result import Result, in_public, made
-from husk.sandbox.limits import Exceeded
+from husk.api.run_result import Result, in_public, made
+from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.result import Result as Ended
 
 if TYPE_CHECKING:

@@ -13,23 +13,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from husk.api.process import Pipes, Process
-from husk.api.result import in_public
+from husk.api.run_result import in_public
 from husk.kernel.events import Events, Full
 from husk.kernel.hooks import Hooks
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.ground import Ground, behind_walls
 from husk.sandbox.result import Result as Ended
 from husk.sandbox.run import Run
-from husk.sandbox.streams import as_it_is
+from husk.sandbox.stdio.streams import as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.abi.rules import Walls
+    from husk.abi.registry.rules import Walls
     from husk.api.options import Texts
-    from husk.sandbox.keeping import Keeping
+    from husk.sandbox.kept.keeping import Keeping
+    from husk.sandbox.kept.snapshot import Snapshot
     from husk.sandbox.policy import Policy
-    from husk.sandbox.snapshot import Snapshot
 
 MOST_EVENTS = 100_000  # kept of one run; what comes later is counted
 
@@ -111,7 +111,7 @@ class Runs:
 
     def snapshot(self) -> Snapshot:
         """The files as they are now; the caller closes it. Of a box in which nobody runs nothing is copied."""
-        from husk.sandbox.snapshot import take
+        from husk.sandbox.kept.snapshot import take
 
         with self.lock:
             if self._start is None and not self.idle:
@@ -122,7 +122,7 @@ class Runs:
         """The ground becomes a snapshot, which stays ours, and is what the box goes on from. The caller holds the lock,
         and the box is idle."""
         if self._start is None:
-            from husk.sandbox.snapshot import take
+            from husk.sandbox.kept.snapshot import take
 
             ground = self.ground()
             self.end_standby()

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from husk.api import living
+from husk.api import at_exit as living
 from husk.api.applying import Applied, apply_changes
+from husk.api.box_snapshot import Snapshot
 from husk.api.files import BoxFiles
 from husk.api.options import Command, environment, policy_of, text_mode, words
 from husk.api.process import DEVNULL, PIPE, Pipes, Process, Target
-from husk.api.result import Change, Result, TimeoutExpired
+from husk.api.run_result import Change, Result, TimeoutExpired
 from husk.api.runs import Runs
-from husk.api.snapshot import Snapshot
 from husk.kernel.hooks import Hooks
 from husk.sandbox.errors import NotExecutable, NotFound
 
@@ -190,7 +190,7 @@ class Sandbox(BoxFiles):
     def commit(self, image: str) -> str:
         """Make what changed so far (outside mounts) an image of the store, upon the one the box was started from. What
         programs are writing at this moment may be half in it. Returns the new layer's hash."""
-        from husk.sandbox.boxes import commit_open
+        from husk.sandbox.kept.operations import commit_open
 
         with self._runs.lock:
             return commit_open(self._runs.ground(), image)

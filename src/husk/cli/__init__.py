@@ -5,25 +5,25 @@ from __future__ import annotations
 import gc
 import sys
 
-from husk.sandbox.standard import fill
+from husk.sandbox.stdio.std_fds import fill
 
 # command: (module with a `main(argv) -> exit code`, or module:function, how it is called, what it does)
 COMMANDS = {
-    "run": ("husk.cli.run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
-    "shell": ("husk.cli.shell", "shell [options]", "a shell in a box, on this terminal"),
-    "skill": ("husk.cli.skill", "skill COMMAND …", "agent skills: inspect, run, learn, test"),
-    "image": ("husk.cli.image", "image COMMAND …", "import, export, build and name images"),
-    "ps": ("husk.cli.boxes:ps", "ps [-a]", "boxes that run, and boxes that are kept"),
-    "diff": ("husk.cli.boxes:diff", "diff NAME [--patch] [PATH…]", "what a kept box changed"),
-    "apply": ("husk.cli.boxes:apply", "apply NAME [MOUNT]", "write a box's changes back to a host directory"),
-    "commit": ("husk.cli.boxes:commit", "commit NAME IMAGE", "make an image of what a box changed"),
-    "fork": ("husk.cli.boxes:fork", "fork NAME NEW", "a second box with the same content, at once"),
-    "drop": ("husk.cli.boxes:drop", "drop NAME…", "forget kept boxes"),
-    "store": ("husk.cli.store", "store COMMAND …", "content-addressed files and images"),
-    "doctor": ("husk.cli.doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
-    "syscalls": ("husk.cli.syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
-    "mcp": ("husk.cli.mcp", "mcp [--config FILE] [--http PORT]", "boxes for agents: a Model Context Protocol server"),
-    "completion": ("husk.cli.completion", "completion bash|zsh|fish", "completion of all this for your shell"),
+    "run": ("husk.cli.cmd_run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
+    "shell": ("husk.cli.cmd_shell", "shell [options]", "a shell in a box, on this terminal"),
+    "skill": ("husk.cli.cmd_skill", "skill COMMAND …", "agent skills: inspect, run, learn, test"),
+    "image": ("husk.cli.cmd_image", "image COMMAND …", "import, export, build and name images"),
+    "ps": ("husk.cli.cmd_boxes:ps", "ps [-a]", "boxes that run, and boxes that are kept"),
+    "diff": ("husk.cli.cmd_boxes:diff", "diff NAME [--patch] [PATH…]", "what a kept box changed"),
+    "apply": ("husk.cli.cmd_boxes:apply", "apply NAME [MOUNT]", "write a box's changes back to a host directory"),
+    "commit": ("husk.cli.cmd_boxes:commit", "commit NAME IMAGE", "make an image of what a box changed"),
+    "fork": ("husk.cli.cmd_boxes:fork", "fork NAME NEW", "a second box with the same content, at once"),
+    "drop": ("husk.cli.cmd_boxes:drop", "drop NAME…", "forget kept boxes"),
+    "store": ("husk.cli.cmd_store", "store COMMAND …", "content-addressed files and images"),
+    "doctor": ("husk.cli.cmd_doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
+    "syscalls": ("husk.cli.cmd_syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
+    "mcp": ("husk.cli.cmd_mcp", "mcp [--config FILE] [--http PORT]", "boxes for agents: an MCP server"),
+    "completion": ("husk.cli.cmd_completion", "completion bash|zsh|fish", "completion of all this for your shell"),
 }
 
 

@@ -7,7 +7,7 @@ import os
 
 from husk.native.threads import start_thread
 from husk.sandbox.box import Box
-from husk.sandbox.limits import Exceeded
+from husk.sandbox.limits.limits import Exceeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

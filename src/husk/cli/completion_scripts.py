@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from husk.cli.completion import Level, Option
+    from husk.cli.cmd_completion import Level, Option
 
 
 def _quoted(text: str) -> str:

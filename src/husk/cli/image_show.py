@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from husk.cli.store_show import size
-from husk.store.errors import shown
+from husk.store.store_errors import shown
 
 if TYPE_CHECKING:
-    from husk.images.bring import Report
-    from husk.images.export import Report as Exported
+    from husk.images.image_export import Report as Exported
+    from husk.images.image_import import Report
 
 
 def inspected(found: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from husk.abi.text import harmless
-from husk.skills.boxes import Outcome
+from husk.skills.box_runner import Outcome
 from husk.skills.comparing import Verdict
 from husk.skills.describe import Description
 from husk.skills.produced import Produced

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from husk.store.errors import StoreError, shown
 from husk.store.images import CACHE
+from husk.store.store_errors import StoreError, shown
 
 if TYPE_CHECKING:
     from husk.store.collect import Collected

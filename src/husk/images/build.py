@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from husk.images import tarread
-from husk.images.layer import Layer
-from husk.images.limits import Budget, Limits
+from husk.images.archive_layer import Layer
+from husk.images.archive_limits import Budget, Limits
 from husk.images.recipe import PACKED, SCRATCH, Recipe, Step
 from husk.images.tarread import TarEntry
 from husk.sandbox.box import Box, Events
-from husk.sandbox.capture_layer import layer_of
-from husk.sandbox.imagesource import Unnamed
+from husk.sandbox.image_source import Unnamed
+from husk.sandbox.kept.capture_layer import layer_of
 from husk.sandbox.policy import Mount, Policy
-from husk.store.errors import StoreError, StoreUsageError, shown
 from husk.store.flatten import flatten
 from husk.store.images import ImageConfig, check_name
 from husk.store.layout import is_hash, write_whole
+from husk.store.store_errors import StoreError, StoreUsageError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

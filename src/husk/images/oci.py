@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from husk.images.layer import clean
-from husk.images.limits import Refused
-from husk.store.errors import StoreUsageError
+from husk.images.archive_layer import clean
+from husk.images.archive_limits import Refused
 from husk.store.images import ImageConfig
+from husk.store.store_errors import StoreUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

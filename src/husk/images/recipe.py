@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from husk.sandbox.written import Table, read_toml
-from husk.store.errors import StoreUsageError
+from husk.sandbox.toml_reader import Table, read_toml
 from husk.store.images import ImageConfig
+from husk.store.store_errors import StoreUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

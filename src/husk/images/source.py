@@ -11,13 +11,13 @@ import os
 import stat as st
 
 from husk.images import tarread
-from husk.images.layer import clean
-from husk.images.limits import Budget, Refused, refuse
+from husk.images.archive_layer import clean
+from husk.images.archive_limits import Budget, Refused, refuse
 from husk.images.tarread import TarReader
 from husk.images.unpack import Piece, Plain, unpacked
 from husk.native import _core
-from husk.store.errors import StoreError, StoreUsageError
 from husk.store.layout import write_all
+from husk.store.store_errors import StoreError, StoreUsageError
 
 DOCUMENT_LIMIT = 8 << 20  # of index, manifest and configuration
 MEMBER_LIMIT = 20_000

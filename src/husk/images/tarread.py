@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from husk.images.limits import Budget, Refused, refuse
+from husk.images.archive_limits import Budget, Refused, refuse
 from husk.images.unpack import Plain
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ import lzma
 import os
 import zlib
 
-from husk.images.limits import Budget, Refused
+from husk.images.archive_limits import Budget, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

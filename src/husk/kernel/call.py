@@ -11,7 +11,7 @@ import errno
 from husk.native._core import open_interruptible
 from husk.vfs.node import Context, Dir, Node
 from husk.vfs.pinned import look
-from husk.vfs.synth import read_host
+from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Call(Context):
         return self.raw.umask()
 
     def open_fifo(self, pin: int, flags: int) -> int:
-        # The host counts its buffer for whoever opens it first (native/acting.c).
+        # The host counts its buffer for whoever opens it first (native/host/credentials.c).
         return open_interruptible(b"/proc/self/fd/%d" % pin, flags, self.kernel.identity.host_uid)
 
     def may_grow(self, size: int) -> None:

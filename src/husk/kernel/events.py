@@ -13,14 +13,14 @@ from husk.abi.arity import argument_count
 from husk.abi.registry import row
 from husk.abi.text import shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
-from husk.vfs.hosttree import HostRead
+from husk.vfs.host.host_tree import HostRead
 from husk.vfs.node import Damaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.kernel.program import Program
+    from husk.kernel.exec.program import Program
     from husk.vfs.opening import Opened
 
 # Bytes for the names of what was read, written and run, of all of them together: not a number of names, since a guest

@@ -13,11 +13,11 @@ from husk.abi.registry import mixed_calls, refusal, row
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
-from husk.kernel.network import Network
-from husk.kernel.peers import Peers
-from husk.kernel.sockets import Sockets
+from husk.kernel.net.network import Network
+from husk.kernel.net.peers import Peers
+from husk.kernel.net.unix_sockets import Sockets
 from husk.kernel.syscalls import handlers
-from husk.kernel.syscalls.executing import names_in
+from husk.kernel.syscalls.execve import names_in
 from husk.native._core import clear_umask, wake_thread
 from husk.native.threads import start_thread
 
@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.abi.rules import Walls
-    from husk.kernel.allowed import AllowedPrograms
+    from husk.abi.registry.rules import Walls
     from husk.kernel.events import Events
+    from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
     from husk.kernel.segments import Segments

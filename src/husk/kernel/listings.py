@@ -12,7 +12,7 @@ from bisect import bisect_right
 
 from husk.abi.structs import pack_dirent64
 from husk.native._core import stat_beneath
-from husk.vfs.unchanged import host_view
+from husk.vfs.layer.cacheable import host_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ import errno
 import os
 import stat as st
 
-from husk.vfs.hosttree import HostNode, HostRead
-from husk.vfs.layer_copy import CopyUp
-from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode
+from husk.vfs.host.host_tree import HostNode, HostRead
+from husk.vfs.layer.cacheable import MISSING, HostView, given_view, host_view, lower_view, upper_view
+from husk.vfs.layer.copy_up import CopyUp
+from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
 from husk.vfs.node import Dir
-from husk.vfs.unchanged import MISSING, HostView, given_view, host_view, lower_view, upper_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.call import Call
-    from husk.kernel.program import Program
+    from husk.kernel.exec.program import Program
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.node import Node, Stat
     from husk.vfs.vfs import Vfs

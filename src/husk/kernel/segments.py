@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 IPC_PRIVATE = 0
 DEST = 0o1000  # in a mode: to be destroyed with its last attachment
 MOST = 256  # each costs husk a descriptor
-LARGEST = 1 << 40  # of all together; what was touched counts as the box's memory (sandbox/memoryuse.py)
+LARGEST = 1 << 40  # of all together; what was touched counts as the box's memory (sandbox/limits/memory_use.py)
 # A guest that is quick gets hold of the descriptor while it is mapped: it must not change the size.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 

@@ -9,8 +9,8 @@ import _thread
 import errno
 import os
 
-from husk.kernel import resident
-from husk.vfs.layer_nodes import Inode
+from husk.kernel.exec import resident
+from husk.vfs.layer.inodes import Inode
 from husk.vfs.node import Dir
 from husk.vfs.pinned import look
 

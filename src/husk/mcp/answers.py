@@ -11,14 +11,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from husk.abi.text import decoded
-from husk.api.result import Result, made
+from husk.api.run_result import Result, made
 from husk.sandbox.result import Result as Ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from husk.api.result import Change
-    from husk.skills.boxes import Outcome
+    from husk.api.run_result import Change
+    from husk.skills.box_runner import Outcome
 
 CODE = "/tmp/.husk-code"  # where the code of run_code lies in the box; no change worth telling
 MOST_CHANGES = 50

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.limits import Limits, shown
+from husk.sandbox.limits.limits import Limits, shown
 from husk.sandbox.policy import Mount
+from husk.sandbox.toml_reader import Table, read_toml
 from husk.sandbox.weaken import check as check_weaken
-from husk.sandbox.written import Table, read_toml
 
 VERSION = 1
 TOOLS = (

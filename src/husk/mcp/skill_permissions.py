@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from husk.mcp.config import Config, read_limits
 from husk.sandbox.errors import UsageError
-from husk.sandbox.limits import NAMES
+from husk.sandbox.limits.limits import NAMES
 from husk.sandbox.policy import Mount
-from husk.skills.permissions import read_permissions
+from husk.skills.permission_file import read_permissions
 
 if TYPE_CHECKING:
-    from husk.skills.permissions import Permissions
+    from husk.skills.permission_file import Permissions
 
 SUFFIX = ".permissions.toml"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from husk.mcp.config import Config
     from husk.sandbox.box import Box
     from husk.sandbox.result import Result
-    from husk.skills.permissions import Permissions
+    from husk.skills.permission_file import Permissions
     from husk.skills.running import Request
 
 MOST_INPUT = 64 << 20
@@ -66,7 +66,7 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
     def look() -> dict[str, Any]:
         from husk.skills.describe import describe
         from husk.skills.package import opened
-        from husk.skills.permissions import propose
+        from husk.skills.permission_file import propose
 
         path = find(config, skill)
         try:
@@ -167,7 +167,7 @@ class _Ending:
 
 
 def _request(config: Config, wanted: Wanted, allowed: Permissions | None, given: Path, left: Path) -> Request:
-    from husk.skills.boxes import Setting
+    from husk.skills.box_runner import Setting
     from husk.skills.running import Request
 
     box, skills = config.box, config.skills

@@ -21,7 +21,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from husk.api.aio import in_thread
-from husk.api.result import TimeoutExpired
+from husk.api.run_result import TimeoutExpired
 from husk.mcp import answers
 from husk.mcp.session import MAIN, Session
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound

@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.abi.rules import Walls
+    from husk.abi.registry.rules import Walls
     from husk.sandbox.filesystem import Files
-    from husk.sandbox.imagesource import Unnamed
-    from husk.sandbox.limits import Exceeded
+    from husk.sandbox.image_source import Unnamed
+    from husk.sandbox.limits.limits import Exceeded
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
 

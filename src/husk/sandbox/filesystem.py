@@ -9,28 +9,28 @@ import stat as st
 from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.policy import HOME, USER
-from husk.vfs.dev import DevTree
-from husk.vfs.etcfiles import etc_files
-from husk.vfs.hosttree_write import HostTree
-from husk.vfs.image import default_image, make_directory_in
-from husk.vfs.layer import LayeredTree
-from husk.vfs.layer_nodes import LayerDir
+from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.image.default_image import default_image, make_directory_in
+from husk.vfs.image.etc_files import etc_files
+from husk.vfs.layer.inodes import LayerDir
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Context, Credentials, Dir
 from husk.vfs.permissions import shown_as, strangers
-from husk.vfs.proc import ProcTree
+from husk.vfs.proc.proc_tree import ProcTree
 from husk.vfs.state import State
-from husk.vfs.sysfs import SysTree
-from husk.vfs.terminals import PtsTree
+from husk.vfs.synth.dev import DevTree
+from husk.vfs.synth.pts import PtsTree
+from husk.vfs.synth.sysfs import SysTree
 from husk.vfs.vfs import Vfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.tasks import TasksHere
-    from husk.sandbox.imagesource import ImageSource
-    from husk.sandbox.keeping import Opened
+    from husk.sandbox.image_source import ImageSource
+    from husk.sandbox.kept.keeping import Opened
     from husk.sandbox.launch import Ids
     from husk.sandbox.policy import Mount, Policy
-    from husk.vfs.hostfile import Key
+    from husk.vfs.host.host_file import Key
 
 
 class Files:
@@ -91,7 +91,7 @@ def build(
             for lower in image.lowers:
                 lower.uids, lower.gids = strangers(ids.uid), strangers(ids.gid)
     else:
-        from husk.vfs.storeimage import store_image
+        from husk.vfs.image.store_image import store_image
 
         # Without a user namespace the guest cannot be whom the image wants; what belongs to that one is the guest's.
         owner = (source.uid, source.gid)
@@ -132,7 +132,7 @@ def _furnish(
             _mount(files, state, mount, ids)
     image.seal()  # what the caller mounted is no change of the guest's
     if source is not None and source.on_host:
-        from husk.vfs.storeimage import lay_over_host
+        from husk.vfs.image.store_image import lay_over_host
 
         as_start = kept is None or not kept.whole
         lay_over_host(image, source.store, source.manifest, source.owner, files.creds, as_start=as_start)
@@ -182,7 +182,7 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
 
 def _mount_image(files: Files, state: State, mount: Mount, place: str, number: int) -> None:
     from husk.store import Store, StoreError
-    from husk.vfs.imagetree import ImageTree
+    from husk.vfs.image.image_tree import ImageTree
 
     try:
         store = Store.open(place or None)
@@ -289,7 +289,7 @@ def not_started(files: Files, program: bytes, error: int) -> HuskError:
 
 
 def _interpreter(files: Files, program: bytes) -> str:
-    from husk.kernel.program import BINPRM_BUF_SIZE, elf_interpreter, script_line
+    from husk.kernel.exec.program import BINPRM_BUF_SIZE, elf_interpreter, script_line
 
     ctx = files.vfs.context
     try:
@@ -315,7 +315,7 @@ def _resolver(policy: Policy) -> bytes:
             return b""
     if policy.allow_net:
         return b"nameserver 127.0.0.53\n"
-    from husk.kernel.network import NO_RESOLVER
+    from husk.kernel.net.network import NO_RESOLVER
 
     return f"# This box has no network, and nobody is there:\nnameserver {NO_RESOLVER}\n".encode()
 

@@ -11,9 +11,9 @@ from _thread import RLock
 
 from husk.kernel.kernel import Shared
 from husk.kernel.namecache import NameCache
-from husk.kernel.network import Network
-from husk.kernel.peers import Peers
-from husk.kernel.sockets import Sockets
+from husk.kernel.net.network import Network
+from husk.kernel.net.peers import Peers
+from husk.kernel.net.unix_sockets import Sockets
 from husk.kernel.tasks import Tasks, TasksHere
 from husk.native import LOADER
 from husk.native._core import Listener
@@ -21,8 +21,8 @@ from husk.sandbox.errors import NoNamespaces, missing
 from husk.sandbox.filesystem import build
 from husk.sandbox.launch import JOINED, SCOPES_SIGNALS, Ids, may_switch_user, walls_here
 from husk.sandbox.policy import WORKDIR
-from husk.sandbox.standard import fill
-from husk.sandbox.statedir import StateDir
+from husk.sandbox.state_dir import StateDir
+from husk.sandbox.stdio.std_fds import fill
 from husk.walls.filter import compile_filter
 
 TYPE_CHECKING = False
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from husk.abi.rules import Walls
-    from husk.kernel.allowed import AllowedPrograms
+    from husk.abi.registry.rules import Walls
     from husk.kernel.events import Events
+    from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.segments import Segments
     from husk.sandbox.filesystem import Files
-    from husk.sandbox.imagesource import ImageSource, Unnamed
-    from husk.sandbox.keeping import Keeping, Opened
-    from husk.sandbox.memoryuse import InMemory
+    from husk.sandbox.image_source import ImageSource, Unnamed
+    from husk.sandbox.kept.keeping import Keeping, Opened
+    from husk.sandbox.kept.snapshot import Snapshot
+    from husk.sandbox.limits.memory_use import InMemory
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
-    from husk.sandbox.snapshot import Snapshot
     from husk.vfs.node import Node
 
     T = TypeVar("T")
@@ -104,7 +104,7 @@ class Ground:
         try:
             self.state = StateDir()
             if policy.keep and kept is None:
-                from husk.sandbox.keeping import Keeping
+                from husk.sandbox.kept.keeping import Keeping
 
                 self.kept = Keeping(policy, start.record if start is not None else None)
             self._build(self.state, unnamed, lasting)
@@ -122,7 +122,7 @@ class Ground:
     def _build(self, state: StateDir, unnamed: Unnamed | None, lasting: bool) -> None:
         policy, walls, before = self.policy, self.walls, self.before
         if policy.image:
-            from husk.sandbox.imagesource import ImageSource
+            from husk.sandbox.image_source import ImageSource
 
             pinned = next((one.record for one in (before, self.start) if one and one.record.manifests), unnamed)
             self.source = ImageSource(policy.image, policy.store, pinned)
@@ -140,12 +140,12 @@ class Ground:
         self.files.vfs.held_links = self._held_links
         self.disk_elsewhere = 0  # what `disk` counts beyond the state directory, in which husk's own files do not count
         if policy.limits["disk"] is not None:
-            from husk.sandbox.diskuse import kept_bytes
+            from husk.sandbox.limits.disk_use import kept_bytes
 
             self.disk_elsewhere = (before.record.bytes if before else 0) - kept_bytes(os.fsencode(state.path))
         self.programs: AllowedPrograms | None = None
         if policy.programs is not None:
-            from husk.kernel.allowed import AllowedPrograms
+            from husk.kernel.exec.allowed_programs import AllowedPrograms
 
             path = policy.environment().get("PATH", "")
             self.programs = AllowedPrograms(self.files.vfs, map(os.fsencode, policy.programs), os.fsencode(path))
@@ -170,7 +170,7 @@ class Ground:
         """Before the first run: what is outside, where the policy wants any of it."""
         self.events = events
         if self.network.__class__ is Network and not self.walls.private_net:
-            from husk.sandbox.networks import build_network
+            from husk.sandbox.network_setup import build_network
 
             self.network = build_network(self.policy, self)
 
@@ -237,7 +237,7 @@ class Ground:
         return any(tasks.runs(identity) for tasks in self.live)
 
     def _held_links(self) -> set[bytes]:
-        from husk.kernel.holding import links_held
+        from husk.kernel.fd_tables import links_held
 
         return links_held([tasks.reaper for tasks in self.live])
 

@@ -8,7 +8,7 @@ import os
 import struct
 from itertools import count
 
-from husk.abi.rules import Walls
+from husk.abi.registry.rules import Walls
 from husk.native._core import landlock_abi
 from husk.sandbox.errors import HuskError, NoNamespaces
 
@@ -165,7 +165,7 @@ class Launch:
                     self.diagnosis = _diagnosis()
                 return fds[0]
             elif kind == FAILED:
-                from husk.sandbox.unbuilt import explain
+                from husk.sandbox.start_errors import explain
 
                 raise explain(a, b)
 

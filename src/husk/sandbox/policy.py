@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.limits import Limits
+from husk.sandbox.limits.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.sandbox.imagesource import ImageSource
+    from husk.sandbox.image_source import ImageSource
 
 MODES = ("ro", "rw", "cow", "image")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -147,10 +147,10 @@ class Policy:
         self.interactive = False  # read the keyboard even where the output goes elsewhere
         self.terminal = False  # a terminal even where the output is none
         self.net = "none"  # the box's own loopback and what the rules add; or "host"
-        self.allow_net: list[str] = []  # rules as husk.kernel.network_rules reads them
+        self.allow_net: list[str] = []  # rules as husk.kernel.net.network_rules reads them
         self.deny_net: list[str] = []
         self.publish: list[Publish] = []
-        self.programs: list[str] | None = None  # what may be started, as husk.kernel.allowed reads it; None: anything
+        self.programs: list[str] | None = None  # what may be started (kernel.exec.allowed_programs); None: anything
         self.lookup: Callable[[str], list[str]] | None = None  # how names are found; None: as the host does
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.sandbox.limits import Exceeded
+    from husk.sandbox.limits.limits import Exceeded
 
 
 class Result:

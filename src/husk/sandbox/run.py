@@ -6,7 +6,7 @@ Every process of a run ends with its first program. Whoever made a Run calls `fi
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # the bare C module: see cli/run.py
+import _signal  # type: ignore[import-not-found]  # the bare C module: see cli/cmd_run.py
 import _thread
 import errno
 import os
@@ -22,10 +22,10 @@ from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
 from husk.sandbox.ground import weakened
 from husk.sandbox.launch import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Launch, Order
-from husk.sandbox.limits import Exceeded
+from husk.sandbox.limits.enforcement import Watch
+from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.result import Result, ended_by
-from husk.sandbox.streams import Streams
-from husk.sandbox.watch import Watch
+from husk.sandbox.stdio.streams import Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Run:
         limits, ids, own_user = self.policy.limits, self.ground.ids, self.ground.own_user
         others = 0 if ids.switch else 1  # the reaper is of the same user
         if "processes" in limits.asked and not own_user:
-            from husk.sandbox.meter import user_tasks
+            from husk.sandbox.limits.meter import user_tasks
 
             others += user_tasks(ids.host_uid)
         return limits.rlimits(own_user=own_user, others=others)
@@ -242,7 +242,7 @@ class Run:
                 raise HuskError("husk-init died; the box is gone.")
             kind, a, b, _, user, system, rss, when = REPORT.unpack(report)
             if kind == FAILED:
-                from husk.sandbox.unbuilt import explain
+                from husk.sandbox.start_errors import explain
 
                 raise explain(a, b)
             if kind == EXEC_FAILED:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import DEFAULT_PATH
-from husk.skills.boxes import Outcome
+from husk.skills.box_runner import Outcome
 from husk.skills.cases import Case, Run, judge
 from husk.skills.describe import describe
 from husk.skills.package import opened

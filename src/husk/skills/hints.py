@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from husk.skills.boxes import Wish
+from husk.skills.box_runner import Wish
 from husk.skills.describe import Description, needs_of
 from husk.skills.languages import Script
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from husk.sandbox.emptying import FOLDER, empty
 from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.remove_tree import FOLDER, empty
 from husk.store import ImageConfig, Store, StoreError
 from husk.store.images import CACHE, PACKAGES
 from husk.store.ingest import Options, ingest

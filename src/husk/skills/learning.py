@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from husk.skills.boxes import Outcome
+from husk.skills.box_runner import Outcome
 from husk.skills.distributions import key
-from husk.skills.permissions import Permissions
+from husk.skills.permission_file import Permissions
 from husk.skills.produced import Produced
 from husk.skills.running import INPUT, OUTPUT, WORK, Request
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
-from husk.skills.boxes import Setting, Wish, run
+from husk.skills.box_runner import Setting, Wish, run
 from husk.skills.layers import Filled, Layer, image_content, layer, left_text
 from husk.skills.sources import Source
 

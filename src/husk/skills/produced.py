@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from husk.native._core import open_beneath
-from husk.sandbox.emptying import FOLDER, empty, listable, opened
 from husk.sandbox.errors import UsageError
+from husk.sandbox.remove_tree import FOLDER, empty, listable, opened
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount
 from husk.skills import npm_packages, pip_packages
-from husk.skills.boxes import Wish
+from husk.skills.box_runner import Wish
 from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, needs_of
 from husk.skills.distributions import distribution_of, key
 from husk.skills.languages import Script

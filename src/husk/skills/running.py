@@ -12,15 +12,15 @@ from pathlib import Path, PurePosixPath
 from husk.sandbox.box import Box
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount
-from husk.skills.boxes import Around, Outcome, Setting, Wish
-from husk.skills.boxes import run as run_box
+from husk.skills.box_runner import Around, Outcome, Setting, Wish
+from husk.skills.box_runner import run as run_box
 from husk.skills.describe import Description, describe
 from husk.skills.distributions import DEBIAN
 from husk.skills.hints import hints
 from husk.skills.languages import INTERPRETERS, Script
 from husk.skills.npm_packages import name_of
 from husk.skills.package import Skill
-from husk.skills.permissions import DEFAULT_LIMITS, Permissions
+from husk.skills.permission_file import DEFAULT_LIMITS, Permissions
 from husk.skills.produced import Produced, Staging
 from husk.skills.providing import Providing
 

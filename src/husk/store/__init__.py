@@ -9,10 +9,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.store.errors import BadManifest, StoreError, StoreUsageError
     from husk.store.images import Image, ImageConfig
     from husk.store.manifest import Entry, Manifest
     from husk.store.store import Store, Writing
+    from husk.store.store_errors import BadManifest, StoreError, StoreUsageError
     from husk.store.writer import ManifestWriter
 
 __all__ = [
@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BadManifest": "errors",
+    "BadManifest": "store_errors",
     "Entry": "manifest",
     "Image": "images",
     "ImageConfig": "images",
     "Manifest": "manifest",
     "ManifestWriter": "writer",
     "Store": "store",
-    "StoreError": "errors",
-    "StoreUsageError": "errors",
+    "StoreError": "store_errors",
+    "StoreUsageError": "store_errors",
     "Writing": "store",
 }
 

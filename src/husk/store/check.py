@@ -11,9 +11,9 @@ import stat as st
 
 from blake3 import blake3
 
-from husk.store.errors import BadManifest, shown
 from husk.store.manifest import NO_BLOB, OPAQUE, WHITEOUT, unpack_xattrs
 from husk.store.plain import ENTRY, HEADER, PlainManifest
+from husk.store.store_errors import BadManifest, shown
 from husk.store.writer import ManifestWriter
 
 TYPE_CHECKING = False

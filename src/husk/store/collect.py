@@ -11,12 +11,12 @@ import os
 import time
 
 from husk.store import layout
-from husk.store.errors import StoreError
 from husk.store.images import CACHE
 from husk.store.locks import PATIENCE, StoreLock, leased
 from husk.store.manifest import Manifest
 from husk.store.roots import rooted
 from husk.store.staging import sweep
+from husk.store.store_errors import StoreError
 from husk.store.verify import all_blobs
 
 TYPE_CHECKING = False

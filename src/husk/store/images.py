@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from husk.store.errors import StoreError, StoreUsageError
 from husk.store.layout import is_hash, sync_directory, write_whole
+from husk.store.store_errors import StoreError, StoreUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """store: what the last ingest of a directory saw, so that the next one reads only what changed.
 
 A cache: without it, or with one that is damaged, everything is read again. One file per directory, found by the
-directory's device and inode: magic, the store's generation, BLAKE3 of the records, records (native/tree_read.c:
+directory's device and inode: magic, the store's generation, BLAKE3 of the records, records (native/store/tree_read.c:
 `known`). A file counts as unchanged if device, inode, size, and both times to the nanosecond are the same. What cannot
 be noticed that way: a write through a mapping that the kernel has not yet stamped.
 """

@@ -16,11 +16,11 @@ from blake3 import blake3
 
 from husk.abi.text import decoded
 from husk.native import _core
-from husk.store import leaving_out
-from husk.store.errors import StoreError, StoreUsageError, no_room, shown
+from husk.store import exclude as leaving_out
 from husk.store.index import TOO_YOUNG_NS, Index
 from husk.store.manifest import NO_BLOB
 from husk.store.staging import Stage, run_threads
+from husk.store.store_errors import StoreError, StoreUsageError, no_room, shown
 from husk.store.writer import finish_tree
 
 TYPE_CHECKING = False

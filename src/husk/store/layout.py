@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import stat as st
 
-from husk.store.errors import StoreError, StoreUsageError
+from husk.store.store_errors import StoreError, StoreUsageError
 
 VERSION = b"husk store 2\n"  # 1 had blake3/ab/cd/<hash>
 FOLDERS = ("blake3", "images", "leases", "index", "tmp", "quarantine", "roots")

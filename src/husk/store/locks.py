@@ -12,8 +12,8 @@ import fcntl
 import os
 import time
 
-from husk.store.errors import StoreError
 from husk.store.layout import write_all
+from husk.store.store_errors import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """store: reading a manifest. Mapped, never copied: opening one with a million names costs what opening a small one
 does.
 
-The C core does the work (native/manifest.c). docs/formats/manifest.md has the format; check.py judges one from a
+The C core does the work (native/store/manifest.c). docs/formats/manifest.md has the format; check.py judges one from a
 stranger.
 """
 
@@ -11,7 +11,7 @@ import os
 import stat as st
 
 from husk.native import _core
-from husk.store.errors import BadManifest
+from husk.store.store_errors import BadManifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

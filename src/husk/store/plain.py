@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat as st
 import struct
 
-from husk.store.errors import BadManifest
+from husk.store.store_errors import BadManifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def align(value: int, to: int) -> int:
 
 
 class PlainManifest:
-    """The same answers as native/manifest.c, from bytes or a mapping."""
+    """The same answers as native/store/manifest.c, from bytes or a mapping."""
 
     count: int
 

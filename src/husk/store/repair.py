@@ -7,7 +7,7 @@ import stat as st
 
 from husk.native import _core
 from husk.store import layout
-from husk.store.errors import StoreError, StoreUsageError
+from husk.store.store_errors import StoreError, StoreUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from husk.store.errors import StoreError
 from husk.store.layout import is_hash, sync_directory, write_whole
 from husk.store.locks import StoreLock
+from husk.store.store_errors import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

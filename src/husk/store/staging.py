@@ -14,9 +14,9 @@ import threading
 from blake3 import blake3
 
 from husk.native import _core
-from husk.store.errors import StoreError
 from husk.store.layout import blob_place, write_all
 from husk.store.locks import is_free
+from husk.store.store_errors import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

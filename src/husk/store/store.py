@@ -12,10 +12,10 @@ import os
 import time
 
 from husk.store import layout
-from husk.store.errors import BadManifest, StoreError, StoreUsageError, no_room
 from husk.store.images import Image, ImageConfig, Images
 from husk.store.locks import Lease, StoreLock
 from husk.store.manifest import Manifest
+from husk.store.store_errors import BadManifest, StoreError, StoreUsageError, no_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

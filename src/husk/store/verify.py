@@ -13,10 +13,10 @@ from blake3 import blake3
 from husk.abi.text import decoded
 from husk.store import layout
 from husk.store.check import check_manifest
-from husk.store.errors import BadManifest, StoreError, shown
 from husk.store.locks import StoreLock
 from husk.store.staging import run_threads
 from husk.store.store import Store
+from husk.store.store_errors import BadManifest, StoreError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import stat as st
 from blake3 import blake3
 
 from husk.native import _core
-from husk.store.errors import BadManifest, shown
 from husk.store.manifest import HEADER_SIZE, NO_BLOB, WHITEOUT, pack_xattrs
+from husk.store.store_errors import BadManifest, shown
 
 PATH_LIMIT = 4095
 TEXT_FOR_ALL, TEXT_FOR_EACH = 64 << 20, 256  # trees of real programs have 60 to 180 bytes a name

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import stat as st
 
-from husk.vfs.copying import with_copies
-from husk.vfs.layer_copy import now
+from husk.vfs.layer.content_copy import with_copies
+from husk.vfs.layer.copy_up import now
 from husk.vfs.node import Dir, Entry, error
 from husk.vfs.opening import Opening
 from husk.vfs.permissions import (

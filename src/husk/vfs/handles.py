@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from husk.vfs.layer_nodes import Inode, Orphan
+from husk.vfs.layer.inodes import Inode, Orphan
 from husk.vfs.node import Dir
 from husk.vfs.walk import Walker
 

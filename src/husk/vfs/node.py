@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from husk.vfs.real import Real
+    from husk.vfs.layer.watch_mirror import Real
 
 
 def error(code: int) -> OSError:

@@ -6,7 +6,7 @@ import errno
 import os
 import stat as st
 
-from husk.vfs.copying import with_copies
+from husk.vfs.layer.content_copy import with_copies
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import READ, SEARCH, WRITE, permitted, require, require_owner
 from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS, Trail, Walker
@@ -192,7 +192,7 @@ class Opening(Walker):
     def _make_room(self) -> None:
         """Before another placeholder is made."""
         if len(self.state.dirs) >= self.state.many and self.held_links is not None:
-            from husk.vfs.places import forget_unheld
+            from husk.vfs.placeholders import forget_unheld
 
             self.changed(self.root, True)  # first: from now on the name cache hands none out
             forget_unheld(self.state, self.held_links())

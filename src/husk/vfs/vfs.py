@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 
 from husk.vfs.attributes import NOW, Attributes
-from husk.vfs.copying import with_copies
 from husk.vfs.handles import Handles
-from husk.vfs.layer import LayeredTree
+from husk.vfs.layer.content_copy import with_copies
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.naming import Naming
 from husk.vfs.node import Context, Credentials, Dir, error
 from husk.vfs.opening import Opened

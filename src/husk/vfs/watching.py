@@ -13,12 +13,12 @@ import stat as st
 
 from husk.native._core import open_beneath
 from husk.native._core import watch as watch_file
-from husk.vfs.hosttree import HostDir, HostNode, HostRead
-from husk.vfs.layer import LayeredTree
-from husk.vfs.layer_nodes import Inode, LayerDir, LowerNode, Orphan, in_image, pinned
+from husk.vfs.host.host_tree import HostDir, HostNode, HostRead
+from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, Orphan, in_image, pinned
+from husk.vfs.layer.layered_tree import LayeredTree
+from husk.vfs.layer.watch_mirror import drop_second_name, hold, real_of, stand_in
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import READ, require
-from husk.vfs.real import drop_second_name, hold, real_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from errno import ENOSYS
 
 from husk.abi.numbers import AUDIT_ARCH_X86_64, HUSK_CALL, X32_SYSCALL_BIT
 from husk.abi.registry import ROWS
-from husk.abi.rules import COOKIE, ArgTest, Row, Verdict, Walls
+from husk.abi.registry.rules import COOKIE, ArgTest, Row, Verdict, Walls
 from husk.walls.bpf import AND, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GREATER, LOAD_WORD, Program
 
 TYPE_CHECKING = False

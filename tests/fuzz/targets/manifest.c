@@ -2,7 +2,7 @@
  * answers are allowed, wrong accesses are not. */
 #include "input.h"
 
-#include "../../../src/husk/native/manifest.c"
+#include "../../../src/husk/native/store/manifest.c"
 
 static void visit(const struct manifest *m, uint32_t id)
 {

@@ -2,7 +2,7 @@
  * receiver's, or, in a box whose names are confined, one without an address or to the box's own loopback. */
 #include "input.h"
 
-#include "../../../src/husk/native/messages.c"
+#include "../../../src/husk/native/fastpath/messages.c"
 
 static int continued;
 static uint8_t last_read[sizeof(struct sockaddr_storage)]; /* the last thing that was looked at */

@@ -43,9 +43,9 @@ static int say_stat(struct stat *s)
 #define readlinkat(fd, path, text, room) say_text(text, room)
 #define fstat(fd, s) say_stat(s)
 #define close(fd) (0)
-#include "../../../src/husk/native/manifest.c"
-#include "../../../src/husk/native/namecache.c"
-#include "../../../src/husk/native/target.c"
+#include "../../../src/husk/native/store/manifest.c"
+#include "../../../src/husk/native/fastpath/namecache.c"
+#include "../../../src/husk/native/fastpath/resolve.c"
 #undef readlink
 
 ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit)

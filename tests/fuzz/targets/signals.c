@@ -2,7 +2,7 @@
  * memory is touched, which is a table here. */
 #include "input.h"
 
-#include "../../../src/husk/native/signals.c"
+#include "../../../src/husk/native/remote/signals.c"
 
 static int answered, attached;
 static bool gone; /* the call was given up by its caller */

@@ -12,13 +12,13 @@ import os
 from typing import Any, cast
 
 from husk.abi.registry import by_name
-from husk.abi.rules import Walls
+from husk.abi.registry.rules import Walls
 from husk.kernel.events import Events
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Kernel
 from husk.kernel.tasks import Tasks
 from husk.native._core import stat_fd
-from husk.vfs.layer import LayeredTree
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Credentials, Dir
 from husk.vfs.state import State
 from husk.vfs.vfs import Vfs

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 
 from husk.abi import ioctls
-from husk.vfs.terminals import PtsTree
+from husk.vfs.synth.pts import PtsTree
 from tests.unit.kernel.fakes import Guest
 
 CWD = -100

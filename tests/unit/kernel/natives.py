@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from husk.kernel.syscalls.executing import names_in
+from husk.kernel.syscalls.execve import names_in
 from tests.unit.kernel.fakes import Guest
 
 SHOW = r"""

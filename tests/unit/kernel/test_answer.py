@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from husk.abi.registry import ROWS, dispatch_names
-from husk.abi.rules import Walls
+from husk.abi.registry.rules import Walls
 from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
 from husk.kernel.syscalls import HUSK_CALL, LATER, handlers
@@ -21,7 +21,7 @@ from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descripto
 from tests.unit.kernel.good_calls import GOOD
 
 HANDLERS = {**dispatch_names(), HUSK_CALL: "husk_call"}
-# Answered in C before Python sees it (native/signals.c): its table entry would never be asked.
+# Answered in C before Python sees it (native/remote/signals.c): its table entry would never be asked.
 IN_C = {"rt_sigaction"}
 GETCWD = number("getcwd")
 

@@ -13,7 +13,7 @@ import pytest
 from husk.abi.text import shown
 from husk.kernel.call import Call
 from husk.kernel.events import MOST_REFUSALS, NAMES_ROOM, Events, call_name, open_flags, signature
-from husk.vfs.hosttree_write import HostTree
+from husk.vfs.host.host_tree_write import HostTree
 from tests.unit.kernel.fakes import Guest, number
 from tests.unit.kernel.good_calls import STATIC_ELF
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.kernel import holding
+from husk.kernel import fd_tables as holding
 
 # A process, and its child, which has a directory open.
 TWO = """

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from husk.kernel.network_rules import RuleError, Rules, closed_range, endpoint, parse, parse_ip
+from husk.kernel.net.network_rules import RuleError, Rules, closed_range, endpoint, parse, parse_ip
 
 
 def ip(text: str) -> bytes:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from husk.abi.registry import ROWS
-from husk.abi.rules import Walls
+from husk.abi.registry.rules import Walls
 from tests.unit.kernel.fakes import Guest
 
 FIRST = (

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from husk.kernel.program import ELF_HEADER, ELF_PHDR, ape_elf_header, check_interpreter, elf_interpreter
-from husk.kernel.syscalls.executing import EXEC_INFO, names_in
+from husk.kernel.exec.program import ELF_HEADER, ELF_PHDR, ape_elf_header, check_interpreter, elf_interpreter
+from husk.kernel.syscalls.execve import EXEC_INFO, names_in
 from tests.unit.kernel.fakes import Guest, new_descriptors, open_descriptors
 from tests.unit.kernel.natives import execute, execute_in_husk
 

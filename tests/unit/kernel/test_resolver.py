@@ -9,10 +9,10 @@ import struct
 import pytest
 
 from husk.kernel.call import Refused
-from husk.kernel.network_rules import Rules, parse, parse_ip
-from husk.kernel.outside import Outside
-from husk.kernel.resolver import Resolver, read_name
-from husk.kernel.routes import answers
+from husk.kernel.net.network_rules import Rules, parse, parse_ip
+from husk.kernel.net.outside import Outside
+from husk.kernel.net.resolver import Resolver, read_name
+from husk.kernel.net.routes import answers
 
 NAMES = {
     "good.example": ["192.0.2.7", "2001:db8::7"],

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from husk.kernel.tables import tables_of
-from husk.sandbox.memoryuse import held_in_memory
+from husk.kernel.fd_tables import tables_of
+from husk.sandbox.limits.memory_use import held_in_memory
 
 # Threads without number; how many tables there are, and which thread still lives, says argv.
 PROGRAM = """

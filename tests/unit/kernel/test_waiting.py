@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 
-from husk.kernel import waiting
+from husk.kernel import blocking as waiting
+from husk.kernel.blocking import later
 from husk.kernel.call import LATER, Call, GiveFd, Reply
-from husk.kernel.waiting import later
 from husk.native._core import Listener, open_interruptible
 from tests.guest.running import until
 from tests.unit.kernel.fakes import FakeCall, Guest, new_descriptors, open_descriptors

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox import cgroups
-from husk.sandbox.cgroups import PREFIX, Group, delegation, make_group
-from husk.sandbox.limits import Limits
+from husk.sandbox.limits import cgroups
+from husk.sandbox.limits.cgroups import PREFIX, Group, delegation, make_group
+from husk.sandbox.limits.limits import Limits
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox.diskuse import kept_bytes, largest
+from husk.sandbox.limits.disk_use import kept_bytes, largest
 
 MIB = 1 << 20
 NOBODY = 65534

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.cli.doctor import verdict
-from husk.cli.run import main
-from husk.kernel import occupants
+from husk.cli.cmd_doctor import verdict
+from husk.cli.cmd_run import main
+from husk.kernel.net import port_owners as occupants
 from husk.native._core import landlock_abi
 from husk.sandbox import doctor, launch, weaken
 from husk.sandbox.doctor import Finding, Missing, examine, exit_code, host
@@ -158,7 +158,7 @@ def older(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     """As on Linux 6.11: rights of Landlock ABI 5, and signals are not scoped."""
     monkeypatch.setattr(launch, "landlock_abi", lambda: min(5, landlock_abi()))
     monkeypatch.setenv("HUSK_STATE", f"{tmp_path}/state")
-    monkeypatch.setattr("husk.cli.run._with_signals", lambda box: box.run())  # this process keeps its handlers
+    monkeypatch.setattr("husk.cli.cmd_run._with_signals", lambda box: box.run())  # this process keeps its handlers
 
 
 @pytest.mark.usefixtures("older")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox.kept import Kept
-from husk.sandbox.record import Record
-from husk.sandbox.statedir import sweep
+from husk.sandbox.kept.kept_boxes import Kept
+from husk.sandbox.kept.record import Record
+from husk.sandbox.state_dir import sweep
 
 NUMBERS = [errno.EIO, errno.ENOMEM, errno.EACCES]
 

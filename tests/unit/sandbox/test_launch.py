@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.abi.rules import Walls
+from husk.abi.registry.rules import Walls
 from husk.sandbox import launch
 from husk.sandbox.errors import HuskError, NoNamespaces
 from husk.sandbox.launch import (
@@ -31,7 +31,7 @@ from husk.sandbox.launch import (
     Ids,
     walls_here,
 )
-from husk.sandbox.unbuilt import FILTER_STEP, NAMESPACE_STEPS, STEPS, explain
+from husk.sandbox.start_errors import FILTER_STEP, NAMESPACE_STEPS, STEPS, explain
 from husk.walls.filter import compile_filter
 from tests.unit.kernel.natives import compile_c
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.limits import (
+from husk.sandbox.limits.limits import (
     MAPPED_BEYOND,
     NAMES,
     RLIMIT_CORE,

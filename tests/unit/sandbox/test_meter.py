@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox import memoryuse, meter
-from husk.sandbox.cgroups import Group
-from husk.sandbox.limits import Exceeded, Limits
-from husk.sandbox.meter import Disk, Meter
+from husk.sandbox.limits import memory_use as memoryuse
+from husk.sandbox.limits import meter
+from husk.sandbox.limits.cgroups import Group
+from husk.sandbox.limits.limits import Exceeded, Limits
+from husk.sandbox.limits.meter import Disk, Meter
 
 # Python's mmap keeps a descriptor of its own.
 MAPPED = (

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox.capture_layer import file_referred_to, names_of
+from husk.sandbox.kept.capture_layer import file_referred_to, names_of
 from husk.store.manifest import Manifest
 from husk.store.writer import ManifestWriter
-from husk.vfs.layer import LayeredTree
-from husk.vfs.layer_nodes import LayerDir
+from husk.vfs.layer.inodes import LayerDir
+from husk.vfs.layer.layered_tree import LayeredTree
+from husk.vfs.layer.overlay import FROM, NODE, NODE_FORM, FrozenFiles, Overlay
 from husk.vfs.node import Context, Credentials
-from husk.vfs.overlay import FROM, NODE, NODE_FORM, FrozenFiles, Overlay
 from husk.vfs.state import State
 
 ROOT = Context(Credentials(0, 0))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from husk.cli import main as husk
-from husk.cli.run import FLAGS, HELP, SETTERS, Options, main
+from husk.cli.cmd_run import FLAGS, HELP, SETTERS, Options, main
 from husk.cli.summary import show
 from husk.sandbox import launch
 from husk.sandbox import run as run_module

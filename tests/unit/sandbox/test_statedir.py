@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.errors import HuskError
-from husk.sandbox.statedir import StateDir, sweep
+from husk.sandbox.state_dir import StateDir, sweep
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_new_directory_somebody_looks_at(base: Path, monkeypatch: pytest.Monke
 
 def test_a_killed_husk_is_swept(base: Path) -> None:
     """The lock goes with the process, however it dies."""
-    script = "from husk.sandbox.statedir import StateDir; print(StateDir().path, flush=True); input()"
+    script = "from husk.sandbox.state_dir import StateDir; print(StateDir().path, flush=True); input()"
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.written import Table, read_toml
-from husk.store.errors import StoreUsageError
+from husk.sandbox.toml_reader import Table, read_toml
+from husk.store.store_errors import StoreUsageError
 
 
 def table(**data: object) -> Table:

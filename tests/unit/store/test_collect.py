@@ -10,10 +10,10 @@ import pytest
 
 from husk.store import roots
 from husk.store.collect import collect
-from husk.store.errors import StoreError
 from husk.store.ingest import ingest
 from husk.store.locks import StoreLock
 from husk.store.store import Store
+from husk.store.store_errors import StoreError
 from husk.store.verify import all_blobs, verify
 
 

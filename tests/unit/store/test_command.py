@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from husk.cli.store import main
+from husk.cli.cmd_store import main
 
 
 class Command:

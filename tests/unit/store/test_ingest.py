@@ -13,11 +13,11 @@ import pytest
 
 from husk.store import ingest as module
 from husk.store.check import check_manifest
-from husk.store.errors import StoreError, StoreUsageError
 from husk.store.ingest import Options, Report, ingest
 from husk.store.manifest import Manifest
 from husk.store.staging import Stage
 from husk.store.store import Store
+from husk.store.store_errors import StoreError, StoreUsageError
 from husk.store.verify import verify
 from tests.unit.store.test_store import content
 from tests.unit.store.trees import OLD_NS, make_old

@@ -15,9 +15,9 @@ from hypothesis import strategies as some
 
 from husk.native import _core
 from husk.store.check import check_manifest
-from husk.store.errors import BadManifest
 from husk.store.manifest import Entry, Manifest
 from husk.store.plain import PlainManifest, name_hash
+from husk.store.store_errors import BadManifest
 from tests.unit.store.trees import Addition, fixed, random_trees, written
 
 # The same on every machine, for ever: a change is a new version of the format.

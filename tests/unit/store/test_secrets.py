@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from husk.store.exclude import secret_patterns
 from husk.store.ingest import Options, ingest
-from husk.store.leaving_out import secret_patterns
 from husk.store.store import Store
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY-----\n"

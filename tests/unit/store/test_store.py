@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from husk.store.errors import StoreError, StoreUsageError
 from husk.store.images import Image, ImageConfig
 from husk.store.layout import default_place
 from husk.store.locks import StoreLock, leased
 from husk.store.store import Store
+from husk.store.store_errors import StoreError, StoreUsageError
 from husk.store.writer import ManifestWriter
 
 
@@ -227,6 +227,6 @@ def test_a_run_without_an_image_does_not_import_the_store() -> None:
     import sys
 
     unwanted = ("blake3", "rich", "husk.store.")
-    code = f"import sys, husk.cli.run; print([name for name in sys.modules if name.startswith({unwanted})])"
+    code = f"import sys, husk.cli.cmd_run; print([name for name in sys.modules if name.startswith({unwanted})])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "[]\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.store.errors import StoreUsageError
 from husk.store.ingest import Report, ingest
 from husk.store.store import Store
+from husk.store.store_errors import StoreUsageError
 from husk.store.verify import Outcome, settle, verify
 
 
@@ -74,7 +74,7 @@ def test_a_damaged_manifest(store: Store, tree: Path, how: str) -> None:
 
 
 def test_a_damaged_blob_is_never_built_upon(store: Store, tree: Path) -> None:
-    from husk.store.errors import StoreError
+    from husk.store.store_errors import StoreError
 
     report = ingest(store, str(tree), "image")
     damage(store, blob_of(store, report, b"bin/twin"), "truncated")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.layer import LayeredTree
+from husk.vfs.layer.layered_tree import LayeredTree
 from tests.unit.vfs.trees import new_state
 from tests.unit.vfs.virtual import Virtual
 from tests.unit.vfs.worlds import GUEST

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs import copying
+from husk.vfs.layer import content_copy as copying
 from husk.vfs.state import State
 from tests.unit.vfs.test_layer import layer, real_files
 from tests.unit.vfs.virtual import Virtual

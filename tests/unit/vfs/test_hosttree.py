@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.hosttree_write import HostTree
-from husk.vfs.layer import LayeredTree
+from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.layer.layered_tree import LayeredTree
 from tests.unit.vfs.conftest import GIDS, UIDS
 from tests.unit.vfs.trees import new_state
 from tests.unit.vfs.virtual import Virtual

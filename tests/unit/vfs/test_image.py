@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.image import default_image
-from husk.vfs.layer import LayeredTree
+from husk.vfs.image.default_image import default_image
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Credentials
 from tests.unit.vfs.trees import new_state
 from tests.unit.vfs.virtual import Virtual

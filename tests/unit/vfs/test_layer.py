@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.layer import LayeredTree
-from husk.vfs.layer_changes import changes
-from husk.vfs.layer_delta import ANYONE
+from husk.vfs.layer.changes import changes
+from husk.vfs.layer.delta import ANYONE
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Dir
 from tests.unit.vfs.virtual import Virtual
 
@@ -232,7 +232,7 @@ def test_a_failed_copy_leaves_nothing_behind(world: Virtual, lower: Path, monkey
     def fail(*_: object) -> None:
         raise OSError(28, "no space")
 
-    monkeypatch.setattr("husk.vfs.layer_copy.copy_content", fail)
+    monkeypatch.setattr("husk.vfs.layer.copy_up.copy_content", fail)
     assert world.answer(("open", 1, b"/file", os.O_RDWR)).endswith("ENOSPC")
     assert real_files(world) == 0
     monkeypatch.undo()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.kernel.holding import links_held
-from husk.vfs.hosttree_write import HostTree
+from husk.kernel.fd_tables import links_held
+from husk.vfs.host.host_tree_write import HostTree
 from tests.unit.vfs.conftest import GIDS, UIDS
 from tests.unit.vfs.test_handles import shown
 from tests.unit.vfs.virtual import Virtual
@@ -30,7 +30,7 @@ def places(world: Virtual) -> int:
 
 @pytest.mark.parametrize("flags", [DIRECTORY, os.O_PATH])
 def test_directories_that_come_and_go(few: Virtual, flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("husk.vfs.places.MANY", 4)
+    monkeypatch.setattr("husk.vfs.placeholders.MANY", 4)
     few.do_open(1, b"/dir", DIRECTORY)
     few.do_mkdir(b"/gone")
     few.do_open(2, b"/gone", flags)
@@ -100,7 +100,7 @@ def test_programs_that_were_run_are_not_remembered_for_ever(world: Virtual, monk
 
 
 def test_host_directories_that_were_looked_at(few: Virtual, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("husk.vfs.hosttree.MANY", 4)
+    monkeypatch.setattr("husk.vfs.host.host_tree.MANY", 4)
     host = tmp_path / "host"
     for number in range(20):
         (host / str(number) / "inner").mkdir(parents=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.layer_nodes import LayerDir
+from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import Dir
 from tests.unit.vfs import scripted
 from tests.unit.vfs.native import run_native

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from husk.vfs.hosttree_write import HostTree
-from husk.vfs.layer import LayeredTree
-from husk.vfs.layer_nodes import Inode, LayerDir
+from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.layer.inodes import Inode, LayerDir
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Context, Credentials, Tree
 from husk.vfs.state import State
 from tests.unit.vfs.worlds import GUEST

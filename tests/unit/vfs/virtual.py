@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Any
 
-from husk.vfs.layer_nodes import Inode
+from husk.vfs.layer.inodes import Inode
 from husk.vfs.node import Context, Credentials, Dir, Tree
 from husk.vfs.state import State
 from husk.vfs.vfs import NOW, Opened, Vfs

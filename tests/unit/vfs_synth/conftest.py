@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from husk.vfs.dev import DevTree
 from husk.vfs.node import Context, Credentials, Dir, Node, Tree
-from husk.vfs.proc import ProcTree
-from husk.vfs.synth import SynthDir, SynthTree
-from husk.vfs.sysfs import SysTree
-from husk.vfs.terminals import PtsTree
+from husk.vfs.proc.proc_tree import ProcTree
+from husk.vfs.synth.dev import DevTree
+from husk.vfs.synth.pts import PtsTree
+from husk.vfs.synth.synth_tree import SynthDir, SynthTree
+from husk.vfs.synth.sysfs import SysTree
 
 UID, GID = 4_000_000_001, 4_000_000_002
 SECRET = b"/home/somebody/host-only"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs import terminals
-from husk.vfs.etcfiles import etc_files
+from husk.vfs.image.etc_files import etc_files
 from husk.vfs.node import Credentials, Dir
+from husk.vfs.synth import pts as terminals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

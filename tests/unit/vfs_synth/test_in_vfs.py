@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.dev import DevTree
-from husk.vfs.layer import LayeredTree
+from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Dir
-from husk.vfs.proc import ProcTree
+from husk.vfs.proc.proc_tree import ProcTree
 from husk.vfs.state import State
-from husk.vfs.sysfs import SysTree
+from husk.vfs.synth.dev import DevTree
+from husk.vfs.synth.sysfs import SysTree
 from husk.vfs.vfs import Vfs
 
 TYPE_CHECKING = False

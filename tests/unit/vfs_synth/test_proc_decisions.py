@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs import proc_absent, proc_sys
-from husk.vfs.proc_names import TASK_DIRS, TASK_FILES
+from husk.vfs.proc import absent as proc_absent
+from husk.vfs.proc import sysctl as proc_sys
+from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from husk.vfs.proc_maps import maps, smaps
+from husk.vfs.proc.maps import maps, smaps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from husk.vfs.mounts import mountinfo_text, mounts_text
-from husk.vfs.synth import SynthTree
+from husk.vfs.synth.synth_tree import SynthTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,9 +143,9 @@ def test_auxv_is_a_vector(box: Box) -> None:
 
 def test_every_name_has_a_text() -> None:
     """Names and texts are kept apart, so that starting a box loads no texts."""
-    from husk.vfs.proc_names import _NET_FILES, TASK_FILES
-    from husk.vfs.proc_net import NET_TEXT
-    from husk.vfs.proc_task import TASK_TEXT
+    from husk.vfs.proc.entries import _NET_FILES, TASK_FILES
+    from husk.vfs.proc.net_files import NET_TEXT
+    from husk.vfs.proc.task_files import TASK_TEXT
 
     counters = {b"netstat", b"snmp", b"snmp6"}  # made from the host's own list of names
     assert TASK_FILES.keys() == TASK_TEXT.keys() and set(_NET_FILES) - counters == NET_TEXT.keys()

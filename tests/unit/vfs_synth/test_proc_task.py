@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from husk.vfs.node import Dir, Node
-from husk.vfs.proc import HeldFile
-from husk.vfs.proc_task import running
-from husk.vfs.synth import path_of
+from husk.vfs.proc.proc_tree import HeldFile
+from husk.vfs.proc.task_files import running
+from husk.vfs.synth.synth_tree import path_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ should not pay for sockets.
 from __future__ import annotations
 
 from husk.abi.registry import dispatch_names
-from husk.kernel.syscalls import executing, opening, status, terminals
+from husk.kernel.syscalls import execve, open, stat, tty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Call], Reply]
 
-FAMILIES = (executing, opening, status, terminals)
+FAMILIES = (execve, open, stat, tty)
 LATER = {
-    "attributes": (
+    "setattr": (
         "chmod chown fallocate fchmod fchmodat fchmodat2 fchown fchownat futimesat lchown truncate utime utimensat"
         " utimes"
     ),
     "directories": "chdir getcwd getdents getdents64",
     "inotify": "inotify_add_watch",
-    "messages": "recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto",
+    "sendmsg": "recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto",
     "names": (
         "link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 rmdir symlink symlinkat unlink unlinkat"
     ),
@@ -39,7 +39,7 @@ LATER = {
         " sched_setscheduler setpriority uname"
     ),
     "sockets": "accept accept4 bind connect getpeername getsockname getsockopt listen setsockopt socket",
-    "sysv": "shmat shmctl shmdt shmget",
+    "shm": "shmat shmctl shmdt shmget",
     "xattrs": (
         "fgetxattr flistxattr fremovexattr fsetxattr getxattr getxattrat lgetxattr listxattr listxattrat llistxattr"
         " lremovexattr lsetxattr removexattr removexattrat setxattr setxattrat"
@@ -59,7 +59,7 @@ def handlers() -> dict[int, Handler]:
                 table[nr] = handler
         if name in homes:
             table[nr] = _later(table, nr, homes[name], name)
-    table[HUSK_CALL] = executing.husk_call
+    table[HUSK_CALL] = execve.husk_call
     return table
 
 

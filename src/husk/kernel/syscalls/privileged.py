@@ -12,7 +12,7 @@ import errno
 import os
 
 from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, path, start_dir, u32
-from husk.kernel.syscalls.opening import open_path
+from husk.kernel.syscalls.open import open_path
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False

@@ -10,9 +10,9 @@ import errno
 import os
 import stat as st
 
+from husk.kernel.blocking import later, patiently
 from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, duplicate, i32, open_link, start_dir
-from husk.kernel.sockets import unix_address
-from husk.kernel.waiting import later, patiently
+from husk.kernel.net.unix_sockets import unix_address
 from husk.native._core import accept_address, connect_address, get_option, listen_on, make_as, socket_kind, socket_name
 
 TYPE_CHECKING = False

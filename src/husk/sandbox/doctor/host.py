@@ -6,11 +6,11 @@ import os
 import struct
 import time
 
-from husk.sandbox import cgroups
 from husk.sandbox.doctor import Missing
 from husk.sandbox.doctor.calls import PIDFD_GETFD, PIDFD_OPEN, PRCTL, PROCESS_VM_READV, PTRACE, UNSHARE, call
 from husk.sandbox.launch import CLONE_NEWUSER
-from husk.sandbox.limits import Limits
+from husk.sandbox.limits import cgroups
+from husk.sandbox.limits.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def pidfd_of_a_thread() -> str:
 def diagnosis() -> str:
     import _socket
 
-    from husk.kernel import occupants
+    from husk.kernel.net import port_owners as occupants
 
     server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     server.bind(("127.0.0.1", 0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from husk.sandbox.doctor import Missing, host, places, seccomp, walls
+from husk.sandbox.doctor import Missing, host, seccomp, walls
+from husk.sandbox.doctor import locations as places
 from husk.sandbox.launch import may_switch_user
 
 TYPE_CHECKING = False

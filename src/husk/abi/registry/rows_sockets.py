@@ -1,0 +1,283 @@
+"""Layer abi, registry rows: sockets, System V IPC and POSIX message queues.
+
+Data only. No name the host resolves: an address that goes in is husk's to judge, so calls that carry one are virtual,
+and those that may hide one behind a pointer (sendmsg) are virtual always. Addresses that come out harm nobody, but may
+have to be translated: the C core (native/fastpath/messages.c) lets those calls run in the host when there is nothing to
+do.
+See docs/design/007-network.md.
+"""
+
+from __future__ import annotations
+
+from errno import EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT
+
+from husk.abi import numbers
+from husk.abi.registry.rules import (
+    IPC_WALL,
+    NET_WALL,
+    PRIVATE_NET,
+    Arg,
+    Row,
+    Rule,
+    Verdict,
+    is_null,
+    native,
+    native_if,
+    refuse,
+    refused_if,
+    virtual,
+    virtual_if,
+)
+
+FAMILY = Arg(0, "the family")
+TYPE = Arg(1, "the type", numbers.SOCK_TYPE_MASK)  # the other bits are SOCK_CLOEXEC and SOCK_NONBLOCK
+PROTOCOL = Arg(2, "the protocol")
+LEVEL, OPTION = Arg(1, "the level"), Arg(2, "the option")
+
+UNIX = FAMILY.is_in(numbers.AF_UNIX)
+INET = FAMILY.is_in(numbers.AF_INETS)
+NETLINK = FAMILY.is_in(numbers.AF_NETLINK)
+SOCKET_LEVEL, TCP_LEVEL = LEVEL.is_in(numbers.SOL_SOCKET), LEVEL.is_in(numbers.IPPROTO_TCP)
+IP_LEVEL, IPV6_LEVEL = LEVEL.is_in(numbers.SOL_IP), LEVEL.is_in(numbers.SOL_IPV6)
+
+VIRTUAL = Verdict("virtual")
+NO_IPC_WALL = refuse(ENOSYS, "without an ipc namespace the guest would share keys and queues with the host")
+
+
+LARGE_SET = {"the bits above 255": 0xFFFFFF00}
+
+
+def ipc(nr: int, name: str, reason: str, interruptible: bool = False) -> Row:
+    return native(nr, name, reason, native_if(IPC_WALL), otherwise=NO_IPC_WALL, interruptible=interruptible)
+
+
+def no_fast_open(index: int) -> Rule:
+    return refused_if(
+        EOPNOTSUPP,
+        "it connects in disguise; programs fall back to connect",
+        Arg(index, "flags").has_any(numbers.MSG_FASTOPEN),
+        quiet=True,
+    )
+
+
+ROWS = (
+    # Making
+    native(
+        41,
+        "socket",
+        "a fresh socket reaches nobody; families are listed so that none loads kernel modules or leaves the box",
+        native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
+        refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
+        # Linux would say the same, and nobody outside would learn why.
+        refused_if(
+            EPERM,
+            "raw sockets need a capability that no guest has",
+            INET,
+            TYPE.is_in({"SOCK_RAW": 3}),
+            PROTOCOL.is_in(numbers.RAW_PROTOCOLS),
+        ),
+        native_if(PRIVATE_NET, INET, TYPE.is_in(numbers.INET_TYPES), PROTOCOL.is_in(numbers.INET_PROTOCOLS)),
+        virtual_if(INET, TYPE.is_in(numbers.MAPPED_TYPES), PROTOCOL.is_in(numbers.MAPPED_PROTOCOLS)),
+        refused_if(
+            EPROTONOSUPPORT,
+            "servers written in Go try it first and fall back to TCP",
+            INET,
+            PROTOCOL.is_in(numbers.IPPROTO_MPTCP),
+            quiet=True,
+        ),
+        refused_if(
+            ESOCKTNOSUPPORT,
+            "networks have no such type of socket here",
+            INET,
+            TYPE.is_in(numbers.NO_INET_TYPES),
+            quiet=True,
+        ),
+        refused_if(EPERM, "raw sockets bypass every rule about addresses", INET, TYPE.is_in({"SOCK_RAW": 3})),
+        refused_if(EPROTONOSUPPORT, "asking for this protocol would load kernel modules on the host", INET),
+        native_if(NET_WALL, NETLINK, PROTOCOL.is_in(numbers.NETLINK_OWN)),
+        virtual_if(NETLINK, PROTOCOL.is_in(numbers.NETLINK_ROUTE)),
+        refused_if(EPROTONOSUPPORT, "only routing is served, and device events in a network of the box's own", NETLINK),
+        otherwise=refuse(EAFNOSUPPORT, "this family reaches devices or kernel modules of the host"),
+    ),
+    native(
+        53,
+        "socketpair",
+        "two ends inside the box, without a name",
+        native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
+        refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
+        otherwise=refuse(EOPNOTSUPP, "only Unix sockets come in pairs"),
+    ),
+    # Naming
+    virtual(49, "bind", "carries an address, which for a Unix socket is a path to be made in the virtual tree"),
+    virtual(
+        42,
+        "connect",
+        "carries an address: a path of the virtual tree, or a network peer the policy has to allow",
+        interruptible=True,
+    ),
+    native(
+        50,
+        "listen",
+        "opens a socket the guest holds to those who can name it; virtual where that may be others than the box",
+        native_if(PRIVATE_NET),
+        otherwise=VIRTUAL,
+    ),
+    native(
+        43,
+        "accept",
+        "takes a connection from a socket the guest holds; virtual where the peer's name may have to be translated",
+        native_if(is_null(1, "the address")),
+        otherwise=VIRTUAL,
+        interruptible=True,
+    ),
+    native(
+        288,
+        "accept4",
+        "takes a connection from a socket the guest holds; virtual where the peer's name may have to be translated",
+        native_if(is_null(1, "the address")),
+        otherwise=VIRTUAL,
+        interruptible=True,
+    ),
+    virtual(51, "getsockname", "a Unix socket was bound under a name of husk's, which the guest must see as its own"),
+    virtual(52, "getpeername", "the other end may be such a socket too"),
+    # Sending and receiving
+    native(
+        44,
+        "sendto",
+        "sends to the peer of a connected socket; virtual with an address, which husk has to judge",
+        no_fast_open(3),
+        native_if(is_null(4, "the address")),
+        otherwise=VIRTUAL,
+        interruptible=True,
+    ),
+    virtual(
+        46,
+        "sendmsg",
+        "hides an address behind a pointer, and a Unix datagram's would be looked up by the host",
+        no_fast_open(2),
+        interruptible=True,
+    ),
+    virtual(307, "sendmmsg", "sendmsg several times", no_fast_open(3), interruptible=True),
+    native(
+        45,
+        "recvfrom",
+        "receives from a socket the guest holds; virtual where the sender's name may have to be translated",
+        native_if(is_null(4, "the address")),
+        otherwise=VIRTUAL,
+        interruptible=True,
+    ),
+    virtual(
+        47,
+        "recvmsg",
+        "may ask for the sender's name; the C core lets it run in the host unless that has to be translated",
+        interruptible=True,
+    ),
+    virtual(299, "recvmmsg", "recvmsg several times", interruptible=True),
+    native(48, "shutdown", "closes one direction of a socket the guest holds"),
+    native(
+        54,
+        "setsockopt",
+        "changes a socket the guest holds; options that reach further want CAP_NET_ADMIN",
+        refused_if(
+            ENOPROTOOPT,
+            "it would hand out a handle of husk, which connects in the guest's place",
+            SOCKET_LEVEL,
+            OPTION.is_in(numbers.SO_PIDFDS),
+            quiet=True,
+        ),
+        refused_if(
+            EOPNOTSUPP,
+            "husk sends some messages from memory of its own",
+            SOCKET_LEVEL,
+            OPTION.is_in(numbers.SO_ZEROCOPY),
+            quiet=True,
+        ),
+        refused_if(
+            ENOPROTOOPT,
+            "loads kernel modules, or connects in disguise",
+            TCP_LEVEL,
+            OPTION.is_in(numbers.TCP_HARMFUL),
+            quiet=True,
+        ),
+        native_if(PRIVATE_NET),
+        refused_if(
+            EPERM,
+            "a filter of husk's keeps strangers from this socket",
+            SOCKET_LEVEL,
+            OPTION.is_in(numbers.SO_FILTERS),
+            quiet=True,
+        ),
+        refused_if(EPERM, "interfaces are the host's", SOCKET_LEVEL, OPTION.is_in(numbers.SO_BINDS), quiet=True),
+        refused_if(
+            EPERM,
+            "it would choose routes, interfaces or groups of the host's network",
+            IP_LEVEL,
+            OPTION.is_in(numbers.IP_HARMFUL),
+            quiet=True,
+        ),
+        refused_if(
+            EPERM,
+            "it would choose routes, interfaces or groups of the host's network",
+            IPV6_LEVEL,
+            OPTION.is_in(numbers.IPV6_HARMFUL),
+            quiet=True,
+        ),
+        virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
+    ),
+    native(
+        55,
+        "getsockopt",
+        "reads an option of a socket the guest holds",
+        virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_PEERCRED)),
+        refused_if(
+            ENOPROTOOPT,
+            "it would hand out a handle of husk, which connects in the guest's place",
+            SOCKET_LEVEL,
+            OPTION.is_in(numbers.SO_PIDFDS),
+            quiet=True,
+        ),
+        refused_if(
+            ENOPROTOOPT,
+            "it would tell the groups of husk's caller, since husk connects in the guest's place",
+            SOCKET_LEVEL,
+            OPTION.is_in(numbers.SO_PEERGROUPS),
+            quiet=True,
+        ),
+        native_if(PRIVATE_NET),
+        virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
+    ),
+    # System V IPC. semop, msgsnd and msgrcv give EINTR after any handler, with or without SA_RESTART
+    virtual(
+        29, "shmget", "husk keeps the segments: what nobody has attached is nobody's memory, and no limit counts it"
+    ),
+    virtual(30, "shmat", "husk has the guest map a memfd that is the segment"),
+    virtual(31, "shmctl", "husk keeps the segments"),
+    virtual(67, "shmdt", "husk has the guest unmap what is mapped of the segment there"),
+    native(
+        64,
+        "semget",
+        "keys belong to the box's own ipc namespace",
+        refused_if(
+            EINVAL,
+            "semaphores are the host's own memory, and sets of up to 32,000 would be gigabytes that no limit counts",
+            Arg(1, "nsems").has_any(LARGE_SET),
+            IPC_WALL,
+        ),
+        native_if(IPC_WALL),
+        otherwise=NO_IPC_WALL,
+    ),
+    ipc(65, "semop", "acts on semaphores of the box's own ipc namespace"),
+    ipc(220, "semtimedop", "acts on semaphores of the box's own ipc namespace"),
+    ipc(66, "semctl", "acts on semaphores of the box's own ipc namespace"),
+    ipc(68, "msgget", "keys belong to the box's own ipc namespace"),
+    ipc(69, "msgsnd", "sends to a queue of the box's own ipc namespace"),
+    ipc(70, "msgrcv", "receives from a queue of the box's own ipc namespace"),
+    ipc(71, "msgctl", "acts on a queue of the box's own ipc namespace"),
+    # POSIX message queues: their names are not paths, they live in the ipc namespace
+    ipc(240, "mq_open", "queue names belong to the box's own ipc namespace and are no paths"),
+    ipc(241, "mq_unlink", "queue names belong to the box's own ipc namespace and are no paths"),
+    ipc(242, "mq_timedsend", "sends to a queue the guest holds", interruptible=True),
+    ipc(243, "mq_timedreceive", "receives from a queue the guest holds", interruptible=True),
+    ipc(244, "mq_notify", "asks for a signal to the caller when a queue it holds fills"),
+    ipc(245, "mq_getsetattr", "reads or sets attributes of a queue the guest holds"),
+)

@@ -1,0 +1,227 @@
+"""api: how a run ended, what it was refused, and that in words for whoever decides what to do next."""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any
+
+from husk.sandbox.errors import NotExecutable, NotFound
+from husk.sandbox.limits.limits import Exceeded
+from husk.sandbox.result import Result as Ended
+
+Output = bytes | str | None
+_MOST_LINES = 12
+# What shells say when a program could not be started.
+_MEANINGS = {
+    126: " A shell ends so when a program is there and cannot be executed.",
+    127: " A shell ends so when there is no such program: the box has those of its image and mounts, and no others.",
+}
+_POINTER = re.compile(r"0x[0-9a-f]{7,}")  # an address in the program's memory, which tells nobody anything
+_WORDS = (
+    ("no --allow-net rule", "no rule of net"),
+    ("with --mount", "with mounts"),
+    ("--allow-net", "net"),
+)
+
+
+@dataclass(frozen=True)
+class Denial:
+    """One thing husk refused. `allow` is what would allow it, as an argument of Sandbox; empty: nothing would. `count`
+    is how often it was noticed; what husk answers from memory is not counted again."""
+
+    call: str
+    what: str
+    errno: str
+    reason: str
+    allow: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"{self.what}: {self.reason}{times}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One name of the box that differs from what it started with: `added`, `changed` or `deleted`."""
+
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Seconds by the clock, of processor time, and the memory of the largest process in bytes."""
+
+    seconds: float = 0.0
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    max_rss: int = 0
+
+
+@dataclass(repr=False)
+class Result(subprocess.CompletedProcess[Any]):
+    """What `subprocess.run` would return, and more. `returncode` is the program's own, -n when signal n ended it, and
+    124 when a limit did."""
+
+    args: list[str]
+    returncode: int
+    stdout: Any = None  # bytes, or str in text mode; None where it was not captured
+    stderr: Any = None
+    denials: list[Denial] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    events: list[dict[str, object]] = field(default_factory=list)
+    limits: list[Exceeded] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)
+    timed_out: bool = False
+    weakened: list[str] = field(default_factory=list)  # walls the caller chose to do without, and which were missing
+
+    def __repr__(self) -> str:
+        return f"Result(args={self.args!r}, returncode={self.returncode!r}, denials={len(self.denials)})"
+
+    def check_returncode(self) -> None:
+        """CalledProcessError unless the program ended with 0."""
+        if self.returncode:
+            raise CalledProcessError(self)
+
+    def explain(self) -> str:
+        """A few lines for a person or a model: how it ended, what was refused and what would allow it, and whether
+        trying again makes sense."""
+        said = [self._ending()]
+        for limit in self.limits:
+            if limit.name != "time":
+                what = "The run was ended for it." if limit.ended else "Calls failed for it."
+                text = str(limit)
+                said.append(f"{text[0].upper()}{text[1:]}. {what} To allow more: limits={{{limit.name!r}: ...}}.")
+        said += self._refused()
+        for stream in ("stdout", "stderr"):
+            if self.lost.get(stream):
+                said.append(f"{self.lost[stream]} more bytes of {stream} were not kept.")
+        if self.weakened:
+            said.append(f"It ran behind fewer walls than usual, as was wished; missing: {', '.join(self.weakened)}.")
+        if self.faults:
+            said.append(
+                f"{len(self.faults)} calls failed in husk or in a hook (the program saw EIO); `faults` tells more."
+            )
+        return "\n".join(said)
+
+    def _ending(self) -> str:
+        took = f"after {self.usage.seconds:.2f} s"
+        if self.timed_out:
+            return f"The program was still running {took} and was ended: give it less to do, or a larger timeout."
+        if any(limit.ended for limit in self.limits):
+            return f"The program was ended {took} because it met a limit (exit code {self.returncode})."
+        if self.returncode < 0:
+            try:
+                name = signals.Signals(-self.returncode).name
+            except ValueError:
+                name = f"signal {-self.returncode}"
+            return f"The program was ended by {name} {took}."
+        if self.returncode == 0:
+            return f"The program ended well (exit code 0) {took}."
+        return f"The program ended with exit code {self.returncode} {took}.{_MEANINGS.get(self.returncode, '')}"
+
+    def _refused(self) -> list[str]:
+        if not self.denials:
+            if self.returncode and not self.limits and not self.timed_out:
+                return ["Nothing was refused by the sandbox: the failure is the program's own. See its output."]
+            return []
+        if self.returncode == 0:
+            said = ["Refused by the sandbox on the way (the program did without):"]
+        else:
+            said = ["Refused by the sandbox; trying the same again will fail again:"]
+        groups: dict[tuple[str, str], list[Denial]] = {}
+        for denial in self.denials:
+            # What differs only in the name is one thing to learn.
+            allow = denial.allow if not denial.what or denial.what not in denial.allow else "mounts"
+            groups.setdefault((denial.reason, allow), []).append(denial)
+        for (reason, _), members in list(groups.items())[:_MOST_LINES]:
+            count = sum(member.count for member in members)
+            names = ", ".join(member.what for member in members[:3])
+            more = f" and {len(members) - 3} more" if len(members) > 3 else ""
+            times = f" (at least {count} times)" if count > 1 else ""
+            allow = members[0].allow
+            if not allow:
+                hope = "No option allows it; find another way."
+            else:
+                hope = f"To allow it, {'start the sandbox with ' if '=' in allow else ''}{allow}."
+            said.append(f"- {names}{more}: {reason}{times}. {hope}")
+        if len(groups) > _MOST_LINES:
+            said.append(f"- and {len(groups) - _MOST_LINES} more kinds of refusal")
+        return said
+
+
+class CalledProcessError(subprocess.CalledProcessError):
+    """A run with check=True ended with something else than 0. `result` has everything, `result.explain()` says why."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.returncode, result.args, result.stdout, result.stderr)
+        self.result = result
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {self.result.explain()}"
+
+
+class TimeoutExpired(subprocess.TimeoutExpired):
+    """A run took longer than its timeout, and was ended. `result` has what there was until then."""
+
+    def __init__(self, result: Result, timeout: float) -> None:
+        # The bases' own fields hold bytes even in text mode.
+        super().__init__(result.args, timeout, _bytes(result.stdout), _bytes(result.stderr))
+        self.result = result
+
+
+class ProgramNotFound(NotFound, FileNotFoundError):
+    """There is no such program in the box."""
+
+
+class ProgramNotExecutable(NotExecutable, PermissionError):
+    """There is one, and it cannot be executed."""
+
+
+def in_public(failure: BaseException) -> BaseException:
+    """The same as an application knows it from subprocess."""
+    if isinstance(failure, NotFound):
+        return ProgramNotFound(str(failure))
+    if isinstance(failure, NotExecutable):
+        return ProgramNotExecutable(str(failure))
+    return failure
+
+
+def _bytes(output: Output) -> bytes | None:
+    return output.encode("utf-8", "surrogateescape") if isinstance(output, str) else output
+
+
+def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Result:
+    """The public form of what the sandbox tells."""
+    return Result(
+        args,
+        -ended.signal if ended.signal else ended.exit_code,
+        denials=[_denial(refusal) for refusal in ended.refusals],
+        changes=[Change(kind, path) for kind, path in ended.changes],
+        usage=Usage(ended.seconds, ended.user_seconds, ended.system_seconds, ended.max_rss),
+        events=events,
+        limits=ended.limits,
+        faults=list(ended.faults),
+        lost=dict(ended.lost),
+        timed_out=ended.timed_out,
+        weakened=list(ended.weakened),
+    )
+
+
+def _denial(refusal: dict[str, object]) -> Denial:
+    allow = str(refusal["allow"])
+    for option, argument in (("--mount ", "mounts"), ("--allow-net ", "net")):
+        if allow.startswith(option):
+            allow = f"{argument}=[{allow.removeprefix(option)!r}]"
+    count = refusal.get("count", 1)
+    call, what, number, reason = (str(refusal[name]) for name in ("call", "what", "errno", "reason"))
+    what = _POINTER.sub("…", what)
+    for option, argument in _WORDS:
+        reason = reason.replace(option, argument)
+    return Denial(call, what, number, reason, allow, count if isinstance(count, int) else 1)

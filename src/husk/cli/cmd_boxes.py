@@ -1,0 +1,247 @@
+"""cli: `husk ps`, `diff`, `apply`, `commit`, `fork`, `drop`: what people do with kept boxes. The work is the sandbox's;
+here are options and words."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from husk.abi.text import harmless_lines
+from husk.cli.exit_codes import reader_left
+from husk.sandbox.apply.apply_plan import shown
+from husk.sandbox.errors import HuskError, UsageError, host_failure
+from husk.sandbox.kept.kept_boxes import Kept, check_name
+from husk.store.store_errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.sandbox.kept.diff import Difference
+
+
+def ps(argv: list[str]) -> int:
+    parser = _parser("ps", "Boxes that run; with -a also those that are kept.")
+    parser.add_argument("-a", "--all", action="store_true", help="also kept boxes in which nothing runs")
+    return _do("ps", parser, argv, _ps)
+
+
+def diff(argv: list[str]) -> int:
+    parser = _parser("diff", "What a kept box changed, in its own tree and below each cow mount.")
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="only what is there or below, as the box calls it")
+    parser.add_argument("--patch", action="store_true", help="for text files, the changed lines")
+    return _do("diff", parser, argv, _diff)
+
+
+def apply(argv: list[str]) -> int:
+    parser = _parser(
+        "apply", "Write what a box changed below a cow mount to the host directory: all of it, or nothing."
+    )
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("mount", metavar="MOUNT", nargs="?", default="", help="which, if there are several")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    return _do("apply", parser, argv, _apply)
+
+
+def commit(argv: list[str]) -> int:
+    parser = _parser("commit", "Make an image of what a box changed: a layer upon the image it was started from.")
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("image", metavar="IMAGE")
+    parser.add_argument("--store", metavar="DIR", default="", help="the store (default: the box's, else $HUSK_STORE)")
+    return _do("commit", parser, argv, _commit)
+
+
+def fork(argv: list[str]) -> int:
+    parser = _parser("fork", "A second box with the same content; nothing is copied.")
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("new", metavar="NEW")
+    return _do("fork", parser, argv, _fork)
+
+
+def drop(argv: list[str]) -> int:
+    parser = _parser("drop", "Forget kept boxes, and free what only they needed.")
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    return _do("drop", parser, argv, _drop)
+
+
+def _parser(command: str, text: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"husk {command}", description=text)
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    return parser
+
+
+def _do(
+    command: str, parser: argparse.ArgumentParser, argv: list[str], run: Callable[[argparse.Namespace, Kept], int]
+) -> int:
+    options = parser.parse_intermixed_args(argv)
+    try:
+        return run(options, Kept())
+    except (HuskError, StoreError) as error:
+        problem, code = str(error), error.exit_code
+    except BrokenPipeError:
+        return reader_left()
+    except OSError as error:
+        problem, code = host_failure(error), HuskError.exit_code
+    if options.json:
+        print(json.dumps({"error": problem}))
+    print(f"husk {command}: {harmless_lines(problem)}", file=sys.stderr)
+    return code
+
+
+def _say(options: argparse.Namespace, document: Any, lines: list[str]) -> None:
+    text = json.dumps(document, indent=2) if options.json else "\n".join(lines)
+    if text:
+        print(text, flush=True)
+
+
+def _ps(options: argparse.Namespace, kept: Kept) -> int:
+    from husk.sandbox.kept.operations import listed
+
+    found = listed(kept, all_of_them=options.all)
+    now = time.time_ns()
+    lines = [f"{'NAME':20} {'STATE':8} {'AGE':>6} {'SIZE':>8} {'EXIT':>4}  COMMAND"]
+    for box in found:
+        code = "-" if box["exit_code"] is None else box["exit_code"]
+        command = shown(os.fsencode(" ".join(box["argv"])))[:60]
+        age, size = _age(now - box["since_ns"]), _size(box["bytes"])
+        lines.append(f"{box['name']:20} {box['state']:8} {age:>6} {size:>8} {code:>4}  {command}")
+    _say(options, found, lines)
+    return 0
+
+
+def _age(nanoseconds: int) -> str:
+    seconds = max(0, nanoseconds) // 10**9
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _size(count: float) -> str:
+    for unit in ("", "K", "M", "G"):
+        if count < 1024:
+            return f"{count:.0f}{unit}"
+        count /= 1024
+    return f"{count:.0f}T"
+
+
+def _diff(options: argparse.Namespace, kept: Kept) -> int:
+    from husk.sandbox.kept.diff import differences
+    from husk.sandbox.kept.open_box import OpenBox
+
+    paths = [os.fsencode(path) for path in options.paths]
+    for path in paths:
+        if not path.startswith(b"/"):
+            raise UsageError(f"{shown(path)}: give an absolute path, as the box calls it.")
+    with OpenBox(kept, kept.get(options.name)) as box:
+        found = differences(box.files, paths)
+        if options.json:
+            told = [one.as_json() | ({"patch": "".join(one.patch())} if options.patch else {}) for one in found]
+            print(json.dumps({"name": options.name, "changes": told}, indent=2), flush=True)
+            return 0
+        for one in found:
+            if options.patch and (lines := list(one.patch())):
+                _print_patch(lines)
+            else:
+                print(f"{one.change:9}{shown(one.path)}{_details(one)}")
+    sys.stdout.flush()
+    return 0
+
+
+def _print_patch(lines: list[str]) -> None:
+    """On a terminal nothing a guest wrote may act; in a file or a pipe a patch must be what it is."""
+    harmless = sys.stdout.isatty()
+    for line in lines:
+        text = shown(line.rstrip("\n").replace("\t", "    ").encode()) + "\n" if harmless else line
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+
+
+def _details(one: Difference) -> str:
+    if one.change == "added" and one.type != "file":
+        return f"  ({one.type})"
+    words = []
+    for name, (before, now) in one.details.items():
+        if name in ("mode", "owner", "type", "target"):
+            words.append(
+                f"{name} {shown(str(before).encode(errors='replace'))} -> {shown(str(now).encode(errors='replace'))}"
+            )
+        elif one.change == "metadata" or name != "content":
+            words.append(name)
+    return f"  ({', '.join(words)})" if words else ""
+
+
+def _apply(options: argparse.Namespace, kept: Kept) -> int:
+    from husk.sandbox.apply.apply import apply, mount_of, plan_of, recover, told
+    from husk.sandbox.kept.open_box import OpenBox
+
+    kept.get(options.name)
+    lock = kept.lock(options.name)
+    try:
+        outcome = recover(kept, options.name)
+        kept.collect()
+        if outcome and not options.json:
+            print(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
+        with OpenBox(kept, kept.get(options.name)) as box:
+            source, target = mount_of(box.record.mounts, options.mount)
+            plan = plan_of(box, target)
+            steps = told(plan)
+            document = {
+                "name": options.name,
+                "mount": target,
+                "directory": source,
+                "steps": steps,
+                "applied": False,
+                "notes": plan.notes,
+                "recovered": outcome,
+            }
+            lines = steps + [f"note: {note}" for note in plan.notes]
+            if not plan.steps or options.dry_run:
+                _say(options, document, lines or [f"nothing to apply below {target}"])
+                return 0
+            if not options.json:
+                _say(options, document, lines)
+            if not options.yes:
+                _ask(source, len(steps))
+            apply(box, source, target, plan)
+            document["applied"] = True
+            _say(options, document, [f"applied to {shown(os.fsencode(source))}"])
+    finally:
+        os.close(lock)
+    return 0
+
+
+def _ask(source: str, steps: int) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; look with --dry-run, then say --yes.")
+    print(f"Write these {steps} changes to {shown(os.fsencode(source))}? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was applied.")
+
+
+def _commit(options: argparse.Namespace, kept: Kept) -> int:
+    from husk.sandbox.kept.operations import commit
+
+    made = commit(kept, options.name, options.image, options.store)
+    _say(options, made, [f"{made['image']}: layer {made['layer'][:16]} upon {made['base']}"])
+    return 0
+
+
+def _fork(options: argparse.Namespace, kept: Kept) -> int:
+    from husk.sandbox.kept.operations import fork
+
+    made = fork(kept, options.name, check_name(options.new))
+    _say(options, {"name": made.name, "from": options.name}, [made.name])
+    return 0
+
+
+def _drop(options: argparse.Namespace, kept: Kept) -> int:
+    for name in options.names:
+        kept.drop(name)
+    _say(options, {"dropped": options.names}, options.names)
+    return 0

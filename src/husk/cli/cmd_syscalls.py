@@ -1,0 +1,192 @@
+"""Layer cli: `husk syscalls`, the registry for people: as a table, as JSON, and as docs/compat.md.
+
+Here: how rows are shown. Not here: anything about a call that its row does not say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import shutil
+import sys
+import textwrap
+from errno import errorcode
+from typing import Any
+
+from husk.abi.registry import FAMILIES, ROWS, by_name
+from husk.abi.registry.rules import WAYS, Row, Rule, Verdict
+from husk.cli.exit_codes import reader_left
+
+# Two names share a number; Linux's manual pages use this one for calls that are not offered.
+_ERRNO_NAMES = {**errorcode, 95: "EOPNOTSUPP"}
+
+_NARROWEST = 80
+_WIDEST = 140
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="husk syscalls",
+        description="What husk does with each x86-64 system call, and why.",
+        epilog="native: the host kernel runs it. virtual: husk's kernel answers it. refused: it gets an errno.",
+    )
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="show only these calls (names or numbers), with their rules"
+    )
+    parser.add_argument("--way", choices=WAYS, help="show only the calls that go this way")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the rows as JSON")
+    form.add_argument("--markdown", action="store_true", help="print the page docs/compat.md")
+    options = parser.parse_args(argv)
+    if options.markdown:
+        return _print(markdown())
+    rows: list[Row] = []
+    for name in options.names:
+        found = ROWS.get(int(name)) if name.isdecimal() else by_name(name)
+        if found is None:
+            sys.stderr.write(_unknown(name))
+            return 2
+        rows.append(found)
+    rows = rows or sorted(ROWS.values(), key=lambda row: row.nr)
+    if options.way:
+        rows = [row for row in rows if row.way == options.way]
+    if options.json:
+        return _print(json.dumps([as_json(row) for row in rows], indent=2) + "\n")
+    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    return _print(table(rows, width, rules=bool(options.names)))
+
+
+def _print(text: str) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return reader_left()
+    return 0
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, [row.name for row in ROWS.values()], n=4)
+    hint = f"; did you mean {' or '.join(close)}?" if close else "; `husk syscalls` lists them all."
+    return f"husk syscalls: Linux on x86-64 has no system call {name!r}{hint}\n"
+
+
+def way_text(verdict: Verdict) -> str:
+    if verdict.way != "refused":
+        return verdict.way
+    return f"refused {_ERRNO_NAMES[verdict.errno]}" if verdict.errno else "answered 0"
+
+
+def _summary(row: Row) -> str:
+    """The way of a row in one or two words; a star says that rules can make it another."""
+    plain = way_text(row.otherwise) if row.way == "refused" else row.way
+    return plain + "*" if row.rules else plain
+
+
+def _conditions(rule: Rule) -> str:
+    return " and ".join([*(wall.text for wall in rule.walls), *(test.text for test in rule.tests)])
+
+
+def rule_texts(row: Row) -> list[str]:
+    """The rules of a row as sentences, in the order they are tried."""
+    if not row.rules:
+        return []
+    texts = []
+    for rule in row.rules:
+        reason = f" ({rule.verdict.reason})" if rule.verdict.reason else ""
+        texts.append(f"{way_text(rule.verdict)} when {_conditions(rule)}{reason}")
+    last = row.otherwise
+    reason = f" ({last.reason})" if last.reason != row.reason else ""
+    return [*texts, f"{way_text(last)} otherwise{reason}"]
+
+
+def table(rows: list[Row], width: int, *, rules: bool) -> str:
+    """An aligned table, the reason wrapped within its own column; with `rules` they follow, indented."""
+    if not rows:
+        return "no such calls\n"
+    names = max(len(row.name) for row in rows)
+    ways = max(len(_summary(row)) for row in rows)
+    margin = " " * (names + 2 + 5 + ways + 2)
+    lines: list[str] = []
+    for row in rows:
+        head = f"{row.name:<{names}}  {row.nr:>3}  {_summary(row):<{ways}}  "
+        lines += textwrap.wrap(
+            row.reason,
+            width,
+            initial_indent=head,
+            subsequent_indent=margin,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for text in rule_texts(row) if rules else ():
+            lines += textwrap.wrap(
+                text,
+                width,
+                initial_indent=margin + "- ",
+                subsequent_indent=margin + "  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    if not rules and any(row.rules for row in rows):
+        lines += ["", "* by arguments or walls: `husk syscalls NAME` shows the rules"]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    return {
+        "number": row.nr,
+        "name": row.name,
+        "way": row.way,
+        "reason": row.reason,
+        "interruptible": row.interruptible,
+        "rules": [{**_verdict_json(rule.verdict), "when": _conditions(rule)} for rule in row.rules],
+        "otherwise": _verdict_json(row.otherwise),
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    said: dict[str, Any] = {"way": verdict.way}
+    if verdict.way == "refused":
+        said["errno"] = _ERRNO_NAMES[verdict.errno] if verdict.errno else 0
+        said["reported"] = not verdict.quiet
+    if verdict.reason:
+        said["reason"] = verdict.reason
+    return said
+
+
+def markdown() -> str:
+    """docs/compat.md, all of it."""
+    counts = {way: sum(row.way == way for row in ROWS.values()) for way in WAYS}
+    parts = [
+        "# What husk does with each system call",
+        "",
+        "<!-- Written by `husk syscalls --markdown`; change the rows in src/husk/abi/ instead. -->",
+        "",
+        textwrap.fill(
+            f"All {len(ROWS)} system calls of Linux on x86-64, up to Linux 6.19. {counts['native']} are **native**: the"
+            f" host kernel runs them. {counts['virtual']} are **virtual**: husk's kernel answers them."
+            f" {counts['refused']} are **refused**: the guest gets the errno named, and whoever runs the box gets the"
+            " reason. *Quiet* ones are not reported: programs try them all the time, and the filter answers by itself."
+            " A star means that arguments or walls can change the way; those rules are at the end. A number that is not"
+            " here gets `ENOSYS`; calls of i386 and x32 end the process.",
+            120,
+        ),
+    ]
+    for family, rows in FAMILIES.items():
+        parts += ["", f"## {family.capitalize()}", "", "| call | number | way | why |", "|---|---|---|---|"]
+        for row in rows:
+            way = _summary(row).replace("*", " \\*") + (", quiet" if row.otherwise.quiet else "")
+            parts.append(f"| `{row.name}` | {row.nr} | {way} | {row.reason} |")
+    parts += ["", "## Rules", "", "The first rule that applies decides."]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in ROWS.values():
+        if row.rules:
+            alike.setdefault(tuple(rule_texts(row)), []).append(row.name)
+    for texts, names in alike.items():
+        parts += ["", f"### {', '.join(names)}", "", *(f"- {text}" for text in texts)]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""images: what an archive may cost, and how its refusal is told."""
+
+from __future__ import annotations
+
+from husk.store.store_errors import StoreError, shown
+from husk.store.writer import names_fit
+
+GIB = 1 << 30
+JUDGED_FROM = 64 << 20  # a ratio says nothing about a small archive: a page of zeros packs better than any bomb
+
+
+class Refused(StoreError):
+    """The archive is broken, hostile, or asks for more than it may have. Nothing of it was kept."""
+
+
+def refuse(name: bytes, why: str) -> Refused:
+    return Refused(f"the archive is refused at '{shown(name)}': {why}.")
+
+
+class Limits:
+    """Of one import: `size` bytes when unpacked, `entries` names, and `ratio` of unpacked to packed."""
+
+    __slots__ = ("entries", "ratio", "size")
+
+    def __init__(self, size: int = 32 * GIB, entries: int = 2_000_000, ratio: int = 200) -> None:
+        self.size, self.entries, self.ratio = size, entries, ratio
+
+
+class Budget:
+    """What is used of the limits, over all layers of an import."""
+
+    __slots__ = ("entries", "limits", "names", "size", "text")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.size = self.entries = self.names = self.text = 0
+
+    def unpacked(self, count: int) -> None:
+        self.size += count
+        if self.size > self.limits.size:
+            raise Refused(
+                f"the archive unpacks to more than {self.limits.size} bytes; if you trust it, raise --max-bytes."
+            )
+
+    def ratio(self, packed: int, unpacked: int) -> None:
+        if unpacked > JUDGED_FROM and unpacked > packed * self.limits.ratio:
+            raise Refused(
+                f"the archive unpacks to more than {self.limits.ratio} times its size, as a decompression bomb does; "
+                "if you trust it, raise --max-ratio."
+            )
+
+    def kept(self, name: bytes, text: int) -> None:
+        """So many bytes of paths and attributes are kept in memory because of the entry `name`."""
+        self.names += 1
+        self.text += text
+        if not names_fit(self.text, self.names):
+            raise refuse(name, f"up to here its names and attributes take {self.text >> 20} MiB, as no real tree's do")
+
+    def entry(self, name: bytes) -> None:
+        self.entries += 1
+        if self.entries > self.limits.entries:
+            raise refuse(
+                name, f"there are more than {self.limits.entries} entries; if you trust it, raise --max-entries"
+            )

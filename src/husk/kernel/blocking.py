@@ -1,0 +1,166 @@
+"""kernel: calls that may wait for ever in the host — opening a FIFO, connecting a blocking socket.
+
+One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
+reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these:
+one more thread, for all of them, watches for signals the guests handle, and for their deaths, and only then breaks a
+wait. There is a bound to how many calls of a box may wait: threads are husk's memory, and each holds a descriptor.
+Letting more of them queue was rejected: those that would end the waiting of the others might be among them.
+The answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS: the host then restarts the call.
+Not every EINTR of the host's is that. A signal for the whole process may have been taken by another thread, and a husk
+that was stopped and continued finds its own waits broken (signal(7) lists which). Then the wait goes on: `patiently`.
+Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import time
+
+from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply
+from husk.kernel.exec import resident
+from husk.native._core import wake_thread
+from husk.native.threads import start_thread
+from husk.vfs.fd_reserve import is_scarce
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+ERESTARTSYS = 512
+FIRST_LOOK, LONGEST_PAUSE = 0.002, 0.02  # seconds between two looks at the callers
+MOST_WAITING = 1000  # calls of one box
+
+
+_lock = _thread.allocate_lock()
+_waits: list[_Wait] = []
+_watching = False
+
+
+def forget() -> None:
+    """In a forked child: whoever waited is the parent's, and so is the thread that watched."""
+    global _lock, _watching
+    _lock, _watching = _thread.allocate_lock(), False
+    _waits.clear()
+
+
+class _Wait:
+    __slots__ = ("call", "done", "held", "operate", "thread")
+
+    def __init__(self, call: Call, operate: Callable[[], Reply], held: int) -> None:
+        self.call, self.operate, self.held = call, operate, held
+        self.done, self.thread = False, 0
+
+
+def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1) -> Reply:
+    """Answer `call` with what `operate` returns. It must give up on EINTR. `held` is a descriptor closed at the end;
+    `also` one that `operate` closes, or we, if it never runs."""
+    global _watching
+    wait = _Wait(call, operate, held)
+    scarce = is_scarce(held)
+    with _lock:
+        waiting = sum(one.call.kernel is call.kernel and not one.done for one in _waits)
+        full = scarce or waiting >= MOST_WAITING
+        if not full:
+            _waits.append(wait)
+            watch, _watching = not _watching, True
+    try:
+        if full:
+            # What Linux says of a FIFO for whose buffer the user's share of memory does not suffice.
+            why = ", and husk has few descriptors left" if scarce else ""
+            raise Refused(errno.ENOMEM, f"{waiting} calls of this box wait already{why}")
+        if watch:
+            start_thread(_watch)
+        start_thread(_work, wait)
+    except BaseException as error:
+        wait.done = True
+        if not full and watch:
+            _watching = False  # the next one tries again; a second watcher would do no harm
+        for fd in (held, also):
+            if fd >= 0:
+                os.close(fd)
+        if isinstance(error, OSError) and error.errno == errno.EAGAIN:
+            raise OSError(errno.ENOMEM, "the host gives no more threads") from None  # EAGAIN would mean: not just now
+        raise
+    return LATER
+
+
+def _work(wait: _Wait) -> None:
+    raw = wait.call.raw
+    wait.thread = _thread.get_native_id()
+    try:
+        try:
+            reply = wait.operate()
+        finally:
+            wait.done = True
+            os.close(wait.held)  # before the guest runs on: somebody might notice that husk still holds it open
+        if isinstance(reply, GiveFd):
+            raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
+        elif isinstance(reply, int):
+            raw.reply(reply)
+        else:
+            raise TypeError(f"{reply!r} answers nobody")
+    except OSError as error:
+        if raw.answered:
+            return
+        # EBUSY: somebody else traces the thread, so that we cannot.
+        if error.errno != errno.EINTR or raw.interrupt(_interruption(wait.call.tid)) == -errno.EBUSY:
+            raw.fail(error.errno or errno.EIO)
+    except BaseException as fault:  # a stray exception is our bug
+        wait.call.kernel.fault(raw, fault)
+
+
+def patiently(call: Call, operate: Callable[[], T]) -> T:
+    """What may wait in the host; EINTR only if a signal of the guest's is the reason, or nobody waits any more."""
+    while True:
+        try:
+            return operate()
+        except InterruptedError:
+            if _handled_signals(call.tid) or not call.raw.valid():
+                raise
+
+
+def _watch() -> None:
+    """Lives as long as anybody waits. Looks often after a new wait began, seldom when nothing happens, and never for
+    more than a fifth of the time."""
+    global _watching
+    pause, known = FIRST_LOOK, 0
+    while True:
+        time.sleep(pause)
+        begin = time.monotonic()
+        with _lock:
+            _waits[:] = [wait for wait in _waits if not wait.done]
+            current = list(_waits)
+            if not current:
+                _watching = False
+                return
+        for wait in current:
+            if not wait.done and wait.thread and (not wait.call.raw.valid() or _handled_signals(wait.call.tid)):
+                # Again and again until it left: a wake-up that comes just before the wait begins is lost.
+                wake_thread(wait.thread)
+        pause = FIRST_LOOK if len(current) > known else min(pause * 1.5, LONGEST_PAUSE)
+        pause, known = max(pause, 4 * (time.monotonic() - begin)), len(current)
+
+
+def _interruption(tid: int) -> int:
+    """What the lowest waiting signal, which the host delivers first, makes of the call."""
+    waiting = _handled_signals(tid)
+    return errno.EINTR if waiting & -waiting & resident.thunked_signals(tid) else ERESTARTSYS
+
+
+def _handled_signals(tid: int) -> int:
+    """Mask of the signals that wait to be delivered to a handler of the guest's."""
+    masks = {}
+    try:
+        with open(f"/proc/{tid}/status", "rb") as status:
+            for line in status:
+                label, _, value = line.partition(b":")
+                if label in (b"SigPnd", b"ShdPnd", b"SigBlk", b"SigCgt"):
+                    masks[label] = int(value, 16)
+    except OSError:
+        return 0  # gone; that the call is no longer valid is noticed too
+    return (masks[b"SigPnd"] | masks[b"ShdPnd"]) & ~masks[b"SigBlk"] & masks[b"SigCgt"]

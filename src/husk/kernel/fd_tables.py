@@ -1,0 +1,95 @@
+"""kernel: descriptor tables of the box's processes, as /proc shows them: one table per process, or one per thread.
+
+Here: finding a process's tables, collecting the links of everything that is held open or is a working directory, and
+fstat(2) of descriptors that have no vfs node (pipes, sockets, memfds, files husk was started with).
+"""
+
+from __future__ import annotations
+
+import os
+
+from husk.native._core import shares_table
+from husk.vfs.node import Stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.kernel.call import Call
+
+ALONE = 3  # links of a directory that has one directory in it
+COMPARED = 8  # tables; a process with more of them is looked at thread by thread, which finds the same, only slower
+LEAST, MOST = 2, 5  # looks at what is held
+
+
+def tables_of(pid: int) -> list[bytes]:
+    """Directories of /proc, one for each table; FileNotFoundError where the process has ended.
+
+    Most processes have one table. But a thread may have its own, and where the first thread has ended, what /proc shows
+    of the process is empty."""
+    threads = b"/proc/%d/task" % pid
+    if os.stat(threads).st_nlink == ALONE:
+        return [b"/proc/%d/fd/" % pid]
+    apart: list[int] = []
+    for thread in map(int, os.listdir(threads)):
+        if not any(shares_table(thread, other) for other in apart[:COMPARED]):
+            apart.append(thread)
+    return [b"/proc/%d/task/%d/fd/" % (pid, thread) for thread in apart]
+
+
+def links_held(reapers: list[int]) -> set[bytes]:
+    """Of all processes below these, of these, and of our own, which may be about to hand something over.
+
+    Asked when placeholders are to be collected, so what is missed is lost for its holder: a failing host must not look
+    like a box that holds nothing.
+
+    What any look finds counts, and there are two at least: a process may have a child and let something go between our
+    looks at the one and at the other. In a box where processes come and go all the time no look is complete."""
+    found: set[bytes] = set()
+    for count in range(1, MOST + 1):
+        if _look(found, [*reapers, os.getpid()], set(reapers)) and count >= LEAST:
+            break
+    return found
+
+
+def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
+    """Was nobody gone when it was looked at?"""
+    complete = True
+    while todo:
+        pid = todo.pop()
+        try:
+            threads = [b"/proc/%d/task/%s/" % (pid, thread) for thread in os.listdir(b"/proc/%d/task" % pid)]
+            if pid in parents:
+                born = [child for thread in threads for child in _children(thread)]
+                todo += born
+                parents.update(born)
+            # Descriptors first: who enters a directory has one of it until it is there.
+            found.update(link for table in tables_of(pid) for link in _descriptors(table))
+            found.update(os.readlink(thread + b"cwd") for thread in threads)
+        except (FileNotFoundError, ProcessLookupError):
+            complete = False
+        except PermissionError:
+            continue  # undumpable, which harms only itself
+    return complete
+
+
+def _children(thread: bytes) -> list[int]:
+    with open(thread + b"children", "rb") as children:
+        return [int(word) for word in children.read().split()]
+
+
+def _descriptors(folder: bytes) -> list[bytes]:
+    found = []
+    for name in os.listdir(folder):
+        try:
+            found.append(os.readlink(folder + name))
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return found
+
+
+def stat_held(call: Call, fd: int) -> Stat:
+    """fstat(2) of a descriptor without a vfs node, with host ids told as the guest's own."""
+    dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = call.raw.fd_stat(fd)
+    ids = call.kernel.identity
+    return Stat(
+        dev, ino, mode, nlink, ids.guest_uid(uid), ids.guest_gid(gid), rdev, size, blksize, blocks, atime, mtime, ctime
+    )

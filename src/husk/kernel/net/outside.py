@@ -1,0 +1,94 @@
+"""kernel: the outside of a box whose policy lets something out: rules, names that were looked up, and the decision.
+
+A name is decided when it is looked up, an address when it is dialled. In between husk remembers which allowed names an
+address was the answer to; only those count for it, so a guest cannot claim a name for an address of its choice.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+
+from husk.kernel.call import Refused
+from husk.kernel.net.network_rules import Rules, Verdict, endpoint, plain_ip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_REMEMBERED = 16384
+
+
+class Outside:
+    """`lookup` gives the addresses of a name as text, or raises OSError; `tell` gets what, why, what would allow it."""
+
+    __slots__ = ("_lookup", "_names", "_tell", "rules")
+
+    def __init__(self, rules: Rules, lookup: Callable[[str], list[str]], tell: Callable[[str, str, str], None]) -> None:
+        self.rules, self._lookup, self._tell = rules, lookup, tell
+        self._names: dict[bytes, list[str]] = {}  # address -> the allowed names that led to it
+
+    # -- names -------------------------------------------------------------------------------------------------
+    def resolve(self, name: str) -> list[bytes]:
+        """Addresses of an allowed name, 4 or 16 bytes each; empty for one that may not be known."""
+        name = name.rstrip(".").lower()
+        verdict = self.rules.name(name)
+        if not verdict.allowed:
+            self._tell(f"look-up of {name}", verdict.reason, verdict.allow)
+            return []
+        found: list[bytes] = []
+        for text in self._lookup(name):
+            ip = plain_ip(_socket.inet_pton(_socket.AF_INET6 if ":" in text else _socket.AF_INET, text.split("%")[0]))
+            if not self.rules.answer(ip):
+                shown = endpoint(ip, 0).rpartition(":")[0]
+                self._tell(f"look-up of {name}", f"it leads to {shown}, a private address", f"--allow-net {shown}")
+            elif ip not in found:
+                found.append(ip)
+                self._remember(ip, name)
+        return found
+
+    def _remember(self, ip: bytes, name: str) -> None:
+        names = self._names.setdefault(ip, [])
+        if name not in names:
+            names.append(name)
+        if len(self._names) > MOST_REMEMBERED:
+            del self._names[next(iter(self._names))]
+
+    # -- addresses ---------------------------------------------------------------------------------------------
+    def names(self, ip: bytes, port: int) -> bool:
+        """Does a rule name this very loopback address of the host?"""
+        return self.rules.names(ip, port)
+
+    def judge(self, ip: bytes, port: int) -> None:
+        names = self._names.get(ip, [])
+        verdict = self.rules.address(ip, port, names)
+        if verdict.allowed and not self.rules.names(ip, port) and self._is_ours(ip) and not self._exactly(ip, port):
+            verdict = Verdict(False, "it is this machine", f"--allow-net {endpoint(ip, port)}")
+        if not verdict.allowed:
+            called = f" ({names[0]})" if names else ""
+            what = f"connection to {endpoint(ip, port)}{called}"
+            raise Refused(errno.EACCES, verdict.reason, what, None, verdict.allow)
+
+    def _exactly(self, ip: bytes, port: int) -> bool:
+        return any(
+            rule.net is not None and rule.net.bits == 8 * len(ip) and rule.fits(ip, port, [])
+            for rule in self.rules.allow
+        )
+
+    def _is_ours(self, ip: bytes) -> bool:
+        """Can this machine be reached under that address? Then its services would be, too, whatever the name says."""
+        family = _socket.AF_INET if len(ip) == 4 else _socket.AF_INET6
+        probe = _socket.socket(family, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+        try:
+            probe.bind((_socket.inet_ntop(family, ip), 0))
+        except OSError:
+            return False
+        finally:
+            probe.close()
+        return True
+
+
+def host_lookup(name: str) -> list[str]:
+    """What the host itself would connect to."""
+    found = _socket.getaddrinfo(name, None, 0, _socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]

@@ -1,0 +1,112 @@
+"""open(2), openat(2), openat2(2), creat(2): turn a guest name into a guest descriptor."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+import struct
+
+from husk.kernel.blocking import later, patiently
+from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
+from husk.kernel.syscalls.tty import hand_over
+
+O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
+# What open(2) knows; unknown bits are ignored by open and openat, and EINVAL for openat2.
+KNOWN_FLAGS = (
+    os.O_ACCMODE
+    | os.O_CREAT
+    | os.O_EXCL
+    | os.O_NOCTTY
+    | os.O_TRUNC
+    | os.O_APPEND
+    | os.O_NONBLOCK
+    | os.O_DSYNC
+    | os.O_SYNC
+    | 0o20000
+    | os.O_DIRECT
+    | 0o100000
+    | os.O_DIRECTORY
+    | os.O_NOFOLLOW
+    | os.O_NOATIME
+    | os.O_CLOEXEC
+    | os.O_PATH
+    | O_TMPFILE
+)
+RESOLVE_ALL = 0x3F
+RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x10, 0x20
+
+
+def open(call: Call) -> Reply:
+    flags = _build_flags(u32(call, 1) & KNOWN_FLAGS)
+    return _open(call, AT_FDCWD, path(call, 0), flags, u32(call, 2))
+
+
+def openat(call: Call) -> Reply:
+    flags = _build_flags(u32(call, 2) & KNOWN_FLAGS)
+    return _open(call, i32(call, 0), path(call, 1), flags, u32(call, 3))
+
+
+def creat(call: Call) -> Reply:
+    return _open(call, AT_FDCWD, path(call, 0), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, u32(call, 1))
+
+
+def openat2(call: Call) -> Reply:
+    size = call.args[3]
+    if size < 24:
+        raise OSError(errno.EINVAL, "struct open_how is too small")
+    if size > 4096:
+        raise OSError(errno.E2BIG, "struct open_how is too large")
+    how = call.raw.read(call.args[2], size)
+    if any(how[24:]):
+        raise OSError(errno.E2BIG, "struct open_how has fields husk does not know")
+    flags, mode, resolve = struct.unpack_from("<QQQ", how)
+    if flags & ~KNOWN_FLAGS or resolve & ~RESOLVE_ALL or mode & ~0o7777:
+        raise OSError(errno.EINVAL, "unknown flag")
+    if mode and not flags & (os.O_CREAT | O_TMPFILE):
+        raise OSError(errno.EINVAL, "a mode without anything to create")
+    if flags & os.O_PATH and flags & ~(os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC):
+        raise OSError(errno.EINVAL, "O_PATH takes few companions")
+    flags = _build_flags(flags)
+    if resolve & RESOLVE_CACHED:
+        raise OSError(errno.EAGAIN, "nothing is promised to be cached")
+    return _open(call, i32(call, 0), path(call, 1), flags, mode, resolve)
+
+
+def open_path(call: Call, dirfd: int, name: bytes, cloexec: int, follow: bool) -> Reply:
+    """What open_tree(2) means without its privileged flag."""
+    return _open(call, dirfd, name, os.O_PATH | cloexec | (0 if follow else os.O_NOFOLLOW), 0)
+
+
+def _build_flags(flags: int) -> int:
+    """What build_open_flags refuses before it looks at the name."""
+    if not flags & os.O_PATH and flags & os.O_CREAT and flags & os.O_DIRECTORY:
+        raise OSError(errno.EINVAL, "a directory is not made by open")
+    nameless = not flags & os.O_PATH and flags & O_TMPFILE
+    if nameless and (not flags & os.O_DIRECTORY or flags & os.O_ACCMODE == os.O_RDONLY):
+        raise OSError(errno.EINVAL, "a file without a name that could not be written")
+    return flags
+
+
+def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:
+    # With RESOLVE_IN_ROOT even an absolute name begins at the descriptor.
+    start = held_dir(call, dirfd) if name and resolve & RESOLVE_IN_ROOT else start_dir(call, dirfd, name)
+    cloexec = bool(flags & os.O_CLOEXEC)
+    if not flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC):
+        call.looked_up = start, name
+    # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
+    opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
+    call.kernel.events.opened(call, name, flags, opened)
+    if opened.fifo_flags >= 0:
+        pin, fifo_flags = opened.host_fd, opened.fifo_flags
+
+        def wait() -> Reply:
+            return GiveFd(patiently(call, lambda: call.open_fifo(pin, fifo_flags)), cloexec=cloexec, alone=True)
+
+        return later(call, wait, pin)
+    if opened.node.kind == st.S_IFCHR and not flags & os.O_PATH:
+        return hand_over(call, opened.node, opened.host_fd, flags)
+    if not flags & os.O_PATH:  # what stands in for such a descriptor is not the file
+        call.kernel.names.opened(opened.node, opened.host_fd)
+    shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO or call.kernel.names.watched
+    return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)

@@ -1,0 +1,327 @@
+"""sendto(2), sendmsg(2), sendmmsg(2), recvfrom(2), recvmsg(2), recvmmsg(2): messages that carry or tell an address.
+
+husk sends in the guest's place, on a duplicate of its socket, to the address it copied: a Unix datagram's path would be
+looked up by the host, and only husk knows what it means. Messages without an address come here too where they are
+hidden behind a pointer (sendmsg). Receiving comes here only when an address is to be translated
+(native/fastpath/messages.c).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from husk.kernel.blocking import later, patiently
+from husk.kernel.call import Call, Reply, i32, signal_caller, u32
+from husk.kernel.net import msghdr as messages
+from husk.kernel.net.msghdr import Header, copy_header
+from husk.kernel.net.netlink import must_only_ask
+from husk.kernel.syscalls.sockets import (
+    AF_NETLINK,
+    AF_UNIX,
+    SOCK_SEQPACKET,
+    SOCK_STREAM,
+    copy_address,
+    destination,
+    give_address,
+    shown,
+    socket_of,
+)
+from husk.native._core import receive_message, send_message, socket_kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MSG_DONTWAIT, MSG_TRUNC, MSG_NOSIGNAL = 0x40, 0x20, 0x4000
+MSG_WAITALL, MSG_WAITFORONE, MSG_FASTOPEN, MSG_ZEROCOPY = 0x100, 0x10000, 0x20000000, 0x4000000
+MSG_ERRQUEUE = 0x2000
+SIGPIPE, MOST_MESSAGES = 13, 1024
+CONNECTED = (SOCK_STREAM, SOCK_SEQPACKET)
+PIECE = 1 << 18  # of a stream, copied and sent at once
+
+
+def sendto(call: Call) -> Reply:
+    simple = Header(call.args[4], i32(call, 5), [(call.args[1], min(call.args[2], 0x7FFFF000))], 0, 0)
+    return _send(call, lambda: simple, i32(call, 3))
+
+
+def sendmsg(call: Call) -> Reply:
+    return _send(call, lambda: copy_header(call, call.args[1]), i32(call, 2))
+
+
+def sendmmsg(call: Call) -> Reply:
+    count = min(u32(call, 2), MOST_MESSAGES)
+    return _send_several(call, count, i32(call, 3))
+
+
+def recvfrom(call: Call) -> Reply:
+    simple = Header(call.args[4], 0, [(call.args[1], min(call.args[2], 0x7FFFF000))], 0, 0)
+
+    def take(fd: int, flags: int) -> int:
+        size = min(simple.total, messages.MOST_AT_ONCE)
+        data, address, _, told, length = patiently(call, lambda: receive_message(fd, size, 0, flags))
+        messages.put_data(call, simple, data)
+        give_address(call, shown(call, fd, address), simple.name_at, call.args[5])
+        return length if told & MSG_TRUNC and flags & MSG_TRUNC else len(data)
+
+    return _receive(call, i32(call, 3), take)
+
+
+def recvmsg(call: Call) -> Reply:
+    flags = i32(call, 2)
+    return _receive(call, flags, lambda fd, more: _take_message(call, fd, copy_header(call, call.args[1]), more))
+
+
+def recvmmsg(call: Call) -> Reply:
+    flags, count = i32(call, 3), min(u32(call, 2), MOST_MESSAGES)
+    deadline = _deadline(call)
+    done = 0
+
+    def take(fd: int, wait: int) -> int:
+        nonlocal done
+        while done < count and (done == 0 or deadline is None or time.monotonic() < deadline):
+            where = call.args[1] + done * messages.MMSG_SIZE
+            alone = wait | (MSG_DONTWAIT if done and flags & MSG_WAITFORONE else 0)
+            try:
+                length = _take_message(call, fd, copy_header(call, where), alone & ~MSG_WAITFORONE)
+            except OSError:
+                if done and (alone & MSG_DONTWAIT == flags & MSG_DONTWAIT or flags & MSG_WAITFORONE):
+                    return done
+                raise
+            call.raw.write(where + messages.LENGTH_AT, length.to_bytes(4, "little"))
+            done += 1
+        return done
+
+    return _receive(call, flags, take)
+
+
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+class _Sending:
+    """One message on its way. A stream's may go in several pieces, and only the first carries the control messages."""
+
+    __slots__ = ("address", "call", "control", "data", "fd", "flags", "header", "held", "kind", "sent", "user")
+
+    def __init__(self, call: Call, fd: int, header: Header, flags: int) -> None:
+        self.call, self.fd, self.header = call, fd, header
+        self.data: bytes | None = None  # of a datagram: copied before its destination is looked at, as in Linux
+        self.flags = (flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY  # husk's buffer is not the guest's to keep
+        self.kind = socket_kind(fd)
+        self.sent = 0
+        self.held: list[int] = []
+        self.address, path_fd = b"", -1
+        try:
+            if header.name_room and self.kind[1] in CONNECTED:
+                # Connected kinds look nowhere: a Unix stream fails with any address, the others ignore it.
+                copy_address(call, header.name_at, header.name_room)
+                self.address = b"\1\0" if self.kind[0] == AF_UNIX else b""
+            elif header.name_room:
+                given = copy_address(call, header.name_at, header.name_room)
+                if header.total > messages.MOST_AT_ONCE:
+                    raise OSError(errno.EMSGSIZE, "no datagram is that long")
+                self.data = messages.copy_data(call, header, 0, messages.MOST_AT_ONCE)
+                self.address, path_fd = destination(call, fd, self.kind, given)
+                if path_fd >= 0:
+                    self.held.append(path_fd)
+            added = call.kernel.network.source(fd, self.kind, self.address) if self.address else []
+            before = len(self.held)
+            self.control = messages.control_out(call, header, added, unix=self.kind[0] == AF_UNIX, held=self.held)
+            # For whom the host counts the descriptors it carries, and judges what it says of its packets
+            # (native/host/credentials.c).
+            judged = len(self.held) > before or (self.control and self.kind[0] != AF_UNIX)
+            self.user = call.kernel.identity.host_uid if judged or self.kind[0] == AF_NETLINK else -1
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for fd in self.held:
+            os.close(fd)
+        self.held = []
+
+    def go_on(self, extra: int) -> int:
+        stream = self.kind[1] == SOCK_STREAM
+        if not stream and self.header.total > messages.MOST_AT_ONCE:
+            raise OSError(errno.EMSGSIZE, "no datagram is that long")
+        while True:
+            piece = self.data
+            if piece is None:
+                most = PIECE if stream else messages.MOST_AT_ONCE
+                piece = messages.copy_data(self.call, self.header, self.sent, most)
+            control = b"" if self.sent else self.control
+            try:
+                self.sent += self._send(piece, control, self.flags | extra)
+            except OSError as error:
+                if error.errno != errno.EAGAIN and self.sent:
+                    return self.sent
+                if error.errno == errno.EPIPE and stream:
+                    self._broken_pipe()
+                raise  # after EAGAIN `sent` tells how far it got
+            if not stream or self.sent >= self.header.total:
+                return self.sent
+
+    def _send(self, piece: bytes, control: bytes, flags: int) -> int:
+        if self.kind[0] == AF_NETLINK:
+            must_only_ask(piece)
+        user = self.user if control or self.kind[0] == AF_NETLINK else -1
+        return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags, user))
+
+    def _broken_pipe(self) -> None:
+        if not i32(self.call, {44: 3, 46: 2, 307: 3}[self.call.nr]) & MSG_NOSIGNAL:
+            signal_caller(self.call, SIGPIPE)
+
+
+def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
+    fd = socket_of(call, i32(call, 0))
+    try:
+        if flags & MSG_FASTOPEN:
+            raise OSError(errno.EOPNOTSUPP, "connecting in disguise")
+        sending = _Sending(call, fd, header(), flags)
+        try:
+            return sending.go_on(MSG_DONTWAIT)
+        except OSError as error:
+            if error.errno != errno.EAGAIN or flags & MSG_DONTWAIT or not os.get_blocking(fd):
+                if sending.sent:
+                    return sending.sent
+                raise
+            waiting, fd, patient = fd, -1, sending
+            sending = None  # type: ignore[assignment]
+
+            def wait() -> Reply:
+                try:
+                    return patient.go_on(0)
+                except OSError:
+                    if patient.sent:
+                        return patient.sent
+                    raise
+                finally:
+                    patient.close()
+
+            try:
+                return later(call, wait, waiting)
+            except BaseException:
+                patient.close()
+                raise
+        finally:
+            if sending is not None:
+                sending.close()
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _give_up(sending: _Sending | None) -> int:
+    """Close it. Returns how much of it was sent."""
+    if sending is None:
+        return 0
+    sending.close()
+    return sending.sent
+
+
+def _send_several(call: Call, count: int, flags: int) -> Reply:
+    fd = socket_of(call, i32(call, 0))
+    done = 0
+    current: _Sending | None = None  # kept while it waits: a part of a stream's message may be on its way already
+
+    def go_on(extra: int, which: int) -> int:
+        nonlocal done, current
+        while done < count:
+            where = call.args[1] + done * messages.MMSG_SIZE
+            waits = False
+            try:
+                if current is None:
+                    current = _Sending(call, which, copy_header(call, where), flags)
+                current.fd = which
+                sent = current.go_on(extra)
+                call.raw.write(where + messages.LENGTH_AT, sent.to_bytes(4, "little"))
+            except OSError as error:
+                waits = error.errno == errno.EAGAIN and bool(extra & ~flags)
+                if waits or not (done or (current is not None and current.sent)):
+                    raise
+                if current is None or not current.sent:
+                    return done
+                call.raw.write(where + messages.LENGTH_AT, current.sent.to_bytes(4, "little"))
+                return done + 1
+            finally:
+                if current is not None and not waits:
+                    current.close()
+                    current = None
+            done += 1
+        return done
+
+    try:
+        if flags & MSG_FASTOPEN:
+            raise OSError(errno.EOPNOTSUPP, "connecting in disguise")
+        try:
+            return go_on(MSG_DONTWAIT, fd)
+        except OSError as error:
+            if error.errno != errno.EAGAIN or flags & MSG_DONTWAIT or not os.get_blocking(fd):
+                sent = _give_up(current)
+                if sent:
+                    where = call.args[1] + done * messages.MMSG_SIZE + messages.LENGTH_AT
+                    call.raw.write(where, sent.to_bytes(4, "little"))
+                if done or sent:
+                    return done + bool(sent)
+                raise
+            waiting, fd = fd, -1
+            try:
+                return later(call, lambda: go_on(0, waiting), waiting)
+            except BaseException:
+                _give_up(current)
+                raise
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+# -- receiving ---------------------------------------------------------------------------------------------------------
+
+
+def _receive(call: Call, flags: int, take: Callable[[int, int], int]) -> Reply:
+    fd = socket_of(call, i32(call, 0))
+    patient = not flags & (MSG_DONTWAIT | MSG_ERRQUEUE) and os.get_blocking(fd)
+    try:
+        try:
+            if not (patient and flags & MSG_WAITALL):
+                return take(fd, flags | MSG_DONTWAIT)
+        except OSError as error:
+            if error.errno != errno.EAGAIN or not patient:
+                raise
+        waiting, fd = fd, -1
+        return later(call, lambda: take(waiting, flags), waiting)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _take_message(call: Call, fd: int, header: Header, flags: int) -> int:
+    size = min(header.total, messages.MOST_AT_ONCE)
+    room = min(header.control_room, messages.MOST_CONTROL)
+    wanted = flags | messages.MSG_CMSG_CLOEXEC
+    data, address, control, told, length = patiently(call, lambda: receive_message(fd, size, room, wanted))
+    control, told = messages.control_in(call, header, control, flags, told)
+    messages.put_data(call, header, data)
+    if header.name_at:
+        named = shown(call, fd, address)
+        call.raw.write(header.name_at, named[: header.name_room])
+        call.raw.write(header.address_at + 8, len(named).to_bytes(4, "little"))
+    if header.control_room:
+        call.raw.write(header.control_at, control)
+    told = told & ~messages.MSG_CMSG_CLOEXEC | flags & messages.MSG_CMSG_CLOEXEC
+    call.raw.write(
+        header.address_at + 40, len(control).to_bytes(8, "little") + (told & 0xFFFFFFFF).to_bytes(4, "little")
+    )
+    return length if told & MSG_TRUNC and flags & MSG_TRUNC else len(data)
+
+
+def _deadline(call: Call) -> float | None:
+    if not call.args[4]:
+        return None
+    when = call.raw.read(call.args[4], 16)
+    seconds, rest = int.from_bytes(when[:8], "little", signed=True), int.from_bytes(when[8:], "little", signed=True)
+    if seconds < 0 or not 0 <= rest < 1_000_000_000:
+        raise OSError(errno.EINVAL, "no time")
+    return time.monotonic() + seconds + rest / 1e9

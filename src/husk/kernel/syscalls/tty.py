@@ -1,0 +1,67 @@
+"""ioctl(2) where it opens a file: TIOCGPTPEER. And what open(2) of a terminal does besides opening it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.abi.ioctls import PEER
+from husk.abi.registry import refusal
+from husk.kernel.call import Call, GiveFd, Refused, Reply, answered_remotely, i32, open_link, u32
+from husk.vfs.synth.pts import PtsTree, Slave
+from husk.vfs.synth.synth_tree import read_host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.node import Node
+
+
+def ioctl(call: Call) -> Reply:
+    if u32(call, 1) not in PEER.values():
+        open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
+        raise Refused(*refusal(call.nr, call.args, call.kernel.walls))
+    return _peer(call, i32(call, 0), u32(call, 2))
+
+
+def _peer(call: Call, master: int, flags: int) -> Reply:
+    """The slave of a master the guest holds. As in Linux its name plays no part, so neither do mode and owner."""
+    slave = _slave_of(call, master)
+    with call.vfs.lock:
+        fd = slave.tree.open(call, slave, flags)
+    return hand_over(call, slave, fd, flags)
+
+
+def _slave_of(call: Call, master: int) -> Slave:
+    link = call.raw.fd_link(master)  # EBADF
+    # The host tells a master's number, and of all terminals a guest can hold this box's tree knows the number.
+    fields = read_host(b"/proc/%d/fdinfo/%d" % (call.tid, master)) if link.startswith(b"/") else b""
+    number = fields.partition(b"\ntty-index:")[2].split()[:1]
+    if not call.raw.valid():
+        raise OSError(errno.ESRCH, "the caller is gone")
+    with call.vfs.lock:
+        directory = call.vfs.walk(call.vfs.context, call.vfs.root, b"/dev/pts")
+        tree = directory.tree
+        slave = tree.find(int(number[0])) if number and isinstance(tree, PtsTree) else None
+    if slave is None:
+        raise OSError(errno.EIO if link.startswith(b"/dev/pts/") else errno.ENOTTY, "not the master of a terminal")
+    return slave
+
+
+def hand_over(call: Call, node: Node, fd: int, flags: int) -> Reply:
+    """The guest gets the terminal. A session leader without one that did not say O_NOCTTY gets it as its controlling
+    terminal, too: husk opened it, so the host did not see to that."""
+    cloexec = bool(flags & os.O_CLOEXEC)
+    try:
+        controlling = not flags & os.O_NOCTTY and isinstance(node, Slave) and _wants_terminal(call)
+    except OSError:
+        os.close(fd)
+        raise
+    if not controlling:
+        return GiveFd(fd, cloexec=cloexec, alone=True)
+    return answered_remotely(call.raw.give_terminal(fd, cloexec))
+
+
+def _wants_terminal(call: Call) -> bool:
+    """Only saves the remote call where it could not succeed: the host decides."""
+    fields = read_host(b"/proc/%d/stat" % call.tid).rpartition(b")")[2].split()
+    return int(fields[3]) == call.raw.tgid() and fields[4] == b"0"

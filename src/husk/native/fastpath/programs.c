@@ -1,0 +1,203 @@
+/* native: executing unchanged programs again without Python.
+ *
+ * Python resolves a program once, the long way, and teaches the result: which host files program and interpreter are, and
+ * the description the loader will ask for. From then on an execve of the same name needs only the host's word that both
+ * files are still the very same (device, inode, size, change time) and that the name's directory is still taught in the
+ * name cache. The same rules hold as there: every teaching is taken back before a change becomes visible. */
+#include "fastpath/namecache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "loader/protocol.h"
+
+/* One host file and what it was when Python looked. */
+struct exact_file {
+    int root_fd;
+    uint64_t dev, ino, size;
+    int64_t changed_ns;
+    char *rel; /* points into the program's text */
+};
+
+struct known_program {
+    struct known_program *next;
+    struct exact_file program, interpreter; /* interpreter.rel NULL: none */
+    uint16_t key_size;
+    uint32_t info_size;
+    char *link, *link_text; /* a final symbolic link (same directory): where it is, what it says; NULL: none */
+    char *info;             /* struct husk_exec_info and its strings */
+    char *key;              /* absolute guest path; the other strings follow it */
+};
+
+#define PROGRAM_BUCKETS 512
+#define MOST_PROGRAMS 1024
+
+struct programs {
+    struct known_program *buckets[PROGRAM_BUCKETS];
+    unsigned known;
+};
+
+struct programs *programs_new(void)
+{
+    return calloc(1, sizeof(struct programs));
+}
+
+void programs_forget(struct programs *programs)
+{
+    for (size_t i = 0; programs->known && i < PROGRAM_BUCKETS; i++) {
+        while (programs->buckets[i]) {
+            struct known_program *program = programs->buckets[i];
+            programs->buckets[i] = program->next;
+            free(program);
+            programs->known--;
+        }
+    }
+}
+
+void programs_free(struct programs *programs)
+{
+    if (!programs)
+        return;
+    programs_forget(programs);
+    free(programs);
+}
+
+static unsigned bucket_of(const char *key, size_t size)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)key[i]) * 16777619u;
+    return hash % PROGRAM_BUCKETS;
+}
+
+static struct known_program *find(struct programs *programs, const char *key, size_t size)
+{
+    struct known_program *program = programs->buckets[bucket_of(key, size)];
+    while (program && (program->key_size != size || memcmp(program->key, key, size) != 0))
+        program = program->next;
+    return program;
+}
+
+/* Open it if it still is what it was; -1 otherwise. */
+static int open_exact(const struct exact_file *file)
+{
+    struct stat s;
+    int fd = open_beneath(file->root_fd, file->rel, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &s) == 0 && s.st_dev == file->dev && s.st_ino == file->ino && (uint64_t)s.st_size == file->size &&
+        nanoseconds(s.st_ctim) == file->changed_ns)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool link_unchanged(const struct known_program *program)
+{
+    char text[256];
+    if (!program->link)
+        return true;
+    int fd = open_beneath(program->program.root_fd, program->link, O_PATH | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return false;
+    ssize_t n = readlinkat(fd, "", text, sizeof text);
+    close(fd);
+    return n > 0 && (size_t)n == strlen(program->link_text) && memcmp(text, program->link_text, n) == 0;
+}
+
+/* ---- execve ------------------------------------------------------------------------------------------------------- */
+
+/* Find the program and open its files, under the cache's lock; what is left to do needs none of it. */
+static struct pending *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
+{
+    char name[256];
+    *size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
+    struct known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
+    const char *slash = program ? memrchr(name, '/', *size) : NULL;
+    if (!slash || !cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
+        return NULL;
+    int program_fd = open_exact(&program->program);
+    int interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
+    if (program_fd >= 0 && (!program->interpreter.rel || interpreter_fd >= 0)) {
+        struct pending *pending = pending_new(program_fd, interpreter_fd, program->info, program->info_size);
+        if (pending)
+            return pending;
+    }
+    if (program_fd >= 0)
+        close(program_fd);
+    if (interpreter_fd >= 0)
+        close(interpreter_fd);
+    return NULL;
+}
+
+bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
+{
+    ssize_t size;
+    pthread_rwlock_rdlock(&listener->cache->lock);
+    struct pending *pending = prepare(listener, notif, &size);
+    pthread_rwlock_unlock(&listener->cache->lock);
+    if (!pending)
+        return false;
+    return execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
+                          notif->data.args[2], pending) != -EBUSY;
+}
+
+/* ---- what Python teaches ---------------------------------------------------------------------------------------- */
+
+static char *append(char **end, const char *text, size_t size)
+{
+    char *start = *end;
+    memcpy(start, text, size);
+    start[size] = 0;
+    *end += size + 1;
+    return start;
+}
+
+PyObject *listener_program_learn(Listener *self, PyObject *args)
+{
+    struct exact_file program, interpreter;
+    const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
+    Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
+    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#:program_learn", &key, &key_size, &program.root_fd, &rel,
+                          &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns, &interpreter.root_fd,
+                          &interpreter_rel, &interpreter_size, &interpreter.dev, &interpreter.ino, &interpreter.size,
+                          &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
+        return NULL;
+    name_cache *cache = self->cache;
+    if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)
+        Py_RETURN_NONE;
+    struct known_program *entry =
+        malloc(sizeof *entry + key_size + rel_size + interpreter_size + link_size + text_size + info_size + 6);
+    if (!entry)
+        return PyErr_NoMemory();
+    char *end = (char *)(entry + 1);
+    *entry = (struct known_program){.program = program, .interpreter = interpreter, .key_size = (uint16_t)key_size,
+                                    .info_size = (uint32_t)info_size};
+    entry->key = append(&end, key, key_size);
+    entry->program.rel = append(&end, rel, rel_size);
+    entry->interpreter.rel = interpreter.root_fd >= 0 ? append(&end, interpreter_rel, interpreter_size) : NULL;
+    if (link_size) {
+        entry->link = append(&end, link, link_size);
+        entry->link_text = append(&end, link_text, text_size);
+    }
+    entry->info = append(&end, info, info_size);
+    Py_BEGIN_ALLOW_THREADS
+    pthread_rwlock_wrlock(&cache->lock);
+    if (cache->programs->known >= MOST_PROGRAMS)
+        programs_forget(cache->programs);
+    if (find(cache->programs, key, key_size)) {
+        free(entry);
+    } else {
+        struct known_program **bucket = &cache->programs->buckets[bucket_of(key, key_size)];
+        entry->next = *bucket;
+        *bucket = entry;
+        cache->programs->known++;
+    }
+    pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,72 @@
+/* native: a tree of names in memory, on its way from a host directory (or an archive) to a manifest.
+ *
+ * Life: `add` or `scan` put items in; `match` takes hashes over from the index of the last ingest; `read` and `stage` do
+ * the rest in worker threads; `build` writes the manifest. Items do not move once workers run, and text never does, so
+ * workers share the tree without a lock: each works on items of its own. Only `keep` is guarded. */
+#ifndef HUSK_TREE_H
+#define HUSK_TREE_H
+
+#include "core.h"
+#include "store/manifest.h"
+
+enum {
+    ITEM_HASHED = 1,   /* `hash` is that of the content */
+    ITEM_LINKED = 2,   /* one of several names of the file (dev, ino) */
+    ITEM_MARKED = 4,   /* its name suggests a secret: somebody has to look inside */
+    ITEM_DROPPED = 8,  /* is not to be in the manifest */
+    ITEM_XATTRS = 16,  /* the index says that it has some */
+    ITEM_UNSTABLE = 32, /* changed while it was read */
+};
+
+struct item {
+    const char *path; /* in the arena, with a NUL; relative, the root is "" */
+    const char *target;
+    const uint8_t *xattrs; /* as in the manifest */
+    uint32_t path_size, target_size, xattrs_size, flags; /* flags: MANIFEST_* */
+    uint32_t mode, uid, gid, rdev_major, rdev_minor, state;
+    uint64_t size, dev, ino;
+    int64_t mtime_ns, ctime_ns;
+    uint8_t hash[32];
+};
+
+struct chunk; /* of the arena */
+
+typedef struct {
+    PyObject_HEAD
+    struct item *items; /* owned */
+    uint32_t count, room;
+    struct chunk *text; /* owned */
+    pthread_mutex_t lock; /* of the arena and of `troubles` */
+    uint32_t *todo;     /* owned: items whose content is to be read by `read` */
+    uint32_t todo_count;
+    uint32_t next;      /* of todo; taken atomically */
+    PyObject *troubles; /* list of (path, errno) */
+} Tree;
+
+/* tree.c */
+const void *tree_keep(Tree *tree, const void *bytes, size_t size); /* a copy with a NUL; NULL: no memory */
+struct item *tree_item(Tree *tree);                                /* a new one, zeroed; NULL: no memory. Moves items */
+void tree_trouble(Tree *tree, const char *path, int error);        /* without the GIL */
+bool path_is_good(const char *path, size_t size);
+void item_stat(struct item *item, const struct stat *s);
+
+/* tree_scan.c */
+PyObject *tree_scan(Tree *tree, PyObject *args);
+int item_xattrs(Tree *tree, struct item *item, int fd); /* -errno */
+
+/* tree_read.c */
+PyObject *tree_match(Tree *tree, PyObject *args);
+PyObject *tree_index(Tree *tree, PyObject *args);
+PyObject *tree_plan(Tree *tree, PyObject *args);
+PyObject *tree_read(Tree *tree, PyObject *args);
+PyObject *tree_share_links(Tree *tree, PyObject *noargs);
+PyObject *tree_distinct(Tree *tree, PyObject *noargs);
+
+/* tree_stage.c */
+PyObject *tree_stage(Tree *tree, PyObject *args);
+PyObject *blobs_missing(Tree *tree, PyObject *args);
+
+/* tree_build.c */
+PyObject *tree_build(Tree *tree, PyObject *noargs);
+
+#endif

@@ -1,0 +1,205 @@
+"""sandbox: what writing a box's changes back to a host directory comes down to, and whether the host still agrees.
+
+The host may have changed since the box first saw a file. A step is planned only for what is still as it was seen:
+same file, same size, same times. All look-ups are beneath the directory and follow no link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.abi import text
+from husk.native._core import open_beneath, stat_beneath
+from husk.sandbox.errors import HuskError
+from husk.vfs.layer.delta import delta, identity_of, stat_of, xattrs_of
+from husk.vfs.layer.inodes import Inode, LayerDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.native._core import HostStat
+    from husk.vfs.layer.delta import Change, Was
+    from husk.vfs.layer.layered_tree import LayeredTree
+
+MOST_TOLD = 10
+SET_ID = 0o6000
+
+
+class Conflict(HuskError):
+    """The host is not as the box saw it."""
+
+    exit_code = 1
+
+
+class Step:
+    """One name directly below a directory that stays.
+
+    `out`: what is there goes. `new`: this comes, with `inside`, which is in it. `meta`: what is there gets the metadata
+    of `new`.
+    """
+
+    __slots__ = ("inside", "meta", "new", "out", "path")
+
+    def __init__(self, path: bytes, *, out: bool, new: Change | None, meta: bool) -> None:
+        self.path, self.out, self.new, self.meta = path, out, new, meta
+        self.inside: list[Change] = []
+
+
+class Plan:
+    """All steps of one mount."""
+
+    def __init__(self, tree: LayeredTree, seen: dict[bytes, HostStat]) -> None:
+        lower = tree.root.lower
+        assert lower is not None
+        self.moved = lower.moved
+        self.seen = seen
+        self._seen_files = {identity_of(info)[:2]: info for info in seen.values() if not st.S_ISDIR(info[2])}
+        self.notes: list[str] = []
+        self.steps: list[Step] = []
+        within: dict[int, Step] = {}  # by the change of a directory that is new
+        for change in delta(tree, through=True):
+            step = within.get(id(change.above))
+            if step is None:
+                step = self._step(change)
+            elif self._has_place(change):
+                step.inside.append(change)
+            if step is not None and isinstance(change.node, LayerDir) and not change.in_place:
+                within[id(change)] = step
+        self.lost = tree.lost
+        self.steps = [step for step in self.steps if step.out or step.new is not None]
+
+    def _has_place(self, change: Change) -> bool:
+        if change.node is None:
+            return False
+        if change.node.kind not in (st.S_IFREG, st.S_IFDIR, st.S_IFLNK, st.S_IFIFO):
+            self.notes.append(f"{shown(change.path)}: a socket is nothing without its program, and stays in the box")
+            return False
+        info = stat_of(change)
+        if info.mode & SET_ID and change.node.kind == st.S_IFREG:
+            self.notes.append(f"{shown(change.path)}: set-uid and set-gid are not carried over to the host")
+        if change.was is not None and (info.uid, info.gid) != (change.was.stat.uid, change.was.stat.gid):
+            self.notes.append(f"{shown(change.path)}: the owner on the host stays")
+        return True
+
+    def _step(self, change: Change) -> Step | None:
+        node, was = change.node, change.was
+        if node is not None and not self._has_place(change):
+            node = None
+            if was is None:
+                return None
+        if change.in_place:
+            step = Step(change.path, out=False, new=change if change.differs else None, meta=True)
+        elif node is None:
+            step = Step(change.path, out=was is not None, new=None, meta=False)
+        else:
+            step = Step(change.path, out=was is not None, new=change, meta=False)
+            if isinstance(node, Inode) and node.kind == st.S_IFREG and was is not None:
+                # The content is the host's own: only what is said about it changes.
+                step.meta = _is_content_of(node, was)
+                step.out = not step.meta
+        self.steps.append(step)
+        return step
+
+    # -- does the host agree? ------------------------------------------------------------------------------------
+    def conflicts(self, root: int) -> list[str]:
+        found = [f"{shown(path)}: gone from the host, or another's, since" for path in self.lost]
+        device = os.fstat(root).st_dev
+        for step in self.steps:
+            try:
+                found += self._conflicts_of(step, root, device)
+            except OSError as error:
+                found.append(f"{shown(step.path)}: {error.strerror}")
+        return found
+
+    def _conflicts_of(self, step: Step, root: int, device: int) -> Iterator[str]:
+        above = step.path.rpartition(b"/")[0]
+        try:
+            if stat_beneath(root, above)[0] != device:
+                yield f"{shown(above)}: another file system is mounted there"
+                return
+        except OSError as error:
+            yield f"{shown(above)}: the directory is gone from the host ({error.strerror})"
+            return
+        there = lstat(root, step.path)
+        if there is None:
+            if step.out or step.meta:
+                yield f"{shown(step.path)}: gone from the host since"
+        elif not step.out and not step.meta:
+            yield f"{shown(step.path)}: exists on the host by now"
+        elif step.meta and st.S_ISDIR(there[2]):
+            if not self._is_same_directory(step.path, there):
+                yield f"{shown(step.path)}: another directory on the host by now"
+        else:
+            yield from self.changed_below(root, step.path, step.path)
+
+    def _is_same_directory(self, path: bytes, there: HostStat) -> bool:
+        seen = self.seen.get(path)
+        return seen is None or identity_of(seen)[:3] == identity_of(there)[:3]
+
+    def changed_below(self, root: int, path: bytes, called: bytes, *, moved: bool = False) -> Iterator[str]:
+        """What of the tree at `path`, whose name is `called`, is not as the box saw it. `moved`: by ourselves, which
+        changed the time of change of its top."""
+        waiting = [(path, called)]
+        while waiting:
+            path, called = waiting.pop()
+            there = lstat(root, path)
+            if there is None or not self._as_seen(called, there, moved=moved):
+                yield f"{shown(called)}: changed on the host since"
+            elif st.S_ISDIR(there[2]):
+                fd = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    names = [os.fsencode(name) for name in os.listdir(fd)]
+                finally:
+                    os.close(fd)
+                waiting += [(path + b"/" + name, called + b"/" + name) for name in names]
+            moved = False
+
+    def _as_seen(self, called: bytes, there: HostStat, *, moved: bool) -> bool:
+        kind = st.S_IFMT(there[2])
+        seen = self.seen.get(called) or self._seen_files.get((there[0], there[1]))
+        if seen is not None:
+            much = 3 if kind == st.S_IFDIR else 5 if moved else 6
+            return identity_of(seen)[:much] == identity_of(there)[:much]
+        # Below a directory that the box renamed everything shows, whatever it is now: it goes along.
+        while called:
+            if called in self.moved:
+                return True
+            called = called.rpartition(b"/")[0]
+        return False
+
+    def staged_mode(self, change: Change) -> int:
+        mode = stat_of(change).mode & 0o7777
+        if isinstance(change.node, LayerDir):
+            return mode & ~st.S_ISUID
+        return mode & ~SET_ID
+
+    def attributes(self, change: Change) -> dict[bytes, bytes]:
+        assert change.node is not None
+        return xattrs_of(change.node)
+
+
+def _is_content_of(node: Inode, was: Was) -> bool:
+    """Does `node` still show the host's file, by this name or another of it?"""
+    if node.source is None or was.lower is None or node.source[0] is not was.lower:
+        return False
+    try:
+        return was.lower.stat(was.rel)[:2] == was.lower.stat(node.source[1])[:2]
+    except OSError:
+        return False
+
+
+def lstat(root: int, path: bytes) -> HostStat | None:
+    try:
+        return stat_beneath(root, path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+            return None
+        raise
+
+
+def shown(path: bytes) -> str:
+    """What a guest called it, for a person's terminal; the directory itself has no name."""
+    return text.shown(path) or "."

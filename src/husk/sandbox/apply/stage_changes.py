@@ -1,0 +1,165 @@
+"""sandbox: everything new that an apply brings, made ready in the staging directory, and the list of its steps.
+
+What is made here came from a guest: nothing becomes set-uid or set-gid, and no owner is the guest's choice. Guests of
+other boxes may be at work in the same directory (apply_place.py): each thing is made in a directory that was opened
+without following a link, and described through a descriptor of itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as st
+
+from husk.native._core import open_beneath
+from husk.sandbox.apply.apply_plan import Conflict, lstat, shown
+from husk.sandbox.apply.journal import before, describe, description, user_attributes
+from husk.vfs.layer.content_copy import copy_content
+from husk.vfs.layer.delta import ANYONE, stat_of, target_of
+from husk.vfs.layer.inodes import Inode, LayerDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from husk.sandbox.apply.apply_plan import Plan, Step
+    from husk.sandbox.apply.journal import Journal
+    from husk.vfs.layer.delta import Change
+
+
+class Staging:
+    """Makes everything new under new/N, and the list of steps."""
+
+    def __init__(self, journal: Journal, plan: Plan, root: int) -> None:
+        self.place, self.plan, self.root = journal.place, plan, root
+        found = os.fstat(root)
+        self.owner = found.st_uid, found.st_gid
+        self.is_root = os.geteuid() == 0
+        self._made: dict[int, bytes] = {}  # by inode, its first name below the staging directory's `new`
+        self._later: list[Callable[[], None]] = []  # directories are described when they are full
+        outs: list[Any] = []
+        ins: list[Any] = []
+        metas: list[Any] = []
+        for step in plan.steps:
+            path = os.fsdecode(step.path)
+            if step.out:
+                outs.append(("out", path, None))
+            if step.meta and step.new is not None:
+                metas.append(("meta", path, self._meta(step)))
+            elif step.new is not None:
+                number = len(ins)
+                self._stage(step, b"%d" % number)
+                ins.append(("in", path, number))
+        for describe_it in reversed(self._later):
+            describe_it()
+        # The deepest directory first: describing what is in a directory changes nothing of the directory itself.
+        self.steps = [*outs, *ins, *reversed(metas)]
+
+    def _meta(self, step: Step) -> dict[str, Any]:
+        change = step.new
+        assert change is not None
+        info = stat_of(change)
+        fd = open_beneath(self.root, step.path, os.O_PATH) if step.path else os.dup(self.root)
+        try:
+            path = b"/proc/self/fd/%d" % fd
+            # What was set-uid on the host stays so; nothing becomes it.
+            found = os.fstat(fd)
+            seen = self.plan.seen.get(step.path)
+            if seen is not None and (found.st_dev, found.st_ino) != seen[:2]:
+                raise Conflict(f"{shown(step.path)}: another file on the host by now; nothing was applied.")
+            mode = self.plan.staged_mode(change) | info.mode & found.st_mode & 0o6000
+            now = description(mode, info.atime, info.mtime, self.plan.attributes(change))
+            return {"before": before(path, now), "now": now, "file": [found.st_dev, found.st_ino]}
+        finally:
+            os.close(fd)
+
+    def _stage(self, step: Step, top: bytes) -> None:
+        assert step.new is not None
+        self._make(step.new, top, replaces=step.out)
+        for change in step.inside:
+            self._make(change, top + change.path[len(step.path) :], replaces=False)
+
+    def _make(self, change: Change, path: bytes, *, replaces: bool) -> None:
+        node = change.node
+        assert node is not None
+        above, name = self.place.above(path)
+        try:
+            if isinstance(node, Inode) and node.nlink > 1 and id(node) in self._made:
+                self._link(self._made[id(node)], above, name)
+                return
+            if isinstance(node, Inode):
+                self._made[id(node)] = path
+            if node.kind == st.S_IFLNK:
+                os.symlink(target_of(node), name, dir_fd=above)
+            elif isinstance(node, LayerDir):
+                os.mkdir(name, 0o700, dir_fd=above)
+            elif node.kind == st.S_IFIFO:
+                os.mkfifo(name, 0o600, dir_fd=above)
+            else:
+                self._copy(change, above, name)
+        finally:
+            os.close(above)
+        owner, attributes = self._of_replaced(change) if replaces and node.kind != st.S_IFLNK else (self.owner, {})
+        held = self.place.hold(path, node.kind)
+        try:
+            if self.is_root:
+                os.chown(b"/proc/self/fd/%d" % held, *owner)
+            if node.kind == st.S_IFLNK:
+                info = stat_of(change)
+                os.utime(b"/proc/self/fd/%d" % held, ns=(info.atime, info.mtime))
+            elif isinstance(node, LayerDir):
+                found = os.fstat(held)
+                was = found.st_dev, found.st_ino
+                self._later.append(lambda: self._describe_later(change, path, was, attributes))
+            else:
+                self._describe(change, held, attributes)
+        finally:
+            os.close(held)
+
+    def _link(self, first: bytes, above: int, name: bytes) -> None:
+        there, called = self.place.above(first)
+        try:
+            os.link(called, name, src_dir_fd=there, dst_dir_fd=above, follow_symlinks=False)
+        finally:
+            os.close(there)
+
+    def _of_replaced(self, change: Change) -> tuple[tuple[int, int], dict[bytes, bytes]]:
+        """Owner and attributes of the host's file that goes: the box never saw the attributes, and may not change the
+        owner."""
+        there = lstat(self.root, change.path)
+        if there is None or st.S_IFMT(there[2]) != (change.node.kind if change.node else 0):
+            return self.owner, {}
+        fd = open_beneath(self.root, change.path, os.O_PATH)
+        try:
+            return (there[4], there[5]), user_attributes(b"/proc/self/fd/%d" % fd)
+        finally:
+            os.close(fd)
+
+    def _copy(self, change: Change, above: int, name: bytes) -> None:
+        assert change.node is not None
+        source = change.node.tree.open(ANYONE, change.node, os.O_RDONLY)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            goal = os.open(name, flags, 0o600, dir_fd=above)
+            try:
+                copy_content(source, goal)
+            finally:
+                os.close(goal)
+        finally:
+            os.close(source)
+
+    def _describe_later(
+        self, change: Change, path: bytes, was: tuple[int, int], attributes: dict[bytes, bytes]
+    ) -> None:
+        held = self.place.hold(path, st.S_IFDIR, was)
+        try:
+            self._describe(change, held, attributes)
+        finally:
+            os.close(held)
+
+    def _describe(self, change: Change, held: int, attributes: dict[bytes, bytes]) -> None:
+        info = stat_of(change)
+        what = description(
+            self.plan.staged_mode(change), info.atime, info.mtime, attributes | self.plan.attributes(change)
+        )
+        describe(b"/proc/self/fd/%d" % held, what)

@@ -1,0 +1,139 @@
+"""sandbox: what a box's files are at one moment, written down as a layer: its names, and whose contents they use.
+
+`settle` is for a box in which nobody runs: its files become the layer, and nothing is copied; the box itself has to be
+built anew upon it. `copy` is for one that goes on: its own files are copied, since a guest may write to them at any
+moment without asking. docs/design/010-snapshots.md.
+"""
+
+from __future__ import annotations
+
+import os
+
+from husk.abi import text
+from husk.native._core import open_beneath
+from husk.sandbox.apply.baseline import pack
+from husk.sandbox.errors import HuskError
+from husk.sandbox.kept.capture_layer import names_of
+from husk.sandbox.state_dir import remove_tree
+from husk.store.layout import write_all
+from husk.store.store_errors import BadManifest
+from husk.vfs.layer.content_copy import copy_content
+from husk.vfs.layer.inodes import Inode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.sandbox.filesystem import Files
+    from husk.sandbox.kept.keeping import Opened
+    from husk.sandbox.kept.kept_boxes import Kept
+    from husk.sandbox.kept.record import Record
+    from husk.sandbox.state_dir import StateDir
+    from husk.vfs.layer.layered_tree import LayeredTree
+
+    Used = dict[str, set[int]]  # layer -> numbers of its files
+
+NOT_KEPT = ("places", "images", "real")  # of a state directory
+
+
+def settle(state: StateDir, files: Files, before: Opened | None, record: Record) -> Used:
+    """Everything but the last step, which is `StateDir.become`. The box is of no use afterwards."""
+    for _, tree in files.layers:
+        if tree.watched:
+            _bring_home(tree)
+    used = _write_down(state.path, files, before, record)
+    _leave_only(state, used[record.layer])
+    return used
+
+
+def copy(kept: Kept, files: Files, before: Opened | None, record: Record) -> None:
+    """A layer beside the box. Whoever calls this keeps layers from being collected (`Kept.sharing`)."""
+    with files.vfs.lock:
+        layer = os.urandom(16).hex()
+        path = kept.layer_path(layer)
+        os.makedirs(os.path.join(path, "files"), 0o700)
+        try:
+            used = _write_down(path, files, before, record, layer)
+            for number in used[layer]:
+                _copy(files, number, os.path.join(path, "files", str(number)))
+        except BaseException:
+            remove_tree(path)
+            raise
+
+
+def _copy(files: Files, number: int, goal: str) -> None:
+    state = files.vfs.state
+    node = state.nodes[number]
+    assert isinstance(node, Inode)
+    tree: LayeredTree = node.tree  # type: ignore[assignment]
+    source = open_beneath(state.fd, tree.home(node), os.O_RDONLY)
+    try:
+        target = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            copy_content(source, target)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _write_down(path: str, files: Files, before: Opened | None, record: Record, layer: str = "") -> Used:
+    layer = layer or os.urandom(16).hex()
+    used: Used = {layer: set()}
+    count = size = 0
+    for number, (where, tree) in enumerate(files.layers):
+        try:
+            names = names_of(tree, layer)
+        except BadManifest as error:
+            raise HuskError(f"what is in {text.shown(where)} cannot be kept, nor what else changed: {error}") from None
+        write_file(os.path.join(path, f"names-{number}"), names.data)
+        for older, numbers in names.files.items():
+            used.setdefault(older, set()).update(numbers)
+        count += names.count
+        size += names.bytes
+    _write_seen(path, files, before)
+    record.names, record.bytes = count, size
+    record.trees = [os.fsdecode(target) for target, _ in files.layers]
+    record.owner = [files.creds.uid, files.creds.gid]
+    record.number = files.vfs.state.last_number
+    record.layer, record.layers = layer, sorted(used)
+    return used
+
+
+def _write_seen(path: str, files: Files, before: Opened | None) -> None:
+    for number, (target, tree) in enumerate(files.layers):
+        lower = tree.root.lower
+        if lower is not None and lower.seen is not None:
+            # What an earlier run saw was seen first.
+            seen = lower.seen | (before.seen(os.fsdecode(target)) if before is not None else {})
+            if seen:
+                write_file(os.path.join(path, f"seen-{number}"), pack(seen))
+
+
+def _bring_home(tree: LayeredTree) -> None:
+    """Files of watched directories lie under their names; they are kept by their numbers."""
+    moved: list[tuple[bytes, bytes]] = []
+    for node in list(tree.state.nodes.values()):
+        if isinstance(node, Inode) and node.tree is tree and node.number and node.nlink:
+            home = tree.home(node)
+            if not home.startswith(b"files/"):
+                moved.append((home, b"files/%d" % node.number))
+    for home, goal in moved:
+        os.rename(home, goal, src_dir_fd=tree.state.fd, dst_dir_fd=tree.state.fd)
+    tree.watched = False
+
+
+def _leave_only(state: StateDir, numbers: set[int]) -> None:
+    """Files without a name, what stood for others, and what husk itself put in are not kept."""
+    files = os.path.join(state.path, "files")
+    for name in os.listdir(files):
+        if not name.isdigit() or int(name) not in numbers:
+            os.unlink(os.path.join(files, name))
+    for name in NOT_KEPT:
+        remove_tree(os.path.join(state.path, name))
+
+
+def write_file(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)

@@ -1,0 +1,75 @@
+"""sandbox: the trees of a kept box, or of a snapshot, without running anything: for showing, applying and
+committing its changes."""
+
+from __future__ import annotations
+
+import os
+
+from husk.kernel.tasks import Tasks, TasksHere
+from husk.sandbox.filesystem import build
+from husk.sandbox.image_source import ImageSource
+from husk.sandbox.kept.keeping import Opened
+from husk.sandbox.kept.kept_boxes import Kept
+from husk.sandbox.kept.record import Record
+from husk.sandbox.launch import Ids
+from husk.sandbox.policy import Policy
+from husk.sandbox.state_dir import StateDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from husk.sandbox.filesystem import Files
+
+
+class OpenBox(Opened):
+    """A box as it was last kept, or at a snapshot (a record without a name). While this is open, no layer
+    is collected and the image is leased."""
+
+    def __init__(self, kept: Kept, record: Record, *, whole: bool = False) -> None:
+        super().__init__(kept, record)
+        self.whole = whole
+        self._sharing = kept.sharing()
+        self._state: StateDir | None = None
+        self._source: ImageSource | None = None
+        try:
+            policy = Policy([])
+            self.prepare(policy)
+            if policy.image:
+                self._source = ImageSource(policy.image, policy.store, record)
+            self._state = StateDir()
+            ids = Ids(user_namespace=False)
+            ids.uid, ids.gid = record.owner
+            nobody = TasksHere(Tasks(False))
+            self.files: Files = build(policy, os.fsencode(self._state.path), ids, nobody, self._source, self)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def folder(self) -> str:
+        """Where it is written down what is being done with the box: where whoever finds it dead looks."""
+        assert self._state is not None
+        return self.kept.path(self.record.name) if self.record.name else self._state.path
+
+    @property
+    def source(self) -> ImageSource | None:
+        return self._source
+
+    def close(self) -> None:
+        files = getattr(self, "files", None)
+        if files is not None:
+            files.close()
+        if self._state is not None:
+            self._state.remove()
+        if self._source is not None:
+            self._source.close()
+        self._sharing.close()
+
+    def __enter__(self) -> OpenBox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,244 @@
+"""sandbox: one thread that looks now and then how much a box uses, and says so when it is more than was allowed.
+
+It runs only when somebody asked for a limit that Linux's own per-process limits do not keep: processor time, memory
+and disk are sums over the box. Where a control group keeps one of them, only its counter is read. It looks at what
+the host shows and changes nothing; what to do about an over-run is the box's affair.
+How far a box can get between two looks is in docs/design/008-limits.md.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+
+from husk.kernel.fd_tables import tables_of
+from husk.native.threads import start_thread
+from husk.sandbox.limits.disk_use import kept_bytes
+from husk.sandbox.limits.limits import Exceeded
+from husk.sandbox.limits.memory_use import MemoryUse, held_unnamed, status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.sandbox.limits.cgroups import Group
+    from husk.sandbox.limits.limits import Limits
+    from husk.sandbox.limits.memory_use import InMemory
+
+SHORTEST = 0.02  # seconds between two looks
+SHARE = 10  # a look may take this fraction of the time between two: a tenth
+EVERY_FILE = 2.0  # seconds after which all files are counted even if the file system says little was written
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Disk:
+    """Where the box's files are: its state directory, and so many bytes elsewhere (in layers of earlier runs). Those of
+    runs that went before in the same box count too: the limit is the box's."""
+
+    __slots__ = ("elsewhere", "state")
+
+    def __init__(self, state: bytes, elsewhere: int) -> None:
+        self.state, self.elsewhere = state, elsewhere
+
+    def used(self) -> int:
+        return kept_bytes(self.state) + self.elsewhere
+
+
+class Meter:
+    """`over` is called once for each limit that is met: from the thread, or from whom `look_at_table` was called by."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        pids: Callable[[], list[int]],
+        reaper: int,
+        disk: Disk,
+        group: Group | None,
+        over: Callable[[Exceeded], None],
+        segments: Callable[[], InMemory],
+        *,
+        forks_bounded: bool,
+    ) -> None:
+        self._limits, self._reaper, self._disk, self._group, self._over = limits, reaper, disk, group, over
+        self._pids = pids if group is None else group.pids
+        self._forks_bounded = forks_bounded  # the kernel refuses the one fork too many
+        self._memory = MemoryUse(segments)
+        self._told: set[str] = set()
+        self._telling = _thread.allocate_lock()
+        self._enough = _thread.allocate_lock()
+        self._enough.acquire()
+        self._left = _thread.allocate_lock()
+        self._times: dict[int, float] = {}  # processor time of each process when last seen
+        self._times_gone = 0.0
+        self._files_seen, self._files_when, self._taken_then = 0, 0.0, 0
+
+    # -- life --------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        self._left.acquire()
+        try:
+            start_thread(self._run)
+        except OSError:
+            self._left.release()
+            raise
+
+    def stop(self) -> None:
+        """After the box is gone: nothing of the thread is left when this returns."""
+        self._enough.release()
+        self._left.acquire()
+
+    def _run(self) -> None:
+        pause = SHORTEST
+        try:
+            while not self._enough.acquire(timeout=pause):
+                # What the look cost, not how long it took: on a busy host it waits its turn for most of that, and a
+                # pause of nine times the wait would let the box run on for seconds.
+                begin = time.thread_time()
+                try:
+                    self.look()
+                except OSError:
+                    pass  # something vanished while we looked at it; the next look will do
+                pause = max(SHORTEST, (time.thread_time() - begin) * (SHARE - 1))
+        finally:
+            self._left.release()
+
+    # -- one look ----------------------------------------------------------------------------------------------
+    def look(self) -> None:
+        limits, pids = self._limits, self._pids()
+        if limits["processes"] is not None:
+            self._look_at_processes(limits["processes"], pids)
+        if limits["cpu"] is not None:
+            self._compare("cpu", self._cpu(pids))
+        if limits["memory"] is not None:
+            self._look_at_memory(limits["memory"], pids)
+        if limits["disk"] is not None:
+            self._look_at_disk(limits["disk"], pids)
+        if limits["files"] is not None:
+            for pid in pids:
+                self.look_at_table(pid)
+
+    def look_at_table(self, pid: int) -> None:
+        """Has it as many descriptors as it may? From any thread."""
+        allowed = self._limits["files"]
+        if allowed is not None and (count := _descriptors(pid)) >= allowed:
+            self._tell("files", count, ends=False)
+
+    def group_ends(self) -> None:
+        """The last time it can be asked: some may have died of a limit before anybody looked."""
+        limits = self._limits
+        if self._group is not None and "memory" in self._group.enforces:
+            self._look_at_memory(limits["memory"] or 0, [])
+        if self._group is not None and limits["processes"] is not None:
+            self._look_at_processes(limits["processes"], [])
+
+    def final(self, cpu_seconds: float) -> None:
+        """What only the end shows."""
+        limits = self._limits
+        if limits["cpu"] is not None:
+            self._compare("cpu", cpu_seconds)
+        if limits["disk"] is not None and self._disk.used() >= limits["disk"]:
+            # One file alone stopped there (RLIMIT_FSIZE): a call failed, and the sum was never above it.
+            self._tell("disk", limits["disk"], ends=False)
+
+    def _compare(self, name: str, seen: float, *, ends: bool = True) -> None:
+        allowed = self._limits[name]
+        if allowed is not None and seen > allowed:
+            self._tell(name, seen, ends=ends)
+
+    def _tell(self, name: str, seen: float, *, ends: bool) -> None:
+        with self._telling:
+            told = name in self._told
+            self._told.add(name)
+        if not told:
+            self._over(Exceeded(name, self._limits[name] or 0, seen, ended=ends))
+
+    def _look_at_processes(self, allowed: int, pids: list[int]) -> None:
+        group = self._group
+        if group is not None and "processes" in group.enforces:
+            # RLIMIT_NPROC stands at the same number and is asked first, so the group may never have refused anything.
+            # Not every kernel has the peak.
+            count = max(group.value("pids.current"), group.value("pids.peak"))
+            if count >= allowed or group.number("pids.events", "max"):
+                self._tell("processes", count, ends=False)
+            return
+        count = sum(_threads(pid) for pid in pids)
+        if not self._forks_bounded:
+            self._compare("processes", count)
+        elif count >= allowed:  # the next one would be refused
+            self._tell("processes", count, ends=False)
+
+    def _cpu(self, pids: list[int]) -> float:
+        """What the kernel adds up, or what was seen, whichever is more: a parent that ignores SIGCHLD makes the kernel
+        forget its children's times."""
+        if self._group is not None and (used := self._group.number("cpu.stat", "usage_usec")):
+            return used / 1e6
+        inherited, seen = 0.0, {}
+        for pid in [*pids, self._reaper]:
+            try:
+                own, children = _processor_times(pid)
+            except (OSError, ValueError):
+                continue
+            seen[pid] = own
+            inherited += own + children
+        # A number that was used again is counted as one long life; the new one's time is then seen a little late.
+        self._times_gone += sum(used for pid, used in self._times.items() if pid not in seen)
+        self._times = seen
+        return max(inherited, self._times_gone + sum(seen.values()))
+
+    def _look_at_memory(self, allowed: int, pids: list[int]) -> None:
+        group = self._group
+        if group is not None and "memory" in group.enforces:
+            if group.number("memory.events", "oom_kill"):
+                self._tell("memory", allowed, ends=True)  # the kernel let it have no more than that
+            return
+        used = self._memory.above(allowed, pids)
+        if used:
+            self._tell("memory", used, ends=True)
+
+    def _look_at_disk(self, allowed: int, pids: list[int]) -> None:
+        """Counting every file is dear. While the file system's own count rose by less than there is room, it need not
+        be done; others write to it too, which only means counting more often, or free space, hence the second clock."""
+        space = os.statvfs(self._disk.state)
+        taken = (space.f_blocks - space.f_bfree) * space.f_frsize
+        now = time.monotonic()
+        # A quarter of the room at a time, so that what was freed elsewhere meanwhile cannot hide much.
+        room = (allowed - self._files_seen) // 4
+        if self._files_when and taken - self._taken_then < room and now - self._files_when < EVERY_FILE:
+            return
+        self._files_when, self._taken_then = now, taken
+        held = held_unnamed(pids, self._disk.state + b"/")
+        self._files_seen = self._disk.used() + sum(held.values())
+        self._compare("disk", self._files_seen)
+
+
+def user_tasks(uid: int) -> int:
+    """Processes and threads of a user now, which is what RLIMIT_NPROC compares with."""
+    count = 0
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if os.stat(f"/proc/{entry}").st_uid == uid:
+                    count += _threads(int(entry))
+            except OSError:
+                continue
+    return count
+
+
+def _descriptors(pid: int) -> int:
+    """How many are open in its fullest table. Linux tells since 6.2 without listing them."""
+    try:
+        return max(os.stat(table).st_size or len(os.listdir(table)) for table in tables_of(pid))
+    except OSError:
+        return 0  # gone
+
+
+def _threads(pid: int) -> int:
+    return sum(status(pid, (b"Threads",)))
+
+
+def _processor_times(pid: int) -> tuple[float, float]:
+    """(its own, that of the children it has waited for) in seconds."""
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        words = stat.read().rpartition(b")")[2].split()  # the name may hold anything
+    user, system, children_user, children_system = (int(word) * TICK for word in words[11:15])
+    return user + system, children_user + children_system

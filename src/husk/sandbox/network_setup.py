@@ -1,0 +1,73 @@
+"""sandbox: from a policy to the network of a box. Imported only for boxes whose sockets husk has to make itself."""
+
+from __future__ import annotations
+
+import errno
+
+from husk.kernel.net.mapped import MappedNetwork
+from husk.kernel.net.network import HostNetwork, Network
+from husk.sandbox.errors import HuskError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from husk.kernel.net.network_rules import Rules
+    from husk.sandbox.policy import Policy
+
+    class Told(Protocol):
+        def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None: ...
+        def published(self, host: str, guest_port: int) -> None: ...
+
+
+def build_network(policy: Policy, events: Told) -> Network:
+    if policy.net == "host":
+        return HostNetwork()
+    rules = parse_rules(policy)
+    if rules is None:
+        network = MappedNetwork(None)
+    else:
+        from husk.kernel.net.outside import Outside, host_lookup
+        from husk.kernel.net.resolver import Resolver
+
+        def tell(what: str, why: str, allow: str) -> None:
+            events.refused("resolve", "ENOENT", what, why, allow)
+
+        outside = Outside(rules, policy.lookup or host_lookup, tell)
+        network = MappedNetwork(outside)
+        network.services.append(Resolver(outside, network.ports))
+    try:
+        _publish(network, policy, events)
+    except BaseException:
+        network.close()
+        raise
+    return network
+
+
+def parse_rules(policy: Policy) -> Rules | None:
+    if not policy.allow_net:
+        return None
+    from husk.kernel.net.network_rules import RuleError, Rules, parse
+
+    made = []
+    for option, texts in (("--allow-net", policy.allow_net), ("--deny-net", policy.deny_net)):
+        try:
+            made.append([parse(text) for text in texts])
+        except RuleError as error:
+            raise UsageError(f"{option} {error}") from None
+    return Rules(*made)
+
+
+def _publish(network: MappedNetwork, policy: Policy, events: Told) -> None:
+    if not policy.publish:
+        return
+    from husk.kernel.net.publishing import Published
+
+    for wish in policy.publish:
+        try:
+            published = Published(network, wish.host, wish.host_port, wish.guest_port)
+        except OSError as error:
+            taken = "; another program has it" if error.errno == errno.EADDRINUSE else ""
+            raise HuskError(f"--publish {wish.host}:{wish.host_port}: {error.strerror}{taken}.") from None
+        network.services.append(published)
+        events.published(f"{published.host[0]}:{published.host[1]}", wish.guest_port)

@@ -1,0 +1,213 @@
+"""skills: the permission manifest: what a skill may see and use, as TOML a person reads, edits and signs off.
+
+Here: the data, its text form, and which of two asks for more. What enforces it is the box (`boxes`, `running`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from husk.sandbox.limits.limits import NAMES, Limits
+from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.sandbox.toml_reader import read_toml
+from husk.skills.companions import companions
+from husk.skills.describe import Description
+from husk.skills.distributions import DEBIAN, is_requirement, key
+from husk.skills.languages import INTERPRETERS
+
+VERSION = 1
+DEFAULT_LIMITS = {"time": "10m", "memory": "2G", "processes": "512", "disk": "4G", "disk-files": "100000"}
+SECTIONS: dict[str, list[str]] = {
+    "files": ["input", "output", "work", "mounts"],
+    "network": ["hosts"],
+    "programs": ["allow"],
+    "packages": ["pip", "npm"],
+    "limits": [],  # as Limits knows them
+    "refused": ["expected"],
+}
+
+
+@dataclass
+class Permissions:
+    skill: str = ""
+    input: bool = True
+    output: bool = True
+    work: bool = True
+    mounts: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
+    pip: list[str] = field(default_factory=list)
+    npm: list[str] = field(default_factory=list)
+    limits: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
+    expected: list[str] = field(default_factory=list)  # refusals that were met while learning and did no harm
+
+    # -- text --------------------------------------------------------------------------------------------------
+    def text(self, notes: dict[str, str] | None = None) -> str:
+        """TOML. `notes` says for single entries of a list where they come from."""
+        notes = notes or {}
+        lines = [
+            f"# What the skill {self.skill!r} may see and use. Take away what it should not have, then:",
+            "#     husk skill run PATH --permissions THIS_FILE",
+            f"version = {VERSION}",
+            f"skill = {_quoted(self.skill)}",
+            "",
+            "[files]",
+            "# The skill itself is at /skill, read-only. Everything else it sees of your files is named here or on the",
+            "# command line, and only if allowed here.",
+            f"{f'input = {_truth(self.input)}':<15} # --in DIR: read-only, at /in",
+            f"{f'output = {_truth(self.output)}':<15} # --out DIR: what it leaves in /out and in its working directory",
+            f"{f'work = {_truth(self.work)}':<15} # --work DIR: at /workspace, changes go to a copy",
+            *_list("mounts", self.mounts, notes, '# "HOST:PLACE:ro", as for husk run --mount'),
+            "",
+            "[network]",
+            "# Loopback is always there, private to the box. Names and addresses as for husk run --allow-net.",
+            *_list("hosts", self.hosts, notes),
+            "",
+            "[programs]",
+            "# What may be started, beside the script's own interpreter: a path, a directory with a slash at its end",
+            "# (all below it), or a name that the box finds on its PATH.",
+            *_list("allow", self.programs, notes),
+            "",
+            "[packages]",
+            *_list("pip", self.pip, notes),
+            *_list("npm", self.npm, notes),
+            "",
+            "[limits]",
+            *(f"{name} = {_quoted(value)}" for name, value in self.limits.items()),
+        ]
+        if self.expected:
+            lines += [
+                "",
+                "[refused]",
+                "# Tried and refused while it was learnt, without harm.",
+                *_list("expected", self.expected, notes),
+            ]
+        return "\n".join(lines) + "\n"
+
+    # -- use ---------------------------------------------------------------------------------------------------
+    def beyond(self, most: Permissions) -> list[str]:
+        """What this asks for that `most` does not give."""
+        found = [
+            f"files.{name}" for name in ("input", "output", "work") if getattr(self, name) and not getattr(most, name)
+        ]
+        for title, mine, theirs in (
+            ("mount", self.mounts, most.mounts),
+            ("host", self.hosts, most.hosts),
+            ("program", self.programs, most.programs),
+            ("npm package", self.npm, most.npm),
+        ):
+            found += [f"{title} {item}" for item in mine if item not in theirs]
+        allowed = {key(item) for item in most.pip}
+        found += [f"pip package {item}" for item in self.pip if key(item) not in allowed]
+        wanted, given = read_limits(self.limits), read_limits(most.limits)
+        for name in NAMES:
+            ours, ceiling = wanted[name], given[name]
+            if ceiling is not None and (ours is None or ours > ceiling):
+                found.append(
+                    f"limit {name} = {self.limits.get(name, 'none')} (at most {most.limits.get(name, ceiling)})"
+                )
+        return found
+
+
+def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
+    """What a skill seems to need, from reading it, and where each entry comes from."""
+    notes = {wanted: where for kind in (found.pip, found.npm) for wanted, where in kind.items()}
+    asked = Permissions(skill=found.skill.name, pip=sorted(found.pip), npm=sorted(found.npm))
+    programs = set(found.programs)
+    for script in found.scripts:
+        words = script.interpreter or INTERPRETERS.get(script.language, ([], ""))[0]
+        programs.update(words[:1])
+        for host in script.hosts:
+            notes.setdefault(host, script.path)
+        for program in script.programs:
+            where = script.path
+            if shutil.which(program, path=DEFAULT_PATH) is None:
+                where += f"; not on this machine (Debian: {DEBIAN.get(program, program)})"
+            notes.setdefault(program, where)
+        if script.programs and script.language not in ("sh", "bash"):
+            programs.add("sh")  # what system() and the like start
+    interpreters = {words[0] for words, _ in INTERPRETERS.values()}  # what lies in their own directories is modules
+    for program in sorted(programs - interpreters):
+        for entry in companions(program):
+            if entry not in programs:
+                notes.setdefault(entry, f"{program} starts it")
+                programs.add(entry)
+    asked.programs = sorted(programs)
+    asked.hosts = [host for host in found.hosts if not host.startswith("localhost")]
+    return asked, notes
+
+
+def read_permissions(path: Path) -> Permissions:
+    written = read_toml(path)
+    written.version(VERSION, "`husk skill inspect` prints a manifest")
+    written.only(["version", "skill", *SECTIONS])
+    for section, known in SECTIONS.items():
+        if known:
+            written.table(section).only(known)
+    files, packages = written.table("files"), written.table("packages")
+    made = Permissions(
+        skill=written.text("skill"),
+        # What a manifest does not mention it does not give.
+        input=files.flag("input"),
+        output=files.flag("output"),
+        work=files.flag("work"),
+        mounts=files.words("mounts"),
+        hosts=written.table("network").words("hosts"),
+        programs=written.table("programs").words("allow"),
+        pip=packages.words("pip"),
+        npm=packages.words("npm"),
+        limits=written.amounts("limits"),
+        expected=written.table("refused").words("expected"),
+    )
+    for text in made.mounts:
+        Mount.parse(text)
+    for program in made.programs:
+        if not program or ("/" in program and not program.startswith("/")):
+            raise written.wrong(f"programs.allow: {program!r} is neither a bare name nor an absolute path.")
+    for wanted in made.pip:
+        if not is_requirement(wanted):
+            raise written.wrong(f"packages.pip: {wanted!r} is no name with versions.")
+    read_limits(made.limits)
+    return made
+
+
+def read_limits(texts: dict[str, str]) -> Limits:
+    limits = Limits()
+    for name, value in texts.items():
+        limits.read(f"{name}={value}")
+    return limits
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    out = []
+    for c in text:
+        if c in '"\\':
+            out.append("\\" + c)
+        elif c.isprintable():
+            out.append(c)
+        else:
+            out.append(f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}")
+    return '"' + "".join(out) + '"'
+
+
+def _list(name: str, items: list[str], notes: dict[str, str], about: str = "") -> list[str]:
+    if not items:
+        return [f"{name} = []" + (f"  {about}" if about else "")]
+    lines = [f"    {_quoted(item)}," for item in items]
+    width = max(map(len, lines))
+    told = [
+        f"{line:<{width}}  # {_comment(notes[item])}" if item in notes else line
+        for line, item in zip(lines, items, strict=True)
+    ]
+    return [f"{name} = [" + (f"  {about}" if about else ""), *told, "]"]
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

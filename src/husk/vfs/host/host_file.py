@@ -1,0 +1,165 @@
+"""vfs: host files as trees open and describe them — the few steps that layered and host trees share.
+
+Everything starts from a directory descriptor and a relative name that follows no link; no guest name is resolved here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import open_beneath, stat_fd
+from husk.vfs.node import Stat, error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.native._core import HostStat
+    from husk.vfs.layer.inodes import Orphan
+
+    Key = tuple[int, int] | None  # device and inode number; None fits nothing
+    May = Callable[[HostStat], bool]
+
+# Status flags that mean something to a host file; the rest is the vfs's own business.
+HOST_FLAGS = (
+    os.O_ACCMODE
+    | os.O_APPEND
+    | os.O_ASYNC
+    | os.O_DIRECT
+    | os.O_DSYNC
+    | os.O_NOATIME
+    | os.O_NOFOLLOW
+    | os.O_NONBLOCK
+    | os.O_PATH
+    | os.O_SYNC
+    | os.O_TRUNC
+)
+
+
+def open_top(path: bytes) -> int:
+    """The host directory at the top of a tree, by an absolute path without symbolic links. ELOOP, if one has become
+    one: above a mount others may be at work too, and where a link of theirs leads is not what was mounted."""
+    root = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, path.lstrip(b"/"), os.O_PATH | os.O_DIRECTORY)
+    finally:
+        os.close(root)
+
+
+def read_link(root: int, rel: bytes) -> bytes:
+    fd = open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        return os.readlink(b"", dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def beneath(root: bytes, path: bytes) -> bytes | None:
+    """`path` relative to `root`, None if it is not below it."""
+    if root == b"/":
+        return path[1:]
+    if path.startswith(root) and path[len(root) : len(root) + 1] == b"/":
+        return path[len(root) + 1 :]
+    return None
+
+
+def entry_kind(entry: os.DirEntry[str]) -> int:
+    """S_IF* of a scandir entry, from its d_type where the host tells it."""
+    if entry.is_symlink():
+        return st.S_IFLNK
+    if entry.is_dir(follow_symlinks=False):
+        return st.S_IFDIR
+    if entry.is_file(follow_symlinks=False):
+        return st.S_IFREG
+    try:
+        return st.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return 0
+
+
+def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May | None = None) -> int:
+    """Open a host file that a look-up found to be of `kind`, and that was judged to be the guest's to open: `key`.
+
+    Between look-up and open others may have put something else under that name, another box with the same mount for
+    one, and husk may be root. A FIFO must not block us, a device must not be touched; and another file is opened only
+    if `may` says of it that the guest may have it, too.
+    """
+    if flags & os.O_PATH:
+        return _meant(open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW)), key, None)
+    if kind not in (st.S_IFREG, st.S_IFIFO):
+        raise error(errno.ENXIO if kind == st.S_IFSOCK else errno.EACCES)
+    try:
+        fd = _open_meant(root, rel, flags | os.O_NONBLOCK, key, may)
+    except PermissionError:
+        # O_NOATIME takes the host's owner; where husk is not, the guest's wish to leave no trace is not granted.
+        if not flags & os.O_NOATIME:
+            raise
+        fd = _open_meant(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK, key, may)
+    try:
+        if stat_fd(fd)[2] & 0o170000 != kind:
+            raise error(errno.ESTALE)
+        if not flags & os.O_NONBLOCK:
+            os.set_blocking(fd, True)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _open_meant(root: int, rel: bytes, flags: int, key: Key, may: May | None) -> int:
+    if not flags & os.O_TRUNC:
+        return _meant(open_beneath(root, rel, flags), key, may)
+    # Opening would already have emptied it.
+    pin = _meant(open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW), key, may)
+    try:
+        return os.open(b"/proc/self/fd/%d" % pin, flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+    finally:
+        os.close(pin)
+
+
+def _meant(fd: int, key: Key, may: May | None) -> int:
+    """`fd`, which is closed if it is not."""
+    try:
+        found = stat_fd(fd)
+        if (found[0], found[1]) != key and (may is None or not may(found)):
+            raise error(errno.ESTALE)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def host_stat(found: os.stat_result) -> HostStat:
+    """As the C core gives it."""
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_nlink,
+        found.st_uid,
+        found.st_gid,
+        found.st_rdev,
+        found.st_size,
+        found.st_blksize,
+        found.st_blocks,
+        found.st_atime_ns,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
+
+
+def orphan_stat(node: Orphan, dev: int) -> Stat:
+    info = node.last
+    try:
+        found = os.stat(node.via)
+    except (OSError, ValueError):
+        if info is None:
+            # Nothing is known; the caller, who holds the file, may know better.
+            info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
+    else:
+        info = host_stat(found)
+    _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
+    uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
+    return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)

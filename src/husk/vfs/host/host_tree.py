@@ -1,0 +1,335 @@
+"""vfs: a host directory shown inside a box, read-only or read-write.
+
+Every host access starts at the directory's own descriptor and goes through `open_beneath` or `stat_beneath`, which
+follow no link and cannot leave it; symlinks are read here and walked by the vfs. Host processes may change the
+directory at any time, so nothing is remembered but which `Dir` stands for which host directory, and that is checked
+at every look-up. Writing to it is in `hosttree_write`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+from bisect import bisect_right
+
+from husk.native._core import open_beneath, stat_beneath
+from husk.vfs.host.host_file import HOST_FLAGS, beneath, entry_kind, open_lower, open_top, orphan_stat, read_link
+from husk.vfs.layer.inodes import Orphan, pinned
+from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
+from husk.vfs.permissions import READ, WRITE, permitted
+from husk.vfs.pinned import Pinned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from husk.native._core import HostStat
+    from husk.vfs.node import Context
+
+
+MANY = 32768
+LARGE = 4096
+WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
+
+
+class HostDir(Dir):
+    """A host directory, known by its identity. Its path is told by climbing, so a rename needs no bookkeeping."""
+
+    __slots__ = ("children", "cookies", "fresh", "key", "last", "listing", "next_cookie")
+
+    def __init__(self, tree: Tree, parent: HostDir | None, name: bytes, key: tuple[int, int]) -> None:
+        super().__init__(tree, parent, name)
+        self.key = key
+        self.fresh: HostStat | None = None  # from a look-up a moment ago, good for one use
+        self.last: HostStat | None = None  # what it was like, for when it is gone
+        self.children: dict[bytes, HostDir] = {}
+        self.cookies: dict[bytes, int] = {}
+        self.next_cookie = 3
+        self.listing: list[Entry] = []
+
+    def rel(self) -> bytes:
+        names: list[bytes] = []
+        here: Dir = self
+        while here.parent is not None:
+            names.append(here.name)
+            here = here.parent
+        return b"/".join(reversed(names))
+
+    def below(self, name: bytes) -> bytes:
+        rel = self.rel()
+        return rel + b"/" + name if rel else name
+
+
+class HostNode(Node):
+    """A host file that is no directory, as found a moment ago; `info` is good for one use."""
+
+    __slots__ = ("info", "key", "last", "name", "parent")
+
+    def __init__(self, tree: Tree, parent: HostDir, name: bytes, info: HostStat) -> None:
+        super().__init__(tree, info[2] & 0o170000)
+        self.parent, self.name = parent, name
+        self.info: HostStat | None = info
+        self.last = info
+        self.key = info[0], info[1]
+
+    def rel(self) -> bytes:
+        return self.parent.below(self.name)
+
+
+class HostRead(Tree):
+    """Looking and opening. `uids` and `gids` say as whom host owners are shown (a box started by root shows a user's
+    files as the guest's); `owner`, where given, is the host owner of what the guest creates."""
+
+    fstype = b"husk-host"
+    host_backed = True
+
+    def __init__(
+        self,
+        dev: int,
+        host_path: bytes,
+        *,
+        read_only: bool = True,
+        uids: dict[int, int] | None = None,
+        gids: dict[int, int] | None = None,
+        owner: tuple[int, int] | None = None,
+    ) -> None:
+        self.dev, self.read_only, self.owner = dev, read_only, owner
+        self.path = host_path  # without symbolic links
+        self.uids, self.gids = uids or {}, gids or {}
+        self.fd = open_top(host_path)
+        info = stat_beneath(self.fd, b"")
+        self.root: HostDir = HostDir(self, None, b"", (info[0], info[1]))
+        self.known, self.many = 1, MANY  # directories, and how many are too many to keep all
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def lookup(self, ctx: Context | None, directory: Dir, name: bytes) -> Node:
+        assert isinstance(directory, HostDir)
+        if directory.removed:
+            raise error(errno.ENOENT)
+        try:
+            info = stat_beneath(self.fd, directory.below(name))
+        except FileNotFoundError:
+            self._vanished(directory, name)
+            raise
+        if info[2] & 0o170000 != st.S_IFDIR:
+            self._vanished(directory, name)
+            return HostNode(self, directory, name, info)
+        child = directory.children.get(name)
+        if child is None or child.key != (info[0], info[1]):
+            self._vanished(directory, name)
+            child = directory.children[name] = HostDir(self, directory, name, (info[0], info[1]))
+            self.known += 1
+            if self.known >= self.many:
+                self._forget_unused(child)
+        child.fresh = child.last = info
+        return child
+
+    def _vanished(self, directory: HostDir, name: bytes) -> None:
+        """A host process removed or replaced a directory we knew."""
+        child = directory.children.pop(name, None)
+        if child is not None:
+            child.removed = True
+            child.fresh = None
+
+    def _forget_unused(self, new: HostDir) -> None:
+        """There are as many directories as a guest makes on an `rw` mount. What nobody holds can be looked up again;
+        `new` is in use, and so is all that has something below it."""
+        every = [self.root]
+        for directory in every:
+            every += directory.children.values()
+        left = len(every)
+        for directory in reversed(every):
+            above = directory.parent
+            used = directory.place or directory.path_only or directory.mounted or directory.real
+            if isinstance(above, HostDir) and not (used or directory.children or directory is new):
+                del above.children[directory.name]
+                left -= 1
+        self.known, self.many = left, max(MANY, 2 * left)
+
+    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+        assert isinstance(directory, HostDir)
+        listing = directory.listing
+        if after <= 2 or not listing:
+            listing = directory.listing = self._snapshot(directory)
+        start = bisect_right(listing, after, key=_cookie)
+        if start == len(listing):
+            directory.listing = []  # read to its end: not kept for every directory that some `find` walked through
+            if self.read_only or len(listing) > LARGE:
+                directory.cookies = {}  # positions follow from the host's order again
+                directory.next_cookie = 3
+        return (listing[place] for place in range(start, len(listing)))
+
+    def _snapshot(self, directory: HostDir) -> list[Entry]:
+        found: dict[bytes, tuple[int, int]] = {}
+        fd = open_beneath(self.fd, directory.rel(), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(fd) as names:
+                for entry in names:
+                    found[os.fsencode(entry.name)] = entry.inode(), entry_kind(entry)
+        finally:
+            os.close(fd)
+        cookies = directory.cookies
+        for name in [name for name in cookies if name not in found]:
+            del cookies[name]
+        for name in found:
+            if name not in cookies:
+                cookies[name] = directory.next_cookie
+                directory.next_cookie += 1
+        return [Entry(name, *found[name], cookie) for name, cookie in cookies.items()]
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+    def stat(self, ctx: Context, node: Node) -> Stat:
+        if isinstance(node, Orphan):
+            return orphan_stat(node, self.dev)
+        return self._shown(self._info(node))
+
+    def _shown(self, info: HostStat) -> Stat:
+        uid, gid = self.uids.get(info[4], info[4]), self.gids.get(info[5], info[5])
+        return Stat(self.dev, *info[1:4], uid, gid, *info[6:])
+
+    def _info(self, node: Node) -> HostStat:
+        if isinstance(node, HostNode):
+            info, node.info = node.info, None
+            if info is None:
+                info = stat_beneath(self.fd, node.rel())
+                if (info[0], info[1]) != node.key:
+                    raise error(errno.ESTALE)  # another file by now, whose owner and mode say nothing about this one
+            return info
+        assert isinstance(node, HostDir)
+        info, node.fresh = node.fresh, None
+        if info is not None:
+            return info
+        if not node.removed:
+            try:
+                info = stat_beneath(self.fd, node.rel())
+            except FileNotFoundError:
+                node.removed = True
+            else:
+                if (info[0], info[1]) == node.key:
+                    node.last = info
+                    return info
+                node.removed = True
+        if node.last is None:
+            raise error(errno.ENOENT)
+        return (*node.last[:3], 0, *node.last[4:])
+
+    def distrust(self, node: Node) -> None:
+        """What a look-up found before a change must not be shown after it."""
+        if isinstance(node, HostDir):
+            node.fresh = None
+        elif isinstance(node, HostNode):
+            node.info = None
+
+    def current(self, node: Node) -> Node:
+        self.distrust(node)
+        if not isinstance(node, HostNode):
+            return node
+        try:
+            found = self.lookup(None, node.parent, node.name)
+            if isinstance(found, HostNode) and found.key == node.key:
+                return found
+        except OSError:
+            pass
+        orphan = Orphan(self, b"", (node.parent, node.name), self.uids, self.gids)
+        orphan.last, orphan.hidden = node.last, 1
+        return orphan
+
+    def open(self, ctx: Context, node: Node, flags: int) -> int:
+        host_flags = flags & HOST_FLAGS | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
+        if isinstance(node, Orphan):
+            with pinned(node) as path:
+                return os.open(path, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+        assert isinstance(node, HostNode)
+        want = WANTS[flags & os.O_ACCMODE] | (WRITE if flags & os.O_TRUNC else 0)
+        return open_lower(
+            self.fd,
+            node.rel(),
+            host_flags,
+            node.kind,
+            node.key,
+            lambda found: permitted(ctx.creds, self._shown(found), want),
+        )
+
+    def readlink(self, ctx: Context, node: Node) -> bytes:
+        assert isinstance(node, HostNode)
+        return read_link(self.fd, node.rel())
+
+    def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
+        with Reached(self, node) as path:
+            names = [os.fsencode(name) for name in os.listxattr(path)]
+        return [name for name in names if name.startswith(b"user.")]
+
+    def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
+        with Reached(self, node) as path:
+            return os.getxattr(path, name)
+
+    def statfs_path(self) -> bytes:
+        return self.path
+
+    # -- from the host back to a node --------------------------------------------------------------------------
+    def host_depth(self, path: bytes) -> int:
+        return len(self.path) if beneath(self.path, path) is not None else 0
+
+    def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
+        rel = beneath(self.path, path)
+        if rel is None:
+            return None
+        here: Node = self.root
+        try:
+            for name in rel.split(b"/"):
+                if not isinstance(here, HostDir):
+                    raise error(errno.ENOTDIR)
+                here = self.lookup(None, here, name)
+            if isinstance(here, HostNode) and here.info is not None and (here.info[0], here.info[1]) == (dev, ino):
+                return here
+        except OSError:
+            pass
+        orphan = Orphan(self, via, (self.root, rel.removesuffix(b" (deleted)")), self.uids, self.gids)
+        orphan.key = dev, ino
+        return orphan
+
+    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return (node.parent, node.name) if isinstance(node, HostNode) else None
+
+    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return node.was if isinstance(node, Orphan) else None
+
+
+class Reached:
+    """A host path that is a descriptor of the node, hence leads nowhere else while it is open. ESTALE if its name now
+    leads to another file: whoever may rename there could have husk, which may be root, change what is not theirs."""
+
+    __slots__ = ("fd", "held", "node", "tree")
+
+    def __init__(self, tree: HostRead, node: Node) -> None:
+        self.tree, self.node = tree, node
+        self.fd = -1
+        self.held: Pinned | None = None
+
+    def __enter__(self) -> bytes:
+        if isinstance(self.node, Orphan):
+            self.held = pinned(self.node)
+            return self.held.__enter__()
+        assert isinstance(self.node, HostNode | HostDir)
+        self.fd = open_beneath(self.tree.fd, self.node.rel(), os.O_PATH | os.O_NOFOLLOW)
+        try:
+            found = os.fstat(self.fd)
+            if (found.st_dev, found.st_ino) != self.node.key:
+                raise error(errno.ESTALE)
+        except OSError:
+            os.close(self.fd)
+            raise
+        return b"/proc/self/fd/%d" % self.fd
+
+    def __exit__(self, *_: object) -> None:
+        if self.held is not None:
+            self.held.__exit__()
+        elif self.fd >= 0:
+            os.close(self.fd)
+
+
+def _cookie(entry: Entry) -> int:
+    return entry.cookie

@@ -1,0 +1,253 @@
+"""vfs: changing a host directory that was given to a box read-write.
+
+The directory of a name is opened first, beneath the root and without following links; the name is then used relative
+to that descriptor only. The supervisor may be root: no set-uid or set-gid file may come into being on the host by a
+guest's wish, and what is made is made as the owner (`_made`). To give it away afterwards was rejected: by its name that
+would be a file of root's that somebody has renamed meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import make_as, open_beneath
+from husk.vfs.host.host_file import HOST_FLAGS
+from husk.vfs.host.host_tree import HostDir, HostNode, HostRead, Reached
+from husk.vfs.layer.inodes import Orphan, pinned
+from husk.vfs.node import error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from husk.vfs.node import Context, Dir, Node
+
+    T = TypeVar("T")
+
+EXCHANGE = 2
+OPENED = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class _At:
+    """A host directory held open while names in it are used."""
+
+    __slots__ = ("directory", "fd", "tree")
+
+    def __init__(self, tree: HostRead, directory: Dir) -> None:
+        self.tree, self.directory, self.fd = tree, directory, -1
+
+    def __enter__(self) -> int:
+        assert isinstance(self.directory, HostDir)
+        self.fd = open_beneath(self.tree.fd, self.directory.rel(), OPENED)
+        found = os.fstat(self.fd)
+        if (found.st_dev, found.st_ino) != self.directory.key:
+            os.close(self.fd)
+            raise error(errno.ENOENT)
+        return self.fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+
+class HostTree(HostRead):
+    """A host directory with everything a guest may do in it; on a read-only one the vfs never gets as far as here."""
+
+    # -- new nodes ---------------------------------------------------------------------------------------------
+    def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
+        node, fd = self.create_open(ctx, directory, name, mode, os.O_WRONLY)
+        os.close(fd)
+        return node
+
+    def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Node, int]:
+        """The one descriptor that is not bound by the new file's mode is the one that made it."""
+        with _At(self, directory) as at:
+            host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
+            fd = self._made(lambda: _file(name, host_flags, harmless(mode), at))
+            try:
+                return self.lookup(ctx, directory, name), fd
+            except BaseException:
+                os.close(fd)
+                raise
+
+    def open(self, ctx: Context, node: Node, flags: int) -> int:
+        if flags & os.O_TRUNC:  # of a set-uid file root would leave one
+            return self._made(lambda: super(HostTree, self).open(ctx, node, flags))
+        return super().open(ctx, node, flags)
+
+    def _made(self, make: Callable[[], T]) -> T:
+        """What `make` makes, as whom the guest is below this mount; it can change nothing that is another's."""
+        return make_as(*self.owner, make) if self.owner is not None else make()
+
+    def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
+        with _At(self, directory) as at:
+            self._made(lambda: _directory(name, mode & 0o1777, at))
+        child = self.lookup(ctx, directory, name)
+        assert isinstance(child, HostDir)
+        return child
+
+    def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
+        with _At(self, directory) as at:
+            self._made(
+                lambda: _special(lambda: os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at), name, mode, at)
+            )
+        return self.lookup(ctx, directory, name)
+
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
+        with _At(self, directory) as at:
+            self._made(lambda: _special(lambda: make(at, name), name, st.S_IFSOCK | mode, at))
+        return self.lookup(ctx, directory, name)
+
+    def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
+        with _At(self, directory) as at:
+            self._made(lambda: os.symlink(target, name, dir_fd=at))
+
+    def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
+        wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE) & ~os.O_NOFOLLOW | os.O_CLOEXEC
+        with _At(self, directory) as at:
+            fd = self._made(lambda: _file(b".", wanted, harmless(mode), at))
+        return Orphan(self, b"/proc/self/fd/%d" % fd, (directory, b""), self.uids, self.gids), fd
+
+    # -- names of nodes ----------------------------------------------------------------------------------------
+    def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
+        with _At(self, directory) as to:
+            if isinstance(node, Orphan):
+                with pinned(node) as path:
+                    os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
+                return
+            with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
+                os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
+
+    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        with _At(self, directory) as at:
+            os.unlink(name, dir_fd=at)
+
+    def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, HostDir)
+        with _At(self, directory) as at:
+            os.rmdir(name, dir_fd=at)
+        self._vanished(directory, name)
+
+    def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
+        assert isinstance(old, HostDir)
+        assert isinstance(new, HostDir)
+        with _At(self, old) as at, _At(self, new) as to:
+            if flags:
+                rename_with_flags(at, old_name, to, new_name, flags)
+            else:
+                os.rename(old_name, new_name, src_dir_fd=at, dst_dir_fd=to)
+        moved = old.children.pop(old_name, None)
+        other = new.children.pop(new_name, None)
+        if other is not None:
+            if flags & EXCHANGE:
+                other.parent, other.name = old, old_name
+                old.children[old_name] = other
+            else:
+                other.removed = True
+                other.fresh = None
+        if moved is not None:
+            moved.parent, moved.name = new, new_name
+            new.children[new_name] = moved
+
+    # -- metadata ----------------------------------------------------------------------------------------------
+    def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
+        if isinstance(node, HostDir) and node.removed and node.last is not None:
+            node.last = (*node.last[:2], st.S_IFDIR | mode & 0o7777, *node.last[3:])
+            return
+        self.distrust(node)
+        with Reached(self, node) as path:
+            os.chmod(path, mode & 0o7777 if node.kind == st.S_IFDIR else harmless(mode))
+
+    def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
+        shown = self.stat(ctx, node)
+        # What is only shown as the guest's stays as it is on the host, and the guest's own group is another there.
+        uid, gid = -1 if uid == shown.uid else uid, -1 if gid == shown.gid else gid
+        if self.owner is not None and gid == ctx.creds.gid:
+            gid = self.owner[1]
+        self.distrust(node)
+        try:
+            if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
+                with _At(self, node.parent) as at:
+                    os.chown(node.name, uid, gid, dir_fd=at, follow_symlinks=False)
+            else:
+                with Reached(self, node) as path:
+                    os.chown(path, uid, gid)
+        except OSError:
+            raise error(errno.EPERM) from None
+
+    def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
+        shown = self.stat(ctx, node)
+        times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
+        self.distrust(node)
+        if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
+            with _At(self, node.parent) as at:
+                os.utime(node.name, ns=times, dir_fd=at, follow_symlinks=False)
+        else:
+            with Reached(self, node) as path:
+                os.utime(path, ns=times)
+
+    def truncate(self, ctx: Context, node: Node, size: int) -> None:
+        # Not by opening it: that, too, is something a watcher sees.
+        with Reached(self, node) as path:
+            self._made(lambda: os.truncate(path, size))
+
+    def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
+        with Reached(self, node) as path:
+            os.setxattr(path, name, value, flags)
+
+    def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
+        with Reached(self, node) as path:
+            os.removexattr(path, name)
+
+
+# The supervisor's umask must not show; but whoever watches the directory must not see a change that changes nothing.
+
+
+def _file(name: bytes, flags: int, mode: int, at: int) -> int:
+    fd = os.open(name, flags, mode, dir_fd=at)
+    try:
+        if os.fstat(fd).st_mode & 0o7777 != mode:
+            os.fchmod(fd, mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _directory(name: bytes, mode: int, at: int) -> None:
+    os.mkdir(name, mode, dir_fd=at)
+    wanted = mode | os.fstat(at).st_mode & st.S_ISGID
+    # To open a directory is something a watcher sees, so only where there is a reason.
+    if os.stat(name, dir_fd=at, follow_symlinks=False).st_mode & 0o7777 != wanted:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        try:
+            os.fchmod(fd, wanted)
+        finally:
+            os.close(fd)
+
+
+def _special(make: Callable[[], None], name: bytes, mode: int, at: int) -> None:
+    make()
+    pin = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        made = os.fstat(pin).st_mode
+        if made & 0o7777 != mode & 0o777 and st.S_IFMT(made) == st.S_IFMT(mode):
+            os.chmod(b"/proc/self/fd/%d" % pin, mode & 0o777)
+    finally:
+        os.close(pin)
+
+
+def rename_with_flags(at: int, old: bytes, to: int, new: bytes, flags: int) -> None:
+    """renameat2, which Python does not offer. Rare enough that loading ctypes for it does not matter."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(at, old, to, new, flags) < 0:
+        raise error(ctypes.get_errno())
+
+
+def harmless(mode: int) -> int:
+    """A file's mode without set-uid and set-gid: on the host its owner may be root."""
+    return mode & 0o1777

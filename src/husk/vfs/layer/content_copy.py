@@ -1,0 +1,157 @@
+"""vfs: the content of a lower file, copied for the guest — with its holes, and without holding up anybody else.
+
+A large copy takes long, and every call of every guest takes the vfs's lock. So whoever finds under the lock that one
+is due raises `CopyDue`, copies without the lock, and then starts the whole call anew, name and permissions included:
+meanwhile anything may have happened. Small copies are made on the spot.
+
+Life of a `Copy`: made under the lock by the first call that needs it, joined by others that need the same; the first
+of them to get at it copies while the rest wait, all try again, one attaches the file to its inode. The last to leave
+removes a file that nobody attached (the name went away meanwhile).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from _thread import allocate_lock
+from fcntl import ioctl
+
+from husk.native._core import stat_fd
+from husk.vfs.node import error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from husk.vfs.layer.inodes import Inode
+    from husk.vfs.state import State
+
+    Result = TypeVar("Result")
+
+FICLONE = 0x40049409
+CHUNK = 1 << 26
+LARGE = 1 << 20
+
+
+def copy_content(source: int, target: int, state: State | None = None) -> None:
+    """Share the blocks where the file system can, else copy what is data and leave the holes. EINTR when the box of
+    `state` ends meanwhile: nobody waits for the answer then, but somebody waits for husk."""
+    try:
+        ioctl(target, FICLONE, source)
+        return
+    except OSError:
+        pass
+    size = stat_fd(source)[7]
+    os.ftruncate(target, size)
+    here = 0
+    while here < size:
+        try:
+            start = os.lseek(source, here, os.SEEK_DATA)
+            here = min(os.lseek(source, start, os.SEEK_HOLE), size)
+        except OSError as failure:
+            if failure.errno == errno.ENXIO:  # nothing but a hole to the end
+                return
+            start, here = here, size  # a file system that does not know of holes
+        _copy_range(source, target, start, here, state)
+
+
+def _copy_range(source: int, target: int, start: int, end: int, state: State | None) -> None:
+    try:
+        while start < end:
+            if state is not None and state.ending:
+                raise error(errno.EINTR)
+            done = os.copy_file_range(source, target, min(end - start, CHUNK), start, start)
+            if not done:
+                return  # it became shorter meanwhile
+            start += done
+        return
+    except OSError as failure:
+        # Where it is not offered between these two file systems it fails on the first byte; anything else is real.
+        if failure.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF):
+            raise
+    while start < end:
+        if state is not None and state.ending:
+            raise error(errno.EINTR)
+        chunk = os.pread(source, min(end - start, LARGE), start)
+        if not chunk:
+            return
+        start += os.pwrite(target, chunk, start)
+
+
+class Copy:
+    """A copy that is being made for `inode`. `users` and `attached` change under the vfs's lock only. `kept` are the
+    stand-ins of watched files: where `inode` has one, the content comes into that."""
+
+    __slots__ = ("_busy", "_done", "_kept", "attached", "inode", "number", "source", "state", "users")
+
+    def __init__(self, state: State, inode: Inode, source: int, kept: dict[int, int]) -> None:
+        self.state, self.inode, self.source, self._kept = state, inode, source, kept
+        self.number = kept.get(inode.ino) or state.new_number()
+        self.users = 0
+        self.attached = self._done = False
+        self._busy = allocate_lock()
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    def make(self) -> None:
+        """Without the vfs's lock. After a failure the next one who waited tries, and hears of it, too."""
+        with self._busy:
+            if self._done:
+                return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            target = os.open(b"%d" % self.number, flags, 0o600, dir_fd=self.state.files_fd)
+            try:
+                copy_content(self.source, target, self.state)
+                self._done = True
+            finally:
+                os.close(target)
+
+    def discard(self) -> None:
+        os.close(self.source)
+        if not self.attached and self._kept.get(self.inode.ino) != self.number:
+            try:
+                os.unlink(b"%d" % self.number, dir_fd=self.state.files_fd)
+            except FileNotFoundError:
+                pass  # it did not get that far
+
+
+class CopyDue(Exception):
+    """Not an error: the call has to be done again after `copy` was made. The raiser joined on the caller's behalf."""
+
+    def __init__(self, copy: Copy, copies: dict[Inode, Copy]) -> None:
+        super().__init__()
+        self.copy, self._copies = copy, copies
+        copy.users += 1
+
+    def leave(self) -> None:
+        copy = self.copy
+        copy.users -= 1
+        if not copy.users:
+            del self._copies[copy.inode]
+            copy.discard()
+
+
+def with_copies(lock: object, attempt: Callable[[], Result]) -> Result:
+    """`attempt`, again and again, with the copies made that it asks for. A loop, for a guest may go on renaming."""
+    due: CopyDue | None = None
+    while True:
+        try:
+            if due is not None:
+                due.copy.make()
+        except BaseException:
+            assert due is not None
+            with lock:  # type: ignore[attr-defined]
+                due.leave()
+            raise
+        with lock:  # type: ignore[attr-defined]
+            last, due = due, None
+            try:
+                return attempt()
+            except CopyDue as found:
+                due = found.with_traceback(None)  # which leads to this frame, and so to itself
+            finally:
+                if last is not None:
+                    last.leave()

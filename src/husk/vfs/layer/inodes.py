@@ -1,0 +1,217 @@
+"""vfs: the nodes of a layered tree. Shapes only; what is done with them is in `layer` and its companions.
+
+Life of a file here: a *lower* file is seen through a short-lived `LowerNode` made per look-up. The first change of
+its metadata, name or link count makes an `Inode` that still reads the lower content (`source`); the first writing
+open gives that inode a real file of its own (`number`). When the last name goes, so does the real file, while
+descriptors stay usable.
+"""
+
+from __future__ import annotations
+
+import stat as st
+
+from husk.vfs.node import Dir, Entry, Node
+from husk.vfs.pinned import Pinned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.native._core import HostStat
+    from husk.vfs.layer.lower import Lower
+    from husk.vfs.node import Stat, Tree
+
+
+class LayerDir(Dir):
+    """A directory of memory (`names`), perhaps over a lower one (`lower`, `rel`).
+
+    `names` holds upper nodes, whiteouts and lower directories met so far: a hit there is the whole answer. `only`,
+    where set, is the list of lower names that show. Until `own` is set the metadata is the lower directory's, asked
+    live. `subdirs` is the number of sub-directories, counted from the lower one's own where there is one.
+    """
+
+    __slots__ = (
+        "atime",
+        "base",
+        "btime",
+        "cookies",
+        "ctime",
+        "gid",
+        "ino",
+        "listing",
+        "lower",
+        "mode",
+        "mtime",
+        "names",
+        "next_cookie",
+        "only",
+        "own",
+        "rel",
+        "subdirs",
+        "uid",
+        "xattrs",
+    )
+
+    pending = False  # is `names` still to be read (overlay.PendingDir)?
+
+    def __init__(self, tree: Tree, parent: LayerDir | None, name: bytes, ino: int) -> None:
+        super().__init__(tree, parent, name)
+        self.ino = ino
+        self.names: dict[bytes, Node] = {}
+        self.lower: Lower | None = None
+        self.rel = b""
+        self.only: frozenset[bytes] | None = None
+        self.own = False
+        self.mode = st.S_IFDIR | 0o755
+        self.uid = self.gid = 0
+        self.atime = self.mtime = self.ctime = self.btime = 0
+        self.subdirs = 0
+        self.xattrs: dict[bytes, bytes] | None = None
+        self.cookies: dict[bytes, int] = {}
+        self.next_cookie = 3
+        self.listing: list[Entry] = []
+        self.base: dict[bytes, tuple[Node, int, int, Stat | None]] | None = None
+
+    def below(self, name: bytes) -> bytes:
+        """Lower name of an entry."""
+        return self.rel + b"/" + name if self.rel else name
+
+    def shows_lower(self, name: bytes) -> bool:
+        return self.lower is not None and (self.only is None or name in self.only)
+
+
+class LowerNode(Node):
+    """A lower file, symlink or special file, as found a moment ago. `info` is that moment's stat, good for one use."""
+
+    __slots__ = ("info", "key", "lower", "name", "parent", "rel")
+
+    def __init__(self, tree: Tree, parent: LayerDir, name: bytes, lower: Lower, rel: bytes, info: HostStat) -> None:
+        super().__init__(tree, info[2] & 0o170000)
+        self.parent, self.name, self.lower, self.rel = parent, name, lower, rel
+        self.info: HostStat | None = info
+        self.key = info[0], info[1]
+
+
+class Inode(Node):
+    """An upper file, symlink, FIFO or socket.
+
+    `parent` and `name` are one of its names (the last one, once it is `nameless`), `others` the rest (hard links are
+    rare). `number` names its real file, 0 for none. `host_ctime` is the real file's own change time when we last set
+    it up: only a later one is the guest's doing. `plain_mtime` is the content's age when set-uid or set-gid was
+    granted: a later write took the privilege away. `via` leads to the open file of an inode without name, as long as
+    the descriptor it was found by is open. `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).
+    """
+
+    __slots__ = (
+        "atime",
+        "btime",
+        "ctime",
+        "doomed",
+        "gid",
+        "host_ctime",
+        "ino",
+        "key",
+        "mode",
+        "mtime",
+        "name",
+        "nameless",
+        "nlink",
+        "number",
+        "origin",
+        "others",
+        "parent",
+        "plain_mtime",
+        "source",
+        "target",
+        "uid",
+        "via",
+        "xattrs",
+    )
+
+    def __init__(self, tree: Tree, ino: int, mode: int, uid: int, gid: int, now: int) -> None:
+        super().__init__(tree, mode & 0o170000)
+        self.ino, self.mode, self.uid, self.gid = ino, mode, uid, gid
+        self.atime = self.mtime = self.ctime = self.btime = now
+        self.nlink = 0
+        self.number = 0
+        self.source: tuple[Lower, bytes] | None = None
+        self.key: tuple[int, int] | None = None  # host identity of the lower file it came from
+        self.target = b""
+        self.parent: LayerDir | None = None
+        self.name = b""
+        self.nameless = True
+        self.others: list[tuple[LayerDir, bytes]] = []
+        self.xattrs: dict[bytes, bytes] | None = None
+        self.host_ctime = 0
+        self.plain_mtime = 0
+        self.via = b""
+        self.doomed = False
+        self.origin: tuple[Lower, bytes] | None = None  # `source`, of a content copied only for being watched
+
+    def add_name(self, parent: LayerDir, name: bytes) -> None:
+        if self.nameless:
+            self.parent, self.name, self.nameless = parent, name, False
+        else:
+            self.others.append((parent, name))
+
+    def all_names(self) -> list[tuple[LayerDir, bytes]]:
+        if self.nameless or self.parent is None:
+            return self.others
+        return [(self.parent, self.name), *self.others]
+
+    def drop_name(self, parent: LayerDir, name: bytes) -> None:
+        if self.parent is parent and self.name == name:
+            if self.others:
+                self.parent, self.name = self.others.pop()
+            else:
+                self.nameless = True
+        elif (parent, name) in self.others:
+            self.others.remove((parent, name))
+
+
+class Orphan(Node):
+    """A lower or host file a guest still holds open although the name it was opened by is gone.
+
+    `was` is that name with its directory, `hidden` how many of its host names the guest removed from view. `source`
+    is where a layered tree still finds it on the host.
+    """
+
+    __slots__ = ("gids", "hidden", "key", "last", "source", "uids", "via", "was")
+
+    def __init__(
+        self, tree: Tree, via: bytes, was: tuple[Dir, bytes], uids: dict[int, int], gids: dict[int, int]
+    ) -> None:
+        super().__init__(tree, st.S_IFREG)
+        self.via, self.was, self.uids, self.gids = via, was, uids, gids
+        self.hidden = 0
+        self.key: tuple[int, int] | None = None  # host identity of the open file; nothing else may be used for it
+        self.last: HostStat | None = None  # what is known of it where `via` leads nowhere
+        self.source: tuple[Lower, bytes] | None = None
+
+
+def in_image(node: Orphan) -> tuple[Lower, bytes] | None:
+    """Where it lies in an image, which never changes: what the guest holds open is a blob, that of many files maybe."""
+    return node.source if node.source is not None and node.source[0].mapped is not None else None
+
+
+def pinned(node: Orphan) -> Pinned:
+    return Pinned(node.via, lambda _link, found: (found.st_dev, found.st_ino) == node.key)
+
+
+class Whiteout(Node):
+    """Stands in `names` for: the lower name does not show."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.kind = 0
+
+
+WHITEOUT = Whiteout()
+
+
+def weight(held: int) -> int:
+    """How many nodes a text counts for that husk must remember: one for each KiB."""
+    return held >> 10
+
+
+def attribute_bytes(attributes: dict[bytes, bytes]) -> int:
+    return sum(len(name) + len(value) for name, value in attributes.items())

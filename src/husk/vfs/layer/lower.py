@@ -1,0 +1,118 @@
+"""vfs: what lies below a layer. A `Lower` answers for one tree that the layer shows and never changes.
+
+Here the tree is a host directory, asked live; `imagelower` has the one that is an image of the store. All questions are
+by relative name from the tree's root; none follows a link, and nothing of the guest's is resolved here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.native._core import open_beneath, stat_beneath, stat_fd
+from husk.vfs.host.host_file import beneath, entry_kind, open_lower, read_link
+from husk.vfs.node import Stat, error
+from husk.vfs.permissions import READ, permitted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.native import _core
+    from husk.native._core import HostStat
+    from husk.vfs.host.host_file import Key
+    from husk.vfs.layer.inodes import LayerDir
+    from husk.vfs.node import Credentials
+
+S_IFMT, S_IFREG = 0o170000, 0o100000
+
+
+class Lower:
+    """One host directory whose content shows through: its descriptor, its host path, how its owners are shown.
+
+    `top` is the directory that shows the tree's root. `moved` knows lower directories the guest renamed, by their lower
+    name, so that an open host file can be traced back to where it is now.
+    """
+
+    __slots__ = ("blobs", "fd", "gids", "label", "mapped", "moved", "path", "seen", "top", "uids")
+
+    exclusive = False  # whatever lies beneath `path` can be of no other tree below the same layer
+    is_host = True  # names can be looked up beneath `fd` without asking us
+
+    def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
+        self.fd, self.path = fd, path
+        self.label = path  # what it is called where a box is written down
+        self.uids, self.gids = uids or {}, gids or {}
+        self.moved: dict[bytes, LayerDir] = {}
+        self.top: LayerDir | None = None
+        self.mapped: _core.Manifest | None = None  # where names can be looked up instead
+        self.blobs = b""  # and where the contents lie, with a slash at its end
+        # What files the guest changed or removed were when it first did, by name; None: nobody will ask.
+        self.seen: dict[bytes, HostStat] | None = None
+
+    def stat(self, rel: bytes) -> HostStat:
+        """What lstat says, with the owners unchanged. (device, inode) is the file's identity in this tree."""
+        return stat_beneath(self.fd, rel)
+
+    def saw(self, rel: bytes, info: HostStat) -> None:
+        """`rel` is about to differ. The first time counts: later ones may have met what the host did meanwhile."""
+        if self.seen is not None:
+            self.seen.setdefault(rel, info)
+
+    def names(self, rel: bytes) -> Iterator[tuple[bytes, HostStat, int]]:
+        """Name, identity (a stat of which nothing else holds) and kind of what is in the directory."""
+        try:
+            fd = open_beneath(self.fd, rel, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return
+        try:
+            dev = stat_beneath(fd, b"")[0]
+            with os.scandir(fd) as found:
+                for entry in found:
+                    identity = (dev, entry.inode(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                    yield os.fsencode(entry.name), identity, entry_kind(entry)
+        finally:
+            os.close(fd)
+
+    def read_link(self, rel: bytes) -> bytes:
+        return read_link(self.fd, rel)
+
+    def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
+        """A descriptor for the guest, of a file that a look-up found to be of `kind`. `key` is the file that was
+        judged; what the host has put there since must be one that `creds` may read."""
+        return open_lower(self.fd, rel, flags, kind, key, lambda found: permitted(creds, self._shown(found), READ))
+
+    def _shown(self, info: HostStat) -> Stat:
+        uid, gid = self.uids.get(info[4], info[4]), self.gids.get(info[5], info[5])
+        return Stat(*info[:4], uid, gid, *info[6:])
+
+    def content(self, rel: bytes, key: Key = None) -> int:
+        """A descriptor to copy the file from, which a host process may have replaced by something else. `key`, where
+        given, is the only file that will do: its copy will be the guest's."""
+        source = open_beneath(self.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            found = stat_fd(source)
+            if found[2] & S_IFMT != S_IFREG:
+                raise error(errno.EIO)
+            if key is not None and (found[0], found[1]) != key:
+                raise error(errno.ESTALE)
+        except OSError:
+            os.close(source)
+            raise
+        return source
+
+    def link_name(self, rel: bytes) -> bytes:
+        """The name beneath `fd` that a file is opened by."""
+        return rel
+
+    def xattrs(self, rel: bytes) -> dict[bytes, bytes]:
+        """None of the host's: its labels say something about the host."""
+        return {}
+
+    def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
+        """(name, identity) of the file behind an open descriptor; None: it is not of this tree."""
+        rel = beneath(self.path, path)
+        return None if rel is None else (rel, (dev, ino))
+
+    def close(self) -> None:
+        os.close(self.fd)

@@ -1,0 +1,104 @@
+"""vfs: from an open host file back to the node of a layered tree, whatever was renamed, copied or removed meanwhile."""
+
+from __future__ import annotations
+
+import stat as st
+
+from husk.vfs.host.host_file import beneath
+from husk.vfs.layer.copy_up import NOBODY, CopyUp
+from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, Orphan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.layer.lower import Lower
+    from husk.vfs.node import Dir, Node
+
+
+class LayerTrace(CopyUp):
+    """The part of a layered tree that answers what a descriptor is."""
+
+    lowers: list[Lower]
+
+    def host_depth(self, path: bytes) -> int:
+        shown = [lower.path for lower in self.lowers if path == lower.path or beneath(lower.path, path) is not None]
+        return max(map(len, shown), default=0)
+
+    def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
+        for lower in self.lowers:
+            if path == lower.path:  # a single file that is shown
+                return self.inodes.get((dev, ino))
+            found = lower.trace(path, dev, ino)
+            if found is not None:
+                # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
+                return self._found(lower, *found, via)
+            if lower.exclusive and beneath(lower.path, path) is not None:
+                return None
+        return None
+
+    def current(self, node: Node) -> Node:
+        return self._found(node.lower, node.rel, node.key, b"") if isinstance(node, LowerNode) else node
+
+    def _found(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Node:
+        return self.inodes.get(key) or self._lower_node(lower, rel, key) or self._orphan(lower, rel, key, via)
+
+    def _lower_node(self, lower: Lower, rel: bytes, key: tuple[int, int]) -> LowerNode | None:
+        """The file `rel`, if it still shows and is the one meant."""
+        head, _, name = rel.rpartition(b"/")
+        directory = self._where(lower, head)
+        if directory is None or name in directory.names or not directory.shows_lower(name):
+            return None
+        try:
+            info = lower.stat(rel)
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # only these mean that it is gone: who is gone once stays so
+        if (info[0], info[1]) != key or info[2] & 0o170000 == st.S_IFDIR:
+            return None
+        return LowerNode(self, directory, name, lower, rel, info)
+
+    def _orphan(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Orphan:
+        rel = rel.removesuffix(b" (deleted)")
+        head, _, name = rel.rpartition(b"/")
+        directory = self._where(lower, head)
+        was = (directory, name) if directory is not None else (lower.top or self.root, rel)
+        orphan = Orphan(self, via, was, lower.uids, lower.gids)
+        orphan.hidden, orphan.key = 1, key
+        try:
+            info = lower.stat(rel)
+            if (info[0], info[1]) == key:
+                orphan.source, orphan.last, orphan.kind = (lower, rel), info, info[2] & 0o170000
+        except OSError:
+            pass  # the host removed it, too
+        return orphan
+
+    def _where(self, lower: Lower, rel: bytes) -> LayerDir | None:
+        """The directory that shows lower directory `rel` now; None when none does any more."""
+        names: list[bytes] = []
+        here = lower.moved.get(rel) if rel else lower.top
+        while rel and here is None:
+            rel, _, name = rel.rpartition(b"/")
+            names.append(name)
+            here = lower.moved.get(rel) if rel else lower.top
+        while names and here is not None:
+            name = names.pop()
+            child = here.names.get(name)
+            if child is None:
+                try:
+                    child = self.lookup(NOBODY, here, name)
+                except OSError:
+                    return None
+            if not isinstance(child, LayerDir) or child.lower is not lower or child.rel != here.below(name):
+                return None
+            here = child
+        return here
+
+    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        if isinstance(node, LowerNode):
+            return node.parent, node.name
+        if isinstance(node, Inode) and node.parent is not None and not node.nameless:
+            return node.parent, node.name
+        return None
+
+    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        if isinstance(node, Orphan):
+            return node.was
+        return (node.parent, node.name) if isinstance(node, Inode) and node.parent is not None else None

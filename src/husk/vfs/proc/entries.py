@@ -1,0 +1,362 @@
+"""vfs: which names /proc holds. Processes are asked for at each look, never remembered: husk keeps no process table.
+
+A task's directory object is kept only so that its placeholder stays the same. What nodes can do is in `proc`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.vfs.node import Dir, Entry, Node
+from husk.vfs.proc.proc_nodes import PartDir, SelfLink, TaskDir, TaskFile, TaskLink
+from husk.vfs.proc.view import Look, View
+from husk.vfs.synth.synth_tree import FIRST_COOKIE, SynthTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from husk.vfs.node import Context
+    from husk.vfs.synth.synth_tree import SynthDir
+
+# name -> mode; what they say is proc_task.TASK_TEXT. Memory that only the owner may read is 0400, as on Linux.
+TASK_FILES = {
+    b"arch_status": 0o444,
+    b"auxv": 0o400,
+    b"cgroup": 0o444,
+    b"children": 0o444,
+    b"cmdline": 0o444,
+    b"comm": 0o644,
+    b"coredump_filter": 0o644,
+    b"cpuset": 0o444,
+    b"environ": 0o400,
+    b"gid_map": 0o644,
+    b"io": 0o400,
+    b"ksm_merging_pages": 0o400,
+    b"ksm_stat": 0o400,
+    b"limits": 0o444,
+    b"loginuid": 0o644,
+    b"maps": 0o444,
+    b"mountinfo": 0o444,
+    b"mounts": 0o444,
+    b"mountstats": 0o400,
+    b"oom_adj": 0o444,
+    b"oom_score": 0o444,
+    b"oom_score_adj": 0o644,
+    b"personality": 0o400,
+    b"projid_map": 0o644,
+    b"sched": 0o444,
+    b"schedstat": 0o444,
+    b"sessionid": 0o444,
+    b"setgroups": 0o644,
+    b"smaps": 0o444,
+    b"smaps_rollup": 0o444,
+    b"stat": 0o444,
+    b"statm": 0o444,
+    b"status": 0o444,
+    b"timens_offsets": 0o644,
+    b"timerslack_ns": 0o666,
+    b"uid_map": 0o644,
+    b"wchan": 0o444,
+}
+# What Linux shows to an ordinary user and husk leaves out is in proc_absent, with the reason.
+_ONLY_PROCESS = frozenset(
+    {b"coredump_filter", b"mountstats", b"timens_offsets", b"timerslack_ns"}
+)  # not under task/TID
+# Whether the host has these depends on its version and how it was built.
+_PERHAPS = frozenset({b"arch_status", b"children", b"ksm_merging_pages", b"ksm_stat", b"oom_adj", b"sched", b"wchan"})
+_ONLY_THREAD = frozenset({b"children"})
+_NET_FILES = (
+    b"arp",
+    b"dev",
+    b"dev_mcast",
+    b"fib_trie",
+    b"icmp",
+    b"icmp6",
+    b"if_inet6",
+    b"igmp",
+    b"igmp6",
+    b"ipv6_route",
+    b"netlink",
+    b"netstat",
+    b"packet",
+    b"psched",
+    b"raw",
+    b"raw6",
+    b"route",
+    b"rt_cache",
+    b"snmp",
+    b"snmp6",
+    b"sockstat",
+    b"sockstat6",
+    b"tcp",
+    b"tcp6",
+    b"udp",
+    b"udp6",
+    b"udplite",
+    b"udplite6",
+    b"unix",
+)  # what they say is proc_net.NET_TEXT
+_FIRST_PID_COOKIE = 0x1000
+_MOST_SEEN = 64  # each holds a descriptor
+_TASK_LINKS = (b"cwd", b"exe", b"root")
+TASK_DIRS = {b"fd": 0o500, b"fdinfo": 0o555, b"net": 0o555, b"ns": 0o511, b"task": 0o555}
+_NAMESPACES = (
+    b"cgroup",
+    b"ipc",
+    b"mnt",
+    b"net",
+    b"pid",
+    b"pid_for_children",
+    b"time",
+    b"time_for_children",
+    b"user",
+    b"uts",
+)
+# Inode numbers: task number, then which of its directories, then the place in it. No table, and stable by construction.
+_INO_OWN, _INO_FD, _INO_FDINFO, _INO_NET, _INO_NS = range(5)
+_INO_THREAD = 8  # added for the same directory below task/TID
+_OWN_NAMES = {name: index for index, name in enumerate([*TASK_FILES, *_TASK_LINKS, *TASK_DIRS], 1)}
+_NET_NAMES = {name: index for index, name in enumerate(_NET_FILES, 1)}
+_NS_NAMES = {name: index for index, name in enumerate(_NAMESPACES, 1)}
+
+
+def _there(task: TaskDir) -> bool:
+    try:
+        return task.seen is not None and bool(task.seen.born())
+    except OSError:
+        return False
+
+
+class ProcNames(SynthTree):
+    """Look-ups, listings and inode numbers."""
+
+    def __init__(self, view: View, *, dev: int, hostname: bytes) -> None:
+        super().__init__(dev)
+        self.view = view
+        self._tasks: dict[tuple[int, int], TaskDir] = {}  # by run and number
+        self._seen: list[TaskDir] = []
+        self._hostname = hostname
+        self._top.fill = self._fill
+
+    def _fill(self, top: SynthDir) -> None:
+        from husk.vfs.proc.system_files import (
+            fill_top,  # many boxes never look into /proc, and starting one must be quick
+        )
+
+        for name, thread in ((b"self", False), (b"thread-self", True)):
+            top.children[name] = SelfLink(self, top, name, self.next_ino(), thread=thread)
+        fill_top(self, top, lambda: self.view.tasks, self._hostname)
+
+    def look(self, task: TaskDir) -> Look:
+        look = task.seen
+        if look is None:
+            look = task.seen = Look(self.view, task.host_dir, task.host, task.guest)
+            self._seen.append(task)
+            if len(self._seen) > _MOST_SEEN:
+                self._seen.pop(0).seen = None
+        return look
+
+    def forget_run(self, reaper: int) -> None:
+        """A run of the box is over: let go of what is held of its tasks. 0: of all."""
+        for key in [key for key in self._tasks if not reaper or key[0] == reaper]:
+            del self._tasks[key]
+        for task in [task for task in self._seen if not reaper or not _there(task)]:
+            task.seen = None
+            self._seen.remove(task)
+
+    def close(self) -> None:
+        self.forget_run(0)
+
+    def alive(self, task: TaskDir) -> None:
+        """ENOENT where the task is gone."""
+        self.look(task).born()
+
+    # -- names -------------------------------------------------------------------------------------------------------
+    def lookup(self, ctx: Context, directory: Dir, name: bytes) -> Node:
+        if directory is self._top:
+            number = _number(name)
+            return super().lookup(ctx, directory, name) if number is None else self._process(number)
+        if isinstance(directory, TaskDir):
+            return self._in_task(directory, name)
+        if isinstance(directory, PartDir):
+            return self._in_part(directory, name)
+        return super().lookup(ctx, directory, name)
+
+    def _process(self, guest: int) -> TaskDir:
+        tasks = self.view.tasks
+        key = tasks.reaper, guest
+        known = self._tasks.get(key)
+        if known is not None:
+            try:
+                self.alive(known)  # cheaper than host_of, which may have to search
+                return known
+            except OSError:
+                self._tasks.pop(key, None)
+        host = tasks.host_of(guest)
+        if host is None:
+            raise OSError(errno.ENOENT, "no such process")
+        if len(self._tasks) > 128:
+            self._forget_dead()
+        made = self._tasks[key] = TaskDir(self, self._top, guest, host, b"/proc/%d" % host, thread=False)
+        return made
+
+    def _forget_dead(self) -> None:
+        for key, task in list(self._tasks.items()):
+            try:
+                self.alive(task)
+            except OSError:
+                self._tasks.pop(key, None)
+
+    def _in_task(self, task: TaskDir, name: bytes) -> Node:
+        # Whether the task still lives is found out when the node is used: every use looks anyway.
+        if name in TASK_DIRS and not (task.thread and name == b"task"):
+            return task.below.get(name) or task.below.setdefault(name, PartDir(self, task, name))
+        if name in _TASK_LINKS:
+            return TaskLink(self, task, task, name)
+        if name in _own_files(task):
+            return TaskFile(self, task, task, name)
+        raise OSError(errno.ENOENT, "no such name")
+
+    def _in_part(self, part: PartDir, name: bytes) -> Node:
+        task = part.task
+        if part.name == b"net":
+            if name in _NET_NAMES:
+                return TaskFile(self, task, part, name)
+            raise OSError(errno.ENOENT, "no such name")
+        if part.name == b"ns" and name in _NS_NAMES:
+            os.lstat(b"ns/" + name, dir_fd=self.look(task).fd)
+            return TaskLink(self, task, part, name)
+        number = _number(name) if part.name != b"ns" else None
+        if number is None:
+            raise OSError(errno.ENOENT, "no such name")
+        if part.name == b"task":
+            return self._thread(part, number)
+        os.lstat(b"fd/%d" % number, dir_fd=self.look(task).fd)
+        return TaskLink(self, task, part, name, number) if part.name == b"fd" else TaskFile(self, task, part, name)
+
+    def _thread(self, part: PartDir, guest: int) -> TaskDir:
+        host = self.view.tasks.host_of(guest)
+        if host is None or self.view.tasks.tgid_of(host) != self.view.tasks.tgid_of(part.task.host):
+            part.threads.pop(guest, None)
+            raise OSError(errno.ENOENT, "no such thread")
+        known = part.threads.get(guest)
+        if known is None or known.host != host:
+            host_dir = b"%s/task/%d" % (part.task.host_dir, host)
+            known = part.threads[guest] = TaskDir(self, part, guest, host, host_dir, thread=True)
+        return known
+
+    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+        if directory is self._top:
+            pids = (
+                Entry(b"%d" % pid, _number_ino(pid, _INO_OWN, 0), st.S_IFDIR, _FIRST_PID_COOKIE + pid)
+                for pid in sorted(self.view.tasks.guest_pids())
+            )
+            return [*super().entries(ctx, directory, after), *(entry for entry in pids if entry.cookie > after)]
+        if isinstance(directory, TaskDir):
+            self.alive(directory)
+            names = (*_own_dirs(directory), *_own_files(directory), *_TASK_LINKS)
+            found = [self._own_entry(directory, name) for name in names]
+        elif isinstance(directory, PartDir):
+            found = self._part_entries(directory)
+        else:
+            return super().entries(ctx, directory, after)
+        return [entry for entry in sorted(found, key=_cookie) if entry.cookie > after]
+
+    def _own_entry(self, task: TaskDir, name: bytes) -> Entry:
+        kind = st.S_IFDIR if name in TASK_DIRS else st.S_IFLNK if name in _TASK_LINKS else st.S_IFREG
+        return Entry(name, self._own_ino(task, name), kind, FIRST_COOKIE + _OWN_NAMES[name])
+
+    def _part_entries(self, part: PartDir) -> list[Entry]:
+        task, name = part.task, part.name
+        if name == b"net":
+            return [
+                Entry(each, _ino(task, _INO_NET, place), st.S_IFREG, FIRST_COOKIE + place)
+                for each, place in _NET_NAMES.items()
+            ]
+        if name == b"ns":
+            return [
+                Entry(each, _ino(task, _INO_NS, _NS_NAMES[each]), st.S_IFLNK, FIRST_COOKIE + _NS_NAMES[each])
+                for each in sorted(self._listed(task, name))
+                if each in _NS_NAMES
+            ]
+        numbers = [int(each) for each in self._listed(task, b"task" if name == b"task" else b"fd")]
+        if name == b"task":
+            guests = (self.view.tasks.guest_of(number) for number in numbers)
+            group = _INO_OWN | _INO_THREAD
+            return [
+                Entry(b"%d" % guest, _number_ino(guest, group, 0), st.S_IFDIR, FIRST_COOKIE + guest)
+                for guest in guests
+                if guest
+            ]
+        group, kind = (_INO_FD, st.S_IFLNK) if name == b"fd" else (_INO_FDINFO, st.S_IFREG)
+        return [Entry(b"%d" % fd, _ino(task, group, fd), kind, FIRST_COOKIE + fd) for fd in numbers]
+
+    def _listed(self, task: TaskDir, name: bytes) -> list[bytes]:
+        """Opened by name below the task's own directory descriptor, so it is the same task that is listed."""
+        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.look(task).fd)
+        try:
+            return [os.fsencode(each) for each in os.listdir(opened)]
+        finally:
+            os.close(opened)
+
+    # -- inode numbers -----------------------------------------------------------------------------------------------
+    def _own_ino(self, task: TaskDir, name: bytes) -> int:
+        return _ino(task, _INO_OWN, _OWN_NAMES.get(name, 0))
+
+    def ino_of(self, node: Node) -> int:
+        if isinstance(node, SelfLink):
+            return node.ino
+        if isinstance(node, TaskDir):
+            return self._own_ino(node, b"")
+        if isinstance(node, PartDir):
+            return self._own_ino(node.task, node.name)
+        if isinstance(node, TaskLink):
+            if node.part is not node.task and node.fd < 0:
+                return _ino(node.task, _INO_NS, _NS_NAMES[node.name])
+            return self._own_ino(node.task, node.name) if node.fd < 0 else _ino(node.task, _INO_FD, node.fd)
+        if isinstance(node, TaskFile):
+            if node.part is node.task:
+                return self._own_ino(node.task, node.name)
+            if node.part.name == b"net":
+                return _ino(node.task, _INO_NET, _NET_NAMES[node.name])
+            return _ino(node.task, _INO_FDINFO, int(node.name))
+        return super().ino_of(node)
+
+
+def _number(name: bytes) -> int | None:
+    """A task or descriptor number as Linux reads one: digits, no leading zero."""
+    if name.isdigit() and len(name) <= 10 and (name[:1] != b"0" or name == b"0"):
+        return int(name)
+    return None
+
+
+def _ino(task: TaskDir, group: int, place: int) -> int:
+    return _number_ino(task.guest, group | _INO_THREAD if task.thread else group, place)
+
+
+def _number_ino(guest: int, group: int, place: int) -> int:
+    return guest << 32 | group << 28 | place
+
+
+def _cookie(entry: Entry) -> int:
+    return entry.cookie
+
+
+def _own_dirs(task: TaskDir) -> list[bytes]:
+    return [name for name in TASK_DIRS if not (task.thread and name == b"task")]
+
+
+_files: dict[bool, list[bytes]] = {}  # of processes (False) and threads (True), once the host was looked at
+
+
+def _own_files(task: TaskDir) -> list[bytes]:
+    known = _files.get(task.thread)
+    if known is None:
+        here = b"/proc/thread-self/" if task.thread else b"/proc/self/"
+        missing = {name for name in _PERHAPS if not os.path.exists(here + name)}
+        missing |= _ONLY_PROCESS if task.thread else _ONLY_THREAD
+        known = _files[task.thread] = [name for name in TASK_FILES if name not in missing]
+    return known

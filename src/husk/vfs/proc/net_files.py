@@ -1,0 +1,93 @@
+"""vfs: /proc/PID/net — the box's own network where it has one, otherwise empty tables.
+
+A guest that shares the host's network must not read who the host talks to. So the host's text is shown only when the
+task sits in a network namespace of its own; else each table has its heading and no rows, and there is only `lo`.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.proc.view import Look
+
+_SOCKETS4 = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+_SOCKETS6 = (
+    b"  sl  local_address                         remote_address                        st"
+    b" tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+)
+_DATAGRAM = b" ref pointer drops"
+_DEV = (
+    b"Inter-|   Receive                                                |  Transmit\n"
+    b" face |bytes    packets errs drop fifo frame compressed multicast"
+    b"|bytes    packets errs drop fifo colls carrier compressed\n"
+    b"    lo:       0       0    0    0    0     0          0         0"
+    b"        0       0    0    0    0     0       0          0\n"
+)
+_ROUTES = b"Iface\tDestination\tGateway \tFlags\t\tRefCnt\tUse\tMetric\tSource\t\tMTU\tWindow\tIRTT"
+_SOCKSTAT = b"sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\n"
+
+# What a box without a network of its own sees.
+NET_TEXT: dict[bytes, bytes] = {
+    b"arp": b"IP address       HW type     Flags       HW address            Mask     Device\n",
+    b"dev": _DEV,
+    b"dev_mcast": b"",
+    b"fib_trie": b"",
+    b"icmp": b" " + _SOCKETS4 + _DATAGRAM + b"\n",
+    b"icmp6": _SOCKETS6 + _DATAGRAM + b"\n",
+    b"if_inet6": b"00000000000000000000000000000001 01 80 10 80       lo\n",
+    b"igmp": b"Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n",
+    b"igmp6": b"",
+    b"ipv6_route": b"",
+    b"netlink": b"sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n",
+    b"psched": b"000003e8 00000040 000f4240 3b9aca00\n",
+    b"packet": b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n",
+    b"raw": _SOCKETS4 + _DATAGRAM + b"\n",
+    b"raw6": _SOCKETS6 + _DATAGRAM + b"\n",
+    b"route": b"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n",
+    b"rt_cache": _ROUTES + b"\tTOS\tHHRef\tHHUptod\tSpecDst\n",
+    b"sockstat": _SOCKSTAT,
+    b"sockstat6": b"TCP6: inuse 0\nUDP6: inuse 0\n",
+    b"tcp": _SOCKETS4 + b"\n",
+    b"tcp6": _SOCKETS6 + b"\n",
+    b"udp": b" " + _SOCKETS4 + _DATAGRAM + b"\n",
+    b"udp6": _SOCKETS6 + _DATAGRAM + b"\n",
+    b"udplite": b" " + _SOCKETS4 + _DATAGRAM + b"\n",
+    b"udplite6": _SOCKETS6 + _DATAGRAM + b"\n",
+    b"unix": b"Num       RefCount Protocol Flags    Type St Inode Path\n",
+}
+# netstat, snmp and snmp6 are counters by name, and the kernel's version decides which: see _zeroed.
+_NEVER_HOST = frozenset({b"netlink", b"packet"})  # they show host process numbers
+
+
+def net_text(look: Look, name: bytes) -> bytes:
+    if name in _NEVER_HOST or not _own_network(look):
+        return NET_TEXT[name] if name in NET_TEXT else _zeroed(look.read(b"net/" + name))
+    text = look.read(b"net/" + name)
+    return _without_paths(text) if name == b"unix" else text
+
+
+def _zeroed(text: bytes) -> bytes:
+    lines = (line.split(b" ") for line in text.replace(b"\t", b"\t ").split(b"\n"))
+    shown = (b" ".join(b"0" if word.lstrip(b"-").isdigit() else word for word in words) for words in lines)
+    # IcmpMsg lists the kinds of messages there have been: that, too, is the host's.
+    return b"\n".join(line for line in shown if not line.startswith(b"IcmpMsg")).replace(b"\t ", b"\t")
+
+
+def _own_network(look: Look) -> bool:
+    try:
+        return os.stat(b"ns/net", dir_fd=look.fd).st_ino != os.stat(b"/proc/self/ns/net").st_ino
+    except OSError:
+        return False
+
+
+def _without_paths(text: bytes) -> bytes:
+    """Sockets bound to a file are bound to a host path; abstract names (@…) are the guest's own."""
+    made = []
+    for line in text.split(b"\n"):
+        fields = line.split(b" ")
+        if len(fields) > 1 and fields[-1].startswith(b"/"):
+            line = b" ".join(fields[:-1])
+        made.append(line)
+    return b"\n".join(made)

@@ -1,0 +1,78 @@
+"""vfs: the nodes of /proc that come and go with tasks. Shapes only; what they mean is in `proc`."""
+
+from __future__ import annotations
+
+import stat as st
+
+from husk.vfs.node import Dir, Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.node import Tree
+    from husk.vfs.proc.view import Look
+
+
+class TaskDir(Dir):
+    """/proc/PID, or /proc/PID/task/TID when `thread`. `seen` is kept for tasks looked at lately."""
+
+    __slots__ = ("below", "guest", "host", "host_dir", "seen", "thread")
+
+    def __init__(self, tree: Tree, parent: Dir, guest: int, host: int, host_dir: bytes, *, thread: bool) -> None:
+        super().__init__(tree, parent, b"%d" % guest)
+        self.guest, self.host, self.host_dir, self.thread = guest, host, host_dir, thread
+        self.below: dict[bytes, Dir] = {}
+        self.seen: Look | None = None
+
+
+class PartDir(Dir):
+    """fd, fdinfo, net or task of a task."""
+
+    __slots__ = ("task", "threads")
+
+    def __init__(self, tree: Tree, task: TaskDir, name: bytes) -> None:
+        super().__init__(tree, task, name)
+        self.task = task
+        self.threads: dict[int, TaskDir] = {}
+
+
+class TaskFile(Node):
+    """A file in a task's directory, its net or its fdinfo; `part` is that directory."""
+
+    __slots__ = ("name", "part", "task")
+
+    def __init__(self, tree: Tree, task: TaskDir, part: Dir, name: bytes) -> None:
+        super().__init__(tree, st.S_IFREG)
+        self.task, self.part, self.name = task, part, name
+
+
+class TaskLink(Node):
+    """cwd, exe or root of a task; or N in its fd, when `fd` is not negative. `part` is the directory it is in."""
+
+    __slots__ = ("fd", "name", "part", "task")
+
+    def __init__(self, tree: Tree, task: TaskDir, part: Dir, name: bytes, fd: int = -1) -> None:
+        super().__init__(tree, st.S_IFLNK)
+        self.task, self.part, self.name, self.fd = task, part, name, fd
+
+
+class SelfLink(Node):
+    """/proc/self and /proc/thread-self: their text depends on who asks."""
+
+    __slots__ = ("ino", "name", "parent", "thread")
+
+    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, *, thread: bool) -> None:
+        super().__init__(tree, st.S_IFLNK)
+        self.parent, self.name, self.ino, self.thread = parent, name, ino, thread
+
+
+class HeldFile(Node):
+    """What a task holds under a descriptor and no tree has a name for: a pipe, a socket, a memfd, inherited stdio.
+
+    It lives as long as the task keeps the descriptor; nothing is pinned here.
+    """
+
+    __slots__ = ("fd", "host_tid", "task")
+
+    def __init__(self, tree: Tree, task: TaskDir, fd: int, kind: int) -> None:
+        super().__init__(tree, kind)
+        self.task, self.fd, self.host_tid = task, fd, task.host

@@ -1,0 +1,224 @@
+"""vfs: /proc as a tree — who owns its nodes, what opening one gives, where the magic links lead.
+
+Which names exist is in `proc_names`; what the files say is in `proc_task`, `proc_net` and `proc_system`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.vfs.node import Dir, Node, Stat
+from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, ProcNames
+from husk.vfs.proc.proc_nodes import HeldFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
+from husk.vfs.proc.view import Look, View
+from husk.vfs.synth.synth_tree import path_of, snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Context, Credentials, Tree
+    from husk.vfs.proc.view import GuestFile, Tasks
+
+__all__ = ["HeldFile", "ProcTree"]
+
+# Writing these tunes the task itself and the host kernel judges the writer, so the guest gets the host's own file.
+HOST_WRITABLE = frozenset({b"comm", b"coredump_filter", b"oom_score_adj", b"timerslack_ns"})
+
+
+def _no_file(_host_path: bytes, _dev: int, _ino: int) -> None:
+    return None
+
+
+class ProcTree(ProcNames):
+    """`guest_file(host_path, dev, ino)` is path, device and inode of a mapped file for the guest; None: it has no name
+    inside; an empty path: hide it."""
+
+    fstype = b"proc"
+    fixed_names = True
+    read_only = False  # a few files of a task can be written; all the rest says no by its mode
+
+    def __init__(
+        self,
+        tasks: Callable[[], Tasks],
+        mounts: Callable[[], list[tuple[bytes, Tree]]],
+        creds: Credentials,
+        *,
+        dev: int,
+        guest_file: GuestFile = _no_file,
+        hostname: bytes = b"husk",
+        allow_tty: bool = False,
+    ) -> None:
+        super().__init__(View(tasks, mounts, creds, guest_file, allow_tty=allow_tty), dev=dev, hostname=hostname)
+
+    def statfs_path(self) -> bytes:
+        return b"/proc"
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+    def stat(self, ctx: Context, node: Node) -> Stat:
+        if isinstance(node, SelfLink):
+            return self.made_stat(node.ino, st.S_IFLNK | 0o777)
+        if isinstance(node, HeldFile):
+            return self._held_stat(node)
+        if not isinstance(node, (TaskDir, PartDir, TaskFile, TaskLink)):
+            return super().stat(ctx, node)
+        look = self.look(node if isinstance(node, TaskDir) else node.task)
+        when = look.born()
+        mode, nlink, size = 0o555, 1, 0
+        if isinstance(node, TaskDir):
+            nlink = 7 if node.thread else 9
+        elif isinstance(node, PartDir):
+            mode, nlink = TASK_DIRS[node.name], 2
+            size = len(self._listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
+            if node.name == b"task":  # one more for each thread: browsers count their own by it
+                nlink = os.stat(b"task", dir_fd=look.fd).st_nlink
+        elif isinstance(node, TaskFile):
+            mode = TASK_FILES[node.name] if node.part is node.task else 0o444
+        else:
+            mode = 0o777
+            if node.fd >= 0:
+                mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=look.fd).st_mode & 0o777, 64
+        creds = self.view.creds
+        return self.made_stat(
+            self.ino_of(node), node.kind | mode, nlink=nlink, uid=creds.uid, gid=creds.gid, size=size, when=when
+        )
+
+    def _held_stat(self, node: HeldFile) -> Stat:
+        host = os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd)
+        creds = self.view.creds
+        return Stat(
+            host.st_dev,
+            host.st_ino,
+            host.st_mode,
+            host.st_nlink,
+            creds.uid,
+            creds.gid,
+            host.st_rdev,
+            host.st_size,
+            host.st_blksize,
+            host.st_blocks,
+            host.st_atime_ns,
+            host.st_mtime_ns,
+            host.st_ctime_ns,
+        )
+
+    def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
+        raise OSError(errno.EPERM, "modes in /proc are fixed")
+
+    def open(self, ctx: Context, node: Node, flags: int) -> int:
+        if isinstance(node, TaskFile) and not flags & os.O_PATH:
+            return self._open_task_file(ctx, node, flags)
+        if isinstance(node, HeldFile):
+            from husk.vfs.proc.reopen import reopen
+
+            return reopen(self.look(node.task), node.fd, flags)
+        return super().open(ctx, node, flags)
+
+    def pin_fifo(self, ctx: Context, node: Node, flags: int) -> int:
+        if not isinstance(node, HeldFile):
+            return super().pin_fifo(ctx, node, flags)
+        from husk.vfs.proc.reopen import pin_held
+
+        return pin_held(self.look(node.task), node.fd, flags)
+
+    def _open_task_file(self, ctx: Context, node: TaskFile, flags: int) -> int:
+        look = self.look(node.task)
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            if node.part is not node.task or node.name not in HOST_WRITABLE:
+                raise OSError(errno.EPERM, "cannot be written in a box")
+            keep = flags & (os.O_ACCMODE | os.O_NONBLOCK | os.O_APPEND)
+            return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=look.fd)
+        return snapshot(path_of(node.part, node.name), self._text(ctx, node, look), flags)
+
+    def _text(self, ctx: Context, node: TaskFile, look: Look) -> bytes:
+        from husk.vfs.proc.net_files import net_text  # here, not above: see ProcNames._fill
+        from husk.vfs.proc.task_files import NAMED, TASK_TEXT, running, starting
+
+        if node.part is node.task:
+            # Asked before and after the look at the host: a program may begin, or be complete, in between.
+            names = self.view.tasks.starting(look.host) if node.name in NAMED else None
+            text = TASK_TEXT[node.name](look)
+            if node.name in NAMED and (names := names or self.view.tasks.starting(look.host)):
+                text = starting(node.name, text, names[1], names[2])
+            return running(node.name, text) if look.host == ctx.tid else text
+        return net_text(look, node.name) if node.part.name == b"net" else self._fdinfo(ctx, look, int(node.name))
+
+    def _fdinfo(self, ctx: Context, look: Look, fd: int) -> bytes:
+        from husk.vfs.mounts import mount_id
+        from husk.vfs.proc.task_files import fdinfo
+
+        held = self.view.tasks.node_of_fd(ctx, look.host, fd)
+        if held is None:
+            return fdinfo(look, fd, mount_id(self), None)
+        return fdinfo(look, fd, mount_id(held.tree), held.tree.stat(ctx, held).ino)
+
+    # -- from a descriptor back to its node --------------------------------------------------------------------------
+    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        if isinstance(node, (TaskFile, TaskLink)):
+            return node.part, node.name
+        if isinstance(node, SelfLink):
+            return node.parent, node.name
+        return super().name_of(node)
+
+    def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
+        parts = path.split(b"/")
+        if parts[1:2] != [b"proc"]:
+            return super().node_of_host(path, dev, ino, via)
+        # One of the host's own files that a guest gets: /proc/PID[/task/TID]/comm, or /proc/meminfo.
+        from husk.vfs.proc.system_files import HOSTS_OWN
+
+        if parts[-1] not in (HOSTS_OWN if len(parts) == 3 else HOST_WRITABLE):
+            return None
+        for place, number in enumerate(parts):
+            if number.isdigit():
+                parts[place] = b"%d" % self.view.tasks.guest_of(int(number))
+        return self.node_at(b"/".join(parts[2:]))
+
+    # -- links -------------------------------------------------------------------------------------------------------
+    def readlink(self, ctx: Context, node: Node) -> bytes:
+        tasks = self.view.tasks
+        if isinstance(node, SelfLink):
+            tgid = tasks.guest_of(tasks.tgid_of(ctx.tid))
+            if not tgid:
+                raise OSError(errno.ENOENT, "asked from outside the box")
+            return b"%d/task/%d" % (tgid, tasks.guest_of(ctx.tid)) if node.thread else b"%d" % tgid
+        if not isinstance(node, TaskLink):
+            return super().readlink(ctx, node)
+        task = node.task
+        self.alive(task)
+        if node.fd >= 0:
+            return tasks.fd_text(ctx, task.host, node.fd)
+        if node.part is not task:
+            return os.readlink(b"ns/" + node.name, dir_fd=self.look(task).fd)
+        if node.name == b"exe":
+            text = tasks.exe_of(task.host)
+            if text is None:
+                raise OSError(errno.ENOENT, "no program")
+            return text
+        directory = self._directory(ctx, node)
+        return path_of(directory) + (b" (deleted)" if directory.removed else b"")
+
+    def follow(self, ctx: Context, node: Node) -> Node | None:
+        if not isinstance(node, TaskLink) or node.name == b"exe":
+            return None  # exe: its text is a path of the guest's, walked like any other
+        if node.fd < 0 and node.part is not node.task:
+            raise OSError(errno.EACCES, "a namespace is nothing a guest may hold")
+        if node.fd < 0:
+            return self._directory(ctx, node)
+        kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd).st_mode)
+        known = self.view.tasks.node_of_fd(ctx, node.task.host, node.fd)
+        if known is None and kind == st.S_IFDIR:
+            raise OSError(errno.EACCES, "a directory that has no name inside")
+        return known or HeldFile(self, node.task, node.fd, kind)
+
+    def is_magic(self, node: Node) -> bool:
+        return isinstance(node, TaskLink)
+
+    def _directory(self, ctx: Context, node: TaskLink) -> Dir:
+        ask = self.view.tasks.cwd_of if node.name == b"cwd" else self.view.tasks.root_of
+        directory = ask(ctx, node.task.host)
+        if directory is None:
+            raise OSError(errno.ENOENT, "the process is gone")
+        return directory

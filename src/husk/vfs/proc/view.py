@@ -1,0 +1,101 @@
+"""vfs: what the proc tree is told about the box, and how it looks at one task on the host.
+
+The doorway: everything /proc says about a task was read through a `Look`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from husk.vfs.synth.synth_tree import read_host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from husk.vfs.node import Context, Credentials, Dir, Node, Tree
+
+    class Tasks(Protocol):
+        """What the kernel knows about the processes of a run."""
+
+        reaper: int  # tells runs apart
+
+        def guest_pids(self) -> list[int]: ...
+        def host_of(self, guest_pid: int) -> int | None: ...
+        def guest_of(self, host_pid: int) -> int: ...
+        def tgid_of(self, host_tid: int) -> int: ...
+        def exe_of(self, host_pid: int) -> bytes | None: ...
+        def starting(self, host_pid: int) -> tuple[bytes, bytes, list[bytes]] | None: ...
+        def node_of_fd(self, ctx: Context, host_tid: int, fd: int) -> Node | None: ...
+        def fd_text(self, ctx: Context, host_tid: int, fd: int) -> bytes: ...
+        def cwd_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
+        def root_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
+
+    GuestFile = Callable[[bytes, int, int], tuple[bytes, int, int] | None]
+
+
+class View:
+    """What stays the same for the whole box: whom to ask, who the guest is, what it may see."""
+
+    __slots__ = ("_outer", "_tasks", "allow_tty", "creds", "guest_file", "mounts")
+
+    def __init__(
+        self,
+        tasks: Callable[[], Tasks],
+        mounts: Callable[[], list[tuple[bytes, Tree]]],
+        creds: Credentials,
+        guest_file: GuestFile,
+        *,
+        allow_tty: bool,
+    ) -> None:
+        self._tasks, self.mounts, self.creds = tasks, mounts, creds
+        self.guest_file, self.allow_tty = guest_file, allow_tty
+        self._outer: tuple[int, int] | None = None
+
+    @property
+    def tasks(self) -> Tasks:
+        """Those of the run that asks: a box may have several at a time."""
+        return self._tasks()
+
+    def outer(self) -> tuple[int, int]:
+        """The supervisor's own (pid namespace depth, seccomp filters): what a guest has beyond it is its own."""
+        if self._outer is None:
+            fields = dict(status_lines(read_host(b"/proc/thread-self/status")))
+            self._outer = len(fields.get(b"NSpid", b"").split()) or 1, int(fields.get(b"Seccomp_filters", b"0"))
+        return self._outer
+
+
+class Look:
+    """A live task of the box, seen through a descriptor of its host /proc directory.
+
+    The descriptor is bound to that very task: should it die and its number go to a stranger, reads fail instead of
+    telling about the stranger. So: open first, then ask whether the task is ours. What is ours stays ours, so a Look
+    may be kept and used again; only the last user's letting go closes the descriptor.
+    """
+
+    __slots__ = ("fd", "guest", "host", "view")
+
+    def __init__(self, view: View, host_dir: bytes, host: int, guest: int) -> None:
+        self.fd = -1
+        self.view, self.host, self.guest = view, host, guest
+        self.fd = os.open(host_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        if view.tasks.guest_of(host) != guest:
+            raise OSError(errno.ENOENT, "no such process")
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    def born(self) -> int:
+        """When the host first showed it, in nanoseconds; ENOENT where the task is gone."""
+        return os.stat(b"stat", dir_fd=self.fd).st_mtime_ns
+
+    def read(self, name: bytes) -> bytes:
+        return read_host(name, self.fd)
+
+
+def status_lines(text: bytes) -> list[tuple[bytes, bytes]]:
+    """(key, raw value) pairs. Split at newlines alone: a process may put any other byte in its name."""
+    return [(key, value) for key, _, value in (line.partition(b":\t") for line in text.split(b"\n")) if key]

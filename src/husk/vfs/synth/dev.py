@@ -1,0 +1,93 @@
+"""vfs: /dev — the few devices every program expects, opened on the host, and places to mount on.
+
+Only devices that tell nothing and change nothing are here, and no guest can add one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.vfs.node import Node, Stat
+from husk.vfs.synth.pts import KEPT_FLAGS, PTMX
+from husk.vfs.synth.synth_tree import SynthTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.vfs.node import Context, Dir, Tree
+    from husk.vfs.synth.pts import PtsTree
+
+# name -> (major, minor), the same on every Linux. These names are also the host's: /dev/NAME is what gets opened.
+_HARMLESS = {
+    b"full": (1, 7),
+    b"null": (1, 3),
+    b"random": (1, 8),
+    b"urandom": (1, 9),
+    b"zero": (1, 5),
+}
+_LINKS = {
+    b"fd": b"/proc/self/fd",
+    b"stdin": b"/proc/self/fd/0",
+    b"stdout": b"/proc/self/fd/1",
+    b"stderr": b"/proc/self/fd/2",
+}
+_PLACES = {b"mqueue": 0o1777, b"pts": 0o755, b"shm": 0o1777}
+
+
+class Device(Node):
+    """A character device."""
+
+    __slots__ = ("ino", "name", "parent", "rdev")
+
+    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, rdev: int) -> None:
+        super().__init__(tree, st.S_IFCHR)
+        self.parent, self.name, self.ino, self.rdev = parent, name, ino, rdev
+
+
+class DevTree(SynthTree):
+    """`terminals` is what tty and ptmx lead to: the box's own, never husk's."""
+
+    fstype = b"devtmpfs"
+    read_only = False  # writing to a device is no change of the tree
+
+    def __init__(self, terminals: PtsTree, *, dev: int) -> None:
+        super().__init__(dev)
+        self._top.mode = 0o755
+        self._terminals = terminals
+        for name, numbers in (*_HARMLESS.items(), (b"tty", (5, 0)), (b"ptmx", PTMX)):
+            device = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers))
+            self._top.children[name] = device
+        for name, target in _LINKS.items():
+            self.add_link(self._top, name, target)
+        for name, mode in _PLACES.items():
+            self.add_dir(self._top, name, mode)
+
+    def statfs_path(self) -> bytes:
+        return b"/dev"
+
+    def ino_of(self, node: Node) -> int:
+        return node.ino if isinstance(node, Device) else super().ino_of(node)
+
+    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return (node.parent, node.name) if isinstance(node, Device) else super().name_of(node)
+
+    def stat(self, ctx: Context, node: Node) -> Stat:
+        if isinstance(node, Device):
+            return self.made_stat(node.ino, st.S_IFCHR | 0o666, rdev=node.rdev)
+        return super().stat(ctx, node)
+
+    def open(self, ctx: Context, node: Node, flags: int) -> int:
+        if not isinstance(node, Device) or flags & os.O_PATH:
+            return super().open(ctx, node, flags)
+        if node.name == b"ptmx":
+            return self._terminals.make(flags)
+        if node.name == b"tty":
+            return self._terminals.open(ctx, self._terminals.controlling(ctx.tid), flags)
+        fd = os.open(b"/dev/" + node.name, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
+        opened = os.fstat(fd)
+        # A host /dev made by hand may hold anything under these names.
+        if not st.S_ISCHR(opened.st_mode) or opened.st_rdev != node.rdev:
+            os.close(fd)
+            raise OSError(errno.ENXIO, "the host's device is not what its name says")
+        return fd
