@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.guest import running
+from tests.lib import running
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 # For every test, so that pytest makes it: one that only pytest_generate_tests names has a parameter, an id that says
-# "bare", and is never set up. tests/guest/test_settings.py looks whether bare is bare.
+# "bare", and is never set up. tests/box/test_settings.py looks whether bare is bare.
 @pytest.fixture(autouse=True)
 def husk_setting(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every `husk run` of the test gets --no-namespaces when the setting is bare."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import husk
-from tests.guest.running import need_bare, until
+from tests.lib.running import need_bare, until
 
 OF_ALL_BOXES = ("kept", "layers", "kept.lock")  # where snapshots and kept boxes live, and stay when they are gone
 

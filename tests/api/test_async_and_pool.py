@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import husk
-from tests.guest.running import bare_stands
+from tests.lib.running import bare_stands
 
 
 def test_everything_awaited() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import husk
 from tests.api.conftest import children, descriptors
-from tests.guest.running import need_bare, until
+from tests.lib.running import need_bare, until
 
 
 def test_files_both_ways(box: husk.Sandbox) -> None:

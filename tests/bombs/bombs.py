@@ -41,7 +41,7 @@ ANSWERS = "husk answers: yes True"
 
 @dataclass(frozen=True)
 class Bomb:
-    """`small` 0: too slow for CI, or tests/guest/test_limits.py has one like it. `told`: what the guest prints first,
+    """`small` 0: too slow for CI, or tests/box/test_limits.py has one like it. `told`: what the guest prints first,
     with N for its size; `limit`: the verdict husk must give, if any; `ended`: the box does not survive it. `base` and
     `each` bound husk's own memory: so many MiB, and so many bytes for each of the size."""
 

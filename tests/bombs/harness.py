@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bombs.bombs import ANSWERS, HEAD, TAIL, Bomb
-from tests.guest.running import PIPE, finish, husk_process, scratch
+from tests.lib.running import PIPE, finish, husk_process, scratch
 
 MIB = 1 << 20
 LIMIT_MET = 124

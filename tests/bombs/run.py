@@ -9,7 +9,7 @@ import sys
 
 from tests.bombs.bombs import BOMBS
 from tests.bombs.harness import MIB, explode
-from tests.guest import running
+from tests.lib import running
 
 
 def main(names: list[str]) -> int:

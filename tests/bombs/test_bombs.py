@@ -7,7 +7,7 @@ import pytest
 
 from tests.bombs.bombs import BOMBS, Bomb
 from tests.bombs.harness import explode
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib.harness import NATIVE_ONLY
 
 pytestmark = [
     pytest.mark.both_settings,

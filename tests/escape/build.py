@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.guest.build import BASE_FLAGS, SOURCES
+from tests.lib.build_guests import BASE_FLAGS, SOURCES
 
 
 def compile_program(source: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.escape.build import compile_program
-from tests.guest.running import scratch
+from tests.lib.running import scratch
 
 HERE = Path(__file__).resolve().parent
 

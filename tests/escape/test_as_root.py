@@ -18,8 +18,8 @@ import pytest
 from husk.vfs.host import host_tree_write as hosttree_write
 from husk.vfs.host.host_tree_write import HostTree
 from husk.vfs.node import Context, Credentials
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import husk
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user's husk may no more than its guest"),

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.escape.test_escape import boxed, unprotected
-from tests.guest.harness import NATIVE_ONLY, guest_ids
-from tests.guest.running import setting
+from tests.lib.harness import NATIVE_ONLY, guest_ids
+from tests.lib.running import setting
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

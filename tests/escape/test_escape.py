@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.harness import BASE_ENV, NATIVE_ONLY, guest_ids, native
-from tests.guest.running import PIPE, Result, husk, husk_process
+from tests.lib.harness import BASE_ENV, NATIVE_ONLY, guest_ids, native
+from tests.lib.running import PIPE, Result, husk, husk_process
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

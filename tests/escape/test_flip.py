@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.escape.test_escape import boxed, unprotected
-from tests.guest.harness import NATIVE_ONLY, guest_ids
+from tests.lib.harness import NATIVE_ONLY, guest_ids
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

@@ -15,8 +15,8 @@ import husk as api
 from husk.sandbox.errors import UsageError
 from husk.sandbox.stdio.socket_streams import carriers
 from tests.escape.test_escape import ESCAPE
-from tests.guest.harness import NATIVE_ONLY, native_command
-from tests.guest.running import PIPE, Result, finish, husk, husk_process, setting
+from tests.lib.harness import NATIVE_ONLY, native_command
+from tests.lib.running import PIPE, Result, finish, husk, husk_process, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

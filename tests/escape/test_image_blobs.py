@@ -18,8 +18,8 @@ from husk.store.ingest import ingest
 from husk.store.store import Store
 from husk.store.verify import verify
 from tests.escape.build import compile_program
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import Result, husk, scratch, setting
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import Result, husk, scratch, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.guest import running
-from tests.guest.running import husk_command, scratch
+from tests.lib import running
+from tests.lib.running import husk_command, scratch
 from tests.snapshots.place import Place
 
 # `husk apply`, and at one moment of it, which is made to come, the other box.

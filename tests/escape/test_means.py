@@ -16,8 +16,8 @@ import pytest
 import husk as api
 from tests.escape.test_doors import stranger
 from tests.escape.test_escape import ESCAPE, boxed, unprotected
-from tests.guest.harness import NATIVE_ONLY, guest_ids
-from tests.guest.running import PIPE, husk, husk_process, setting
+from tests.lib.harness import NATIVE_ONLY, guest_ids
+from tests.lib.running import PIPE, husk, husk_process, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

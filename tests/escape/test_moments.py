@@ -13,7 +13,7 @@ import pytest
 
 from tests.escape.test_escape import boxed, unprotected
 from tests.fuzz.harness import digest
-from tests.guest.harness import NATIVE_ONLY, guest_ids
+from tests.lib.harness import NATIVE_ONLY, guest_ids
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

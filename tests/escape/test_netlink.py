@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.escape.test_escape import ESCAPE, boxed, unprotected
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk_command, setting
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import husk_command, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.escape.test_escape import boxed, unprotected
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PIPE, husk, husk_process, setting
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import PIPE, husk, husk_process, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

@@ -16,7 +16,7 @@ import pytest
 
 import husk as package
 from tests.escape.test_escape import boxed
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib.harness import NATIVE_ONLY
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

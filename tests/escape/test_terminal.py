@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import running
-from tests.guest.build import BASE_FLAGS, SOURCES
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib import running
+from tests.lib.build_guests import BASE_FLAGS, SOURCES
+from tests.lib.harness import NATIVE_ONLY
 from tests.terminal.person import Person
 
 pytestmark = [

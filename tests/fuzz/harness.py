@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import IO
 
 from husk.abi.registry import ROWS
-from tests.guest.build import BASE_FLAGS
-from tests.guest.running import PIPE, husk_process, scratch
+from tests.lib.build_guests import BASE_FLAGS
+from tests.lib.running import PIPE, husk_process, scratch
 from tests.torture.test_leaks import status_field
 
 HERE = Path(__file__).resolve().parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.harness import MOST_DESCRIPTORS, fuzz, show
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib.harness import NATIVE_ONLY
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

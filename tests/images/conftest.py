@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from husk.store.store import Store
-from tests.killing import in_memory
+from tests.lib.killing import in_memory
 
 
 @pytest.fixture

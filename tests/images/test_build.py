@@ -18,10 +18,10 @@ from husk.images.image_import import bring
 from husk.store.collect import collect
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
-from tests.guest import running
-from tests.guest.harness import NATIVE_ONLY
 from tests.images.archives import everything, lines
 from tests.images.hostroot import add_programs
+from tests.lib import running
+from tests.lib.harness import NATIVE_ONLY
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

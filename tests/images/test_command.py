@@ -14,8 +14,8 @@ import pytest
 
 from husk.cli.cmd_image import main
 from husk.store.store import Store
-from tests.guest.running import husk_command
 from tests.images.archives import CONFIG, Layout, folder, member, saved, tar
+from tests.lib.running import husk_command
 
 
 class Done:

@@ -14,11 +14,11 @@ from husk.cli.cmd_image import main
 from husk.images.image_import import bring
 from husk.store.images import Image, ImageConfig
 from husk.store.store import Store
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk
 from tests.images.archives import folder, member, tar
 from tests.images.hostroot import add_programs
 from tests.images.test_command import image
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import husk
 from tests.unit.store.test_forged import FORGERIES, Forger
 
 runs = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")

@@ -15,9 +15,9 @@ import pytest
 from husk.images.image_export import export
 from husk.images.image_import import bring
 from husk.store.store import Store
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import scratch
 from tests.images.hostroot import add_programs
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import scratch
 from tests.snapshots.place import Place
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")

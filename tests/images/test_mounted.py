@@ -11,8 +11,8 @@ import pytest
 from husk.store.collect import collect
 from husk.store.ingest import ingest
 from husk.store.store import Store
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PIPE, husk, husk_process
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import PIPE, husk, husk_process
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

@@ -21,9 +21,9 @@ from husk.images.image_export import export
 from husk.images.image_import import bring
 from husk.store.store import Store
 from tests.conftest import guest_programs
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk
 from tests.images.hostroot import add_file, add_programs, add_tree
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import husk
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

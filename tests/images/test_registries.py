@@ -23,9 +23,9 @@ from husk.images.image_export import export
 from husk.images.image_import import bring
 from husk.store.store import Store
 from tests.conftest import guest_programs
-from tests.guest.running import husk
 from tests.images.archives import everything
 from tests.images.hostroot import add_file, add_programs, add_tree
+from tests.lib.running import husk
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 PYTHON = "/usr/bin/python3"

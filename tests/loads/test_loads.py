@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.harness import differential
-from tests.guest.running import scratch
+from tests.lib.harness import differential
+from tests.lib.running import scratch
 from tests.loads import archives, packages
 
 FULL = [pytest.mark.soak, pytest.mark.timeout(3000)]

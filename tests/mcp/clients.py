@@ -20,7 +20,7 @@ from pydantic import AnyUrl
 
 from husk.mcp.config import Config
 from husk.mcp.server import build
-from tests.guest.running import husk_command
+from tests.lib.running import husk_command
 
 TOKEN = "a-token-for-tests"
 # How long the client waits before it kills a server whose input it has closed: two seconds are little on a busy

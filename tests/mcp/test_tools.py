@@ -16,7 +16,7 @@ pytest.importorskip("mcp", reason="the package mcp is not installed (pip install
 from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
 
 from husk.mcp.config import Config
-from tests.guest.running import leftovers as running_with
+from tests.lib.running import leftovers as running_with
 from tests.mcp.clients import Client, Refused, run
 
 SKILLS = Path(__file__).resolve().parents[2] / "examples" / "skills"

@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.guest import trees
-from tests.guest.harness import guest_ids, native_command
-from tests.guest.running import PIPE, husk_process, scratch, start
+from tests.lib import guest_trees as trees
+from tests.lib.harness import guest_ids, native_command
+from tests.lib.running import PIPE, husk_process, scratch, start
 from tests.model.agent import NOT_ASKED, build
 from tests.unit.vfs.worlds import Step
 

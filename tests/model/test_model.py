@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib.harness import NATIVE_ONLY
 from tests.model.sides import EXT4, Sides
 from tests.unit.vfs.worlds import Step
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib.harness import NATIVE_ONLY
 from tests.model.sides import Sides
 from tests.unit.vfs.worlds import Step
 

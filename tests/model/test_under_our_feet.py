@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import scratch
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import scratch
 from tests.model.sides import Asked, agent_in_husk, copy_code
 from tests.unit.vfs.worlds import Step
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.build import SOURCES, guest_programs
-from tests.guest.harness import differential
+from tests.lib.build_guests import SOURCES, guest_programs
+from tests.lib.harness import differential
 from tests.programs.cases import HERE, folder, load
 
 OTHERS = load("others")

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from tests.guest.harness import differential
+from tests.lib.harness import differential
 
 PYTHON = "/usr/bin/python3"
 

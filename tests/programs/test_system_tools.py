@@ -12,8 +12,8 @@ import socket
 
 import pytest
 
-from tests.guest.harness import differential
-from tests.guest.running import husk, setting
+from tests.lib.harness import differential
+from tests.lib.running import husk, setting
 
 pytestmark = pytest.mark.both_settings
 

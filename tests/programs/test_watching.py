@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.guest.harness import differential
+from tests.lib.harness import differential
 
 pytestmark = pytest.mark.both_settings
 

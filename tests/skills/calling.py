@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from husk.store.store import Store
-from tests.guest import running
+from tests.lib import running
 
 HEAD = "---\nname: {name}\ndescription: For a test.\n---\n"
 

@@ -33,7 +33,7 @@ def test_example(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", BARE)
 def test_example_without_namespaces(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.guest import running
+    from tests.lib import running
 
     running.need_bare()
     monkeypatch.setattr(running, "OPTIONS", [running.BARE])

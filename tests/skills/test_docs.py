@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import running
+from tests.lib import running
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "skills.md"
 

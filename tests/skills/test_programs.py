@@ -11,7 +11,7 @@ from husk.sandbox.box import Box, Events
 from husk.sandbox.policy import Policy
 from husk.skills.companions import companions
 from husk.skills.learning import expectation
-from tests.guest import running
+from tests.lib import running
 from tests.skills.calling import husk_skill, make_skill
 
 # Each line tries to start `uname`, which is not listed, and says 126 (found, but may not) where that fails.

@@ -12,7 +12,7 @@ import pytest
 
 from husk.sandbox.remove_tree import FOLDER, empty
 from husk.skills.produced import Staging
-from tests.guest import running
+from tests.lib import running
 from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving
 
 COPY = """#!/bin/sh

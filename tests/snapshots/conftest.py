@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.guest.running import scratch
+from tests.lib.running import scratch
 from tests.snapshots.place import Place
 
 

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.guest import running
-from tests.guest.running import husk_command
+from tests.lib import running
+from tests.lib.running import husk_command
 
 GUESTS = Path(__file__).resolve().parent.parent / "guests"
 

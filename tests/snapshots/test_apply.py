@@ -121,7 +121,7 @@ def test_a_full_disk(place: Place) -> None:
     """
     import subprocess
 
-    from tests.guest.running import husk_command
+    from tests.lib.running import husk_command
 
     env = place.environment() | {"H": " ".join(husk_command())}
     done = subprocess.run(

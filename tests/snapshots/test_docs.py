@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.guest.running import husk_command
+from tests.lib.running import husk_command
 from tests.snapshots.place import Place
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "snapshots.md"

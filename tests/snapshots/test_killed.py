@@ -14,8 +14,8 @@ import pytest
 
 from husk.store.store import Store
 from husk.store.verify import verify
-from tests.guest.running import scratch
-from tests.killing import KILLED, Tally, build_killer, environment, leftovers, points, rounds
+from tests.lib.killing import KILLED, Tally, build_killer, environment, leftovers, points, rounds
+from tests.lib.running import scratch
 from tests.snapshots.place import Place, picture
 
 PREPARE = "cd /p; echo two > a; rm b; mv d e; echo n > e/n; ln a a2; mkfifo ff; chmod 711 .; echo w > /workspace/w"

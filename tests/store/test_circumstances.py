@@ -19,10 +19,10 @@ from husk.store.ingest import Options, ingest
 from husk.store.store import Store
 from husk.store.store_errors import StoreError
 from husk.store.verify import verify
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import husk_command, scratch
 from tests.images.hostroot import add_programs
-from tests.killing import rounds
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.killing import rounds
+from tests.lib.running import husk_command, scratch
 
 UNSHARE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
 

@@ -19,9 +19,9 @@ import pytest
 from husk.store.collect import collect
 from husk.store.store import Store
 from husk.store.verify import verify
-from tests.guest.running import husk_command
 from tests.images.archives import Layout, hard, member, tar
-from tests.killing import KILLED, Tally, build_killer, environment, in_memory, leftovers, points, rounds
+from tests.lib.killing import KILLED, Tally, build_killer, environment, in_memory, leftovers, points, rounds
+from tests.lib.running import husk_command
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import running
-from tests.guest.harness import NATIVE_ONLY
+from tests.lib import running
+from tests.lib.harness import NATIVE_ONLY
 from tests.terminal.person import Person
 
 Sit = Callable[..., Person]

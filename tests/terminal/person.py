@@ -13,7 +13,7 @@ import subprocess
 import termios
 import time
 
-from tests.guest.running import PATIENCE
+from tests.lib.running import PATIENCE
 
 
 class Person:

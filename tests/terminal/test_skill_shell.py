@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import running
+from tests.lib import running
 from tests.skills.calling import make_skill
 from tests.terminal.conftest import Sit
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import running
-from tests.guest.running import PATIENCE, husk
+from tests.lib import running
+from tests.lib.running import PATIENCE, husk
 from tests.terminal.conftest import Sit
 from tests.terminal.person import Person
 

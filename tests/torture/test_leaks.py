@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import PATIENCE, Running, husk_process
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY
+from tests.lib.running import PATIENCE, Running, husk_process
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

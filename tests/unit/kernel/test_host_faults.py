@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from husk.vfs.node import Dir
-from tests.failing_host import CORE, NEVER, OS
+from tests.lib.failing_host import CORE, NEVER, OS
 from tests.unit.kernel.fakes import Guest, new_descriptors, open_descriptors
 from tests.unit.kernel.good_calls import GOOD
 

@@ -18,7 +18,7 @@ from husk.kernel import blocking as waiting
 from husk.kernel.blocking import later
 from husk.kernel.call import LATER, Call, GiveFd, Reply
 from husk.native._core import Listener, open_interruptible
-from tests.guest.running import until
+from tests.lib.running import until
 from tests.unit.kernel.fakes import FakeCall, Guest, new_descriptors, open_descriptors
 
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.guest.harness import differential
+from tests.lib.harness import differential
 
 
 @pytest.mark.both_settings

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import Result, husk, scratch
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import Result, husk, scratch
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

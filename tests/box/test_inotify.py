@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import trees
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
-from tests.guest.running import PATIENCE, Running, husk, husk_process, scratch
+from tests.lib import guest_trees as trees
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY, differential
+from tests.lib.running import PATIENCE, Running, husk, husk_process, scratch
 
 pytestmark = pytest.mark.both_settings
 

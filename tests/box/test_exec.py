@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY, differential
-from tests.guest.running import husk, scratch
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY, differential
+from tests.lib.running import husk, scratch
 
 pytestmark = pytest.mark.both_settings
 

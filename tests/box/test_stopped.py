@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import stopped_husk
-from tests.guest.harness import NATIVE_ONLY, differential
-from tests.guest.running import PIPE, husk_process, scratch, until
-from tests.guest.test_faults import ALL
+from tests.box.test_faults import ALL
+from tests.lib import stopped_husk
+from tests.lib.harness import NATIVE_ONLY, differential
+from tests.lib.running import PIPE, husk_process, scratch, until
 
 pytestmark = [
     pytest.mark.both_settings,

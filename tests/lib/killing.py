@@ -18,7 +18,7 @@ import pytest
 
 from husk.store.store import Store
 
-KILLER = Path(__file__).resolve().parent / "store" / "kill_at.c"
+KILLER = Path(__file__).resolve().parent.parent / "store" / "kill_at.c"
 ROUNDS = int(os.environ.get("HUSK_ROUNDS", "100"))
 LONG = [pytest.mark.soak, pytest.mark.timeout(7200)]
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)

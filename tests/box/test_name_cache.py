@@ -21,11 +21,11 @@ from husk.sandbox.box import Box
 from husk.sandbox.policy import Mount, Policy
 from husk.store.ingest import ingest
 from husk.store.store import Store
-from tests.guest import trees
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import PATIENCE, husk, husk_process, scratch
 from tests.images.hostroot import add_programs
+from tests.lib import guest_trees as trees
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY
+from tests.lib.running import PATIENCE, husk, husk_process, scratch
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

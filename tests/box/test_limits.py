@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from husk.sandbox.limits import cgroups
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PATIENCE, PIPE, Result, finish, husk, husk_process, scratch
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import PATIENCE, PIPE, Result, finish, husk, husk_process, scratch
 
 pytestmark = [
     pytest.mark.both_settings,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import Result, husk, scratch
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY
+from tests.lib.running import Result, husk, scratch
 
 pytestmark = [
     pytest.mark.both_settings,

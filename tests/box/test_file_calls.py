@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import differential
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import differential
 
 _VERSION = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
 pytestmark = pytest.mark.skipif(_VERSION < (6, 13), reason="the transcripts hold calls of Linux 6.13, and its order")
@@ -43,7 +43,7 @@ IN_TMP = 'd=$(mktemp -d) && cd "$d" && {guests}/PROGRAM | sed "s,$d,DIR,g"'
 # The matrix takes seconds, and a copy-on-write mount is the same kind of tree.
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "files_matrix"])
 def test_in_tmp_without_namespaces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.guest import running
+    from tests.lib import running
 
     running.need_bare()
     monkeypatch.setattr(running, "OPTIONS", [running.BARE])

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import harness, trees
-from tests.guest.accepted import ACCEPTED, Accepted
-from tests.guest.running import Result
+from tests.lib import guest_trees as trees
+from tests.lib import harness
+from tests.lib.accepted import ACCEPTED, Accepted
+from tests.lib.running import Result
 
 ENTRY = Accepted("case", r"time \d+", r"time none", "for this test")
 

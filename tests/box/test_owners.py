@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import Result, husk, scratch
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import Result, husk, scratch
 
 pytestmark = [
     pytest.mark.both_settings,

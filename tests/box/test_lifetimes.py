@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY, WORK
-from tests.guest.running import PATIENCE, Running, husk, husk_process, leftovers, scratch, shell_status, until
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY, WORK
+from tests.lib.running import PATIENCE, Running, husk, husk_process, leftovers, scratch, shell_status, until
 
 pytestmark = [
     pytest.mark.both_settings,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import Result, husk, scratch, setting
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import Result, husk, scratch, setting
 
 pytestmark = [
     pytest.mark.both_settings,

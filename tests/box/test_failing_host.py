@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import failing_host
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PIPE, finish, husk, husk_process, scratch
-from tests.guest.test_faults import ALL, groups
+from tests.box.test_faults import ALL, groups
+from tests.lib import failing_host
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import PIPE, finish, husk, husk_process, scratch
 
 pytestmark = [
     pytest.mark.both_settings,

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.limits import cgroups
-from tests.guest.build import guest_programs
-from tests.guest.harness import GUESTS, NATIVE_ONLY
-from tests.guest.running import PATIENCE, PIPE, husk, husk_process, leftovers, scratch, until
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY
+from tests.lib.running import PATIENCE, PIPE, husk, husk_process, leftovers, scratch, until
 
 pytestmark = [
     pytest.mark.both_settings,

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import PATIENCE, PIPE, Result, finish, husk, husk_process, scratch
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import PATIENCE, PIPE, Result, finish, husk, husk_process, scratch
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.guest import trees
-from tests.guest.accepted import ACCEPTED, Accepted
-from tests.guest.build import guest_programs
-from tests.guest.running import COMPARED, MARK, PIPE, Result, finish, husk, husk_command, scratch, setting, start
+from tests.lib import guest_trees as trees
+from tests.lib.accepted import ACCEPTED, Accepted
+from tests.lib.build_guests import guest_programs
+from tests.lib.running import COMPARED, MARK, PIPE, Result, finish, husk, husk_command, scratch, setting, start
 
 NATIVE_ONLY = os.environ.get("HUSK_GUEST_NATIVE") == "1"
 WORK = "/workspace"

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import MARK, husk, husk_command, need_bare, scratch
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import MARK, husk, husk_command, need_bare, scratch
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),

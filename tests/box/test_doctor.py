@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from husk.sandbox.doctor.rows import BY_NAME, FULL, MINIMUM, ROWS
-from tests.guest.harness import NATIVE_ONLY
-from tests.guest.running import Result, bare_stands, husk, husk_command, need_bare, scratch
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import Result, bare_stands, husk, husk_command, need_bare, scratch
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from tests.guest.harness import differential
+from tests.lib.harness import differential
 
 pytestmark = pytest.mark.both_settings
 
