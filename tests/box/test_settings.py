@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 NOBODY = 65534
-ROOTS_GUESTS = 1_900_000_000  # husk.sandbox.launch: the host id of a guest that root started is this plus husk's pid
+ROOTS_GUESTS = 1_900_000_000  # husk.walls.ids: for husk run as root the guest's host id is this plus husk's pid
 
 # What the guest sees and may do, as one JSON object. The argument is the pid of the process outside.
 SMOKE = r"""

@@ -38,12 +38,12 @@ AUDIT_ARCH_I386 = 0x40000003
 
 SETTINGS = {
     "no walls": Walls(),
-    "all walls": Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, places=True),
+    "all walls": Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, own_placeholders=True),
     "Landlock only": Walls(landlock=6),
     "namespaces, host placeholders": Walls(pid=True, net=True, mount=True, ipc=True, user=True),
 }
 EVERY_SETTING = [
-    Walls(pid=pid, net=net, mount=mount, ipc=ipc, landlock=landlock, places=places)
+    Walls(pid=pid, net=net, mount=mount, ipc=ipc, landlock=landlock, own_placeholders=places)
     for pid, net, mount, ipc, places in itertools.product((False, True), repeat=5)
     for landlock in (0, 5, 6)
 ]

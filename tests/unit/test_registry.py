@@ -24,7 +24,7 @@ NEWER_THAN_6_1 = {335, 336, *range(451, 471)}
 # Virtual calls that may go on in the host after a look, and block there, or as husk's own call in their place.
 CONTINUED = {"connect", "recvmsg", "recvmmsg", "sendmsg", "sendmmsg"}
 
-ALL_WALLS = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, places=True)
+ALL_WALLS = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, own_placeholders=True)
 
 
 def named(name: str) -> Row:
@@ -98,7 +98,7 @@ def test_a_wall_never_adds_a_refusal() -> None:
     """So `refusal` without walls finds a reason for whatever some walls refuse."""
     choice = random.Random(1)
     settings = [
-        Walls(pid=pid, net=net, mount=mount, ipc=ipc, landlock=landlock, places=places)
+        Walls(pid=pid, net=net, mount=mount, ipc=ipc, landlock=landlock, own_placeholders=places)
         for pid, net, mount, ipc, places in itertools.product((False, True), repeat=5)
         for landlock in (0, 6)
     ]

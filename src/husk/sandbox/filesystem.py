@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import TasksHere
     from husk.sandbox.image_source import ImageSource
     from husk.sandbox.kept.keeping import Opened
-    from husk.sandbox.launch import Ids
     from husk.sandbox.policy import Mount, Policy
     from husk.vfs.host.host_file import Key
+    from husk.walls.ids import Ids
 
 
 class Files:

@@ -19,11 +19,13 @@ from husk.native import LOADER
 from husk.native._core import Listener
 from husk.sandbox.errors import NoNamespaces, missing
 from husk.sandbox.filesystem import build
-from husk.sandbox.launch import JOINED, SCOPES_SIGNALS, Ids, may_switch_user, walls_here
 from husk.sandbox.policy import WORKDIR
 from husk.sandbox.state_dir import StateDir
 from husk.sandbox.stdio.std_fds import fill
 from husk.walls.filter import compile_filter
+from husk.walls.ids import Ids, may_switch_user
+from husk.walls.landlock import SCOPES_SIGNALS
+from husk.walls.namespaces import JOINED, walls_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +186,7 @@ class Ground:
 
     def listener(self, fd: int, *, cached: bool) -> Listener:
         """The listener of a run. What one run's name cache has learned, the others know."""
-        mapped, confined = not self.walls.private_net, self.walls.private_net and self.walls.places
+        mapped, confined = not self.walls.private_net, self.walls.private_net and self.walls.own_placeholders
         if not cached:
             return Listener(fd, self.cookie, self.loader_fd, False, mapped, confined)
         if self._names is None:

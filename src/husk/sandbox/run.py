@@ -21,11 +21,12 @@ from husk.sandbox import orphans
 from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
 from husk.sandbox.ground import weakened
-from husk.sandbox.launch import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Launch, Order
+from husk.sandbox.launch import Launch
 from husk.sandbox.limits.enforcement import Watch
 from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.result import Result, ended_by
 from husk.sandbox.stdio.streams import Streams
+from husk.walls.init_plan import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +65,19 @@ class Run:
         self._started = time.monotonic()
         self._program = find_program(self.ground.files, self.policy)
         self._streams = streams = Streams(self.policy, stdio, self.ground.files.terminals)
-        order = self._order()
-        order.program, order.argv, order.env = self._program, self._argv(), self._env()
-        order.stdio, order.terminal, order.person = streams.guest, streams.slave, streams.person
+        order = Order(
+            INIT,
+            self.ground.loader_fd,
+            self.ground.filter,
+            self._rlimits(),
+            streams.guest,
+            joined=self.ground.joined,
+            program=self._program,
+            argv=self._argv(),
+            env=self._env(),
+            terminal=streams.slave,
+            person=streams.person,
+        )
         workdir_fd = working_directory(self.ground.files, self.policy)
         try:
             self._begin(order, workdir_fd)
@@ -76,10 +87,11 @@ class Run:
 
     def ready(self) -> None:
         """Everything that can be done before it is known what to run."""
-        order = self._order()
+        ground = self.ground
         nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
-            order.stdio = [nothing] * 3
+            stdio = [nothing] * 3
+            order = Order(INIT, ground.loader_fd, ground.filter, self._rlimits(), stdio, joined=ground.joined)
             workdir_fd = working_directory(self.ground.files, self.policy)
             try:
                 self._begin(order, workdir_fd)
@@ -110,12 +122,6 @@ class Run:
 
     def _env(self) -> list[bytes]:
         return [os.fsencode(f"{name}={value}") for name, value in self.policy.environment().items()]
-
-    def _order(self) -> Order:
-        ground = self.ground
-        order = Order(INIT, ground.loader_fd, ground.filter, self._rlimits())
-        order.joined = ground.joined
-        return order
 
     def _begin(self, order: Order, workdir_fd: int) -> None:
         ground, tasks, hooks = self.ground, self._tasks, self._hooks

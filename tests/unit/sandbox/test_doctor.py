@@ -14,10 +14,11 @@ from husk.cli.cmd_doctor import verdict
 from husk.cli.cmd_run import main
 from husk.kernel.net import port_owners as occupants
 from husk.native._core import landlock_abi
-from husk.sandbox import doctor, launch, weaken
+from husk.sandbox import doctor, weaken
 from husk.sandbox.doctor import Finding, Missing, examine, exit_code, host
 from husk.sandbox.doctor.probes import PROBES
 from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, RESTS_ON, ROWS
+from husk.walls import namespaces
 from tests.unit.kernel.fakes import new_descriptors, open_descriptors
 
 
@@ -156,7 +157,7 @@ def test_a_guest_in_a_user_namespace_may_be_looked_at_where_others_may_not(monke
 @pytest.fixture
 def older(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     """As on Linux 6.11: rights of Landlock ABI 5, and signals are not scoped."""
-    monkeypatch.setattr(launch, "landlock_abi", lambda: min(5, landlock_abi()))
+    monkeypatch.setattr(namespaces, "landlock_abi", lambda: min(5, landlock_abi()))
     monkeypatch.setenv("HUSK_STATE", f"{tmp_path}/state")
     monkeypatch.setattr("husk.cli.cmd_run._with_signals", lambda box: box.run())  # this process keeps its handlers
 

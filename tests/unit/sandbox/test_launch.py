@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry.rules import Walls
-from husk.sandbox import launch
 from husk.sandbox.errors import HuskError, NoNamespaces
-from husk.sandbox.launch import (
-    ALL_NAMESPACES,
+from husk.sandbox.start_errors import FILTER_STEP, NAMESPACE_STEPS, STEPS, explain
+from husk.walls.filter import compile_filter
+from husk.walls.ids import BOXES_PER_PROCESS, FIRST_BOX_ID, PIDS, Ids, box_id
+from husk.walls.init_plan import (
     ENDED,
     EXEC_FAILED,
     FAILED,
@@ -28,11 +29,11 @@ from husk.sandbox.launch import (
     STOPPED,
     SWITCH_USER,
     TERMINAL,
-    Ids,
-    walls_here,
+    Order,
+    pack,
 )
-from husk.sandbox.start_errors import FILTER_STEP, NAMESPACE_STEPS, STEPS, explain
-from husk.walls.filter import compile_filter
+from husk.walls.landlock import landlock_rights
+from husk.walls.namespaces import ALL_NAMESPACES, walls_here
 from tests.unit.kernel.natives import compile_c
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "husk" / "native" / "init"
@@ -107,9 +108,9 @@ RLIMITS = [(4, 1), (7, 1 << 40)]
 
 
 def packed(walls: Walls, ids: Ids | None = None) -> bytes:
-    order = launch.Order("", -1, compile_filter(walls, 0x1122334455667788), RLIMITS)
-    order.argv, order.env, order.program = ARGV, ENV, PROGRAM
-    return launch._pack(walls, ids or Ids(user_namespace=walls.user), order)
+    program_filter = compile_filter(walls, 0x1122334455667788)
+    order = Order("", -1, program_filter, RLIMITS, (0, 1, 2), program=PROGRAM, argv=ARGV, env=ENV)
+    return pack(walls, ids or Ids(user_namespace=walls.user), order)
 
 
 ALL = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=6)
@@ -177,7 +178,7 @@ RIGHTS = [(1, 12), (2, 13), (3, 14), (4, 14), (5, 15), (6, 15), (7, 15), (8, 15)
 @pytest.mark.parametrize(("abi", "highest"), RIGHTS)
 def test_landlock_handles_all_rights_of_its_version(abi: int, highest: int) -> None:
     """What is not handled is allowed: a missing bit is a hole. A bit too many is EINVAL, and no box."""
-    fs, net, scoped, loader = launch.landlock_rights(abi)
+    fs, net, scoped, loader = landlock_rights(abi)
     assert fs == (1 << (highest + 1)) - 1
     assert net == (15 if abi >= 10 else 3 if abi >= 4 else 0)
     assert scoped == (3 if abi >= 6 else 0)
@@ -235,7 +236,7 @@ def test_ids() -> None:
 def test_ids_of_boxes_lie_where_nobody_else_is() -> None:
     """Above systemd's container range (0x6FFFFFFF) and below its range for foreign images (0x7FFE0000), for every pid
     Linux can give and every box of one husk."""
-    lowest, highest = launch.ROOTS_GUEST_IDS, launch.ROOTS_GUEST_IDS + launch.BOXES_OF_ONE * launch.PIDS - 1
+    lowest, highest = FIRST_BOX_ID, FIRST_BOX_ID + BOXES_PER_PROCESS * PIDS - 1
     assert 0x6FFFFFFF < lowest <= highest < 0x7FFE0000
-    some = [launch.box_id() for _ in range(launch.BOXES_OF_ONE)]
+    some = [box_id() for _ in range(BOXES_PER_PROCESS)]
     assert len(set(some)) == len(some) and all(lowest <= one <= highest for one in some)

@@ -13,10 +13,10 @@ import pytest
 from husk.cli import main as husk
 from husk.cli.cmd_run import FLAGS, HELP, SETTERS, Options, main
 from husk.cli.summary import show
-from husk.sandbox import launch
 from husk.sandbox import run as run_module
 from husk.sandbox.errors import NoNamespaces, UsageError
 from husk.sandbox.result import Result
+from husk.walls import namespaces
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +167,7 @@ def test_no_place_for_state(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 def test_too_few_walls(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked to do without namespaces where Landlock cannot confine signals: no wall would keep the host's processes."""
-    monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
+    monkeypatch.setattr(namespaces, "landlock_abi", lambda: 5)
     assert main(["--no-namespaces", "--", "true"]) == 125
     assert "Landlock" in capfd.readouterr().err
 
@@ -176,7 +176,7 @@ def test_no_namespaces_and_too_few_walls(capfd: pytest.CaptureFixture[str], monk
     def denied(*_: object) -> None:
         raise NoNamespaces("making namespaces: Operation not permitted")
 
-    monkeypatch.setattr(launch, "landlock_abi", lambda: 5)
+    monkeypatch.setattr(namespaces, "landlock_abi", lambda: 5)
     monkeypatch.setattr(run_module, "Launch", denied)
     assert main(["--", "true"]) == 125
     assert "Landlock" in capfd.readouterr().err

@@ -11,10 +11,11 @@ import pytest
 
 from husk.kernel.events import Events
 from husk.sandbox.ground import Ground
-from husk.sandbox.launch import ENDED, REPORT, walls_here
 from husk.sandbox.policy import Policy
 from husk.sandbox.result import Result
 from husk.sandbox.run import Run
+from husk.walls.init_plan import ENDED, REPORT
+from husk.walls.namespaces import walls_here
 
 CODE = 7
 

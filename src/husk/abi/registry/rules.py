@@ -23,12 +23,12 @@ class Walls:
 
     `outside` is a hole asked for: the policy lets something of the network in or out, so network sockets are husk's.
 
-    `places` says that the placeholder directories a guest sits in belong to its own mount namespace. While they are
-    host directories it is false: a name such as ``../../../run/x`` walks from there to the host's real root, whatever
-    the process's root is.
+    `own_placeholders` says that the placeholder directories a guest sits in belong to its own mount namespace. While
+    they are host directories it is false: a name such as ``../../../run/x`` walks from there to the host's real root,
+    whatever the process's root is.
     """
 
-    __slots__ = ("ipc", "landlock", "mount", "net", "outside", "pid", "places", "user")
+    __slots__ = ("ipc", "landlock", "mount", "net", "outside", "own_placeholders", "pid", "user")
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Walls:
         ipc: bool = False,
         user: bool = False,
         landlock: int = 0,
-        places: bool = False,
+        own_placeholders: bool = False,
         outside: bool = False,
     ) -> None:
         self.pid = pid
@@ -48,7 +48,7 @@ class Walls:
         self.ipc = ipc
         self.user = user
         self.landlock = landlock
-        self.places = places
+        self.own_placeholders = own_placeholders
         self.outside = outside
 
     @property

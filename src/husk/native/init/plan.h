@@ -1,5 +1,5 @@
-/* native/init: the plan husk writes for husk-init, and the reports husk-init sends back. Layouts are mirrored in
- * husk/sandbox/launch.py; PLAN_MAGIC changes with them. */
+/* native/init: the plan husk writes for husk-init, and the reports husk-init sends back. husk/walls/init_plan.py
+ * mirrors these layouts; PLAN_MAGIC changes with them. */
 #ifndef HUSK_PLAN_H
 #define HUSK_PLAN_H
 #include <stdbool.h>

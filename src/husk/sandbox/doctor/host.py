@@ -8,9 +8,9 @@ import time
 
 from husk.sandbox.doctor import Missing
 from husk.sandbox.doctor.calls import PIDFD_GETFD, PIDFD_OPEN, PRCTL, PROCESS_VM_READV, PTRACE, UNSHARE, call
-from husk.sandbox.launch import CLONE_NEWUSER
 from husk.sandbox.limits import cgroups
 from husk.sandbox.limits.limits import Limits
+from husk.walls.namespaces import CLONE_NEWUSER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 
 from husk.sandbox.doctor import Missing, host, seccomp, walls
 from husk.sandbox.doctor import locations as places
-from husk.sandbox.launch import may_switch_user
+from husk.walls.ids import may_switch_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

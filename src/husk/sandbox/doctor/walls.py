@@ -21,7 +21,8 @@ from husk.sandbox.doctor.calls import (
     call,
     no_new_privileges,
 )
-from husk.sandbox.launch import (
+from husk.walls.landlock import SCOPES_SIGNALS, landlock_rights
+from husk.walls.namespaces import (
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -29,8 +30,6 @@ from husk.sandbox.launch import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
     CLONE_NEWUTS,
-    SCOPES_SIGNALS,
-    landlock_rights,
 )
 
 MS_REC, MS_PRIVATE = 0x4000, 0x40000

@@ -11,9 +11,9 @@ from husk.sandbox.image_source import ImageSource
 from husk.sandbox.kept.keeping import Opened
 from husk.sandbox.kept.kept_boxes import Kept
 from husk.sandbox.kept.record import Record
-from husk.sandbox.launch import Ids
 from husk.sandbox.policy import Policy
 from husk.sandbox.state_dir import StateDir
+from husk.walls.ids import Ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

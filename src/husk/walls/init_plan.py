@@ -1,0 +1,104 @@
+"""walls: the plan husk writes for husk-init, and the layout of what both say. native/init/plan.h mirrors this.
+
+Here: layouts, numbers and packing. Not here: starting husk-init and talking with it (husk.sandbox.launch).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from husk.walls.landlock import landlock_rights
+from husk.walls.namespaces import clone_flags
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from husk.abi.registry.rules import Walls
+    from husk.walls.ids import Ids
+
+PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x334E4C50, 1, 2, 4, 8, 16
+TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
+SAID_GO, SAID_END = b"g", b"e"
+
+PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
+LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
+LIMITS_BYTES = 16 * LIMIT.size
+REPORT = struct.Struct("<IiiIqqqq")
+FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
+DIAGNOSIS, REAPER, STATE, GUEST = 7, 8, 9, 10
+START = struct.Struct("<QII")
+
+
+class Order:
+    """What husk-init needs to launch one run. Without `argv` the guest waits behind its walls until it is told what to
+    run. `terminal` is the box's terminal. `person` is the person's terminal, where husk is going to change its modes.
+    `joined` are descriptors of the box's namespaces, where an earlier run made them."""
+
+    __slots__ = (
+        "argv",
+        "env",
+        "filter",
+        "init",
+        "joined",
+        "loader_fd",
+        "person",
+        "program",
+        "rlimits",
+        "stdio",
+        "terminal",
+    )
+
+    def __init__(
+        self,
+        init: str,
+        loader_fd: int,
+        program_filter: bytes,
+        rlimits: list[tuple[int, int]],
+        stdio: Sequence[int],
+        *,
+        joined: Sequence[int] = (),
+        program: bytes = b"",
+        argv: Sequence[bytes] = (),
+        env: Sequence[bytes] = (),
+        terminal: int = -1,
+        person: int = -1,
+    ) -> None:
+        self.init, self.loader_fd, self.filter, self.rlimits = init, loader_fd, program_filter, rlimits
+        self.stdio, self.joined = stdio, joined
+        self.program, self.argv, self.env = program, argv, env
+        self.terminal, self.person = terminal, person
+
+
+def pack(walls: Walls, ids: Ids, order: Order) -> bytes:
+    program, argv, env, rlimits, program_filter = order.program, order.argv, order.env, order.rlimits, order.filter
+    filter_at = PLAN.size + LIMITS_BYTES
+    program_at = filter_at + len(program_filter)
+    argv_at = program_at + len(program) + 1
+    strings = b"".join(word + b"\0" for word in argv)
+    env_at = argv_at + len(strings)
+    head = PLAN.pack(
+        PLAN_MAGIC,
+        (SWITCH_USER if ids.switch else 0)
+        | (TERMINAL if order.terminal >= 0 else 0)
+        | (0 if argv else WAIT)
+        | (JOIN if order.joined else 0)
+        | (PERSON if order.person >= 0 else 0),
+        clone_flags(walls),
+        ids.uid,
+        ids.gid,
+        *landlock_rights(walls.landlock, own_network=walls.private_net),
+        walls.landlock,
+        len(program_filter) // 8,
+        filter_at,
+        program_at,
+        len(argv),
+        argv_at,
+        len(env),
+        env_at,
+        len(rlimits),
+        0,
+    )
+    limits = b"".join(LIMIT.pack(resource, value, value) for resource, value in rlimits)
+    texts = program + b"\0" + strings + b"".join(word + b"\0" for word in env)
+    return head + limits.ljust(LIMITS_BYTES, b"\0") + program_filter + texts
