@@ -87,7 +87,7 @@ def _stamp(directory: Dir) -> Stamp | None:
         info = stat_beneath(view.root_fd, view.rel)
     except OSError:
         return None
-    return info[0], info[1], info[11], info[12]
+    return info.dev, info.ino, info.mtime, info.ctime
 
 
 def _too_fresh(stamp: Stamp) -> bool:

@@ -49,7 +49,7 @@ class NameCache:
         root = vfs.root
         if isinstance(root, LayerDir) and root.lower is not None and root.lower.mapped is not None:
             lower = root.lower
-            listener.cache_image(root.lower.mapped, lower.stat(b"")[0], lower.path + b"/", lower.blobs)
+            listener.cache_image(root.lower.mapped, lower.stat(b"").dev, lower.path + b"/", lower.blobs)
 
     def close(self) -> None:
         self._vfs.tell_no_more(self.forget)
@@ -257,7 +257,7 @@ class NameCache:
     def held_device(self, host: HostStat, found: Stat) -> None:
         """/dev/null is many a program's standard input, and nothing about it changes."""
         if self.cached and os.major(found.rdev) == MEMORY_DEVICES:
-            self._listener.cache_handle(host[0], host[1], given_view(found).showing)
+            self._listener.cache_handle(host.dev, host.ino, given_view(found).showing)
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
         """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""
@@ -299,9 +299,9 @@ class NameCache:
 
 def _only_name(node: LowerNode) -> HostView | None:
     """An unchanged file of the host's as C shows it; one with other names may have been changed through those."""
-    dev, ino, _, nlink = node.lower.stat(node.rel)[:4]
-    view = lower_view(node) if nlink == 1 and ino < 1 << 32 else None
-    return view if view is not None and view.host_dev == dev and view.manifest is None else None
+    info = node.lower.stat(node.rel)
+    view = lower_view(node) if info.nlink == 1 and info.ino < 1 << 32 else None
+    return view if view is not None and view.host_dev == info.dev and view.manifest is None else None
 
 
 def _exact(node: Node | None, fd: int) -> ExactFile | None:

@@ -11,8 +11,8 @@ PyObject *raise_errno(int error)
 
 static PyMethodDef functions[] = {
     {"open_beneath", hostfs_open_beneath, METH_VARARGS, "open_beneath(root_fd, relative, flags, mode=0) -> fd"},
-    {"stat_beneath", hostfs_stat_beneath, METH_VARARGS, "stat_beneath(root_fd, relative) -> lstat as a tuple"},
-    {"stat_fd", hostfs_stat_fd, METH_VARARGS, "stat_fd(fd) -> fstat as a tuple"},
+    {"stat_beneath", hostfs_stat_beneath, METH_VARARGS, "stat_beneath(root_fd, relative) -> HostStat, as lstat"},
+    {"stat_fd", hostfs_stat_fd, METH_VARARGS, "stat_fd(fd) -> HostStat, as fstat"},
     {"watch", hostfs_watch, METH_VARARGS, "watch(inotify_fd, file_fd, mask) -> watch descriptor"},
     {"clear_umask", hostfs_clear_umask, METH_NOARGS, "clear_umask(): this thread gets a umask of its own, 0"},
     {"open_interruptible", open_interruptible, METH_VARARGS,
@@ -56,7 +56,8 @@ PyMODINIT_FUNC PyInit__core(void)
         PyType_Ready(&Tree_type) < 0)
         return NULL;
     PyObject *self = PyModule_Create(&module);
-    if (self && (PyModule_AddObjectRef(self, "Listener", (PyObject *)&Listener_type) < 0 ||
+    if (self && (hostfs_add_types(self) < 0 ||
+                 PyModule_AddObjectRef(self, "Listener", (PyObject *)&Listener_type) < 0 ||
                  PyModule_AddObjectRef(self, "Call", (PyObject *)&Call_type) < 0 ||
                  PyModule_AddObjectRef(self, "Manifest", (PyObject *)&Manifest_type) < 0 ||
                  PyModule_AddObjectRef(self, "Tree", (PyObject *)&Tree_type) < 0 ||

@@ -31,7 +31,7 @@
 #define WAKE_SIGNAL (SIGRTMIN + 7)
 
 /* A guest can date a file as late as 2446 (ext4), and 64 bits of nanoseconds end in 2262: such a time is the last one there
- * is. Good for comparing; who shows a time uses stat_tuple. */
+ * is. Good for comparing; who shows a time uses host_stat. */
 static inline int64_t nanoseconds(struct timespec t)
 {
     int64_t ns;
@@ -154,8 +154,9 @@ PyObject *listener_begun(Listener *self, PyObject *arg);
 PyObject *listener_program_learn(Listener *self, PyObject *args);
 
 /* hostfs.c */
+int hostfs_add_types(PyObject *module); /* -1: an exception is set */
 int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno */
-PyObject *stat_tuple(const struct stat *stat);
+PyObject *host_stat(const struct stat *stat); /* a new HostStat */
 PyObject *hostfs_open_beneath(PyObject *self, PyObject *args);
 PyObject *hostfs_stat_beneath(PyObject *self, PyObject *args);
 PyObject *hostfs_stat_fd(PyObject *self, PyObject *args);

@@ -26,10 +26,10 @@ from husk.vfs.vfs import Vfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.tasks import TasksHere
+    from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
     from husk.sandbox.kept.keeping import Opened
     from husk.sandbox.policy import Mount, Policy
-    from husk.vfs.host.host_file import Key
     from husk.walls.ids import Ids
 
 
@@ -165,12 +165,12 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
         if mount.mode == "cow":
             layer = LayeredTree(state)
             lower = layer.show(layer.root, source, uids=uids, gids=gids)
-            _must_be(found, lower.stat(b"")[:2], layer)
+            _must_be(found, lower.stat(b""), layer)
             files.vfs.mount(layer, target)
             files.layers.append((target, layer))
         else:
             tree = HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner)
-            _must_be(found, stat_beneath(tree.fd, b"")[:2], tree)
+            _must_be(found, stat_beneath(tree.fd, b""), tree)
             files.vfs.mount(tree, target)
         if holds_state:
             files.vfs.mount(
@@ -199,9 +199,9 @@ def _mount_image(files: Files, state: State, mount: Mount, place: str, number: i
         raise HuskError(f"--mount {mount.source}:{mount.target}:image: {error.strerror}.") from None
 
 
-def _must_be(found: os.stat_result, now: Key, tree: LayeredTree | HostTree | None = None) -> None:
+def _must_be(found: os.stat_result, now: HostStat, tree: LayeredTree | HostTree | None = None) -> None:
     """Whose it is was asked of what lay there a moment ago, and others may be at work above a mount."""
-    if (found.st_dev, found.st_ino) != now:
+    if (found.st_dev, found.st_ino) != (now.dev, now.ino):
         if tree is not None:
             tree.close()
         raise OSError(errno.ESTALE, "somebody has put another there just now; try again")
@@ -240,8 +240,8 @@ def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[in
                 f"--mount {mount.source}: {mount.target} does not lie in the box's own tree; mount a directory."
             )
         here = child
-    key = image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
-    _must_be(found, key)
+    shown = image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
+    _must_be(found, shown)
 
 
 def working_directory(files: Files, policy: Policy) -> int:

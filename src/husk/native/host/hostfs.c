@@ -46,13 +46,46 @@ static PyObject *nanoseconds_object(struct timespec t)
     return sum;
 }
 
-PyObject *stat_tuple(const struct stat *s)
+static PyStructSequence_Field stat_fields[] = {
+    {"dev", NULL},     {"ino", NULL},    {"mode", NULL},  {"nlink", NULL}, {"uid", NULL},
+    {"gid", NULL},     {"rdev", NULL},   {"size", NULL},  {"blksize", NULL}, {"blocks", NULL},
+    {"atime", "ns"},   {"mtime", "ns"},  {"ctime", "ns"}, {NULL, NULL},
+};
+static PyStructSequence_Desc stat_shape = {
+    "husk.native._core.HostStat", "struct stat; times are in nanoseconds", stat_fields,
+    sizeof stat_fields / sizeof *stat_fields - 1,
+};
+static PyTypeObject *HostStat_type; /* owned here, for the life of the process */
+
+int hostfs_add_types(PyObject *module)
 {
-    return Py_BuildValue("(KKIKIIKLLLNNN)", (unsigned long long)s->st_dev, (unsigned long long)s->st_ino, s->st_mode,
-                         (unsigned long long)s->st_nlink, s->st_uid, s->st_gid, (unsigned long long)s->st_rdev,
-                         (long long)s->st_size, (long long)s->st_blksize, (long long)s->st_blocks,
-                         nanoseconds_object(s->st_atim), nanoseconds_object(s->st_mtim),
-                         nanoseconds_object(s->st_ctim));
+    if (!HostStat_type && !(HostStat_type = PyStructSequence_NewType(&stat_shape)))
+        return -1;
+    return PyModule_AddObjectRef(module, "HostStat", (PyObject *)HostStat_type);
+}
+
+PyObject *host_stat(const struct stat *s)
+{
+    PyObject *made = PyStructSequence_New(HostStat_type);
+    if (!made)
+        return NULL;
+    PyObject *values[] = {
+        PyLong_FromUnsignedLongLong(s->st_dev),  PyLong_FromUnsignedLongLong(s->st_ino),
+        PyLong_FromUnsignedLong(s->st_mode),     PyLong_FromUnsignedLongLong(s->st_nlink),
+        PyLong_FromUnsignedLong(s->st_uid),      PyLong_FromUnsignedLong(s->st_gid),
+        PyLong_FromUnsignedLongLong(s->st_rdev), PyLong_FromLongLong(s->st_size),
+        PyLong_FromLongLong(s->st_blksize),      PyLong_FromLongLong(s->st_blocks),
+        nanoseconds_object(s->st_atim),          nanoseconds_object(s->st_mtim),
+        nanoseconds_object(s->st_ctim),
+    };
+    bool complete = true;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        complete = complete && values[i];
+        PyStructSequence_SetItem(made, (Py_ssize_t)i, values[i]); /* takes our reference */
+    }
+    if (!complete)
+        Py_CLEAR(made);
+    return made;
 }
 
 PyObject *hostfs_open_beneath(PyObject *self, PyObject *args)
@@ -86,7 +119,7 @@ PyObject *hostfs_stat_beneath(PyObject *self, PyObject *args)
     struct stat s;
     int error = fstat(fd, &s) < 0 ? errno : 0;
     close(fd);
-    return error ? raise_errno(error) : stat_tuple(&s);
+    return error ? raise_errno(error) : host_stat(&s);
 }
 
 PyObject *hostfs_stat_fd(PyObject *self, PyObject *args)
@@ -96,7 +129,7 @@ PyObject *hostfs_stat_fd(PyObject *self, PyObject *args)
     struct stat s;
     if (!PyArg_ParseTuple(args, "i:stat_fd", &fd))
         return NULL;
-    return fstat(fd, &s) < 0 ? raise_errno(errno) : stat_tuple(&s);
+    return fstat(fd, &s) < 0 ? raise_errno(errno) : host_stat(&s);
 }
 
 /* The file is given by a descriptor, which no rename can lead astray; both descriptors stay the caller's. */

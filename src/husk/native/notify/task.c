@@ -59,7 +59,7 @@ PyObject *call_fd_stat(Call *call, PyObject *args)
         return raise_errno(errno == ENOENT ? EBADF : errno);
     if (!still_valid(call->listener->fd, call->notif.id))
         return raise_errno(ESRCH);
-    return stat_tuple(&s);
+    return host_stat(&s);
 }
 
 static int status_field(pid_t tid, const char *label, int base, long *value)

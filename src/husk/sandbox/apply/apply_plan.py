@@ -56,7 +56,7 @@ class Plan:
         assert lower is not None
         self.moved = lower.moved
         self.seen = seen
-        self._seen_files = {identity_of(info)[:2]: info for info in seen.values() if not st.S_ISDIR(info[2])}
+        self._seen_files = {identity_of(info)[:2]: info for info in seen.values() if not st.S_ISDIR(info.mode)}
         self.notes: list[str] = []
         self.steps: list[Step] = []
         within: dict[int, Step] = {}  # by the change of a directory that is new
@@ -117,7 +117,7 @@ class Plan:
     def _conflicts_of(self, step: Step, root: int, device: int) -> Iterator[str]:
         above = step.path.rpartition(b"/")[0]
         try:
-            if stat_beneath(root, above)[0] != device:
+            if stat_beneath(root, above).dev != device:
                 yield f"{shown(above)}: another file system is mounted there"
                 return
         except OSError as error:
@@ -129,7 +129,7 @@ class Plan:
                 yield f"{shown(step.path)}: gone from the host since"
         elif not step.out and not step.meta:
             yield f"{shown(step.path)}: exists on the host by now"
-        elif step.meta and st.S_ISDIR(there[2]):
+        elif step.meta and st.S_ISDIR(there.mode):
             if not self._is_same_directory(step.path, there):
                 yield f"{shown(step.path)}: another directory on the host by now"
         else:
@@ -148,7 +148,7 @@ class Plan:
             there = lstat(root, path)
             if there is None or not self._as_seen(called, there, moved=moved):
                 yield f"{shown(called)}: changed on the host since"
-            elif st.S_ISDIR(there[2]):
+            elif st.S_ISDIR(there.mode):
                 fd = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
                 try:
                     names = [os.fsencode(name) for name in os.listdir(fd)]
@@ -158,8 +158,8 @@ class Plan:
             moved = False
 
     def _as_seen(self, called: bytes, there: HostStat, *, moved: bool) -> bool:
-        kind = st.S_IFMT(there[2])
-        seen = self.seen.get(called) or self._seen_files.get((there[0], there[1]))
+        kind = st.S_IFMT(there.mode)
+        seen = self.seen.get(called) or self._seen_files.get((there.dev, there.ino))
         if seen is not None:
             much = 3 if kind == st.S_IFDIR else 5 if moved else 6
             return identity_of(seen)[:much] == identity_of(there)[:much]
@@ -186,9 +186,10 @@ def _is_content_of(node: Inode, was: Was) -> bool:
     if node.source is None or was.lower is None or node.source[0] is not was.lower:
         return False
     try:
-        return was.lower.stat(was.rel)[:2] == was.lower.stat(node.source[1])[:2]
+        one, other = was.lower.stat(was.rel), was.lower.stat(node.source[1])
     except OSError:
         return False
+    return (one.dev, one.ino) == (other.dev, other.ino)
 
 
 def lstat(root: int, path: bytes) -> HostStat | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 
+from husk.native._core import HostStat
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.native._core import HostStat
-
     Seen = dict[bytes, HostStat]
 
 MAGIC = b"husk seen 1\n"
@@ -33,6 +33,6 @@ def unpack(data: bytes) -> Seen:
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "little")
         numbers = [number - (1 << 64) if number >> 63 else number for number in NUMBERS.unpack_from(data, end)]
-        found[data[at + 2 : end]] = tuple(numbers)
+        found[data[at + 2 : end]] = HostStat(numbers)
         at = end + NUMBERS.size
     return found

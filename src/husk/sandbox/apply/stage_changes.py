@@ -65,7 +65,7 @@ class Staging:
             # What was set-uid on the host stays so; nothing becomes it.
             found = os.fstat(fd)
             seen = self.plan.seen.get(step.path)
-            if seen is not None and (found.st_dev, found.st_ino) != seen[:2]:
+            if seen is not None and (found.st_dev, found.st_ino) != (seen.dev, seen.ino):
                 raise Conflict(f"{shown(step.path)}: another file on the host by now; nothing was applied.")
             mode = self.plan.staged_mode(change) | info.mode & found.st_mode & 0o6000
             now = description(mode, info.atime, info.mtime, self.plan.attributes(change))

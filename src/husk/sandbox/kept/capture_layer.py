@@ -151,7 +151,7 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
         attributes[FROM] = _whence(node.lower, node.rel)
     if attributes and node.lower is not None:
         seen = (node.lower.seen or {}).get(node.rel)
-        _judge(attributes, node.lower, node.rel, seen and seen[:2])
+        _judge(attributes, node.lower, node.rel, None if seen is None else (seen.dev, seen.ino))
     if node.only is not None:
         attributes[ONLY] = b"".join(name + b"\0" for name in sorted(node.only))
     if not change.path and first:

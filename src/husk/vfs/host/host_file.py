@@ -9,14 +9,13 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import open_beneath, stat_fd
+from husk.native._core import HostStat, open_beneath, stat_fd
 from husk.vfs.node import Stat, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.native._core import HostStat
     from husk.vfs.layer.inodes import Orphan
 
     Key = tuple[int, int] | None  # device and inode number; None fits nothing
@@ -98,7 +97,7 @@ def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May 
             raise
         fd = _open_meant(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK, key, may)
     try:
-        if stat_fd(fd)[2] & 0o170000 != kind:
+        if stat_fd(fd).mode & 0o170000 != kind:
             raise error(errno.ESTALE)
         if not flags & os.O_NONBLOCK:
             os.set_blocking(fd, True)
@@ -123,7 +122,7 @@ def _meant(fd: int, key: Key, may: May | None) -> int:
     """`fd`, which is closed if it is not."""
     try:
         found = stat_fd(fd)
-        if (found[0], found[1]) != key and (may is None or not may(found)):
+        if (found.dev, found.ino) != key and (may is None or not may(found)):
             raise error(errno.ESTALE)
     except BaseException:
         os.close(fd)
@@ -132,22 +131,36 @@ def _meant(fd: int, key: Key, may: May | None) -> int:
 
 
 def host_stat(found: os.stat_result) -> HostStat:
-    """As the C core gives it."""
-    return (
-        found.st_dev,
-        found.st_ino,
-        found.st_mode,
-        found.st_nlink,
-        found.st_uid,
-        found.st_gid,
-        found.st_rdev,
-        found.st_size,
-        found.st_blksize,
-        found.st_blocks,
-        found.st_atime_ns,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
+    """What `os.stat` found, as the C core would give it."""
+    return HostStat(
+        (
+            found.st_dev,
+            found.st_ino,
+            found.st_mode,
+            found.st_nlink,
+            found.st_uid,
+            found.st_gid,
+            found.st_rdev,
+            found.st_size,
+            found.st_blksize,
+            found.st_blocks,
+            found.st_atime_ns,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+        )
     )
+
+
+def changed_stat(info: HostStat, *, mode: int | None = None, nlink: int | None = None) -> HostStat:
+    """A copy with another mode or link count."""
+    dev, ino, old_mode, old_nlink, *rest = info
+    return HostStat((dev, ino, old_mode if mode is None else mode, old_nlink if nlink is None else nlink, *rest))
+
+
+def stat_as(info: HostStat, dev: int, ino: int, uid: int, gid: int) -> Stat:
+    """What the guest is shown of a host file: its own numbers and owners, all else as the host says."""
+    _, _, mode, nlink, _, _, rdev, size, blksize, blocks, atime, mtime, ctime = info
+    return Stat(dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
 
 
 def orphan_stat(node: Orphan, dev: int) -> Stat:
@@ -157,9 +170,9 @@ def orphan_stat(node: Orphan, dev: int) -> Stat:
     except (OSError, ValueError):
         if info is None:
             # Nothing is known; the caller, who holds the file, may know better.
-            info = (0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0)
+            info = HostStat((0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0))
     else:
         info = host_stat(found)
-    _, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
-    uid, gid = node.uids.get(uid, uid), node.gids.get(gid, gid)
-    return Stat(dev, ino, mode, max(nlink - node.hidden, 0), uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
+    shown = stat_as(info, dev, info.ino, node.uids.get(info.uid, info.uid), node.gids.get(info.gid, info.gid))
+    shown.nlink = max(info.nlink - node.hidden, 0)
+    return shown

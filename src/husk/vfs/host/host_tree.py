@@ -14,7 +14,17 @@ import stat as st
 from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
-from husk.vfs.host.host_file import HOST_FLAGS, beneath, entry_kind, open_lower, open_top, orphan_stat, read_link
+from husk.vfs.host.host_file import (
+    HOST_FLAGS,
+    beneath,
+    changed_stat,
+    entry_kind,
+    open_lower,
+    open_top,
+    orphan_stat,
+    read_link,
+    stat_as,
+)
 from husk.vfs.layer.inodes import Orphan, pinned
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
 from husk.vfs.permissions import READ, WRITE, permitted
@@ -67,11 +77,11 @@ class HostNode(Node):
     __slots__ = ("info", "key", "last", "name", "parent")
 
     def __init__(self, tree: Tree, parent: HostDir, name: bytes, info: HostStat) -> None:
-        super().__init__(tree, info[2] & 0o170000)
+        super().__init__(tree, info.mode & 0o170000)
         self.parent, self.name = parent, name
         self.info: HostStat | None = info
         self.last = info
-        self.key = info[0], info[1]
+        self.key = info.dev, info.ino
 
     def rel(self) -> bytes:
         return self.parent.below(self.name)
@@ -99,7 +109,7 @@ class HostRead(Tree):
         self.uids, self.gids = uids or {}, gids or {}
         self.fd = open_top(host_path)
         info = stat_beneath(self.fd, b"")
-        self.root: HostDir = HostDir(self, None, b"", (info[0], info[1]))
+        self.root: HostDir = HostDir(self, None, b"", (info.dev, info.ino))
         self.known, self.many = 1, MANY  # directories, and how many are too many to keep all
 
     def close(self) -> None:
@@ -114,13 +124,13 @@ class HostRead(Tree):
         except FileNotFoundError:
             self._vanished(directory, name)
             raise
-        if info[2] & 0o170000 != st.S_IFDIR:
+        if info.mode & 0o170000 != st.S_IFDIR:
             self._vanished(directory, name)
             return HostNode(self, directory, name, info)
         child = directory.children.get(name)
-        if child is None or child.key != (info[0], info[1]):
+        if child is None or child.key != (info.dev, info.ino):
             self._vanished(directory, name)
-            child = directory.children[name] = HostDir(self, directory, name, (info[0], info[1]))
+            child = directory.children[name] = HostDir(self, directory, name, (info.dev, info.ino))
             self.known += 1
             if self.known >= self.many:
                 self._forget_unused(child)
@@ -187,15 +197,15 @@ class HostRead(Tree):
         return self._shown(self._info(node))
 
     def _shown(self, info: HostStat) -> Stat:
-        uid, gid = self.uids.get(info[4], info[4]), self.gids.get(info[5], info[5])
-        return Stat(self.dev, *info[1:4], uid, gid, *info[6:])
+        uid, gid = self.uids.get(info.uid, info.uid), self.gids.get(info.gid, info.gid)
+        return stat_as(info, self.dev, info.ino, uid, gid)
 
     def _info(self, node: Node) -> HostStat:
         if isinstance(node, HostNode):
             info, node.info = node.info, None
             if info is None:
                 info = stat_beneath(self.fd, node.rel())
-                if (info[0], info[1]) != node.key:
+                if (info.dev, info.ino) != node.key:
                     raise error(errno.ESTALE)  # another file by now, whose owner and mode say nothing about this one
             return info
         assert isinstance(node, HostDir)
@@ -208,13 +218,13 @@ class HostRead(Tree):
             except FileNotFoundError:
                 node.removed = True
             else:
-                if (info[0], info[1]) == node.key:
+                if (info.dev, info.ino) == node.key:
                     node.last = info
                     return info
                 node.removed = True
         if node.last is None:
             raise error(errno.ENOENT)
-        return (*node.last[:3], 0, *node.last[4:])
+        return changed_stat(node.last, nlink=0)
 
     def distrust(self, node: Node) -> None:
         """What a look-up found before a change must not be shown after it."""
@@ -283,7 +293,7 @@ class HostRead(Tree):
                 if not isinstance(here, HostDir):
                     raise error(errno.ENOTDIR)
                 here = self.lookup(None, here, name)
-            if isinstance(here, HostNode) and here.info is not None and (here.info[0], here.info[1]) == (dev, ino):
+            if isinstance(here, HostNode) and here.info is not None and (here.info.dev, here.info.ino) == (dev, ino):
                 return here
         except OSError:
             pass

@@ -13,7 +13,7 @@ import os
 import stat as st
 
 from husk.native._core import make_as, open_beneath
-from husk.vfs.host.host_file import HOST_FLAGS
+from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
 from husk.vfs.host.host_tree import HostDir, HostNode, HostRead, Reached
 from husk.vfs.layer.inodes import Orphan, pinned
 from husk.vfs.node import error
@@ -154,7 +154,7 @@ class HostTree(HostRead):
     # -- metadata ----------------------------------------------------------------------------------------------
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
         if isinstance(node, HostDir) and node.removed and node.last is not None:
-            node.last = (*node.last[:2], st.S_IFDIR | mode & 0o7777, *node.last[3:])
+            node.last = changed_stat(node.last, mode=st.S_IFDIR | mode & 0o7777)
             return
         self.distrust(node)
         with Reached(self, node) as path:

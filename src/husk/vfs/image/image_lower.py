@@ -11,6 +11,7 @@ import errno
 import os
 import stat as st
 
+from husk.native._core import HostStat
 from husk.vfs.host.host_file import beneath
 from husk.vfs.layer.lower import Lower
 from husk.vfs.node import Damaged, error
@@ -19,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.native._core import HostStat
     from husk.store import Entry, Manifest, Store
     from husk.vfs.host.host_file import Key
     from husk.vfs.node import Credentials
@@ -61,28 +61,29 @@ class ImageLower(Lower):
             size = len(entry.target)
         blocks = (size + BLOCK - 1) // BLOCK * (BLOCK // 512) if entry.is_file or entry.is_directory else 0
         when = entry.mtime_ns
-        return (
-            self.device,
-            entry.inode + 1,  # 0 is no inode number
-            entry.mode,
-            nlink,
-            entry.uid,
-            entry.gid,
-            os.makedev(entry.rdev_major, entry.rdev_minor),
-            size,
-            BLOCK,
-            blocks,
-            when,
-            when,
-            when,
+        return HostStat(
+            (
+                self.device,
+                entry.inode + 1,  # 0 is no inode number
+                entry.mode,
+                nlink,
+                entry.uid,
+                entry.gid,
+                os.makedev(entry.rdev_major, entry.rdev_minor),
+                size,
+                BLOCK,
+                blocks,
+                when,
+                when,
+                when,
+            )
         )
 
-    def names(self, rel: bytes) -> Iterator[tuple[bytes, HostStat, int]]:
+    def names(self, rel: bytes) -> Iterator[tuple[bytes, tuple[int, int], int]]:
         directory = self._manifest.lookup(rel)
         if directory is not None:
             for entry in self._manifest.children(directory):
-                identity = (self.device, entry.inode + 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-                yield entry.name, identity, st.S_IFMT(entry.mode)
+                yield entry.name, (self.device, entry.inode + 1), st.S_IFMT(entry.mode)
 
     def read_link(self, rel: bytes) -> bytes:
         entry = self._entry(rel)

@@ -50,12 +50,12 @@ def host_view(directory: Dir) -> HostView | None:
         if any(child.mounted for child in directory.children.values()):
             return None
         rel = directory.rel()
-        host_dev, host_ino = stat_beneath(tree.fd, rel)[:2]
-        if (host_dev, host_ino) != directory.key:
+        found = stat_beneath(tree.fd, rel)
+        if (found.dev, found.ino) != directory.key:
             return None  # a host process put another one there
-        view = _as_host(tree, tree.fd, rel, tree.uids, tree.gids, layered=False, host_dev=host_dev)
+        view = _as_host(tree, tree.fd, rel, tree.uids, tree.gids, layered=False, host_dev=found.dev)
         if view is not None:
-            view.host_ino = host_ino
+            view.host_ino = found.ino
         return view
     if isinstance(directory, LayerDir) and directory.lower is not None and directory.only is None and not directory.own:
         for name, node in directory.names.items():
@@ -95,7 +95,7 @@ def given_view(info: Stat) -> HostView:
 
 
 def _layered(tree: Tree, lower: Lower, rel: bytes) -> HostView | None:
-    view = _as_host(tree, lower.fd, rel, lower.uids, lower.gids, layered=True, host_dev=lower.stat(rel)[0])
+    view = _as_host(tree, lower.fd, rel, lower.uids, lower.gids, layered=True, host_dev=lower.stat(rel).dev)
     if view is not None:
         view.manifest = lower.mapped
     # Only numbers of the tree's first host device are shown as they are.

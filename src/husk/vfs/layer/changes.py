@@ -129,7 +129,7 @@ def _in_place(directory: LayerDir, name: bytes, node: LayerDir) -> bool:
 
 def _owner(node: LayerDir, info: HostStat) -> tuple[int, int, int]:
     assert node.lower is not None
-    return info[2], node.lower.uids.get(info[4], info[4]), node.lower.gids.get(info[5], info[5])
+    return info.mode, node.lower.uids.get(info.uid, info.uid), node.lower.gids.get(info.gid, info.gid)
 
 
 def _untouched(directory: LayerDir, name: bytes, node: Inode, info: HostStat) -> bool:
@@ -137,14 +137,14 @@ def _untouched(directory: LayerDir, name: bytes, node: Inode, info: HostStat) ->
     lower = directory.lower
     if lower is None:
         return False
-    met = node.kind == st.S_IFIFO and node.key == (info[0], info[1])  # opening it gave the box a FIFO of its own
+    met = node.kind == st.S_IFIFO and node.key == (info.dev, info.ino)  # opening it gave the box a FIFO of its own
     if not met and (node.source or node.origin) != (lower, directory.below(name)):
         return False
-    owner = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
+    owner = lower.uids.get(info.uid, info.uid), lower.gids.get(info.gid, info.gid)
     now = node.tree.stat(_ANYONE, node)
-    if (now.mode, now.uid, now.gid) != (info[2], *owner):
+    if (now.mode, now.uid, now.gid) != (info.mode, *owner):
         return False
-    return met or (now.mtime, now.size) == (info[11], info[7])
+    return met or (now.mtime, now.size) == (info.mtime, info.size)
 
 
 def _lower_info(directory: LayerDir, name: bytes) -> HostStat | None:

@@ -42,7 +42,7 @@ def copy_content(source: int, target: int, state: State | None = None) -> None:
         return
     except OSError:
         pass
-    size = stat_fd(source)[7]
+    size = stat_fd(source).size
     os.ftruncate(target, size)
     here = 0
     while here < size:

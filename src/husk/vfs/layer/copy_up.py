@@ -58,13 +58,12 @@ class CopyUp(Tree):
                     return directory.real.entry(name)
         return b"files/%d" % inode.number
 
-    def number_of(self, info: HostStat) -> int:
+    def number_of(self, dev: int, ino: int) -> int:
         """The inode number shown for a lower file: the host's, unless a second host device or a huge number could
         collide."""
-        index = self._devices.get(info[0])
+        index = self._devices.get(dev)
         if index is None:
-            index = self._devices[info[0]] = len(self._devices)
-        ino = info[1]
+            index = self._devices[dev] = len(self._devices)
         if index == 0 and ino < 1 << 32:
             return ino
         return (ino & ((1 << 47) - 1)) | ((index + 1) << 47)
@@ -80,32 +79,32 @@ class CopyUp(Tree):
             return
         info = lower.stat(directory.rel)
         lower.saw(directory.rel, info)
-        directory.mode = info[2]
-        directory.uid, directory.gid = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
-        directory.atime, directory.mtime, directory.ctime = info[10], info[11], info[12]
+        directory.mode = info.mode
+        directory.uid, directory.gid = lower.uids.get(info.uid, info.uid), lower.gids.get(info.gid, info.gid)
+        directory.atime, directory.mtime, directory.ctime = info.atime, info.mtime, info.ctime
         directory.xattrs = lower.xattrs(directory.rel) or None
         directory.own = True
 
     def own_node(self, node: LowerNode) -> Inode:
         """The inode that takes a lower node's place, under the same name and number. The content stays where it is."""
         info = node.info or node.lower.stat(node.rel)
-        if (info[0], info[1]) != node.key:
+        if (info.dev, info.ino) != node.key:
             # What was judged is not there any more: another's file must not become the guest's by a change of its mode.
             raise error(errno.ESTALE)
-        self.links_touched |= info[3] > 1
-        self.on_change(node.parent, info[3] > 1)  # other names of a hard-linked file change with it
+        self.links_touched |= info.nlink > 1
+        self.on_change(node.parent, info.nlink > 1)  # other names of a hard-linked file change with it
         inode = self._inherit(node.lower, node.rel, info)
         node.parent.names[node.name] = inode
         inode.add_name(node.parent, node.name)
         return inode
 
     def _inherit(self, lower: Lower, rel: bytes, info: HostStat) -> Inode:
-        key = info[0], info[1]
+        key = info.dev, info.ino
         lower.saw(rel, info)
-        uid, gid = lower.uids.get(info[4], info[4]), lower.gids.get(info[5], info[5])
-        inode = Inode(self, self.number_of(info), info[2], uid, gid, 0)
-        inode.atime, inode.mtime, inode.ctime = info[10], info[11], info[12]
-        inode.nlink = info[3]
+        uid, gid = lower.uids.get(info.uid, info.uid), lower.gids.get(info.gid, info.gid)
+        inode = Inode(self, self.number_of(info.dev, info.ino), info.mode, uid, gid, 0)
+        inode.atime, inode.mtime, inode.ctime = info.atime, info.mtime, info.ctime
+        inode.nlink = info.nlink
         inode.key = key
         inode.source = lower, rel
         inode.xattrs = lower.xattrs(rel) or None
@@ -113,7 +112,7 @@ class CopyUp(Tree):
             inode.target = lower.read_link(rel)
             inode.source = None
         self.inodes[key] = inode
-        if info[3] > 1:
+        if info.nlink > 1:
             self.twins[key] = lower, rel
         return inode
 
@@ -138,7 +137,8 @@ class CopyUp(Tree):
         name = b"%d" % number
         os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=self.state.files_fd)
         # Nobody has written yet, so set-uid and set-gid still hold.
-        inode.plain_mtime, inode.host_ctime = stat_beneath(self.state.files_fd, name)[11:13]
+        made = stat_beneath(self.state.files_fd, name)
+        inode.plain_mtime, inode.host_ctime = made.mtime, made.ctime
         inode.source = None
         inode.number = number
         self.state.keep(number, inode)
@@ -153,7 +153,7 @@ class CopyUp(Tree):
         copy = self.copies.get(inode)
         if copy is None:
             assert inode.source is not None
-            if inode.source[0].stat(inode.source[1])[7] < LARGE:
+            if inode.source[0].stat(inode.source[1]).size < LARGE:
                 return None
             copy = self.copies[inode] = Copy(
                 self.state, inode, inode.source[0].content(inode.source[1], inode.key), self.kept

@@ -296,8 +296,8 @@ def _twins_in(tree: LayeredTree, above: Change, twins: Twins) -> Iterator[Change
             inner = Change(above, name, tree.lookup(None, directory, name), None)
             inner.was, inner.in_place, inner.differs = was_of(tree, directory, name), True, False
             yield inner
-        elif (identity[0], identity[1]) in twins:
-            twin = twins[identity[0], identity[1]]
+        elif identity in twins:
+            twin = twins[identity]
             was = was_of(tree, directory, name)
             if was is None:
                 continue
@@ -328,4 +328,4 @@ def target_of(node: Node) -> bytes:
 def identity_of(info: HostStat) -> tuple[int, ...]:
     """What must not have changed for a host file to count as the one that was seen: device, inode, type, size, times
     of change."""
-    return info[0], info[1], st.S_IFMT(info[2]), info[7], info[11], info[12]
+    return info.dev, info.ino, st.S_IFMT(info.mode), info.size, info.mtime, info.ctime

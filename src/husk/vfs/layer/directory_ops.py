@@ -33,7 +33,7 @@ class LayerNames(CopyUp):
         path = self._spot(directory, name, inode.ino)
         os.mknod(path, st.S_IFREG | 0o600, dir_fd=self.state.fd)
         if mode & PRIVILEGE:
-            inode.plain_mtime = stat_beneath(self.state.fd, path)[11]
+            inode.plain_mtime = stat_beneath(self.state.fd, path).mtime
         return self._bind(directory, name, inode, inode.ino)
 
     def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
@@ -41,7 +41,7 @@ class LayerNames(CopyUp):
         host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = os.open(self._spot(directory, name, inode.ino), host_flags, 0o600, dir_fd=self.state.fd)
         if mode & PRIVILEGE:
-            inode.plain_mtime = stat_fd(fd)[11]
+            inode.plain_mtime = stat_fd(fd).mtime
         return self._bind(directory, name, inode, inode.ino), fd
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
@@ -72,7 +72,7 @@ class LayerNames(CopyUp):
         host_flags = flags & HOST_FLAGS | os.O_CLOEXEC
         try:
             fd = os.open(b".", host_flags | os.O_TMPFILE, 0o600, dir_fd=self.state.files_fd)
-            self.state.remember_unnamed(stat_fd(fd)[1], inode)
+            self.state.remember_unnamed(stat_fd(fd).ino, inode)
         except OSError as failure:
             if failure.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
                 raise
@@ -283,7 +283,7 @@ class LayerNames(CopyUp):
 
     def _with_twins(self, node: Node) -> Node:
         """Removing one name of a hard-linked lower file changes what its other names show: they need an inode."""
-        if isinstance(node, LowerNode) and node.info is not None and node.info[3] > 1:
+        if isinstance(node, LowerNode) and node.info is not None and node.info.nlink > 1:
             return self.own_node(node)
         return node
 

@@ -84,10 +84,10 @@ class LowerNode(Node):
     __slots__ = ("info", "key", "lower", "name", "parent", "rel")
 
     def __init__(self, tree: Tree, parent: LayerDir, name: bytes, lower: Lower, rel: bytes, info: HostStat) -> None:
-        super().__init__(tree, info[2] & 0o170000)
+        super().__init__(tree, info.mode & 0o170000)
         self.parent, self.name, self.lower, self.rel = parent, name, lower, rel
         self.info: HostStat | None = info
-        self.key = info[0], info[1]
+        self.key = info.dev, info.ino
 
 
 class Inode(Node):

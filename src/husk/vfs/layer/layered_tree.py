@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from husk.native._core import HostStat
-    from husk.vfs.host.host_file import Key
     from husk.vfs.node import Context, Node
     from husk.vfs.state import State
 
@@ -72,7 +71,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         lower.top = directory
         directory.lower, directory.rel, directory.only = lower, b"", only
         directory.own = False
-        directory.ino = self.number_of(lower.stat(b""))
+        top = lower.stat(b"")
+        directory.ino = self.number_of(top.dev, top.ino)
         self.lowers.append(lower)
         return lower
 
@@ -85,20 +85,21 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         writable: bool,
         uids: dict[int, int] | None = None,
         gids: dict[int, int] | None = None,
-    ) -> Key:
+    ) -> HostStat:
         """Let one host file, by a path without links, show as `name`. Writing to it copies it; without `writable`
         nobody may to begin with. Which file that is."""
         folder, _, host_name = host_path.rpartition(b"/")
         fd = open_top(folder)
         content = Lower(fd, host_path, uids, gids)  # by its path an open descriptor is traced back to it
-        inode = self._inherit(content, host_name, stat_beneath(fd, host_name))
+        info = stat_beneath(fd, host_name)
+        inode = self._inherit(content, host_name, info)
         if not writable:
             inode.mode &= ~0o222
         inode.nlink = 1
         directory.names[name] = inode
         inode.add_name(directory, name)
         self.lowers.append(content)
-        return inode.key
+        return info
 
     def seal(self) -> None:
         """What is here now is the starting point that `changes` compares with."""
@@ -131,14 +132,14 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             raise error(errno.ENOENT)
         rel = directory.rel + b"/" + name if directory.rel else name
         info = lower.stat(rel)
-        if info[2] & 0o170000 == st.S_IFDIR:
-            child = LayerDir(self, directory, name, self.number_of(info))
+        if info.mode & 0o170000 == st.S_IFDIR:
+            child = LayerDir(self, directory, name, self.number_of(info.dev, info.ino))
             child.lower, child.rel = lower, rel
             directory.names[name] = child
             return child
-        if info[3] > 1 and (info[0], info[1]) in self.inodes:
+        if info.nlink > 1 and (info.dev, info.ino) in self.inodes:
             # Another name of this file was made the guest's own: this one leads to the same inode.
-            inode = self.inodes[info[0], info[1]]
+            inode = self.inodes[info.dev, info.ino]
             directory.names[name] = inode
             inode.add_name(directory, name)
             return inode
@@ -192,7 +193,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             return
         for name, identity, kind in lower.names(directory.rel):
             if directory.only is None or name in directory.only:
-                yield name, self.number_of(identity), kind
+                yield name, self.number_of(*identity), kind
 
     # -- nodes -------------------------------------------------------------------------------------------------
     def stat(self, ctx: Context, node: Node) -> Stat:
@@ -212,10 +213,10 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         return orphan_stat(node, self.dev)
 
     def lower_stat(self, info: HostStat, lower: Lower) -> Stat:
-        _, _, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
+        dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
         if lower.uids or lower.gids:
             uid, gid = lower.uids.get(uid, uid), lower.gids.get(gid, gid)
-        ino = self.number_of(info)
+        ino = self.number_of(dev, ino)
         return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
 
     def _dir_stat(self, node: LayerDir) -> Stat:
@@ -226,7 +227,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
                 found = self.lower_stat(info, node.lower)
                 found.ino = node.ino
                 return found
-            nlink, size, blocks = info[3], info[7], info[9]
+            nlink, size, blocks = info.nlink, info.size, info.blocks
         # File systems that do not count sub-directories say 1 for every directory.
         nlink = nlink + node.subdirs if nlink > 1 else 1
         if node.removed:

@@ -10,7 +10,7 @@ import errno
 import os
 
 from husk.native._core import open_beneath, stat_beneath, stat_fd
-from husk.vfs.host.host_file import beneath, entry_kind, open_lower, read_link
+from husk.vfs.host.host_file import beneath, entry_kind, open_lower, read_link, stat_as
 from husk.vfs.node import Stat, error
 from husk.vfs.permissions import READ, permitted
 
@@ -59,18 +59,17 @@ class Lower:
         if self.seen is not None:
             self.seen.setdefault(rel, info)
 
-    def names(self, rel: bytes) -> Iterator[tuple[bytes, HostStat, int]]:
-        """Name, identity (a stat of which nothing else holds) and kind of what is in the directory."""
+    def names(self, rel: bytes) -> Iterator[tuple[bytes, tuple[int, int], int]]:
+        """Name, identity (device and inode) and kind of each entry of the directory."""
         try:
             fd = open_beneath(self.fd, rel, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
             return
         try:
-            dev = stat_beneath(fd, b"")[0]
+            dev = stat_beneath(fd, b"").dev
             with os.scandir(fd) as found:
                 for entry in found:
-                    identity = (dev, entry.inode(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-                    yield os.fsencode(entry.name), identity, entry_kind(entry)
+                    yield os.fsencode(entry.name), (dev, entry.inode()), entry_kind(entry)
         finally:
             os.close(fd)
 
@@ -83,8 +82,8 @@ class Lower:
         return open_lower(self.fd, rel, flags, kind, key, lambda found: permitted(creds, self._shown(found), READ))
 
     def _shown(self, info: HostStat) -> Stat:
-        uid, gid = self.uids.get(info[4], info[4]), self.gids.get(info[5], info[5])
-        return Stat(*info[:4], uid, gid, *info[6:])
+        uid, gid = self.uids.get(info.uid, info.uid), self.gids.get(info.gid, info.gid)
+        return stat_as(info, info.dev, info.ino, uid, gid)
 
     def content(self, rel: bytes, key: Key = None) -> int:
         """A descriptor to copy the file from, which a host process may have replaced by something else. `key`, where
@@ -92,9 +91,9 @@ class Lower:
         source = open_beneath(self.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
         try:
             found = stat_fd(source)
-            if found[2] & S_IFMT != S_IFREG:
+            if found.mode & S_IFMT != S_IFREG:
                 raise error(errno.EIO)
-            if key is not None and (found[0], found[1]) != key:
+            if key is not None and (found.dev, found.ino) != key:
                 raise error(errno.ESTALE)
         except OSError:
             os.close(source)

@@ -6,7 +6,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import stat_beneath
+from husk.native._core import HostStat, stat_beneath
 from husk.vfs.host.host_file import host_stat
 from husk.vfs.layer.copy_up import CopyUp, now
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, attribute_bytes, weight
@@ -15,7 +15,6 @@ from husk.vfs.permissions import without_privilege
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.native._core import HostStat
     from husk.vfs.node import Context, Node
 
 XATTR_CREATE, XATTR_REPLACE = 1, 2
@@ -32,12 +31,12 @@ class LayerMeta(CopyUp):
         atime, mtime, ctime = node.atime, node.mtime, node.ctime
         if node.kind in TIMED_BY_HOST:
             info = self._host_info(node)
-            size, blksize, blocks = info[7], info[8], info[9]
+            size, blksize, blocks = info.size, info.blksize, info.blocks
             if node.source is None:
-                atime, mtime = info[10], info[11]
+                atime, mtime = info.atime, info.mtime
                 # The host's change time speaks only of writes (and of our own set-up, which does not count).
-                if info[12] != node.host_ctime:
-                    ctime = max(ctime, info[12])
+                if info.ctime != node.host_ctime:
+                    ctime = max(ctime, info.ctime)
                 if node.mode & PRIVILEGE and node.kind == st.S_IFREG and node.plain_mtime != mtime:
                     node.mode = without_privilege(node.mode, in_group=True)
         return Stat(
@@ -67,7 +66,7 @@ class LayerMeta(CopyUp):
             try:
                 return host_stat(os.stat(node.via))
             except (OSError, ValueError):
-                return (0, 0, 0, 0, 0, 0, 0, 0, 4096, 0, node.atime, node.mtime, node.ctime)
+                return HostStat((0, 0, 0, 0, 0, 0, 0, 0, 4096, 0, node.atime, node.mtime, node.ctime))
 
     def has_file(self, node: Inode) -> bool:
         """Is the real file of an inode without a name still there under its number?"""
@@ -91,7 +90,7 @@ class LayerMeta(CopyUp):
         target = self._changeable(node)
         target.mode = st.S_IFMT(target.mode) | mode & 0o7777
         if isinstance(target, Inode) and mode & PRIVILEGE and target.kind == st.S_IFREG:
-            target.plain_mtime = self._host_info(target)[11]
+            target.plain_mtime = self._host_info(target).mtime
         self._changed(target)
 
     def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
@@ -110,8 +109,8 @@ class LayerMeta(CopyUp):
         told = isinstance(target, Inode) and target.kind in TIMED_BY_HOST and target.source is None
         if isinstance(target, Inode) and told:
             info = self._host_info(target)
-            times = (info[10] if atime is None else atime, info[11] if mtime is None else mtime)
-            if target.mode & PRIVILEGE and target.plain_mtime == info[11]:
+            times = (info.atime if atime is None else atime, info.mtime if mtime is None else mtime)
+            if target.mode & PRIVILEGE and target.plain_mtime == info.mtime:
                 target.plain_mtime = times[1]
             try:
                 os.utime(self.home(target), ns=times, dir_fd=self.state.fd, follow_symlinks=False)

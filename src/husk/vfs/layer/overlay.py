@@ -60,7 +60,7 @@ class FrozenFiles(Lower):
     def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
         """Nothing in a layer changes, so what is there is what was judged; its identity is learnt only by `trace`."""
         found = self.stat(rel)
-        return open_lower(self.fd, rel, flags, kind, (found[0], found[1]))
+        return open_lower(self.fd, rel, flags, kind, (found.dev, found.ino))
 
     def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
         # All trees of a box have files here; a descriptor is of the tree that shows the file. Its identity is learnt
@@ -77,9 +77,9 @@ def judged(lower: Lower, rel: bytes, key: Key = None) -> bytes:
     """What must be the same when metadata of the box's own are laid over `rel` again. Something else may be there by
     then, which the guest might not even read; and it may be now, unless it is `key`: then it is like nothing."""
     info = lower.stat(rel)
-    if key is not None and (info[0], info[1]) != key:
+    if key is not None and (info.dev, info.ino) != key:
         return b""
-    return JUDGED_FORM.pack(info[2], info[4], info[5])
+    return JUDGED_FORM.pack(info.mode, info.uid, info.gid)
 
 
 def untouched(directory: LayerDir) -> tuple[Overlay, Entry] | None:
@@ -231,7 +231,7 @@ class Overlay:
         """Show the lower directory. If the host has removed it, what the box has there itself is all there is."""
         lower, rel = self._lower(attributes[FROM])
         try:
-            if lower is not None and st.S_ISDIR(lower.stat(rel)[2]) and _as_judged(attributes, lower, rel):
+            if lower is not None and st.S_ISDIR(lower.stat(rel).mode) and _as_judged(attributes, lower, rel):
                 node.lower, node.rel = lower, rel
                 lower.moved[rel] = node
                 return
@@ -301,7 +301,7 @@ class Overlay:
             name, files = b"%d" % inode.number, tree.state.files_fd
             os.mknod(name, st.S_IFMT(entry.mode) | 0o600, dir_fd=files)
             os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=files)  # the host tells a FIFO's times
-            inode.host_ctime = stat_beneath(files, name)[12]
+            inode.host_ctime = stat_beneath(files, name).ctime
             tree.state.keep(inode.number, inode)
         if TWIN in attributes:
             self._replace_twins(inode, attributes[TWIN])
@@ -319,9 +319,9 @@ class Overlay:
             lower.shown[rel] = inode
             return
         info = lower.stat(rel)
-        if not st.S_ISREG(info[2]) or (FROM in attributes and not _as_judged(attributes, lower, rel)):
+        if not st.S_ISREG(info.mode) or (FROM in attributes and not _as_judged(attributes, lower, rel)):
             raise FileNotFoundError
-        inode.source, inode.key = (lower, rel), (info[0], info[1])
+        inode.source, inode.key = (lower, rel), (info.dev, info.ino)
         self.tree.inodes[inode.key] = inode
 
     def _replace_twins(self, inode: Inode, whence: bytes) -> None:
@@ -330,9 +330,9 @@ class Overlay:
             info = lower.stat(rel) if lower is not None else None
         except OSError:
             return
-        if info is not None and lower is not None and info[3] > 1:
-            self.tree.inodes[info[0], info[1]] = inode
-            self.tree.twins[info[0], info[1]] = lower, rel
+        if info is not None and lower is not None and info.nlink > 1:
+            self.tree.inodes[info.dev, info.ino] = inode
+            self.tree.twins[info.dev, info.ino] = lower, rel
             self.tree.links_touched = True
 
 
@@ -348,6 +348,6 @@ def _of_guest(attributes: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
 def _is_lower_dir(directory: LayerDir, name: bytes) -> bool:
     assert directory.lower is not None
     try:
-        return st.S_ISDIR(directory.lower.stat(directory.below(name))[2])
+        return st.S_ISDIR(directory.lower.stat(directory.below(name)).mode)
     except OSError:
         return False

@@ -51,7 +51,7 @@ class LayerTrace(CopyUp):
             info = lower.stat(rel)
         except (FileNotFoundError, NotADirectoryError):
             return None  # only these mean that it is gone: who is gone once stays so
-        if (info[0], info[1]) != key or info[2] & 0o170000 == st.S_IFDIR:
+        if (info.dev, info.ino) != key or info.mode & 0o170000 == st.S_IFDIR:
             return None
         return LowerNode(self, directory, name, lower, rel, info)
 
@@ -64,8 +64,8 @@ class LayerTrace(CopyUp):
         orphan.hidden, orphan.key = 1, key
         try:
             info = lower.stat(rel)
-            if (info[0], info[1]) == key:
-                orphan.source, orphan.last, orphan.kind = (lower, rel), info, info[2] & 0o170000
+            if (info.dev, info.ino) == key:
+                orphan.source, orphan.last, orphan.kind = (lower, rel), info, info.mode & 0o170000
         except OSError:
             pass  # the host removed it, too
         return orphan

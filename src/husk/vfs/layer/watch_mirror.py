@@ -135,13 +135,13 @@ class Real:
         state, path = self.tree.state, self.entry(name)
         # Who opened it by this name has a descriptor that no name leads back from.
         if isinstance(node, LayerDir):
-            state.remember_unnamed(stat_beneath(state.fd, path)[1], node)
+            state.remember_unnamed(stat_beneath(state.fd, path).ino, node)
             state.real_gone(path, node)
             if node.real is not None:
                 for stale in list(node.real.names):
                     node.real.clear(stale)  # it is empty: only the host's own files can have left entries behind
         elif isinstance(node, Inode) and _has_file(node):
-            state.remember_unnamed(stat_beneath(state.fd, path)[1], node)
+            state.remember_unnamed(stat_beneath(state.fd, path).ino, node)
             if node.nlink > 1 and sum(1 for directory, name in node.all_names() if _entered(directory, name)) <= 1:
                 os.link(path, b"files/%d" % node.number, src_dir_fd=state.fd, dst_dir_fd=state.fd)
 
@@ -263,7 +263,7 @@ def drop_stand_in(tree: CopyUp, node: Node) -> None:
 
 def number_shown(tree: CopyUp, node: Node) -> int:
     if isinstance(node, LowerNode):
-        return tree.number_of((*node.key, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        return tree.number_of(*node.key)
     assert isinstance(node, Inode)
     return node.ino
 
