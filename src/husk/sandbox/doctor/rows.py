@@ -38,7 +38,7 @@ ROWS = (
         "(another husk, a container runtime or an agent's sandbox), and Linux allows only one", "run husk outside it"),
     Row("seccomp-killable", MINIMUM, "seccomp WAIT_KILLABLE_RECV", "a signal could break a call off after husk acted "
         "on it", _KERNEL),
-    Row("seccomp-addfd", MINIMUM, "ADDFD with SEND", "husk cannot hand a descriptor over in one step", _KERNEL),
+    Row("seccomp-addfd", MINIMUM, "seccomp ADDFD", "husk cannot put a descriptor into a guest's table", _KERNEL),
     Row("seccomp-sync", BETTER, "SYNC_WAKE_UP", "each virtual call takes several times as long", "use Linux 6.6"),
     Row("landlock", MINIMUM, "Landlock", "it is the wall that lets a guest execute nothing but husk's loader, and it "
         "cannot be weakened", "use Linux 5.13 or later with `landlock` among its active security modules (boot "

@@ -12,9 +12,9 @@ from husk.sandbox.doctor.calls import SECCOMP, call, no_new_privileges
 
 NEW_LISTENER, WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 NOTIF_RECV, NOTIF_SEND, NOTIF_ADDFD, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40182103, 0x40082104
-ADDFD_FLAG_SEND, SYNC_WAKE_UP = 1 << 1, 1
+SYNC_WAKE_UP = 1
 RET_ALLOW, RET_USER_NOTIF = 0x7FFF0000, 0x7FC00000
-ASKED = 0x4855  # a number Linux does not use: nobody but the probe makes this call
+ASKED = 0x4855  # a number Linux does not use: only the probe makes this call
 
 
 def listener() -> str:
@@ -29,7 +29,7 @@ def alone() -> str:
         if error.errno == errno.EBUSY:
             raise Missing("there is one already") from None
         raise
-    return "nobody else listens"
+    return "there is no other listener"
 
 
 def killable() -> str:
@@ -43,7 +43,7 @@ def sync() -> str:
 
 
 def addfd() -> str:
-    """A grandchild makes the call; it must get a descriptor of our pipe as the answer."""
+    """A grandchild makes the call; it must get a descriptor of our pipe as the answer, in two steps as in husk."""
     fd = _install(NEW_LISTENER | WAIT_KILLABLE_RECV)
     reading, writing = os.pipe()
     caller = os.fork()
@@ -53,7 +53,8 @@ def addfd() -> str:
     notification = bytearray(80)
     ioctl(fd, NOTIF_RECV, notification)
     (identity,) = struct.unpack_from("<Q", notification)
-    ioctl(fd, NOTIF_ADDFD, struct.pack("<QIIII", identity, ADDFD_FLAG_SEND, writing, 0, 0))
+    added = ioctl(fd, NOTIF_ADDFD, bytearray(struct.pack("<QIIII", identity, 0, writing, 0, 0)))
+    ioctl(fd, NOTIF_SEND, struct.pack("<QqiI", identity, added, 0, 0))
     os.close(writing)
     if os.read(reading, 1) != b"x":
         raise Missing("the descriptor did not arrive")
@@ -61,8 +62,8 @@ def addfd() -> str:
 
 
 def _install(flags: int, *, or_else_alone: bool = False) -> int:
-    """A filter that asks about one unused number and allows the rest. Where somebody listens already, nothing can be
-    installed, and the row about that says so; other rows then have nothing to say against the kernel."""
+    """A filter that asks about one unused number and allows the rest. Where another listener exists, nothing can be
+    installed: the row `seccomp-alone` reports that, and the other rows do not blame the kernel."""
     no_new_privileges()
     code = b"".join(
         struct.pack("<HBBI", *instruction)
