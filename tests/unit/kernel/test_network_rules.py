@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from husk.kernel.net.network_rules import RuleError, Rules, closed_range, endpoint, parse, parse_ip
+from husk.kernel.net.network_rules import RuleError, Rules, endpoint, parse, parse_ip
+from husk.kernel.net.special_ranges import closed_range
 
 
 def ip(text: str) -> bytes:
@@ -152,4 +153,6 @@ def test_what_would_allow_it() -> None:
 def test_a_denied_address_is_denied_by_its_other_names(other_name: str) -> None:
     made = rules("*", deny=("192.0.2.0/24",))
     assert not allows(made, other_name)
-    assert allows(rules("*", deny=("198.51.100.0/24",)), other_name)
+    # The form ::a.b.c.d was withdrawn (RFC 4291) and lies in no allocated range: no rule but its own opens it.
+    withdrawn = other_name == "::192.0.2.5"
+    assert allows(rules("*", *([other_name] if withdrawn else []), deny=("198.51.100.0/24",)), other_name)

@@ -33,9 +33,9 @@ def lookup(name: str) -> list[str]:
 class Asked(Resolver):
     """Without its sockets and threads."""
 
-    def __init__(self, *allow: str) -> None:
+    def __init__(self, *allow: str, deny: tuple[str, ...] = ()) -> None:
         self.told: list[tuple[str, str, str]] = []
-        rules = Rules([parse(text) for text in allow], [])
+        rules = Rules([parse(text) for text in allow], [parse(text) for text in deny])
         self._outside = Outside(rules, lookup, lambda *what: self.told.append(what))
 
 
@@ -152,3 +152,41 @@ def test_routes() -> None:
     assert asked(16, 0) == asked(24, 0) == asked(99, 0) == [2]  # nothing can be changed
     assert asked(18, 0, 1) == [16] and asked(26, 0, 1) == [2]
     assert answers(b"") == answers(b"short") == []
+
+
+def test_a_denied_name_binds_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number, and by another name that leads to them."""
+    monkeypatch.setitem(NAMES, "alias.example", NAMES["good.example"])
+    box = Asked("*", deny=("good.example",))
+    address = parse_ip("192.0.2.7") or b""
+    assert read(box.answer(query("alias.example"))) == (0, ["192.0.2.7"])
+    with pytest.raises(OSError, match=r"good\.example forbids it"):
+        box._outside.judge(address, 443)
+    Asked("*")._outside.judge(address, 443)
+    # One port of it denied, one port of the address closed.
+    half = Asked("*", deny=("good.example:25",))
+    half._outside.judge(address, 443)
+    with pytest.raises(OSError, match="forbids it"):
+        half._outside.judge(address, 25)
+
+
+def test_a_denied_domain_binds_the_addresses_a_guest_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NAMES, "www.bad.example", ["192.0.2.66"])
+    box = Asked("*", deny=("*.bad.example",))
+    box._outside.judge(parse_ip("192.0.2.66") or b"", 443)  # nobody knows yet whose address this is
+    assert read(box.answer(query("www.bad.example"))) == (3, [])
+    with pytest.raises(OSError, match="forbids it"):
+        box._outside.judge(parse_ip("192.0.2.66") or b"", 443)
+
+
+def test_a_denied_name_that_moves_binds_both_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Asked("*", deny=("moves.example",))
+    now = [1000.0]
+    monkeypatch.setattr("husk.kernel.net.outside.time.monotonic", lambda: now[0])
+    for text in ("192.0.2.80", "192.0.2.81"):
+        monkeypatch.setitem(NAMES, "moves.example", [text])
+        with pytest.raises(OSError, match="forbids it"):
+            box._outside.judge(parse_ip(text) or b"", 443)
+        now[0] += 61
+    with pytest.raises(OSError, match="forbids it"):
+        box._outside.judge(parse_ip("192.0.2.80") or b"", 443)

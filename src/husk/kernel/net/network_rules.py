@@ -10,48 +10,14 @@ from __future__ import annotations
 
 import _socket
 
+from husk.kernel.net.special_ranges import Net, carried, closed_net, closed_range
+
 ANY_PORT = (0, 65535)
 V4_IN_V6 = bytes(10) + b"\xff\xff"
-# Networks no rule opens by the way: (network, prefix length, what it is)
-_CLOSED = (
-    ("0.0.0.0", 8, "this machine"),
-    ("10.0.0.0", 8, "a private network"),
-    ("100.64.0.0", 10, "a provider's private network"),
-    ("127.0.0.0", 8, "the host's own loopback"),
-    ("169.254.0.0", 16, "link-local, where clouds keep credentials"),
-    ("172.16.0.0", 12, "a private network"),
-    ("192.0.0.0", 24, "reserved"),
-    ("192.168.0.0", 16, "a private network"),
-    ("198.18.0.0", 15, "reserved for tests"),
-    ("224.0.0.0", 4, "multicast"),
-    ("240.0.0.0", 4, "reserved, or broadcast"),
-    ("::", 127, "this machine"),
-    ("fc00::", 7, "a private network"),
-    ("fe80::", 10, "link-local"),
-    ("fec0::", 10, "a private network"),
-    ("ff00::", 8, "multicast"),
-)
-# IPv6 networks that carry an IPv4 address at this byte: it decides.
-_CARRIERS = (("::", 96, 12), ("64:ff9b::", 96, 12), ("64:ff9b:1::", 48, 12), ("2002::", 16, 2))
 
 
 class RuleError(ValueError):
     """One sentence for whoever wrote the rule."""
-
-
-class Net:
-    """A network: an address of 4 or 16 bytes and how many of its bits count."""
-
-    __slots__ = ("bits", "ip")
-
-    def __init__(self, ip: bytes, bits: int) -> None:
-        self.ip, self.bits = ip, bits
-
-    def holds(self, ip: bytes) -> bool:
-        if len(ip) != len(self.ip):
-            return False
-        shift = 8 * len(ip) - self.bits
-        return int.from_bytes(ip, "big") >> shift == int.from_bytes(self.ip, "big") >> shift
 
 
 class Rule:
@@ -92,10 +58,14 @@ class Rules:
     def __init__(self, allow: list[Rule], deny: list[Rule]) -> None:
         self.allow, self.deny = allow, deny
 
+    def denies(self, name: str) -> bool:
+        """Does a rule deny this name on every port?"""
+        return any(rule.fits_name(name) and rule.ports == ANY_PORT and rule.name for rule in self.deny)
+
     def name(self, name: str) -> Verdict:
         """May this name be looked up? Whether it may be connected to is decided with the address."""
         name = name.rstrip(".").lower()
-        if any(rule.fits_name(name) and rule.ports == ANY_PORT and rule.name for rule in self.deny):
+        if self.denies(name):
             return Verdict(False, "a --deny-net rule names it")
         if any(rule.fits_name(name) for rule in self.allow):
             return Verdict(True)
@@ -104,10 +74,9 @@ class Rules:
     def address(self, ip: bytes, port: int, names: list[str]) -> Verdict:
         """May a connection go there?"""
         shown = endpoint(ip, port)
-        inner = carried(ip)
         for rule in self.deny:
             # A denied IPv4 address is denied by its other names too: a gateway (NAT64, 6to4) would lead there.
-            if rule.fits(ip, port, names) or (inner and rule.fits(inner, port, names)):
+            if any(rule.fits(each, port, names) for each in (ip, *carried(ip))):
                 return Verdict(False, f"--deny-net {rule.text} forbids it")
         closed = closed_range(ip)
         if closed is not None:
@@ -121,13 +90,12 @@ class Rules:
 
     def names(self, ip: bytes, port: int) -> bool:
         """Does a rule name this closed address: itself, or a network no larger than the closed range it lies in?"""
-        ranges = [net for net, _ in _closed_nets() if net.holds(ip)]
-        return not any(rule.fits(ip, port, []) for rule in self.deny) and any(
-            rule.net is not None
-            and rule.fits(ip, port, [])
-            and any(rule.net.bits >= closed.bits and closed.holds(rule.net.ip) for closed in ranges)
-            for rule in self.allow
-        )
+        if closed_range(ip) is None or any(rule.fits(ip, port, []) for rule in self.deny):
+            return False
+        found = closed_net(ip)
+        smallest = found[0].bits if found is not None else 8 * len(ip)  # closed by an address inside: that one alone
+        fitting = [rule.net for rule in self.allow if rule.net is not None and rule.fits(ip, port, [])]
+        return any(net.bits >= smallest for net in fitting)
 
     def answer(self, ip: bytes) -> bool:
         """May a name lead to this address? A private one may not, unless some rule names it: whoever owns an allowed
@@ -168,24 +136,6 @@ def parse_ip(text: str) -> bytes | None:
 
 def plain_ip(ip: bytes) -> bytes:
     return ip[12:] if len(ip) == 16 and ip[:12] == V4_IN_V6 else ip
-
-
-def closed_range(ip: bytes) -> str | None:
-    """What makes this address private, or None. An IPv4 address inside an IPv6 one decides for it."""
-    for net, what in _closed_nets():
-        if net.holds(ip):
-            return what
-    inner = carried(ip)
-    return closed_range(inner) if inner else None
-
-
-def carried(ip: bytes) -> bytes:
-    """The IPv4 address inside an IPv6 one, or nothing."""
-    if len(ip) == 16:
-        for text, bits, at in _CARRIERS:
-            if Net(_socket.inet_pton(_socket.AF_INET6, text), bits).holds(ip):
-                return ip[at : at + 4]
-    return b""
 
 
 def endpoint(ip: bytes, port: int) -> str:
@@ -242,14 +192,3 @@ def _ascii_name(name: str) -> str:
 
 def _is_label(label: str) -> bool:
     return all(c.isalnum() or c in "-_" for c in label) and label[0] != "-" and label[-1] != "-"
-
-
-_nets: list[tuple[Net, str]] = []
-
-
-def _closed_nets() -> list[tuple[Net, str]]:
-    if not _nets:
-        for text, bits, what in _CLOSED:
-            ip = _socket.inet_pton(_socket.AF_INET6 if ":" in text else _socket.AF_INET, text)
-            _nets.append((Net(ip, bits), what))
-    return _nets

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _socket
 import errno
+import time
 
 from husk.kernel.call import Refused
 from husk.kernel.net.network_rules import Rules, Verdict, endpoint, plain_ip
@@ -17,16 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_REMEMBERED = 16384
+LOOKED_UP_AGAIN = 60.0  # seconds after which a denied name's addresses are asked for anew
 
 
 class Outside:
     """`lookup` gives the addresses of a name as text, or raises OSError; `tell` gets what, why, what would allow it."""
 
-    __slots__ = ("_lookup", "_names", "_tell", "rules")
+    __slots__ = ("_denied", "_denied_at", "_lookup", "_names", "_tell", "rules")
 
     def __init__(self, rules: Rules, lookup: Callable[[str], list[str]], tell: Callable[[str, str, str], None]) -> None:
         self.rules, self._lookup, self._tell = rules, lookup, tell
         self._names: dict[bytes, list[str]] = {}  # address -> the allowed names that led to it
+        self._denied: dict[bytes, list[str]] = {}  # address -> the denied names that led to it, at any time
+        self._denied_at: float | None = None
 
     # -- names -------------------------------------------------------------------------------------------------
     def resolve(self, name: str) -> list[bytes]:
@@ -34,11 +38,12 @@ class Outside:
         name = name.rstrip(".").lower()
         verdict = self.rules.name(name)
         if not verdict.allowed:
+            if self.rules.denies(name):
+                self._bind_denied(name)
             self._tell(f"look-up of {name}", verdict.reason, verdict.allow)
             return []
         found: list[bytes] = []
-        for text in self._lookup(name):
-            ip = plain_ip(_socket.inet_pton(_socket.AF_INET6 if ":" in text else _socket.AF_INET, text.split("%")[0]))
+        for ip in map(_ip_of, self._lookup(name)):
             if not self.rules.answer(ip):
                 shown = endpoint(ip, 0).rpartition(":")[0]
                 self._tell(f"look-up of {name}", f"it leads to {shown}, a private address", f"--allow-net {shown}")
@@ -60,7 +65,8 @@ class Outside:
         return self.rules.names(ip, port)
 
     def judge(self, ip: bytes, port: int) -> None:
-        names = self._names.get(ip, [])
+        self._look_up_denied()
+        names = [*self._names.get(ip, []), *self._denied.get(ip, [])]
         verdict = self.rules.address(ip, port, names)
         if verdict.allowed and not self.rules.names(ip, port) and self._is_ours(ip) and not self._exactly(ip, port):
             verdict = Verdict(False, "it is this machine", f"--allow-net {endpoint(ip, port)}")
@@ -68,6 +74,29 @@ class Outside:
             called = f" ({names[0]})" if names else ""
             what = f"connection to {endpoint(ip, port)}{called}"
             raise Refused(errno.EACCES, verdict.reason, what, None, verdict.allow)
+
+    def _look_up_denied(self) -> None:
+        """A denied name binds its addresses, whatever name or number a guest uses for them. Names that do not resolve
+        bind none; those of a `*.domain` cannot be listed, and are bound when a guest asks for one."""
+        wanted = [rule.name for rule in self.rules.deny if rule.name and not rule.below]
+        now = time.monotonic()
+        if not wanted or (self._denied_at is not None and now < self._denied_at + LOOKED_UP_AGAIN):
+            return
+        self._denied_at = now
+        for name in wanted:
+            self._bind_denied(name)
+
+    def _bind_denied(self, name: str) -> None:
+        try:
+            found = self._lookup(name)
+        except OSError:
+            return
+        for ip in map(_ip_of, found):
+            names = self._denied.setdefault(ip, [])
+            if name not in names:
+                names.append(name)
+            if len(self._denied) > MOST_REMEMBERED:
+                del self._denied[next(iter(self._denied))]
 
     def _exactly(self, ip: bytes, port: int) -> bool:
         return any(
@@ -86,6 +115,10 @@ class Outside:
         finally:
             probe.close()
         return True
+
+
+def _ip_of(text: str) -> bytes:
+    return plain_ip(_socket.inet_pton(_socket.AF_INET6 if ":" in text else _socket.AF_INET, text.split("%")[0]))
 
 
 def host_lookup(name: str) -> list[str]:
