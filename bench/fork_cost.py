@@ -8,20 +8,20 @@ from __future__ import annotations
 import sys
 import time
 
-from husk.sandbox.kept.kept_boxes import Kept
-from husk.sandbox.kept.operations import fork
+from husk.sandbox.kept.kept_boxes import KeptBoxes
+from husk.sandbox.kept.operations import drop, fork
 
 
 def main() -> None:
     place, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    kept = Kept(place)
+    kept = KeptBoxes(place)
     fork(kept, name, "warm")  # loads what is loaded on first use
-    kept.drop("warm")
+    drop(kept, "warm")
     for number in range(times):
         start = time.perf_counter_ns()
         fork(kept, name, f"fork{number}")
         print(time.perf_counter_ns() - start)
-        kept.drop(f"fork{number}")
+        drop(kept, f"fork{number}")
 
 
 main()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from husk.sandbox.remove_tree import FOLDER, empty
+from husk.sandbox.remove_tree import DIRECTORY, empty_directory
 from husk.skills.produced import Staging
 from tests.lib import running
 from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving
@@ -108,8 +108,8 @@ def test_depth_is_no_harm(tmp_path: Path) -> None:
     staging.remove()
     assert [name for name, _ in found.files] == [f"{name}/" * depth + "file", "good"] and found.left == []
     assert sorted(os.listdir(tmp_path / "out")) == [name, "good"]
-    top = os.open(tmp_path / "out", FOLDER)
-    empty(top)  # pytest could not
+    top = os.open(tmp_path / "out", DIRECTORY)
+    empty_directory(top)  # pytest could not
     os.close(top)
 
 

@@ -43,7 +43,7 @@ def _planned(ground: Ground, wanted: str) -> Applied:
     with ground.files.vfs.lock:
         for at, tree in ground.files.layers:
             if at == os.fsencode(target) and tree.root.lower is not None:
-                before = ground.before.seen(target) if ground.before is not None else {}
+                before = ground.before.baseline(target) if ground.before is not None else {}
                 return _told(source, target, Plan(tree, (tree.root.lower.seen or {}) | before))
     return Applied(source)
 
@@ -51,7 +51,8 @@ def _planned(ground: Ground, wanted: str) -> Applied:
 def _applied(runs: Runs, wanted: str) -> Applied:
     """From what the box has settled to, so that nothing changes meanwhile, in the way `husk apply` does it. Afterwards
     the box goes on without changes there."""
-    from husk.sandbox.apply.apply import apply, mount_of, plan_of
+    from husk.sandbox.apply.apply import mount_of
+    from husk.sandbox.kept.apply_box import apply_box, plan_of
     from husk.sandbox.kept.open_box import OpenBox
 
     mount_of([[one.source, one.target, one.mode] for one in runs.policy.mounts], wanted)  # before anything is moved
@@ -66,7 +67,7 @@ def _applied(runs: Runs, wanted: str) -> Applied:
         plan = plan_of(box, target)
         told = _told(source, target, plan)
         if plan.steps:
-            apply(box, source, target, plan)
+            apply_box(box, source, target, plan)
     if keeping is not None:
         keeping.read_again()
     runs.go_on_from(files.without(target))

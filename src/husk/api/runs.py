@@ -111,22 +111,22 @@ class Runs:
 
     def snapshot(self) -> Snapshot:
         """The files as they are now; the caller closes it. Of a box in which nobody runs nothing is copied."""
-        from husk.sandbox.kept.snapshot import take
+        from husk.sandbox.kept.take_snapshot import take_snapshot
 
         with self.lock:
             if self._start is None and not self.idle:
-                return take(self.ground(), over=False)
+                return take_snapshot(self.ground(), over=False)
             return self.settle().again()
 
     def settle(self) -> Snapshot:
         """The ground becomes a snapshot, which stays ours, and is what the box goes on from. The caller holds the lock,
         and the box is idle."""
         if self._start is None:
-            from husk.sandbox.kept.snapshot import take
+            from husk.sandbox.kept.take_snapshot import take_snapshot
 
             ground = self.ground()
             self.end_standby()
-            self._start = take(ground, over=True)
+            self._start = take_snapshot(ground, over=True)
             self._keeping, ground.kept = ground.kept, None
             self._ground = None
             ground.close()

@@ -14,7 +14,7 @@ from husk.abi.text import harmless_lines
 from husk.cli.exit_codes import reader_left
 from husk.sandbox.apply.apply_plan import shown
 from husk.sandbox.errors import HuskError, UsageError, host_failure
-from husk.sandbox.kept.kept_boxes import Kept, check_name
+from husk.sandbox.kept.kept_boxes import KeptBoxes, check_name
 from husk.store.store_errors import StoreError
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def _parser(command: str, text: str) -> argparse.ArgumentParser:
 
 
 def _do(
-    command: str, parser: argparse.ArgumentParser, argv: list[str], run: Callable[[argparse.Namespace, Kept], int]
+    command: str, parser: argparse.ArgumentParser, argv: list[str], run: Callable[[argparse.Namespace, KeptBoxes], int]
 ) -> int:
     options = parser.parse_intermixed_args(argv)
     try:
-        return run(options, Kept())
+        return run(options, KeptBoxes())
     except (HuskError, StoreError) as error:
         problem, code = str(error), error.exit_code
     except BrokenPipeError:
@@ -99,10 +99,10 @@ def _say(options: argparse.Namespace, document: Any, lines: list[str]) -> None:
         print(text, flush=True)
 
 
-def _ps(options: argparse.Namespace, kept: Kept) -> int:
-    from husk.sandbox.kept.operations import listed
+def _ps(options: argparse.Namespace, kept: KeptBoxes) -> int:
+    from husk.sandbox.kept.operations import list_boxes
 
-    found = listed(kept, all_of_them=options.all)
+    found = list_boxes(kept, including_stopped=options.all)
     now = time.time_ns()
     lines = [f"{'NAME':20} {'STATE':8} {'AGE':>6} {'SIZE':>8} {'EXIT':>4}  COMMAND"]
     for box in found:
@@ -130,7 +130,7 @@ def _size(count: float) -> str:
     return f"{count:.0f}T"
 
 
-def _diff(options: argparse.Namespace, kept: Kept) -> int:
+def _diff(options: argparse.Namespace, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.diff import differences
     from husk.sandbox.kept.open_box import OpenBox
 
@@ -176,21 +176,23 @@ def _details(one: Difference) -> str:
     return f"  ({', '.join(words)})" if words else ""
 
 
-def _apply(options: argparse.Namespace, kept: Kept) -> int:
-    from husk.sandbox.apply.apply import apply, mount_of, plan_of, recover, told
+def _apply(options: argparse.Namespace, kept: KeptBoxes) -> int:
+    from husk.sandbox.apply.apply import mount_of, step_lines
+    from husk.sandbox.kept.apply_box import apply_box, plan_of
     from husk.sandbox.kept.open_box import OpenBox
+    from husk.sandbox.kept.recover_apply import recover_apply
 
     kept.get(options.name)
     lock = kept.lock(options.name)
     try:
-        outcome = recover(kept, options.name)
+        outcome = recover_apply(kept, options.name)
         kept.collect()
         if outcome and not options.json:
             print(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
         with OpenBox(kept, kept.get(options.name)) as box:
             source, target = mount_of(box.record.mounts, options.mount)
             plan = plan_of(box, target)
-            steps = told(plan)
+            steps = step_lines(plan)
             document = {
                 "name": options.name,
                 "mount": target,
@@ -208,7 +210,7 @@ def _apply(options: argparse.Namespace, kept: Kept) -> int:
                 _say(options, document, lines)
             if not options.yes:
                 _ask(source, len(steps))
-            apply(box, source, target, plan)
+            apply_box(box, source, target, plan)
             document["applied"] = True
             _say(options, document, [f"applied to {shown(os.fsencode(source))}"])
     finally:
@@ -224,7 +226,7 @@ def _ask(source: str, steps: int) -> None:
         raise UsageError("nothing was applied.")
 
 
-def _commit(options: argparse.Namespace, kept: Kept) -> int:
+def _commit(options: argparse.Namespace, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import commit
 
     made = commit(kept, options.name, options.image, options.store)
@@ -232,7 +234,7 @@ def _commit(options: argparse.Namespace, kept: Kept) -> int:
     return 0
 
 
-def _fork(options: argparse.Namespace, kept: Kept) -> int:
+def _fork(options: argparse.Namespace, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import fork
 
     made = fork(kept, options.name, check_name(options.new))
@@ -240,8 +242,10 @@ def _fork(options: argparse.Namespace, kept: Kept) -> int:
     return 0
 
 
-def _drop(options: argparse.Namespace, kept: Kept) -> int:
+def _drop(options: argparse.Namespace, kept: KeptBoxes) -> int:
+    from husk.sandbox.kept.operations import drop
+
     for name in options.names:
-        kept.drop(name)
+        drop(kept, name)
     _say(options, {"dropped": options.names}, options.names)
     return 0

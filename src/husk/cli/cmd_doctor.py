@@ -6,7 +6,7 @@ import argparse
 import json
 import textwrap
 
-from husk.sandbox.doctor import Finding, examine, exit_code
+from husk.sandbox.doctor.examine import Finding, examine, exit_code
 from husk.sandbox.doctor.rows import BETTER, FULL, MINIMUM
 
 VERDICTS = {

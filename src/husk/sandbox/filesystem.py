@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import TasksHere
     from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
-    from husk.sandbox.kept.keeping import Opened
+    from husk.sandbox.kept.box_content import BoxContent
     from husk.sandbox.policy import Mount, Policy
     from husk.walls.ids import Ids
 
@@ -74,7 +74,7 @@ def build(
     ids: Ids,
     tasks: TasksHere,
     source: ImageSource | None = None,
-    kept: Opened | None = None,
+    kept: BoxContent | None = None,
     *,
     remember: bool = False,
 ) -> Files:
@@ -121,7 +121,7 @@ def build(
 
 
 def _furnish(
-    files: Files, policy: Policy, ids: Ids, source: ImageSource | None, kept: Opened | None, *, remember: bool
+    files: Files, policy: Policy, ids: Ids, source: ImageSource | None, kept: BoxContent | None, *, remember: bool
 ) -> None:
     """The mounts, and what lies over them from the beginning."""
     (_, image), state = files.layers[0], files.vfs.state
@@ -141,7 +141,7 @@ def _furnish(
             if tree.root.lower is not None:
                 tree.root.lower.seen = {}
     if kept is not None:
-        kept.lay_over(files)
+        kept.lay_over(files.layers, files.creds)
 
 
 def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from husk.kernel.segments import Segments
     from husk.sandbox.filesystem import Files
     from husk.sandbox.image_source import ImageSource, Unnamed
-    from husk.sandbox.kept.keeping import Keeping, Opened
+    from husk.sandbox.kept.box_content import BoxContent
+    from husk.sandbox.kept.keeping import Keeping
     from husk.sandbox.kept.snapshot import Snapshot
     from husk.sandbox.limits.memory_use import InMemory
     from husk.sandbox.policy import Policy
@@ -117,7 +118,7 @@ class Ground:
             raise
 
     @property
-    def before(self) -> Opened | None:
+    def before(self) -> BoxContent | None:
         """What the box began with, beyond its image."""
         return self.kept if self.kept is not None else self.start
 

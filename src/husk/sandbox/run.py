@@ -377,11 +377,11 @@ def _cannot_look(error: int, *, namespaces: bool) -> HuskError | None:
     """No file is refused with these, so it was husk that may not look at its guests; the doctor knows why."""
     if error not in (errno.EPERM, errno.EFAULT):
         return None
-    from husk.sandbox.doctor import examine_one
-    from husk.sandbox.doctor.host import ONLY_APART
+    from husk.sandbox.doctor import host
+    from husk.sandbox.doctor.probe_child import run_probe
 
-    for name in ("ptrace", "memory"):
-        finding = examine_one(name)
-        if not finding.stands or (ONLY_APART in finding.detail and not namespaces):
-            return missing(name, finding.detail)
+    for name, probe in (("ptrace", host.ptrace), ("memory", host.memory)):
+        stands, detail = run_probe(probe)
+        if not stands or (host.ONLY_APART in detail and not namespaces):
+            return missing(name, detail)
     return None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
-from husk.sandbox.remove_tree import FOLDER, empty
+from husk.sandbox.remove_tree import DIRECTORY, empty_directory
 from husk.store import ImageConfig, Store, StoreError
 from husk.store.images import CACHE, PACKAGES
 from husk.store.ingest import Options, ingest
@@ -101,9 +101,9 @@ def _add_lock(content: Path, locked: str) -> None:
 
 def _remove(left: Path) -> None:
     try:
-        fd = os.open(left, FOLDER)
+        fd = os.open(left, DIRECTORY)
         try:
-            empty(fd)
+            empty_directory(fd)
         finally:
             os.close(fd)
         left.rmdir()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from husk.native._core import open_beneath
 from husk.sandbox.errors import UsageError
-from husk.sandbox.remove_tree import FOLDER, empty, listable, opened
+from husk.sandbox.remove_tree import DIRECTORY, empty_directory, open_directory, reopen_listable
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Staging:
         for folder in (self.base, self.base / "out", self.base / "work"):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o755)  # a box that root started has another user
-        self._target = os.open(self.base.parent, FOLDER)
-        self._top = os.open(self.base.name, FOLDER, dir_fd=self._target)
+        self._target = os.open(self.base.parent, DIRECTORY)
+        self._top = os.open(self.base.name, DIRECTORY, dir_fd=self._target)
 
     def hand_over(self) -> Produced:
         """Files and folders only. Links may point anywhere on the host, so they stay behind, as do sockets and FIFOs;
@@ -45,7 +45,7 @@ class Staging:
         found = Produced()
         taken: set[bytes] = set()
         for name in ("out", "work"):
-            source = opened(self._top, name)
+            source = open_directory(self._top, name)
             try:
                 self._hand_over(source, found, taken)
             finally:
@@ -61,7 +61,7 @@ class Staging:
             try:
                 for top in (source, self._target):
                     held.append(open_beneath(top, folder, os.O_PATH | os.O_DIRECTORY))
-                held.append(listable(held[0]))  # a guest may have taken its own permissions away
+                held.append(reopen_listable(held[0]))  # a guest may have taken its own permissions away
                 waiting += self._folder(held[2], held[1], folder, found, taken)
             except OSError as error:  # somebody else is at work there
                 found.left.append(f"{os.fsdecode(folder) or '.'}: {error.strerror}")
@@ -94,7 +94,7 @@ class Staging:
 
     def remove(self) -> None:
         try:
-            empty(self._top)
+            empty_directory(self._top)
             os.rmdir(self.base.name, dir_fd=self._target)
         except OSError:
             pass  # somebody is at work there

@@ -93,6 +93,17 @@ def write_whole(path: str, data: bytes) -> None:
     sync_directory(folder)
 
 
+def write_file(path: str, data: bytes, *, durable: bool = False) -> None:
+    """Write a file that only its writer uses until it is done. `durable`: its content survives a crash of the host."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
     view = memoryview(data)
     while view:

@@ -14,8 +14,10 @@ from husk.cli.cmd_doctor import verdict
 from husk.cli.cmd_run import main
 from husk.kernel.net import port_owners as occupants
 from husk.native._core import landlock_abi
-from husk.sandbox import doctor, weaken
-from husk.sandbox.doctor import Finding, Missing, examine, exit_code, host
+from husk.sandbox import weaken
+from husk.sandbox.doctor import host, probe_child
+from husk.sandbox.doctor.examine import Finding, examine, exit_code
+from husk.sandbox.doctor.probe_child import Missing, run_probe
 from husk.sandbox.doctor.probes import PROBES
 from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, RESTS_ON, ROWS
 from husk.walls import namespaces
@@ -70,22 +72,21 @@ def own_children() -> set[str]:
 )
 def test_a_probe_cannot_hurt(probe: Callable[[], str], stands: bool, detail: str) -> None:
     before, children = open_descriptors(), own_children()
-    assert doctor._in_a_child(probe) == (stands, detail)
+    assert run_probe(probe) == (stands, detail)
     assert not new_descriptors(before)
     assert own_children() <= children
 
 
 def test_a_probe_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "PATIENCE", 0.1)
-    seen = doctor._in_a_child(lambda: time.sleep(60) or "")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(probe_child, "PATIENCE", 0.1)
+    seen = run_probe(lambda: time.sleep(60) or "")  # type: ignore[func-returns-value]
     assert seen == (False, "no answer in 0.1 s")
 
 
 def test_a_host_that_tells_nothing_of_its_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the kernel cannot load tcp_diag: the answer is an error, which reads as nobody."""
     monkeypatch.setattr(occupants, "find", lambda *_: (b"", 0))
-    found = doctor.examine_one("diagnosis")
-    assert (found.stands, found.detail) == (False, "it does not know of a socket that listens")
+    assert run_probe(PROBES["diagnosis"]) == (False, "it does not know of a socket that listens")
 
 
 def test_rows_and_probes_are_the_same_set() -> None:

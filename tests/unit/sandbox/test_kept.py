@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox.kept.kept_boxes import Kept
+from husk.sandbox.kept.kept_boxes import KeptBoxes
 from husk.sandbox.kept.record import Record
 from husk.sandbox.state_dir import sweep
 
@@ -16,8 +16,8 @@ NUMBERS = [errno.EIO, errno.ENOMEM, errno.EACCES]
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    kept = Kept(str(tmp_path))
+def kept(tmp_path: Path) -> KeptBoxes:
+    kept = KeptBoxes(str(tmp_path))
     fd = kept.claim("box")
     kept.write(Record("box"), durable=False)
     os.close(fd)
@@ -37,7 +37,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_record_that_cannot_be_seen(kept: Kept, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_record_that_cannot_be_seen(kept: KeptBoxes, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     with monkeypatch.context() as patch:
         failing(patch, "record", number)
         assert kept.collect() == 0
@@ -57,13 +57,13 @@ def test_an_apply_that_cannot_be_seen(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (left / "apply").exists()
 
 
-def test_a_box_without_a_record_goes(kept: Kept) -> None:
+def test_a_box_without_a_record_goes(kept: KeptBoxes) -> None:
     os.close(kept.claim("half"))
     assert kept.collect() == 1
     assert kept.names() == ["box"]
 
 
-def test_a_record_is_written_whole(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_is_written_whole(kept: KeptBoxes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is nearly full takes a part of what it is given."""
     record = Record("box")
     record.argv = ["x" * 100] * 100

@@ -1,6 +1,6 @@
-"""sandbox: what writing a box's changes back to a host directory comes down to, and whether the host still agrees.
+"""sandbox: the steps that write a box's changes back to a host directory, and whether the host still agrees.
 
-The host may have changed since the box first saw a file. A step is planned only for what is still as it was seen:
+The host may have changed since the box first saw a file. A step is done only if the file is still as in the baseline:
 same file, same size, same times. All look-ups are beneath the directory and follow no link.
 """
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from husk.vfs.layer.delta import Change, Was
     from husk.vfs.layer.layered_tree import LayeredTree
 
-MOST_TOLD = 10
+MOST_SHOWN = 10
 SET_ID = 0o6000
 
 
 class Conflict(HuskError):
-    """The host is not as the box saw it."""
+    """The host directory is not as the box saw it."""
 
     exit_code = 1
 
@@ -37,8 +37,8 @@ class Conflict(HuskError):
 class Step:
     """One name directly below a directory that stays.
 
-    `out`: what is there goes. `new`: this comes, with `inside`, which is in it. `meta`: what is there gets the metadata
-    of `new`.
+    `out`: the host's file is moved away. `new`: this file takes the name, with `inside` in it. `meta`: the host's file
+    gets the metadata of `new`.
     """
 
     __slots__ = ("inside", "meta", "new", "out", "path")
@@ -51,12 +51,13 @@ class Step:
 class Plan:
     """All steps of one mount."""
 
-    def __init__(self, tree: LayeredTree, seen: dict[bytes, HostStat]) -> None:
+    def __init__(self, tree: LayeredTree, baseline: dict[bytes, HostStat]) -> None:
         lower = tree.root.lower
         assert lower is not None
         self.moved = lower.moved
-        self.seen = seen
-        self._seen_files = {identity_of(info)[:2]: info for info in seen.values() if not st.S_ISDIR(info.mode)}
+        self.baseline = baseline
+        files = [info for info in baseline.values() if not st.S_ISDIR(info.mode)]
+        self._files_by_identity = {identity_of(info)[:2]: info for info in files}
         self.notes: list[str] = []
         self.steps: list[Step] = []
         within: dict[int, Step] = {}  # by the change of a directory that is new
@@ -64,14 +65,14 @@ class Plan:
             step = within.get(id(change.above))
             if step is None:
                 step = self._step(change)
-            elif self._has_place(change):
+            elif self._is_applied(change):
                 step.inside.append(change)
             if step is not None and isinstance(change.node, LayerDir) and not change.in_place:
                 within[id(change)] = step
         self.lost = tree.lost
         self.steps = [step for step in self.steps if step.out or step.new is not None]
 
-    def _has_place(self, change: Change) -> bool:
+    def _is_applied(self, change: Change) -> bool:
         if change.node is None:
             return False
         if change.node.kind not in (st.S_IFREG, st.S_IFDIR, st.S_IFLNK, st.S_IFIFO):
@@ -86,7 +87,7 @@ class Plan:
 
     def _step(self, change: Change) -> Step | None:
         node, was = change.node, change.was
-        if node is not None and not self._has_place(change):
+        if node is not None and not self._is_applied(change):
             node = None
             if was is None:
                 return None
@@ -97,7 +98,7 @@ class Plan:
         else:
             step = Step(change.path, out=was is not None, new=change, meta=False)
             if isinstance(node, Inode) and node.kind == st.S_IFREG and was is not None:
-                # The content is the host's own: only what is said about it changes.
+                # The content is still the host's: only the metadata changes.
                 step.meta = _is_content_of(node, was)
                 step.out = not step.meta
         self.steps.append(step)
@@ -136,17 +137,17 @@ class Plan:
             yield from self.changed_below(root, step.path, step.path)
 
     def _is_same_directory(self, path: bytes, there: HostStat) -> bool:
-        seen = self.seen.get(path)
-        return seen is None or identity_of(seen)[:3] == identity_of(there)[:3]
+        expected = self.baseline.get(path)
+        return expected is None or identity_of(expected)[:3] == identity_of(there)[:3]
 
     def changed_below(self, root: int, path: bytes, called: bytes, *, moved: bool = False) -> Iterator[str]:
-        """What of the tree at `path`, whose name is `called`, is not as the box saw it. `moved`: by ourselves, which
-        changed the time of change of its top."""
+        """What in the tree at `path`, which the plan knows as `called`, is not as the box saw it. `moved`: husk has
+        moved it, which changed the ctime of its top."""
         waiting = [(path, called)]
         while waiting:
             path, called = waiting.pop()
             there = lstat(root, path)
-            if there is None or not self._as_seen(called, there, moved=moved):
+            if there is None or not self._as_baseline(called, there, moved=moved):
                 yield f"{shown(called)}: changed on the host since"
             elif st.S_ISDIR(there.mode):
                 fd = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
@@ -157,13 +158,13 @@ class Plan:
                 waiting += [(path + b"/" + name, called + b"/" + name) for name in names]
             moved = False
 
-    def _as_seen(self, called: bytes, there: HostStat, *, moved: bool) -> bool:
+    def _as_baseline(self, called: bytes, there: HostStat, *, moved: bool) -> bool:
         kind = st.S_IFMT(there.mode)
-        seen = self.seen.get(called) or self._seen_files.get((there.dev, there.ino))
-        if seen is not None:
+        expected = self.baseline.get(called) or self._files_by_identity.get((there.dev, there.ino))
+        if expected is not None:
             much = 3 if kind == st.S_IFDIR else 5 if moved else 6
-            return identity_of(seen)[:much] == identity_of(there)[:much]
-        # Below a directory that the box renamed everything shows, whatever it is now: it goes along.
+            return identity_of(expected)[:much] == identity_of(there)[:much]
+        # Everything below a directory that the box renamed is moved with it, whatever it is now.
         while called:
             if called in self.moved:
                 return True
@@ -202,5 +203,5 @@ def lstat(root: int, path: bytes) -> HostStat | None:
 
 
 def shown(path: bytes) -> str:
-    """What a guest called it, for a person's terminal; the directory itself has no name."""
+    """A guest's name for a person's terminal; the directory itself has none."""
     return text.shown(path) or "."

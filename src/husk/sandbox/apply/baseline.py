@@ -1,6 +1,6 @@
-"""sandbox: what the files of a mounted directory were when a box first changed them, written down for `husk apply`.
+"""sandbox: the baseline of a mount: the stat of each host file when a box first changed it. `husk apply` needs it.
 
-A record is the length of the name (2 bytes), the name, and 13 numbers of 8 bytes, as the C core's stat gives them.
+An entry is the length of the name (2 bytes), the name, and 13 numbers of 8 bytes, as the C core's stat gives them.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from husk.native._core import HostStat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Seen = dict[bytes, HostStat]
+    Baseline = dict[bytes, HostStat]
 
 MAGIC = b"husk seen 1\n"
 NUMBERS = struct.Struct("<13Q")
 LOW = (1 << 64) - 1
 
 
-def pack(seen: Seen) -> bytes:
+def pack(baseline: Baseline) -> bytes:
     parts = [MAGIC]
-    for name, info in sorted(seen.items()):
+    for name, info in sorted(baseline.items()):
         parts.append(len(name).to_bytes(2, "little") + name + NUMBERS.pack(*(number & LOW for number in info)))
     return b"".join(parts)
 
 
-def unpack(data: bytes) -> Seen:
+def unpack(data: bytes) -> Baseline:
     if not data.startswith(MAGIC):
         raise ValueError
-    found: Seen = {}
+    found: Baseline = {}
     at = len(MAGIC)
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "little")

@@ -1,10 +1,10 @@
-"""sandbox: a set of renames in one host directory that happens wholly or not at all, whenever it is killed.
+"""sandbox: a set of renames in one host directory that happens wholly or not at all, even if husk is killed.
 
 Everything new is made ready in a staging directory at the top of the host directory, so that each step is one rename:
-`out` moves what is there to old/N, `in` moves new/N there, `meta` sets metadata. Each step can tell by looking whether
-it was done, so the journal is written once, before the first. While it is called `apply.journal`, the next who comes
-undoes; the last step is to call it `apply.done`. It lies in the box's own directory, not with what it tells of: whoever
-could write it could have husk set any mode and attribute below the host directory.
+`out` moves what is there to old/N, `in` moves new/N there, `meta` sets metadata. Whether a step was done can be seen
+from the files, so the journal is written once, before the first step. While its name is `apply.journal`, recovery
+undoes the steps; the last step renames it to `apply.done`. It lies in the box's own directory, not in the host
+directory: a program that could write it could make husk set any mode and attribute below the host directory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import os
 
 from husk.native._core import open_beneath, syncfs
 from husk.sandbox.apply.apply_plan import Conflict, lstat, shown
-from husk.sandbox.apply.staging_dir import Place
+from husk.sandbox.apply.staging_dir import StagingDir
 from husk.sandbox.errors import HuskError
-from husk.sandbox.state_dir import is_there
+from husk.sandbox.locked_dir import is_there
 from husk.store.layout import sync_directory, write_all
 from husk.vfs.host.host_tree_write import rename_with_flags
 
@@ -36,7 +36,7 @@ class Journal:
 
     def __init__(self, root: int, name: str, folder: str) -> None:
         self.root, self.folder = root, folder
-        self.place = Place(root, name)
+        self.staging = StagingDir(root, name)
         self.steps: list[Step] = []
 
     def state(self) -> str:
@@ -44,11 +44,11 @@ class Journal:
         return next((name for name in (DONE, JOURNAL) if is_there(self._path(name))), "")
 
     def write(self) -> None:
-        """From here on every step is known to whoever comes after us."""
+        """From here on recovery knows every step."""
         import json
 
         data = json.dumps(self.steps).encode()
-        syncfs(self.place.fd)
+        syncfs(self.staging.fd)
         fd = os.open(self._path(UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             write_all(fd, data)
@@ -64,7 +64,7 @@ class Journal:
             self.steps = [(kind, path, what) for kind, path, what in json.loads(file.read())]
 
     def forget(self) -> None:
-        """Whatever was begun is settled; what is left of the staging directory says nothing."""
+        """Nothing is left to recover, whatever the staging directory still holds."""
         for name in (UNFINISHED, JOURNAL, DONE):
             try:
                 os.unlink(self._path(name))
@@ -80,31 +80,31 @@ class Journal:
         sync_directory(self.folder)
 
     def perform(self, check: Callable[[bytes, bytes], None]) -> None:
-        """`check(where it is now, path)` judges what was moved out, when nobody can put another in its place."""
+        """`check(where it is now, path)` judges what was moved out: after the move no other program can replace it."""
         for number, (kind, text, what) in enumerate(self.steps):
             path = os.fsencode(text)
             if kind == "out":
-                self._out(path, self.place.old, number)
-                check(os.fsencode(self.place.name) + b"/old/%d" % number, path)
+                self._out(path, self.staging.old, number)
+                check(os.fsencode(self.staging.name) + b"/old/%d" % number, path)
             elif kind == "in":
                 try:
-                    self._in(self.place.new, what, path)
+                    self._in(self.staging.new, what, path)
                 except FileExistsError:
                     raise Conflict(f"{shown(path)}: exists on the host by now; nothing was applied.") from None
             else:
-                if not self._describe(path, what["now"], what["file"]):
+                if not self._set_metadata(path, what["now"], what["file"]):
                     raise Conflict(f"{shown(path)}: another file on the host by now; nothing was applied.")
-        syncfs(self.place.fd)
+        syncfs(self.staging.fd)
         self._rename(JOURNAL, DONE)
 
     def undo(self) -> None:
         for number, (kind, text, what) in reversed(list(enumerate(self.steps))):
             path = os.fsencode(text)
             try:
-                if kind == "out" and lstat(self.place.old, b"%d" % number) is not None:
-                    self._in(self.place.old, number, path)
-                elif kind == "in" and lstat(self.place.new, b"%d" % what) is None:
-                    self._out(path, self.place.new, what)
+                if kind == "out" and lstat(self.staging.old, b"%d" % number) is not None:
+                    self._in(self.staging.old, number, path)
+                elif kind == "in" and lstat(self.staging.new, b"%d" % what) is None:
+                    self._out(path, self.staging.new, what)
             except FileExistsError:
                 raise HuskError(
                     f"{shown(path)} is in the way of undoing an apply that was interrupted; move it and try again."
@@ -112,11 +112,11 @@ class Journal:
         # Last: each of the renames above changed the time of the directory it was in.
         for kind, text, what in reversed(self.steps):
             if kind == "meta":
-                self._describe(os.fsencode(text), what["before"], what["file"])
-        syncfs(self.place.fd)
+                self._set_metadata(os.fsencode(text), what["before"], what["file"])
+        syncfs(self.staging.fd)
 
     def _out(self, path: bytes, folder: int, number: int) -> None:
-        above, name = self._above(path)
+        above, name = self._open_parent(path)
         try:
             rename_with_flags(above, name, folder, b"%d" % number, NOREPLACE)
         except OSError as error:
@@ -127,7 +127,7 @@ class Journal:
             os.close(above)
 
     def _in(self, folder: int, number: int, path: bytes) -> None:
-        above, name = self._above(path)
+        above, name = self._open_parent(path)
         try:
             rename_with_flags(folder, b"%d" % number, above, name, NOREPLACE)
         except OSError as error:
@@ -138,12 +138,12 @@ class Journal:
         finally:
             os.close(above)
 
-    def _above(self, path: bytes) -> tuple[int, bytes]:
+    def _open_parent(self, path: bytes) -> tuple[int, bytes]:
         above, _, name = path.rpartition(b"/")
         return open_beneath(self.root, above, os.O_PATH | os.O_DIRECTORY) if above else os.dup(self.root), name
 
-    def _describe(self, path: bytes, what: dict[str, Any], file: list[int]) -> bool:
-        """False: it is not the one with this device and inode, and nothing was done to it."""
+    def _set_metadata(self, path: bytes, what: dict[str, Any], file: list[int]) -> bool:
+        """False: the file does not have this device and inode, and was not changed."""
         try:
             fd = open_beneath(self.root, path, os.O_PATH) if path else os.dup(self.root)
         except FileNotFoundError:
@@ -152,15 +152,15 @@ class Journal:
             found = os.fstat(fd)
             if [found.st_dev, found.st_ino] != file:
                 return False
-            describe(b"/proc/self/fd/%d" % fd, what)
+            set_metadata(b"/proc/self/fd/%d" % fd, what)
             return True
         finally:
             os.close(fd)
 
 
-def describe(path: bytes, what: dict[str, Any]) -> None:
-    """Attributes before the mode, which may forbid to set them; times last. Attributes of the host's that the box never
-    saw stay as they are."""
+def set_metadata(path: bytes, what: dict[str, Any]) -> None:
+    """Attributes before the mode, which may forbid to set them; times last. Attributes of the host's file that the box
+    never saw stay as they are."""
     for name in what["without"]:
         try:
             os.removexattr(path, os.fsencode(name))
@@ -172,15 +172,15 @@ def describe(path: bytes, what: dict[str, Any]) -> None:
     os.utime(path, ns=(what["atime"], what["mtime"]))
 
 
-def description(mode: int, atime: int, mtime: int, xattrs: dict[bytes, bytes]) -> dict[str, Any]:
-    told = {os.fsdecode(name): value.hex() for name, value in xattrs.items()}
-    return {"mode": mode, "atime": atime, "mtime": mtime, "xattrs": told, "without": []}
+def metadata(mode: int, atime: int, mtime: int, xattrs: dict[bytes, bytes]) -> dict[str, Any]:
+    as_text = {os.fsdecode(name): value.hex() for name, value in xattrs.items()}
+    return {"mode": mode, "atime": atime, "mtime": mtime, "xattrs": as_text, "without": []}
 
 
-def before(path: bytes, now: dict[str, Any]) -> dict[str, Any]:
-    """What describes the file at `path` as it is, where `now` is going to change it."""
+def metadata_before(path: bytes, now: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of the file at `path`, as far as `now` is going to change it."""
     found, there = os.stat(path), user_attributes(path)
-    made = description(found.st_mode & 0o7777, found.st_atime_ns, found.st_mtime_ns, {})
+    made = metadata(found.st_mode & 0o7777, found.st_atime_ns, found.st_mtime_ns, {})
     for name in now["xattrs"]:
         value = there.get(os.fsencode(name))
         if value is None:

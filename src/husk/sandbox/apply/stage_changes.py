@@ -1,8 +1,8 @@
-"""sandbox: everything new that an apply brings, made ready in the staging directory, and the list of its steps.
+"""sandbox: make ready in the staging directory everything new that an apply brings, and list the steps.
 
-What is made here came from a guest: nothing becomes set-uid or set-gid, and no owner is the guest's choice. Guests of
-other boxes may be at work in the same directory (apply_place.py): each thing is made in a directory that was opened
-without following a link, and described through a descriptor of itself.
+The content came from a guest: nothing becomes set-uid or set-gid, and the guest does not choose an owner. Guests of
+other boxes may change the same directory meanwhile (`staging_dir`): each file is made in a directory that was opened
+without following a link, and its metadata is set through its own descriptor.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat as st
 
 from husk.native._core import open_beneath
 from husk.sandbox.apply.apply_plan import Conflict, lstat, shown
-from husk.sandbox.apply.journal import before, describe, description, user_attributes
+from husk.sandbox.apply.journal import metadata, metadata_before, set_metadata, user_attributes
 from husk.vfs.layer.content_copy import copy_content
 from husk.vfs.layer.delta import ANYONE, stat_of, target_of
 from husk.vfs.layer.inodes import Inode, LayerDir
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from husk.vfs.layer.delta import Change
 
 
-class Staging:
+class StagedChanges:
     """Makes everything new under new/N, and the list of steps."""
 
     def __init__(self, journal: Journal, plan: Plan, root: int) -> None:
-        self.place, self.plan, self.root = journal.place, plan, root
+        self.staging, self.plan, self.root = journal.staging, plan, root
         found = os.fstat(root)
         self.owner = found.st_uid, found.st_gid
         self.is_root = os.geteuid() == 0
         self._made: dict[int, bytes] = {}  # by inode, its first name below the staging directory's `new`
-        self._later: list[Callable[[], None]] = []  # directories are described when they are full
+        self._later: list[Callable[[], None]] = []  # a directory gets its metadata when it is full
         outs: list[Any] = []
         ins: list[Any] = []
         metas: list[Any] = []
@@ -50,9 +50,9 @@ class Staging:
                 number = len(ins)
                 self._stage(step, b"%d" % number)
                 ins.append(("in", path, number))
-        for describe_it in reversed(self._later):
-            describe_it()
-        # The deepest directory first: describing what is in a directory changes nothing of the directory itself.
+        for set_it in reversed(self._later):
+            set_it()
+        # The deepest directory first: setting the metadata of its entries does not change the directory itself.
         self.steps = [*outs, *ins, *reversed(metas)]
 
     def _meta(self, step: Step) -> dict[str, Any]:
@@ -62,14 +62,14 @@ class Staging:
         fd = open_beneath(self.root, step.path, os.O_PATH) if step.path else os.dup(self.root)
         try:
             path = b"/proc/self/fd/%d" % fd
-            # What was set-uid on the host stays so; nothing becomes it.
+            # A file that was set-uid on the host stays so; none becomes it.
             found = os.fstat(fd)
-            seen = self.plan.seen.get(step.path)
-            if seen is not None and (found.st_dev, found.st_ino) != (seen.dev, seen.ino):
+            expected = self.plan.baseline.get(step.path)
+            if expected is not None and (found.st_dev, found.st_ino) != (expected.dev, expected.ino):
                 raise Conflict(f"{shown(step.path)}: another file on the host by now; nothing was applied.")
             mode = self.plan.staged_mode(change) | info.mode & found.st_mode & 0o6000
-            now = description(mode, info.atime, info.mtime, self.plan.attributes(change))
-            return {"before": before(path, now), "now": now, "file": [found.st_dev, found.st_ino]}
+            now = metadata(mode, info.atime, info.mtime, self.plan.attributes(change))
+            return {"before": metadata_before(path, now), "now": now, "file": [found.st_dev, found.st_ino]}
         finally:
             os.close(fd)
 
@@ -82,7 +82,7 @@ class Staging:
     def _make(self, change: Change, path: bytes, *, replaces: bool) -> None:
         node = change.node
         assert node is not None
-        above, name = self.place.above(path)
+        above, name = self.staging.open_parent(path)
         try:
             if isinstance(node, Inode) and node.nlink > 1 and id(node) in self._made:
                 self._link(self._made[id(node)], above, name)
@@ -100,7 +100,7 @@ class Staging:
         finally:
             os.close(above)
         owner, attributes = self._of_replaced(change) if replaces and node.kind != st.S_IFLNK else (self.owner, {})
-        held = self.place.hold(path, node.kind)
+        held = self.staging.open_own(path, node.kind)
         try:
             if self.is_root:
                 os.chown(b"/proc/self/fd/%d" % held, *owner)
@@ -109,23 +109,23 @@ class Staging:
                 os.utime(b"/proc/self/fd/%d" % held, ns=(info.atime, info.mtime))
             elif isinstance(node, LayerDir):
                 found = os.fstat(held)
-                was = found.st_dev, found.st_ino
-                self._later.append(lambda: self._describe_later(change, path, was, attributes))
+                identity = found.st_dev, found.st_ino
+                self._later.append(lambda: self._set_later(change, path, identity, attributes))
             else:
-                self._describe(change, held, attributes)
+                self._set_metadata(change, held, attributes)
         finally:
             os.close(held)
 
     def _link(self, first: bytes, above: int, name: bytes) -> None:
-        there, called = self.place.above(first)
+        there, called = self.staging.open_parent(first)
         try:
             os.link(called, name, src_dir_fd=there, dst_dir_fd=above, follow_symlinks=False)
         finally:
             os.close(there)
 
     def _of_replaced(self, change: Change) -> tuple[tuple[int, int], dict[bytes, bytes]]:
-        """Owner and attributes of the host's file that goes: the box never saw the attributes, and may not change the
-        owner."""
+        """Owner and attributes of the host's file that is replaced: the box never saw the attributes, and may not
+        change the owner."""
         there = lstat(self.root, change.path)
         if there is None or st.S_IFMT(there[2]) != (change.node.kind if change.node else 0):
             return self.owner, {}
@@ -148,18 +148,18 @@ class Staging:
         finally:
             os.close(source)
 
-    def _describe_later(
-        self, change: Change, path: bytes, was: tuple[int, int], attributes: dict[bytes, bytes]
+    def _set_later(
+        self, change: Change, path: bytes, identity: tuple[int, int], attributes: dict[bytes, bytes]
     ) -> None:
-        held = self.place.hold(path, st.S_IFDIR, was)
+        held = self.staging.open_own(path, st.S_IFDIR, identity)
         try:
-            self._describe(change, held, attributes)
+            self._set_metadata(change, held, attributes)
         finally:
             os.close(held)
 
-    def _describe(self, change: Change, held: int, attributes: dict[bytes, bytes]) -> None:
+    def _set_metadata(self, change: Change, held: int, attributes: dict[bytes, bytes]) -> None:
         info = stat_of(change)
-        what = description(
+        what = metadata(
             self.plan.staged_mode(change), info.atime, info.mtime, attributes | self.plan.attributes(change)
         )
-        describe(b"/proc/self/fd/%d" % held, what)
+        set_metadata(b"/proc/self/fd/%d" % held, what)

@@ -6,8 +6,8 @@ import os
 import struct
 import time
 
-from husk.sandbox.doctor import Missing
 from husk.sandbox.doctor.calls import PIDFD_GETFD, PIDFD_OPEN, PRCTL, PROCESS_VM_READV, PTRACE, UNSHARE, call
+from husk.sandbox.doctor.probe_child import Missing
 from husk.sandbox.limits import cgroups
 from husk.sandbox.limits.limits import Limits
 from husk.walls.namespaces import CLONE_NEWUSER

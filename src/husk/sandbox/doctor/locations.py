@@ -6,7 +6,7 @@ import os
 import struct
 from fcntl import ioctl
 
-from husk.sandbox.doctor import Missing
+from husk.sandbox.doctor.probe_child import Missing
 from husk.sandbox.errors import HuskError
 from husk.sandbox.state_dir import StateDir
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from husk.sandbox.doctor import Missing, host, seccomp, walls
-from husk.sandbox.doctor import locations as places
+from husk.sandbox.doctor import host, locations, seccomp, walls
+from husk.sandbox.doctor.probe_child import Missing, run_probe
 from husk.walls.ids import may_switch_user
 
 TYPE_CHECKING = False
@@ -86,9 +86,7 @@ def box() -> str:
 
 
 def _stands(probe: Callable[[], str]) -> bool:
-    from husk.sandbox.doctor import _in_a_child
-
-    return _in_a_child(probe)[0]
+    return run_probe(probe)[0]
 
 
 PROBES: dict[str, Callable[[], str]] = {
@@ -117,11 +115,11 @@ PROBES: dict[str, Callable[[], str]] = {
     "pidfd-thread": host.pidfd_of_a_thread,
     "diagnosis": host.diagnosis,
     "cgroup": host.control_group,
-    "state": places.state,
-    "tmpfile": places.tmpfile,
-    "links": places.links,
-    "clone": places.clone,
-    "attributes": places.attributes,
-    "immutable": places.immutable,
+    "state": locations.state,
+    "tmpfile": locations.tmpfile,
+    "links": locations.links,
+    "clone": locations.clone,
+    "attributes": locations.attributes,
+    "immutable": locations.immutable,
     "box": box,
 }

@@ -7,8 +7,8 @@ import os
 import struct
 from fcntl import ioctl
 
-from husk.sandbox.doctor import Missing
 from husk.sandbox.doctor.calls import SECCOMP, call, no_new_privileges
+from husk.sandbox.doctor.probe_child import Missing
 
 NEW_LISTENER, WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 NOTIF_RECV, NOTIF_SEND, NOTIF_ADDFD, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40182103, 0x40082104

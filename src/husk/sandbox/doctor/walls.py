@@ -11,7 +11,6 @@ import os
 import struct
 
 from husk.native._core import landlock_abi
-from husk.sandbox.doctor import Missing
 from husk.sandbox.doctor.calls import (
     LANDLOCK_CREATE_RULESET,
     LANDLOCK_RESTRICT_SELF,
@@ -21,6 +20,7 @@ from husk.sandbox.doctor.calls import (
     call,
     no_new_privileges,
 )
+from husk.sandbox.doctor.probe_child import Missing
 from husk.walls.landlock import SCOPES_SIGNALS, landlock_rights
 from husk.walls.namespaces import (
     CLONE_NEWCGROUP,

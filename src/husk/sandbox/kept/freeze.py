@@ -1,8 +1,8 @@
-"""sandbox: what a box's files are at one moment, written down as a layer: its names, and whose contents they use.
+"""sandbox: freeze a box's files at one moment as a layer: its names, and which files hold their contents.
 
-`settle` is for a box in which nobody runs: its files become the layer, and nothing is copied; the box itself has to be
-built anew upon it. `copy` is for one that goes on: its own files are copied, since a guest may write to them at any
-moment without asking. docs/design/010-snapshots.md.
+`settle` is for a box in which no guest runs: its files become the layer, and nothing is copied; the box has to be built
+anew upon it. `copy` is for a box that goes on: its own files are copied, since a guest may write to them at any moment
+without a call that husk sees. docs/design/010-snapshots.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from husk.native._core import open_beneath
 from husk.sandbox.apply.baseline import pack
 from husk.sandbox.errors import HuskError
 from husk.sandbox.kept.capture_layer import names_of
-from husk.sandbox.state_dir import remove_tree
-from husk.store.layout import write_all
+from husk.sandbox.locked_dir import remove_own_tree
+from husk.store.layout import write_file
 from husk.store.store_errors import BadManifest
 from husk.vfs.layer.content_copy import copy_content
 from husk.vfs.layer.inodes import Inode
@@ -23,8 +23,8 @@ from husk.vfs.layer.inodes import Inode
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.filesystem import Files
-    from husk.sandbox.kept.keeping import Opened
-    from husk.sandbox.kept.kept_boxes import Kept
+    from husk.sandbox.kept.box_content import BoxContent
+    from husk.sandbox.kept.kept_boxes import KeptBoxes
     from husk.sandbox.kept.record import Record
     from husk.sandbox.state_dir import StateDir
     from husk.vfs.layer.layered_tree import LayeredTree
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 NOT_KEPT = ("places", "images", "real")  # of a state directory
 
 
-def settle(state: StateDir, files: Files, before: Opened | None, record: Record) -> Used:
-    """Everything but the last step, which is `StateDir.become`. The box is of no use afterwards."""
+def settle(state: StateDir, files: Files, before: BoxContent | None, record: Record) -> Used:
+    """Everything but the last step, which is `StateDir.publish`. The box cannot be used afterwards."""
     for _, tree in files.layers:
         if tree.watched:
-            _bring_home(tree)
+            _move_home(tree)
     used = _write_down(state.path, files, before, record)
     _leave_only(state, used[record.layer])
     return used
 
 
-def copy(kept: Kept, files: Files, before: Opened | None, record: Record) -> None:
-    """A layer beside the box. Whoever calls this keeps layers from being collected (`Kept.sharing`)."""
+def copy(kept: KeptBoxes, files: Files, before: BoxContent | None, record: Record) -> None:
+    """A layer beside the box. The caller prevents collection meanwhile (`KeptBoxes.without_collection`)."""
     with files.vfs.lock:
         layer = os.urandom(16).hex()
         path = kept.layer_path(layer)
@@ -55,7 +55,7 @@ def copy(kept: Kept, files: Files, before: Opened | None, record: Record) -> Non
             for number in used[layer]:
                 _copy(files, number, os.path.join(path, "files", str(number)))
         except BaseException:
-            remove_tree(path)
+            remove_own_tree(path)
             raise
 
 
@@ -75,7 +75,7 @@ def _copy(files: Files, number: int, goal: str) -> None:
         os.close(source)
 
 
-def _write_down(path: str, files: Files, before: Opened | None, record: Record, layer: str = "") -> Used:
+def _write_down(path: str, files: Files, before: BoxContent | None, record: Record, layer: str = "") -> Used:
     layer = layer or os.urandom(16).hex()
     used: Used = {layer: set()}
     count = size = 0
@@ -89,7 +89,7 @@ def _write_down(path: str, files: Files, before: Opened | None, record: Record, 
             used.setdefault(older, set()).update(numbers)
         count += names.count
         size += names.bytes
-    _write_seen(path, files, before)
+    _write_baselines(path, files, before)
     record.names, record.bytes = count, size
     record.trees = [os.fsdecode(target) for target, _ in files.layers]
     record.owner = [files.creds.uid, files.creds.gid]
@@ -98,18 +98,18 @@ def _write_down(path: str, files: Files, before: Opened | None, record: Record, 
     return used
 
 
-def _write_seen(path: str, files: Files, before: Opened | None) -> None:
+def _write_baselines(path: str, files: Files, before: BoxContent | None) -> None:
     for number, (target, tree) in enumerate(files.layers):
         lower = tree.root.lower
         if lower is not None and lower.seen is not None:
-            # What an earlier run saw was seen first.
-            seen = lower.seen | (before.seen(os.fsdecode(target)) if before is not None else {})
-            if seen:
-                write_file(os.path.join(path, f"seen-{number}"), pack(seen))
+            # Where an earlier run saw the same file, its stat is the older one.
+            baseline = lower.seen | (before.baseline(os.fsdecode(target)) if before is not None else {})
+            if baseline:
+                write_file(os.path.join(path, f"seen-{number}"), pack(baseline))
 
 
-def _bring_home(tree: LayeredTree) -> None:
-    """Files of watched directories lie under their names; they are kept by their numbers."""
+def _move_home(tree: LayeredTree) -> None:
+    """Rename files of watched directories, which lie under their names, to their inode numbers."""
     moved: list[tuple[bytes, bytes]] = []
     for node in list(tree.state.nodes.values()):
         if isinstance(node, Inode) and node.tree is tree and node.number and node.nlink:
@@ -122,18 +122,10 @@ def _bring_home(tree: LayeredTree) -> None:
 
 
 def _leave_only(state: StateDir, numbers: set[int]) -> None:
-    """Files without a name, what stood for others, and what husk itself put in are not kept."""
+    """Remove files without a name, stand-ins for other files, and what husk itself put in."""
     files = os.path.join(state.path, "files")
     for name in os.listdir(files):
         if not name.isdigit() or int(name) not in numbers:
             os.unlink(os.path.join(files, name))
     for name in NOT_KEPT:
-        remove_tree(os.path.join(state.path, name))
-
-
-def write_file(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, data)
-    finally:
-        os.close(fd)
+        remove_own_tree(os.path.join(state.path, name))

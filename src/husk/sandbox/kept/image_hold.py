@@ -1,6 +1,6 @@
-"""sandbox: the lasting hold a kept box has on the image it was started from. See husk.store.roots.
+"""sandbox: the root in the store that keeps a kept box's image from being collected. See husk.store.roots.
 
-The box's directory says first which root it is going to have (`root`), so that a box that never came to be takes none.
+The box's directory names the root first (file `root`), so that a box that was never finished leaves none behind.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from husk.sandbox.errors import HuskError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.sandbox.kept.kept_boxes import Kept
     from husk.sandbox.kept.record import Record
 
 
-def hold(kept: Kept, record: Record, origin: str = "") -> None:
-    """`origin`: id of the box that `record` is a fork of."""
+def hold_image(box_dir: str, record: Record, origin: str = "") -> None:
+    """`box_dir`: the directory of the kept box. `origin`: id of the box that `record` is a fork of."""
     if not record.manifests:
         return
     from husk.store import Store, StoreError
     from husk.store.roots import add, share
 
-    with open(os.path.join(kept.path(record.name), "root"), "w") as file:
+    with open(os.path.join(box_dir, "root"), "w") as file:
         file.write(f"{record.id} {record.store}\n")
     try:
         store = Store.open(record.store)
@@ -37,10 +36,10 @@ def hold(kept: Kept, record: Record, origin: str = "") -> None:
         ) from None
 
 
-def forget(path: str) -> None:
-    """The box whose directory is `path` needs nothing any more."""
+def forget_image(box_dir: str) -> None:
+    """The box is gone, so the store need not keep its image."""
     try:
-        with open(os.path.join(path, "root")) as file:
+        with open(os.path.join(box_dir, "root")) as file:
             name, _, place = file.read().rstrip("\n").partition(" ")
     except FileNotFoundError:
         return

@@ -1,14 +1,16 @@
-"""sandbox: kept boxes on disk — their records, their layers, who may touch them when, and the collection of leftovers.
+"""sandbox: kept boxes on disk: their records, their layers, their locks, and the collection of leftovers.
 
 Below the state directory (docs/formats/box.md):
 
 kept/NAME/record   one box: what it was started from, and which layer holds its names; replaced as a whole
-kept/NAME/running  what runs in it now; worth reading only while kept/NAME is locked
+kept/NAME/running  what runs in it now; valid only while kept/NAME is locked
 layers/ID/         what one run left: `files/`, `names-N`, `seen-N`. Never changed; shared by boxes that grew from it
-kept.lock          held shared by whoever may add a reference to a layer, exclusively by the collection
+kept.lock          held shared by a process that may add a reference to a layer, exclusively by the collection
 
-A layer that no record names and nobody locks is a leftover. There is no count of references to get wrong. Boxes that
-are open in some process, and snapshots of them, lock theirs (`Holding`).
+A layer that no record names and no process locks is a leftover. There is no count of references to get wrong. Boxes
+that are open in some process, and snapshots of them, lock their layers (`LayerLocks`).
+
+Not here: what people do with kept boxes (`operations`, `apply_box`, `diff`), and running one (`keeping`).
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ import os
 import time
 
 from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.kept.image_hold import forget_image
 from husk.sandbox.kept.record import Record
-from husk.sandbox.state_dir import base, is_there, lock_directory, remove_tree
+from husk.sandbox.locked_dir import is_there, lock_directory, remove_own_tree
+from husk.sandbox.state_dir import state_parent
 from husk.store.layout import sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from husk.sandbox.apply.baseline import Baseline
 
 FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 ALLOWED = FIRST | frozenset("._-")
@@ -40,15 +46,15 @@ def check_name(name: str) -> str:
     return name
 
 
-class Kept:
-    """The place of all kept boxes of this user."""
+class KeptBoxes:
+    """All kept boxes of this user. `parent`: the directory that has them and the state directories of boxes."""
 
-    __slots__ = ("boxes", "layers", "place")
+    __slots__ = ("boxes", "layers", "parent")
 
-    def __init__(self, place: str = "") -> None:
-        self.place = place or base()
-        self.boxes = os.path.join(self.place, "kept")
-        self.layers = os.path.join(self.place, "layers")
+    def __init__(self, parent: str = "") -> None:
+        self.parent = parent or state_parent()
+        self.boxes = os.path.join(self.parent, "kept")
+        self.layers = os.path.join(self.parent, "layers")
 
     def create(self) -> None:
         for path in (self.boxes, self.layers):
@@ -92,16 +98,16 @@ class Kept:
         return fd < 0
 
     def lock(self, name: str) -> int:
-        """Whoever changes a box holds this; a run does to its end."""
+        """Held by a process that changes the box; a run holds it to its end."""
         for _ in range(TRIES):
             fd = lock_directory(self.path(name), wait=False)
             if fd >= 0:
                 return fd
-            time.sleep(0.02)  # somebody may only be looking whether it runs
+            time.sleep(0.02)  # another husk may only be looking whether it runs
         raise UsageError(f"the box {name!r} is in use; wait until what runs in it ends (`husk ps`).")
 
     def claim(self, name: str) -> int:
-        """The same for one that may not exist yet."""
+        """The same for a box that may not exist yet."""
         self.create()
         path = self.path(name)
         for _ in range(100):
@@ -117,23 +123,23 @@ class Kept:
         return self.lock(name)
 
     def give_up(self, name: str) -> None:
-        """It was claimed, and there is nothing to keep; the caller holds it."""
+        """The box was claimed, and there is nothing to keep. The caller holds its lock."""
         try:
             if not is_there(os.path.join(self.path(name), "record")):
-                self._forget_root(self.path(name))
-                remove_tree(self.path(name))
+                forget_image(self.path(name))
+                remove_own_tree(self.path(name))
         except OSError:
-            pass  # the next collection takes it away
+            pass  # the next collection removes it
 
     def write(self, record: Record, *, durable: bool) -> None:
-        """Replace the record; the caller holds the box. Without `durable` it survives any death of ours, but perhaps
-        not that of the machine."""
+        """Replace the record; the caller holds the box's lock. Without `durable` it survives if husk is killed, but
+        perhaps not a crash of the host."""
         path = os.path.join(self.path(record.name), "record")
         temporary = f"{path}.new"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             data = memoryview(record.dump())
-            while data:  # a disk that is nearly full takes a part, and says so only when asked again
+            while data:  # a nearly full disk takes a part, and fails only at the next write
                 data = data[os.write(fd, data) :]
             if durable:
                 os.fsync(fd)
@@ -143,43 +149,43 @@ class Kept:
         if durable:
             sync_directory(os.path.dirname(path))
 
-    def sharing(self) -> Sharing:
-        return Sharing(self.place)
+    def without_collection(self) -> NoCollection:
+        return NoCollection(self.parent)
 
     def layer_path(self, layer: str) -> str:
         return os.path.join(self.layers, layer)
 
-    def drop(self, name: str) -> Record | None:
-        """Forget a box. What it shared with others stays theirs. None: its record could not be read."""
-        if not os.path.isdir(self.path(name)):
-            self.get(name)
-        fd = self.lock(name)
-        try:
-            try:
-                record = self.find(name)
-            except HuskError:
-                record = None  # damaged, which is a reason to drop it
-            if is_there(os.path.join(self.path(name), "apply")):
-                from husk.sandbox.apply.apply import recover
+    def baseline_path(self, record: Record, target: str) -> str:
+        """Where the baseline of the mount at `target` is; empty: the box has no changes there."""
+        if target not in record.trees:
+            return ""
+        return os.path.join(self.layer_path(record.layer), f"seen-{record.trees.index(target)}")
 
-                recover(self, name)
-            os.rename(self.path(name), os.path.join(self.boxes, GONE + os.urandom(8).hex()))
-        finally:
-            os.close(fd)
-        self.collect()
-        return record
+    def baseline(self, record: Record, target: str) -> Baseline:
+        from husk.sandbox.apply.baseline import unpack
+
+        path = self.baseline_path(record, target)
+        try:
+            with open(path, "rb") as file:
+                return unpack(file.read())
+        except FileNotFoundError:
+            return {}
+
+    def retire(self, name: str) -> None:
+        """The box is gone with this; the next collection removes its files. The caller holds its lock."""
+        os.rename(self.path(name), os.path.join(self.boxes, GONE + os.urandom(8).hex()))
 
     def collect(self, mine: Record | None = None, used: dict[str, set[int]] | None = None) -> int:
-        """Remove what nobody needs any more, unless somebody is about to need something: then the next one does.
-        `used` are the files that the box `mine` needs: of layers that are its alone, others go, too."""
+        """Remove what no box needs, unless another husk is adding a reference: then the next collection does it.
+        `used` are the files that the box `mine` needs: in layers that only it uses, all others are removed too."""
         try:
-            lock = os.open(os.path.join(self.place, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(os.path.join(self.parent, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return 0
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return self._collect(mine, used or {})
-        except OSError:  # somebody holds the lock; or the host fails, which is no reason not to run
+        except OSError:  # another husk holds the lock; or the host fails, which is no reason not to run
             return 0
         finally:
             os.close(lock)
@@ -213,11 +219,11 @@ class Kept:
                 if fd < 0:
                     continue
                 try:
-                    self._forget_root(path)
-                    remove_tree(path)
+                    forget_image(path)
+                    remove_own_tree(path)
                     removed += 1
                 except OSError:
-                    pass  # its store cannot be written now; the next one tries again, and nobody else is held up
+                    pass  # its store cannot be written now; the next collection tries again
                 finally:
                     os.close(fd)
             else:
@@ -225,7 +231,7 @@ class Kept:
         return removed
 
     def _clean(self, path: str) -> int:
-        """What somebody who was killed left in the directory of a box that goes on."""
+        """Remove what a killed husk left in the directory of a box that stays."""
         left = [name for name in ("record.new", "running") if os.path.exists(os.path.join(path, name))]
         fd = lock_directory(path, wait=False) if left else -1
         if fd < 0:
@@ -235,26 +241,20 @@ class Kept:
         os.close(fd)
         return len(left)
 
-    def _forget_root(self, path: str) -> None:
-        """The store need not keep an image for a box that is gone."""
-        from husk.sandbox.kept.image_hold import forget
 
-        forget(path)
-
-
-class Sharing:
+class NoCollection:
     """While this is open, no layer is collected."""
 
     __slots__ = ("_fd",)
 
-    def __init__(self, place: str) -> None:
-        self._fd = os.open(os.path.join(place, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def __init__(self, parent: str) -> None:
+        self._fd = os.open(os.path.join(parent, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def close(self) -> None:
         os.close(self._fd)
 
-    def __enter__(self) -> Sharing:
+    def __enter__(self) -> NoCollection:
         return self
 
     def __exit__(
@@ -263,13 +263,13 @@ class Sharing:
         self.close()
 
 
-class Holding:
-    """While this is open, these layers stay as they are, all files of them. Whoever makes one keeps them from being
-    collected meanwhile (`sharing`, or another holding)."""
+class LayerLocks:
+    """While this is open, these layers stay as they are, with all their files. The caller prevents their collection
+    until this is made (`without_collection`, or other locks on them)."""
 
     __slots__ = ("_fds",)
 
-    def __init__(self, kept: Kept, layers: list[str]) -> None:
+    def __init__(self, kept: KeptBoxes, layers: list[str]) -> None:
         self._fds: list[int] = []
         try:
             for layer in layers:
@@ -303,7 +303,7 @@ def _remove_unlocked(path: str) -> int:
     if fd < 0:
         return 0
     try:
-        remove_tree(path)
+        remove_own_tree(path)
         return 1
     finally:
         os.close(fd)

@@ -1,5 +1,4 @@
-"""sandbox: the trees of a kept box, or of a snapshot, without running anything: for showing, applying and
-committing its changes."""
+"""sandbox: the trees of a kept box or a snapshot without a run, to show, apply and commit its changes."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ import os
 from husk.kernel.tasks import Tasks, TasksHere
 from husk.sandbox.filesystem import build
 from husk.sandbox.image_source import ImageSource
-from husk.sandbox.kept.keeping import Opened
-from husk.sandbox.kept.kept_boxes import Kept
+from husk.sandbox.kept.box_content import BoxContent
+from husk.sandbox.kept.kept_boxes import KeptBoxes
 from husk.sandbox.kept.record import Record
 from husk.sandbox.policy import Policy
 from husk.sandbox.state_dir import StateDir
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from husk.sandbox.filesystem import Files
 
 
-class OpenBox(Opened):
+class OpenBox(BoxContent):
     """A box as it was last kept, or at a snapshot (a record without a name). While this is open, no layer
     is collected and the image is leased."""
 
-    def __init__(self, kept: Kept, record: Record, *, whole: bool = False) -> None:
+    def __init__(self, kept: KeptBoxes, record: Record, *, whole: bool = False) -> None:
         super().__init__(kept, record)
         self.whole = whole
-        self._sharing = kept.sharing()
+        self._no_collection = kept.without_collection()
         self._state: StateDir | None = None
         self._source: ImageSource | None = None
         try:
@@ -40,15 +39,15 @@ class OpenBox(Opened):
             self._state = StateDir()
             ids = Ids(user_namespace=False)
             ids.uid, ids.gid = record.owner
-            nobody = TasksHere(Tasks(False))
-            self.files: Files = build(policy, os.fsencode(self._state.path), ids, nobody, self._source, self)
+            no_tasks = TasksHere(Tasks(False))
+            self.files: Files = build(policy, os.fsencode(self._state.path), ids, no_tasks, self._source, self)
         except BaseException:
             self.close()
             raise
 
     @property
     def folder(self) -> str:
-        """Where it is written down what is being done with the box: where whoever finds it dead looks."""
+        """Where an apply writes its journal, and where recovery looks for it."""
         assert self._state is not None
         return self.kept.path(self.record.name) if self.record.name else self._state.path
 
@@ -64,7 +63,7 @@ class OpenBox(Opened):
             self._state.remove()
         if self._source is not None:
             self._source.close()
-        self._sharing.close()
+        self._no_collection.close()
 
     def __enter__(self) -> OpenBox:
         return self

@@ -1,15 +1,15 @@
-"""sandbox: what can be done with kept boxes: list, fork, commit, drop. Showing and applying changes have files of their
-own (differences.py, apply.py)."""
+"""sandbox: what people do with kept boxes: list, fork, commit, drop. Not here: showing changes (`diff`) and applying
+them (`apply_box`)."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from husk.sandbox.errors import UsageError
-from husk.sandbox.kept.kept_boxes import Kept
+from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.kept.kept_boxes import KeptBoxes
 from husk.sandbox.kept.record import Record
-from husk.sandbox.state_dir import lock_directory
+from husk.sandbox.locked_dir import is_there, lock_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,44 +18,44 @@ if TYPE_CHECKING:
     from husk.sandbox.ground import Ground
 
 
-def listed(kept: Kept, *, all_of_them: bool) -> list[dict[str, Any]]:
-    """Running boxes, and with `all_of_them` kept ones that do not run."""
+def list_boxes(kept: KeptBoxes, *, including_stopped: bool) -> list[dict[str, Any]]:
+    """Running boxes, and with `including_stopped` kept boxes that do not run."""
     found = []
     for name in kept.names():
         running = kept.is_running(name)
-        if not running and not all_of_them:
+        if not running and not including_stopped:
             continue
         record = kept.find(name)
         if record is not None or running:
-            found.append(_told(kept, name, record, running=running))
-    return found + _passing(kept, {box["pid"] for box in found})
+            found.append(_row(kept, name, record, running=running))
+    return found + _not_kept(kept, {box["pid"] for box in found})
 
 
-def _told(kept: Kept, name: str, record: Record | None, *, running: bool) -> dict[str, Any]:
+def _row(kept: KeptBoxes, name: str, record: Record | None, *, running: bool) -> dict[str, Any]:
     import json
 
-    told: dict[str, Any] = {"name": name, "state": "running" if running else "kept", "kept": record is not None}
-    told["pid"], told["exit_code"] = None, None if record is None else record.exit_code
-    told["argv"] = record.argv if record else []
-    told["since_ns"] = record.changed_ns if record else 0
-    told["image"] = record.image if record else ""
-    told["bytes"], told["names"] = (record.bytes, record.names) if record else (0, 0)
+    row: dict[str, Any] = {"name": name, "state": "running" if running else "kept", "kept": record is not None}
+    row["pid"], row["exit_code"] = None, None if record is None else record.exit_code
+    row["argv"] = record.argv if record else []
+    row["since_ns"] = record.changed_ns if record else 0
+    row["image"] = record.image if record else ""
+    row["bytes"], row["names"] = (record.bytes, record.names) if record else (0, 0)
     if running:
         try:
             with open(os.path.join(kept.path(name), "running"), "rb") as file:
                 now = json.loads(file.read())
-            told["pid"], told["since_ns"], told["argv"] = now["pid"], now["started_ns"], now["argv"]
-            told["exit_code"] = None
+            row["pid"], row["since_ns"], row["argv"] = now["pid"], now["started_ns"], now["argv"]
+            row["exit_code"] = None
         except (OSError, ValueError, KeyError):
-            pass  # it ended just now, or is being applied
-    return told
+            pass  # it ended just now, or an apply holds the lock
+    return row
 
 
-def _passing(kept: Kept, known: set[int | None]) -> list[dict[str, Any]]:
+def _not_kept(kept: KeptBoxes, known: set[int | None]) -> list[dict[str, Any]]:
     """Boxes that run and will not be kept: their state directories are locked."""
     found = []
-    for name in sorted(os.listdir(kept.place)):
-        path = os.path.join(kept.place, name)
+    for name in sorted(os.listdir(kept.parent)):
+        path = os.path.join(kept.parent, name)
         if not name.startswith("box-"):
             continue
         fd = lock_directory(path, wait=False)
@@ -64,7 +64,7 @@ def _passing(kept: Kept, known: set[int | None]) -> list[dict[str, Any]]:
             continue
         pid = int(name.split("-")[1])
         argv = _argv(pid)
-        # One that is about to be kept has its state directory before it holds its name.
+        # A box that will be kept has its state directory before it holds its name.
         if argv is None or pid == os.getpid() or pid in known or any(word.startswith("--keep") for word in argv):
             continue
         try:
@@ -97,24 +97,24 @@ def _argv(pid: int) -> list[str] | None:
         return None
 
 
-def fork(kept: Kept, name: str, new: str) -> Record:
+def fork(kept: KeptBoxes, name: str, new: str) -> Record:
     """A second box with the same content. Nothing is copied: layers are never written to, so both refer to them."""
     kept.create()
-    with kept.sharing():
+    with kept.without_collection():
         record = kept.get(name)
         if kept.find(new) is not None:
             raise UsageError(f"there is a box {new!r} already; choose another name, or `husk drop {new}` first.")
         lock = kept.claim(new)
         try:
             if kept.find(new) is not None:
-                raise UsageError(f"somebody has just made a box {new!r}; choose another name.")
+                raise UsageError(f"another husk has just made a box {new!r}; choose another name.")
             origin = record.id
             record.name, record.id, record.created_ns = new, os.urandom(16).hex(), time.time_ns()
             if record.manifests:
-                from husk.sandbox.kept.image_hold import hold
+                from husk.sandbox.kept.image_hold import hold_image
 
-                hold(kept, record, origin)
-            # Not synced: a machine that dies in this moment may have the fork or not, but never half of it.
+                hold_image(kept.path(new), record, origin)
+            # Not synced: after a crash of the host the fork is there or not, but never half of it.
             kept.write(record, durable=False)
         except BaseException:
             kept.give_up(new)
@@ -124,16 +124,16 @@ def fork(kept: Kept, name: str, new: str) -> Record:
     return record
 
 
-def commit(kept: Kept, name: str, image: str, store: str = "") -> dict[str, Any]:
-    """The changes as a new layer upon the image the box was started from; upon the host's own programs, a layer alone.
-    Changes below mounts belong to their host directories, and are not part of it."""
+def commit(kept: KeptBoxes, name: str, image: str, store: str = "") -> dict[str, Any]:
+    """Commit the changes as a new layer upon the image the box was started from, or as a layer alone if it was started
+    from the host's own programs. Changes below mounts belong to their host directories, and are not part of it."""
     record = kept.get(name)
     if record.store and store and os.path.abspath(store) != record.store:
         raise UsageError(f"--store: the box {name!r} was started from the store at {record.store}; commit to that one.")
     return _commit(kept, record, image, store)
 
 
-def _commit(kept: Kept, record: Record, image: str, store: str) -> dict[str, Any]:
+def _commit(kept: KeptBoxes, record: Record, image: str, store: str) -> dict[str, Any]:
     from husk.sandbox.image_source import BASE, HOST, OWNER
     from husk.sandbox.kept.capture_layer import layer_of
     from husk.sandbox.kept.open_box import OpenBox
@@ -145,7 +145,7 @@ def _commit(kept: Kept, record: Record, image: str, store: str) -> dict[str, Any
     on_host = not record.image or config.labels.get(BASE) == HOST
     below = [] if on_host else record.image_layers
     if on_host:
-        # One layer, whatever it came from: several would be laid together without what they hide of the host's.
+        # One layer in any case: flattening several would lose which of the host's names they hide.
         config.labels |= {BASE: HOST, OWNER: f"{record.owner[0]}:{record.owner[1]}"}
     with OpenBox(kept, record, whole=True) as box:
         place = Store.create(record.store or store or None)
@@ -156,7 +156,7 @@ def _commit(kept: Kept, record: Record, image: str, store: str) -> dict[str, Any
 
 
 def commit_open(ground: Ground, image: str) -> str:
-    """The same for a box that is open now: its changes so far. Guests that change something wait meanwhile."""
+    """Commit the changes so far of a box that is open now. Guests that change something wait meanwhile."""
     from husk.sandbox.image_source import BASE, HOST, OWNER
     from husk.sandbox.kept.capture_layer import layer_of
     from husk.store import ImageConfig, Store
@@ -168,10 +168,10 @@ def commit_open(ground: Ground, image: str) -> str:
         place, below, config = Store.create(ground.policy.store or None), [], ImageConfig()
         config.labels |= {BASE: HOST, OWNER: f"{files.creds.uid}:{files.creds.gid}"}
     elif source.on_host:
-        # Its layer has to become one with the new one, and in the open box it is what the box began with.
-        from husk.sandbox.kept.snapshot import take
+        # The image's layer and the new one have to become one, but in the open box the former is what it began with.
+        from husk.sandbox.kept.take_snapshot import take_snapshot
 
-        snapshot = take(ground, over=False)
+        snapshot = take_snapshot(ground, over=False)
         try:
             return str(_commit(snapshot.kept, snapshot.record, image, "")["layer"])
         finally:
@@ -182,3 +182,24 @@ def commit_open(ground: Ground, image: str) -> str:
         layer = layer_of(files.layers[0][1], writing)
         writing.set_image(image, [*below, layer], config)
     return layer
+
+
+def drop(kept: KeptBoxes, name: str) -> Record | None:
+    """Remove a box, but not the layers it shares with others. None: its record could not be read."""
+    if not os.path.isdir(kept.path(name)):
+        kept.get(name)
+    fd = kept.lock(name)
+    try:
+        try:
+            record = kept.find(name)
+        except HuskError:
+            record = None  # damaged, which is a reason to drop it
+        if is_there(os.path.join(kept.path(name), "apply")):
+            from husk.sandbox.kept.recover_apply import recover_apply
+
+            recover_apply(kept, name)
+        kept.retire(name)
+    finally:
+        os.close(fd)
+    kept.collect()
+    return record
