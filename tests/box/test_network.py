@@ -250,12 +250,12 @@ def test_denials_win(outside: int) -> None:
     assert box(PYTHON, "-c", code, allow=named)[0].status == 0
     result, refused = box(PYTHON, "-c", code, allow=named, options=("--deny-net", "127.0.0.9"))
     assert result.status == 1
-    # What no rule opens is the box's own loopback, where nobody listens: that is no refusal.
+    # What no rule opens is the box's own loopback, which has no listener: that is no refusal.
     assert refused == [] and "ConnectionRefused" in result.err
 
 
 def test_datagrams_and_the_outside() -> None:
-    """Only where the rules allow, and only whom the box has spoken to is heard."""
+    """Only to addresses that the rules allow; answers are accepted only from addresses the box has sent to."""
     script = """
         import socket, sys
         one, other = (("127.0.0.9", int(port)) for port in sys.argv[1:3])
@@ -263,7 +263,7 @@ def test_datagrams_and_the_outside() -> None:
         s.settimeout(60)
         s.sendto(b"question", one)
         print(s.recvfrom(100)[0], s.recvfrom(100)[1] == one)
-        s.sendto(b"question", other)  # no rule names it: that is the box's own loopback, where nobody is
+        s.sendto(b"question", other)  # no rule names it: that is the box's own loopback, which has no receiver
         c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         c.connect(one)
         c.send(b"again")

@@ -6,7 +6,7 @@ import json
 import sys
 
 from husk.cli import main
-from husk.kernel.net import outside
+from husk.kernel.net import egress
 
 NAMES: dict[str, list[str]] = json.loads(sys.argv.pop(1))
 
@@ -17,5 +17,5 @@ def lookup(name: str) -> list[str]:
     return NAMES[name]
 
 
-outside.host_lookup = lookup
+egress.host_lookup = lookup
 sys.exit(main())

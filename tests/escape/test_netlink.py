@@ -51,7 +51,7 @@ def test_no_message_changes_the_network_of_a_box_with_rules(programs: Path) -> N
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a network namespace to play the host's")
 @pytest.mark.parametrize("who", ["guest", "root"])
 def test_no_message_changes_the_host_s_network(programs: Path, who: str) -> None:
-    """The host's network is a namespace made for this test. Root, to whom Linux allows it, proves that it can fail."""
+    """The host's network is a namespace made for this test. Root can change it, so the test can fail."""
     inner = [str(programs / "netlink_admin")]
     if who == "guest":
         options = ["run", "--net", "host", "--mount", f"{programs}:{ESCAPE}:ro", "--", f"{ESCAPE}/netlink_admin"]

@@ -25,7 +25,7 @@ SO_PEERGROUPS = 59
 
 
 class Servers:
-    """One of every kind, open to everybody on the host. What they hear is looked at afterwards."""
+    """One of every kind, open to every user of the host. What they received is checked afterwards."""
 
     def __init__(self, directory: Path) -> None:
         self.name, self.path = f"husk-escape-{os.getpid()}-{os.urandom(4).hex()}", directory / "server"
@@ -181,7 +181,7 @@ listener.accept()[0].recv(1)
 
 
 def test_servers_and_callers_of_the_host_see_the_boxs_user(place: Path) -> None:
-    """Not husk's, which may be root, whom they may trust."""
+    """Not husk's credentials: husk may be root, and servers may trust root."""
     place.chmod(0o777)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(place / "server"))

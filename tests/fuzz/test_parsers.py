@@ -80,7 +80,7 @@ class Nobody:
 @example(b"\0\1\1\0\0\1\0\0\0\0\0\0", b"\1.\0\0\1\0\1")
 def test_questions_to_the_resolver(head: bytes, rest: bytes) -> None:
     serving = resolver.Resolver.__new__(resolver.Resolver)
-    serving._outside = Nobody()  # type: ignore[assignment]
+    serving._egress = Nobody()  # type: ignore[assignment]
     try:
         answer = serving.answer(head + rest)
     except ValueError:

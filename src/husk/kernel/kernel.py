@@ -15,7 +15,7 @@ from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
 from husk.kernel.net.network import Network
 from husk.kernel.net.peers import Peers
-from husk.kernel.net.unix_sockets import Sockets
+from husk.kernel.net.unix_sockets import UnixSockets
 from husk.kernel.syscalls import handlers
 from husk.kernel.syscalls.execve import names_in
 from husk.native._core import clear_umask, wake_thread
@@ -49,7 +49,7 @@ class Shared:
     def __init__(
         self,
         tasks: TasksHere,
-        sockets: Sockets,
+        sockets: UnixSockets,
         peers: Peers,
         names: NameCache | None,
         segments: Callable[[], Segments],
@@ -82,7 +82,7 @@ class Kernel:
         self._shares = box is not None
         self._box = box
         self._tasks_here = box.tasks if box is not None else None
-        self.sockets = box.sockets if box is not None else Sockets(own_abstract_names=walls.net)
+        self.sockets = box.sockets if box is not None else UnixSockets(own_abstract_names=walls.net)
         self.peers = box.peers if box is not None else Peers(diagnosis)
         self.hooks: Hooks | None = None
         self.disk_is_limited = False

@@ -158,7 +158,7 @@ class Tasks:
     def starting(self, host_pid: int) -> Names | None:
         """The names of the program that a process is about to run, while the host still shows the loader's."""
         begun = self.begun(self.tgid_of(host_pid))
-        return begun if begun is not None and not resident.complete(host_pid) else None
+        return begun if begun is not None and not resident.loader_done(host_pid) else None
 
     def runs(self, identity: tuple[int, int]) -> bool:
         """Is some process of the box running this file? (For ETXTBSY.)"""

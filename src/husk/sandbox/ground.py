@@ -13,7 +13,7 @@ from husk.kernel.kernel import Shared
 from husk.kernel.namecache import NameCache
 from husk.kernel.net.network import Network
 from husk.kernel.net.peers import Peers
-from husk.kernel.net.unix_sockets import Sockets
+from husk.kernel.net.unix_sockets import UnixSockets
 from husk.kernel.tasks import Tasks, TasksHere
 from husk.native import LOADER
 from husk.native._core import Listener
@@ -152,7 +152,7 @@ class Ground:
 
             path = policy.environment().get("PATH", "")
             self.programs = AllowedPrograms(self.files.vfs, map(os.fsencode, policy.programs), os.fsencode(path))
-        self._sockets = Sockets(own_abstract_names=walls.net)
+        self._sockets = UnixSockets(own_abstract_names=walls.net)
         # What marks husk's own calls is each box's secret, and is in every filter of the box.
         self.cookie = int.from_bytes(os.urandom(8), "little")
         self.filter = compile_filter(walls, self.cookie)

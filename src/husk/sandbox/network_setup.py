@@ -27,15 +27,15 @@ def build_network(policy: Policy, events: Told) -> Network:
     if rules is None:
         network = MappedNetwork(None)
     else:
-        from husk.kernel.net.outside import Outside, host_lookup
+        from husk.kernel.net.egress import Egress, host_lookup
         from husk.kernel.net.resolver import Resolver
 
         def tell(what: str, why: str, allow: str) -> None:
             events.refused("resolve", "ENOENT", what, why, allow)
 
-        outside = Outside(rules, policy.lookup or host_lookup, tell)
-        network = MappedNetwork(outside)
-        network.services.append(Resolver(outside, network.ports))
+        egress = Egress(rules, policy.lookup or host_lookup, tell)
+        network = MappedNetwork(egress)
+        network.services.append(Resolver(egress, network.ports))
     try:
         _publish(network, policy, events)
     except BaseException:

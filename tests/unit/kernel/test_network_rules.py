@@ -1,4 +1,4 @@
-"""What --allow-net and --deny-net mean: reading rules, and deciding about names and addresses."""
+"""--allow-net and --deny-net: parsing rules, and verdicts on names and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resolver's messages, and what leads from a name to an address."""
+"""The DNS messages of the resolver, and which addresses a name may resolve to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import struct
 import pytest
 
 from husk.kernel.call import Refused
+from husk.kernel.net.egress import Egress
 from husk.kernel.net.network_rules import Rules, parse, parse_ip
-from husk.kernel.net.outside import Outside
 from husk.kernel.net.resolver import Resolver, read_name
 from husk.kernel.net.routes import answers
 
@@ -36,7 +36,7 @@ class Asked(Resolver):
     def __init__(self, *allow: str, deny: tuple[str, ...] = ()) -> None:
         self.told: list[tuple[str, str, str]] = []
         rules = Rules([parse(text) for text in allow], [parse(text) for text in deny])
-        self._outside = Outside(rules, lookup, lambda *what: self.told.append(what))
+        self._egress = Egress(rules, lookup, lambda *what: self.told.append(what))
 
 
 def query(name: str, kind: int = 1, group: int = 1) -> bytes:
@@ -88,11 +88,11 @@ def test_an_address_counts_for_the_names_that_led_to_it() -> None:
     box = Asked("good.example:443")
     address = parse_ip("192.0.2.7") or b""
     with pytest.raises(Refused):
-        box._outside.judge(address, 443)  # nobody has looked the name up
+        box._egress.check(address, 443)  # the name was not looked up
     box.answer(query("good.example"))
-    box._outside.judge(address, 443)
+    box._egress.check(address, 443)
     with pytest.raises(Refused) as refused:
-        box._outside.judge(address, 80)
+        box._egress.check(address, 80)
     assert refused.value.filename == "connection to 192.0.2.7:80 (good.example)"
     assert refused.value.filename2 == "--allow-net good.example:80"
 
@@ -108,17 +108,17 @@ def test_a_name_that_changes_its_mind(monkeypatch: pytest.MonkeyPatch, later: st
     monkeypatch.setitem(NAMES, "turns.example", [later])
     assert read(box.answer(query("turns.example", 28 if ":" in later else 1))) == (3, [])
     with pytest.raises(Refused):
-        box._outside.judge(parse_ip(later) or b"", 443)
-    box._outside.judge(parse_ip("192.0.2.9") or b"", 443)
+        box._egress.check(parse_ip(later) or b"", 443)
+    box._egress.check(parse_ip("192.0.2.9") or b"", 443)
 
 
 def test_no_address_of_this_machine_by_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Outside, "_is_ours", lambda self, ip: True)
+    monkeypatch.setattr(Egress, "_is_this_machine", lambda self, ip: True)
     address = parse_ip("192.0.2.7") or b""
     for rule in ("*", "192.0.2.0/24"):
         with pytest.raises(Refused, match="this machine"):
-            Asked(rule)._outside.judge(address, 443)
-    Asked("192.0.2.7:443")._outside.judge(address, 443)
+            Asked(rule)._egress.check(address, 443)
+    Asked("192.0.2.7:443")._egress.check(address, 443)
 
 
 def test_any_bytes_get_an_answer_or_none() -> None:
@@ -161,32 +161,32 @@ def test_a_denied_name_binds_its_addresses(monkeypatch: pytest.MonkeyPatch) -> N
     address = parse_ip("192.0.2.7") or b""
     assert read(box.answer(query("alias.example"))) == (0, ["192.0.2.7"])
     with pytest.raises(OSError, match=r"good\.example forbids it"):
-        box._outside.judge(address, 443)
-    Asked("*")._outside.judge(address, 443)
+        box._egress.check(address, 443)
+    Asked("*")._egress.check(address, 443)
     # One port of it denied, one port of the address closed.
     half = Asked("*", deny=("good.example:25",))
-    half._outside.judge(address, 443)
+    half._egress.check(address, 443)
     with pytest.raises(OSError, match="forbids it"):
-        half._outside.judge(address, 25)
+        half._egress.check(address, 25)
 
 
 def test_a_denied_domain_binds_the_addresses_a_guest_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NAMES, "www.bad.example", ["192.0.2.66"])
     box = Asked("*", deny=("*.bad.example",))
-    box._outside.judge(parse_ip("192.0.2.66") or b"", 443)  # nobody knows yet whose address this is
+    box._egress.check(parse_ip("192.0.2.66") or b"", 443)  # nobody knows yet whose address this is
     assert read(box.answer(query("www.bad.example"))) == (3, [])
     with pytest.raises(OSError, match="forbids it"):
-        box._outside.judge(parse_ip("192.0.2.66") or b"", 443)
+        box._egress.check(parse_ip("192.0.2.66") or b"", 443)
 
 
 def test_a_denied_name_that_moves_binds_both_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Asked("*", deny=("moves.example",))
     now = [1000.0]
-    monkeypatch.setattr("husk.kernel.net.outside.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("husk.kernel.net.egress.time.monotonic", lambda: now[0])
     for text in ("192.0.2.80", "192.0.2.81"):
         monkeypatch.setitem(NAMES, "moves.example", [text])
         with pytest.raises(OSError, match="forbids it"):
-            box._outside.judge(parse_ip(text) or b"", 443)
+            box._egress.check(parse_ip(text) or b"", 443)
         now[0] += 61
     with pytest.raises(OSError, match="forbids it"):
-        box._outside.judge(parse_ip("192.0.2.80") or b"", 443)
+        box._egress.check(parse_ip("192.0.2.80") or b"", 443)

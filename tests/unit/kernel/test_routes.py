@@ -1,4 +1,4 @@
-"""The stand-in for netlink: each one costs husk a descriptor and a thread, so there is an end to them."""
+"""Emulated netlink sockets: each costs husk a descriptor and a thread, so their number is bounded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from husk.kernel.net import routes
 
 def test_netlink_sockets_without_end() -> None:
     """A guest made twenty thousand, and husk had as many threads and no descriptor left."""
-    made = [routes.stand_in(0) for _ in range(routes.MOST)]
+    made = [routes.emulated_socket(0) for _ in range(routes.MOST)]
     try:
         with pytest.raises(OSError) as refused:
-            routes.stand_in(0)
+            routes.emulated_socket(0)
         assert refused.value.errno == errno.ENOBUFS
     finally:
         for fd in made:
@@ -24,7 +24,7 @@ def test_netlink_sockets_without_end() -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:  # the threads see the end of their sockets, and then there is room again
         try:
-            os.close(routes.stand_in(0))
+            os.close(routes.emulated_socket(0))
             return
         except OSError:
             time.sleep(0.01)

@@ -12,7 +12,7 @@ import pytest
 
 from husk.cli.cmd_doctor import verdict
 from husk.cli.cmd_run import main
-from husk.kernel.net import port_owners as occupants
+from husk.kernel.net import port_owners
 from husk.native._core import landlock_abi
 from husk.sandbox import weaken
 from husk.sandbox.doctor import host, probe_child
@@ -84,8 +84,8 @@ def test_a_probe_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_host_that_tells_nothing_of_its_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the kernel cannot load tcp_diag: the answer is an error, which reads as nobody."""
-    monkeypatch.setattr(occupants, "find", lambda *_: (b"", 0))
+    """As where the kernel cannot load tcp_diag: the answer is an error, which reads as no owner."""
+    monkeypatch.setattr(port_owners, "find", lambda *_: (b"", 0))
     assert run_probe(PROBES["diagnosis"]) == (False, "it does not know of a socket that listens")
 
 

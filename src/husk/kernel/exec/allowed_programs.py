@@ -1,10 +1,9 @@
-"""kernel: which programs a box may start, where somebody listed them. What is not listed is refused at execve.
+"""kernel: the list of programs that a box may start, if its policy has one. execve of any other program is refused.
 
-Entries are guest paths, directories (with a slash at their end: all below), or bare names, which mean what PATH finds.
-They are resolved once, before any guest runs: what a guest makes later under a listed name elsewhere, in a directory
-of PATH that did not have it, or in the place of a listed file, is not what was listed. Below a listed directory
-anything is. It is files that are held against the list, not code: a program that is listed may be an interpreter, and
-an interpreter runs what it is given.
+Entries are guest paths, directories (with a trailing slash: everything below), or bare names, which are looked up in
+PATH. They are resolved once, before any guest runs. A file that a guest makes later does not count as listed, be it in
+another directory of PATH or in the place of a listed file. Everything below a listed directory counts. The list names
+files, not code: a listed program may be an interpreter, and an interpreter runs any script.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
     Stamp = tuple[Any, ...]
 
-LAUNCHER = b"/usr/bin/env"  # starts what is then held against the list itself
+LAUNCHER = b"/usr/bin/env"  # the program that it starts is checked in turn
 
 
 class AllowedPrograms:
-    """True paths, symbolic links resolved, and what was there."""
+    """Real paths, with symbolic links resolved, and the identity of the file there."""
 
     __slots__ = ("_below", "_files", "_vfs")
 
@@ -40,7 +39,7 @@ class AllowedPrograms:
         self._files: dict[bytes, Stamp] = {}
         self._below: list[bytes] = []
         launcher = _find(vfs, LAUNCHER)
-        if launcher is not None and vfs.path_of_node(launcher) == LAUNCHER:  # not where one program has many names
+        if launcher is not None and vfs.path_of_node(launcher) == LAUNCHER:  # a multi-call program has another path
             self._files[LAUNCHER] = self._stamp(launcher)
         folders = [folder for folder in path.split(b":") if folder[:1] == b"/"]
         for entry in entries:
@@ -61,8 +60,8 @@ class AllowedPrograms:
             self._below.append(where.rstrip(b"/") + b"/")
 
     def check(self, program: Program, first: Executable) -> None:
-        """`first` is what was named, which is `program` itself unless that is an interpreter. A listed script brings
-        its interpreter with it."""
+        """`first` is the file named in execve: `program` itself, or a script that `program` interprets. A listed script
+        may use its interpreter."""
         if self._has(program.exe, program.node) or self._has(first.path, first.node):
             return
         what = shown(first.path)
@@ -75,15 +74,15 @@ class AllowedPrograms:
         )
 
     def _has(self, path: bytes, node: Node | None) -> bool:
-        """A node is missing where a guest goes by a descriptor's name below /proc: that may be any file."""
+        """`node` is None for a descriptor's name below /proc, which may be any file."""
         listed = self._files.get(path)
         if listed is not None and node is not None and (node.tree.read_only or self._stamp(node) == listed):
             return True
         return any(path.startswith(folder) for folder in self._below)
 
     def _stamp(self, node: Node) -> Stamp:
-        """What still is the host's no guest has touched, and the host may replace its own programs: there the place is
-        what counts."""
+        """Identity of a file. No guest has changed a lower file, and the host may replace its own programs: for those
+        the path in the lower tree counts."""
         if isinstance(node, LowerNode):
             return id(node.lower), node.rel
         info = node.tree.stat(self._vfs.context, node)

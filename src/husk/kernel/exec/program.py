@@ -1,6 +1,6 @@
-"""kernel: what execve(2) would run — scripts, ELF and APE headers read as Linux's binary formats read them.
+"""kernel: the program that execve(2) runs: `#!` lines, ELF and APE headers, parsed as Linux's binfmt handlers do.
 
-Everything that can fail with an errno must fail here: once the loader runs, the old program is gone.
+Every error must be found here: once the loader runs, the old program is gone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Program:
         self.execfn, self.comm = execfn, comm[:15]
         self.prefix: list[bytes] = []
         self.exe = b""
-        self.elf_header: bytes | None = None  # given to the loader when it is not at the start of the file (APE)
+        self.elf_header: bytes | None = None  # for the loader, where it is not at the start of the file (APE)
         self.program_fd = self.interpreter_fd = -1
         self.identity = (0, 0)
         self.node: Node | None = None
@@ -64,7 +64,7 @@ class Program:
 
 
 class Executable:
-    """One file opened for execution: by the vfs, or held by the guest without a name (a memfd)."""
+    """One file opened for execution: by the vfs, or an unnamed file of the guest (a memfd)."""
 
     __slots__ = ("fd", "node", "path")
 
@@ -73,36 +73,36 @@ class Executable:
 
 
 def open_executable(call: Call, node: Node, path: bytes) -> Executable:
-    """EACCES unless a regular file with execute permission; reading needs no permission, as on Linux."""
+    """EACCES unless it is a regular file with execute permission. Read permission is not needed, as on Linux."""
     if node.kind != st.S_IFREG:
         raise OSError(errno.EACCES, "not a regular file")
     call.vfs.access_node(call, node, os.X_OK)
     fd = node.tree.open(call, node, os.O_RDONLY)
-    # A file that still is the host's own, or on a read-only mount, no guest can have open for writing.
+    # No guest can have a lower file or a file on a read-only mount open for writing.
     if not node.tree.read_only and not isinstance(node, LowerNode) and _open_for_writing(fd):
         os.close(fd)
-        raise OSError(errno.ETXTBSY, "somebody has it open for writing")
+        raise OSError(errno.ETXTBSY, "it is open for writing")
     return Executable(fd, None if isinstance(node, HeldFile) else node, path)
 
 
 def _open_for_writing(fd: int) -> bool:
-    """The host grants a read lease only while nobody has the file open for writing: asked, and taken back."""
+    """The host grants a read lease only while the file is not open for writing: take one, and release it."""
     try:
-        # Should somebody open it for writing right now, the host tells us so by a signal: not by one that would end us.
+        # If a process opens it for writing right now, the host sends husk a signal: choose one that does not kill husk.
         fcntl.fcntl(fd, fcntl.F_SETSIG, WAKE_SIGNAL)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        # EACCES: not our file (an unchanged host file, which no guest can write to); EINVAL: no leases here.
+        # EACCES: another user's file (a lower file, which no guest can write); EINVAL: a file system without leases.
         return error.errno == errno.EAGAIN
     fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return False
 
 
 def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes | None, *, hidden: bool) -> Program:
-    """Follow `#!` lines from `first` to an ELF file and its interpreter. Takes over first.fd.
+    """Follow `#!` lines from `first` to an ELF file and its interpreter. Takes ownership of first.fd.
 
-    `comm` None: the name of the file that is run in the end. `hidden`: an interpreter could not open `execfn`, because
-    the descriptor in it is closed by then.
+    `comm` None: use the name of the file that runs in the end. `hidden`: an interpreter could not open `execfn`,
+    because the descriptor that it names is close-on-exec.
     """
     program = Program(execfn, comm or b"")
     program.program_fd = first.fd
@@ -115,7 +115,7 @@ def prepare(call: Call, first: Executable, execfn: bytes, comm: bytes | None, *,
             interpreter, argument = script_line(head)
             if hidden:
                 raise OSError(errno.ENOENT, "the interpreter could not open the script")
-            # What stands for argv[0] becomes: interpreter, its argument, the script's own name.
+            # argv[0] is replaced by the interpreter, its argument and the script's own name.
             program.prefix = [interpreter, *([argument] if argument is not None else []), name, *program.prefix[1:]]
             node = _walk(call, interpreter)
             current = open_executable(call, node, guest_path(call, node, interpreter))
@@ -149,15 +149,15 @@ def _walk(call: Call, name: bytes) -> Node:
 
 
 def guest_path(call: Call, node: Node, name: bytes) -> bytes:
-    """Where an executable is, for /proc/self/exe: its true path, whatever links led there."""
+    """The path of an executable for /proc/self/exe, with symbolic links resolved."""
     if isinstance(node, HeldFile):
         return call.kernel.tasks.fd_text(call, node.host_tid, node.fd)
     return call.vfs.path_of_node(node) or name
 
 
 def script_line(head: bytes) -> tuple[bytes, bytes | None]:
-    """Interpreter and the one argument (None: none), step by step as load_script reads them: a buffer of 256 bytes,
-    zeroed before; a NUL ends the search for a newline; the byte behind the last may end a name."""
+    """Interpreter and its optional argument, parsed step by step as load_script does: a zeroed buffer of 256 bytes; a
+    NUL ends the search for a newline; the byte behind the last may end a name."""
     buffer = head[:BINPRM_BUF_SIZE].ljust(BINPRM_BUF_SIZE, b"\0")
     last = BINPRM_BUF_SIZE - 1
     end = buffer.find(b"\n", 0, buffer.find(b"\0") if b"\0" in buffer else BINPRM_BUF_SIZE)
@@ -188,7 +188,7 @@ def _terminator(buffer: bytes, at: int, last: int) -> int:
 
 
 def ape_elf_header(head: bytes) -> bytes:
-    """The ELF header an Actually Portable Executable carries as octal escapes in one of its printf statements."""
+    """The ELF header of an Actually Portable Executable, from the octal escapes of one of its printf statements."""
     at = 0
     while (at := head.find(b"printf '", at)) >= 0:
         at += len(b"printf '")
@@ -217,7 +217,7 @@ def _unescape_octal(text: bytes) -> bytes:
 
 
 def elf_interpreter(fd: int, header: bytes) -> bytes | None:
-    """PT_INTERP's text, None for a program that has none; ENOEXEC for what Linux would not load."""
+    """The path in PT_INTERP, None for a program without one; ENOEXEC for a file that Linux would not load."""
     phdrs = _program_headers(fd, header)
     if phdrs is None:
         raise OSError(errno.ENOEXEC, "not a program for x86-64 Linux")
@@ -266,7 +266,7 @@ def _program_headers(fd: int, header: bytes) -> list[tuple[int, ...]] | None:
 
 
 def _pread(fd: int, size: int, offset: int) -> bytes:
-    """Offsets come from a file: what is none is EINVAL, as the host says."""
+    """Offsets come from a file and may be out of range: EINVAL, as the host says."""
     if offset + size >= 1 << 63:
         raise OSError(errno.EINVAL, "an offset beyond every file")
     return os.pread(fd, size, offset)

@@ -1,6 +1,6 @@
-"""kernel: reading what the loader left in a guest process (native/loader/resident.h).
+"""kernel: read the resident region, the data that the loader leaves in a guest process (native/loader/resident.h).
 
-It is the guest's own memory: a hint, copied by fork and replaced by execve, that only the guest itself can spoil.
+It is the guest's own memory, copied by fork and replaced by execve. The guest can forge it, so husk uses it as a hint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _read(host_pid: int, offset: int, size: int) -> bytes | None:
 
 
 def exe_of(host_pid: int) -> tuple[bytes, tuple[int, int]] | None:
-    """The virtual path of the program a process runs, as it was when it began, and the file's identity."""
+    """The virtual path of a process's program at the time of its execve, and the file's identity."""
     head = _read(host_pid, 0, 0x30)
     if head is None or int.from_bytes(head[:4], "little") != MAGIC:
         return None
@@ -38,13 +38,13 @@ def exe_of(host_pid: int) -> tuple[bytes, tuple[int, int]] | None:
     return path, (int.from_bytes(identity[:8], "little"), int.from_bytes(identity[8:], "little"))
 
 
-def complete(host_pid: int) -> bool:
-    """Has the loader done its work? Until then the host shows the loader's name, and arguments without a script's."""
+def loader_done(host_pid: int) -> bool:
+    """Has the loader finished? Until then the host shows the loader's name, and arguments without a script's."""
     return _read(host_pid, 0, 4) == MAGIC.to_bytes(4, "little")
 
 
 def runs(host_pid: int, identity: tuple[int, int]) -> bool:
-    """Does a process run the file of this identity?"""
+    """Does the process run the file with this identity?"""
     return _read(host_pid, IDENTITY_AT, 16) == identity[0].to_bytes(8, "little") + identity[1].to_bytes(8, "little")
 
 

@@ -1,7 +1,7 @@
-"""kernel: messages husk sends and receives in a guest's place: their headers, buffers and control messages.
+"""kernel: messages that husk sends and receives in a guest's place: headers, buffers and control messages.
 
-Here: what struct msghdr, iovec and cmsghdr hold, copied out of and into the guest. Not here: where a message may go
-(syscalls/messages.py asks the network and the vfs). A header is copied once; data is not judged, so it is copied late.
+Here: struct msghdr, iovec and cmsghdr, copied from and to the guest. Not here: where a message may go
+(syscalls/sendmsg.py asks the network and the vfs). A header is copied once; data is not judged, so it is copied late.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MOST_AT_ONCE = 1 << 22  # no datagram is longer; a stream goes in pieces
 
 SOL_SOCKET, SCM_RIGHTS, SCM_CREDENTIALS = 1, 1, 2
 SO_PRIORITY, SO_MARK = 12, 36
-ORDINARY = frozenset(struct.pack("<i", priority) for priority in range(7))
+ANY_USERS_PRIORITIES = frozenset(struct.pack("<i", priority) for priority in range(7))
 SOL_IP, SOL_IPV6 = 0, 41
 MSG_CMSG_CLOEXEC, MSG_CTRUNC = 0x40000000, 8
 
 
 class Header:
-    """One struct msghdr as it was when it was copied, or the same made of a simple call's arguments."""
+    """One copied struct msghdr, or the same built from the arguments of sendto and recvfrom."""
 
     __slots__ = ("address_at", "control_at", "control_room", "name_at", "name_room", "parts", "total")
 
     def __init__(self, name_at: int, name_room: int, parts: list[tuple[int, int]], control_at: int, room: int) -> None:
         self.name_at, self.name_room, self.parts = name_at, name_room, parts
         self.control_at, self.control_room = control_at, room
-        self.address_at = 0  # of the struct itself, where there is one
+        self.address_at = 0  # of the guest's struct, 0 if there is none
         self.total = sum(size for _, size in parts)
 
 
@@ -56,7 +56,7 @@ def copy_header(call: Call, where: int) -> Header:
 
 
 def copy_data(call: Call, header: Header, start: int, most: int) -> bytes:
-    """At most `most` bytes of what the parts hold, from `start` on."""
+    """At most `most` bytes of the parts, from `start` on."""
     made = []
     for at, size in header.parts:
         if start >= size:
@@ -101,78 +101,79 @@ def pack_control(messages: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def control_out(
-    call: Call, header: Header, added: list[tuple[int, int, bytes]], *, unix: bool, held: list[int]
+    call: Call, header: Header, added: list[tuple[int, int, bytes]], *, unix: bool, fds: list[int]
 ) -> bytes:
-    """The guest's control messages as husk may send them, and `added` ones; descriptors of husk's go into `held`."""
+    """The guest's control messages as husk sends them, after the `added` ones. husk's copies of passed descriptors are
+    appended to `fds`."""
     if header.control_room > MOST_CONTROL:
         raise OSError(errno.ENOBUFS, "too much control data")
     control = call.raw.read(header.control_at, header.control_room) if header.control_room else b""
     made = list(added)
-    speaks_for_itself = False
+    sends_credentials = False
     for level, kind, value in control_messages(control):
         if level == SOL_SOCKET and kind == SCM_RIGHTS:
             numbers = [number for (number,) in struct.iter_unpack("<i", value[: len(value) // 4 * 4])]
             for number in numbers:
-                held.append(duplicate(call, number))
-            value = struct.pack(f"<{len(numbers)}i", *held[len(held) - len(numbers) :])
+                fds.append(duplicate(call, number))
+            value = struct.pack(f"<{len(numbers)}i", *fds[len(fds) - len(numbers) :])
         elif level == SOL_SOCKET and kind == SCM_CREDENTIALS:
-            _must_be_own(call, value)
-            speaks_for_itself = True
+            _check_own_credentials(call, value)
+            sends_credentials = True
             continue
         elif level in (SOL_IP, SOL_IPV6) and call.kernel.network.mapped:
-            continue  # they choose an interface or a source address, and those are the host's
-        elif level == SOL_SOCKET and (kind == SO_MARK or (kind == SO_PRIORITY and value not in ORDINARY)):
-            # Linux would ask what the sender may, and that is husk, which may be root.
-            raise OSError(errno.EPERM, "for administrators of the network")
+            continue  # they choose the host's interfaces and source addresses
+        elif level == SOL_SOCKET and (kind == SO_MARK or (kind == SO_PRIORITY and value not in ANY_USERS_PRIORITIES)):
+            # Linux would check the sender's capabilities: husk's, which may be root's.
+            raise OSError(errno.EPERM, "it needs CAP_NET_ADMIN")
         made.append((level, kind, value))
     if unix and os.geteuid() == 0:
-        # Only root may say for whom it sends; without, a receiver that asks (SO_PASSCRED) sees husk.
+        # Only root may send other credentials than its own. Without, a receiver with SO_PASSCRED sees husk.
         pid = call.raw.tgid()
-        pid = pid if _may_name(pid) else os.getpid()
+        pid = pid if _may_claim_pid(pid) else os.getpid()
         own = struct.pack("<III", pid, call.kernel.identity.host_uid, call.kernel.identity.host_gid)
         made.append((SOL_SOCKET, SCM_CREDENTIALS, own))
-    elif speaks_for_itself and not unix:
+    elif sends_credentials and not unix:
         raise OSError(errno.EINVAL, "credentials on a network socket")
     return pack_control(made)
 
 
-_names_others: bool | None = None
+_pid_is_free: bool | None = None
 
 
-def _may_name(pid: int) -> bool:
-    """Whether the host lets husk say that another process sends. Root in a container may lack that capability, or have
-    it over another namespace than the one that counts, so the host is asked, once."""
-    global _names_others
-    if _names_others is None:
+def _may_claim_pid(pid: int) -> bool:
+    """Whether the host accepts another process's pid in SCM_CREDENTIALS. Root in a container may lack that capability,
+    or hold it over another namespace than the one that counts, so the host is asked, once."""
+    global _pid_is_free
+    if _pid_is_free is None:
         import _socket
 
         one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
         try:
-            somebody = struct.pack("<III", pid, os.getuid(), os.getgid())
-            send_message(one.fileno(), b"", b"", pack_control([(SOL_SOCKET, SCM_CREDENTIALS, somebody)]), 0)
-            _names_others = True
+            credentials = struct.pack("<III", pid, os.getuid(), os.getgid())
+            send_message(one.fileno(), b"", b"", pack_control([(SOL_SOCKET, SCM_CREDENTIALS, credentials)]), 0)
+            _pid_is_free = True
         except PermissionError:
-            _names_others = False
+            _pid_is_free = False
         finally:
             one.close()
             other.close()
-    return _names_others
+    return _pid_is_free
 
 
-def _must_be_own(call: Call, value: bytes) -> None:
+def _check_own_credentials(call: Call, value: bytes) -> None:
     if len(value) != 12:
         raise OSError(errno.EINVAL, "not a struct ucred")
     pid, uid, gid = struct.unpack("<III", value)
     if (pid, uid, gid) != (call.kernel.tasks.guest_of(call.raw.tgid()), call.creds.uid, call.creds.gid):
-        raise OSError(errno.EPERM, "somebody else's credentials")
+        raise OSError(errno.EPERM, "credentials of another process or user")
 
 
-def control_in(call: Call, header: Header, control: bytes, flags: int, told: int) -> tuple[bytes, int]:
-    """Received control messages as the guest gets them, cut to its room, and the message's flags."""
+def control_in(call: Call, header: Header, control: bytes, flags: int, message_flags: int) -> tuple[bytes, int]:
+    """Received control messages in the guest's ids and descriptors, and the message's flags."""
     made: list[tuple[int, int, bytes]] = []
     for level, kind, value in control_messages(control):
         if level == SOL_SOCKET and kind == SCM_RIGHTS:
-            value, told = _hand_over(call, value, flags, told)
+            value, message_flags = _inject_descriptors(call, value, flags, message_flags)
             if not value:
                 continue
         elif level == SOL_SOCKET and kind == SCM_CREDENTIALS:
@@ -181,18 +182,18 @@ def control_in(call: Call, header: Header, control: bytes, flags: int, told: int
             guest_pid = call.kernel.tasks.guest_of(pid) if pid else 0
             value = struct.pack("<III", guest_pid, identity.guest_uid(uid), identity.guest_gid(gid))
         made.append((level, kind, value))
-    return pack_control(made), told
+    return pack_control(made), message_flags
 
 
-def _hand_over(call: Call, value: bytes, flags: int, told: int) -> tuple[bytes, int]:
+def _inject_descriptors(call: Call, value: bytes, flags: int, message_flags: int) -> tuple[bytes, int]:
     ours = [number for (number,) in struct.iter_unpack("<i", value)]
     theirs: list[int] = []
     try:
         for fd in ours:
             theirs.append(call.raw.add_fd(fd, bool(flags & MSG_CMSG_CLOEXEC)))
     except OSError:
-        told |= MSG_CTRUNC  # a full table: the rest is lost, as in Linux
+        message_flags |= MSG_CTRUNC  # the descriptor table is full: the rest is lost, as in Linux
     finally:
         for fd in ours:
             os.close(fd)
-    return struct.pack(f"<{len(theirs)}i", *theirs), told
+    return struct.pack(f"<{len(theirs)}i", *theirs), message_flags

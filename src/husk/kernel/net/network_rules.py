@@ -1,9 +1,9 @@
-"""kernel: what `--allow-net` and `--deny-net` say, and what follows from it for a name or an address. Pure: no sockets.
+"""kernel: the rules of `--allow-net` and `--deny-net`: parsing, and verdicts on names and addresses. Uses no sockets.
 
-A RULE is a domain, `*.domain` (all below it), `*` (everything), an address, or a network in CIDR notation; each may end
-in `:PORT` or `:FIRST-LAST`, and an IPv6 address with a port stands in brackets. Denials win. Addresses that lead into
-somebody's private network, or to this machine, are allowed only by a rule that names an address or network within that
-very range: neither `*` nor a name nor `0.0.0.0/0` opens them.
+A RULE is a domain, `*.domain` (all below it), `*` (everything), an address, or a network in CIDR notation. Each may end
+in `:PORT` or `:FIRST-LAST`; an IPv6 address with a port stands in brackets. Denials win. Private addresses and those of
+this machine are opened only by a rule that names an address or network within that same range: neither `*` nor a name
+nor `0.0.0.0/0` opens them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
 class RuleError(ValueError):
-    """One sentence for whoever wrote the rule."""
+    """One sentence that says how to write the rule."""
 
 
 class Rule:
@@ -51,7 +51,7 @@ class Verdict:
 
 
 class Rules:
-    """The rules of a box. `names` are always those an address was looked up by."""
+    """The rules of a box. `names` are always the names whose look-up gave the address."""
 
     __slots__ = ("allow", "deny")
 
@@ -63,7 +63,7 @@ class Rules:
         return any(rule.fits_name(name) and rule.ports == ANY_PORT and rule.name for rule in self.deny)
 
     def name(self, name: str) -> Verdict:
-        """May this name be looked up? Whether it may be connected to is decided with the address."""
+        """May this name be looked up? `address` decides about the connection."""
         name = name.rstrip(".").lower()
         if self.denies(name):
             return Verdict(False, "a --deny-net rule names it")
@@ -75,12 +75,12 @@ class Rules:
         """May a connection go there?"""
         shown = endpoint(ip, port)
         for rule in self.deny:
-            # A denied IPv4 address is denied by its other names too: a gateway (NAT64, 6to4) would lead there.
+            # A denied IPv4 address is denied in its IPv6 forms too: a gateway (NAT64, 6to4) would lead there.
             if any(rule.fits(each, port, names) for each in (ip, *carried(ip))):
                 return Verdict(False, f"--deny-net {rule.text} forbids it")
         closed = closed_range(ip)
         if closed is not None:
-            if self.names(ip, port):
+            if self.names_address(ip, port):
                 return Verdict(True)
             return Verdict(False, f"it is {closed}, which only a rule naming the address opens", f"--allow-net {shown}")
         if any(rule.fits(ip, port, names) for rule in self.allow):
@@ -88,8 +88,8 @@ class Rules:
         best = f"{names[0]}:{port}" if names else shown
         return Verdict(False, "no --allow-net rule covers it", f"--allow-net {best}")
 
-    def names(self, ip: bytes, port: int) -> bool:
-        """Does a rule name this closed address: itself, or a network no larger than the closed range it lies in?"""
+    def names_address(self, ip: bytes, port: int) -> bool:
+        """Does a rule name this closed address, or a network no larger than the closed range that holds it?"""
         if closed_range(ip) is None or any(rule.fits(ip, port, []) for rule in self.deny):
             return False
         found = closed_net(ip)
@@ -98,9 +98,9 @@ class Rules:
         return any(net.bits >= smallest for net in fitting)
 
     def answer(self, ip: bytes) -> bool:
-        """May a name lead to this address? A private one may not, unless some rule names it: whoever owns an allowed
-        name could otherwise point it into the caller's own network (DNS rebinding)."""
-        return closed_range(ip) is None or any(self.names(ip, rule.ports[0]) for rule in self.allow)
+        """May a look-up return this address? A private one only if a rule names it: otherwise the owner of an allowed
+        name could point it into the caller's own network (DNS rebinding)."""
+        return closed_range(ip) is None or any(self.names_address(ip, rule.ports[0]) for rule in self.allow)
 
 
 def parse(text: str) -> Rule:

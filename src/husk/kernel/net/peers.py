@@ -1,7 +1,7 @@
-"""kernel: who is at the other end of a Unix connection.
+"""kernel: peer credentials (SO_PEERCRED) of Unix connections that husk made.
 
-husk connects on the guest's behalf, so the host takes husk for the peer. husk notes who asked, by the number of the
-connecting socket; asked about the accepted one, it finds its peer's number through the host's socket diagnosis.
+husk connects in the guest's place, so the host reports husk as the peer. husk notes which guest process connected, by
+the inode of the connecting socket. For an accepted socket it finds the peer's inode by the host's socket diagnosis.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ HEADERS, ATTRIBUTE = 16 + 16, struct.Struct("<HH")
 
 
 class Peers:
-    """`diagnosis` is a socket of the kind NETLINK_SOCK_DIAG in the box's network namespace, or -1."""
+    """`diagnosis` is a NETLINK_SOCK_DIAG socket in the box's network namespace, or -1."""
 
-    __slots__ = ("_asked_by", "_callers", "_diagnosis", "_listeners", "_lock", "_sequence", "_told")
+    __slots__ = ("_answered", "_connectors", "_diagnosis", "_listeners", "_lock", "_only_connectors", "_sequence")
 
     def __init__(self, diagnosis: int) -> None:
         self._diagnosis = diagnosis
-        self._asked_by: dict[int, bytes] = {}  # inode of a connecting socket -> struct ucred as the guest sees it
-        self._callers: dict[bytes, bytes] = {}  # by the listener's text: the only one who ever called, or nothing
-        self._told: dict[int, bytes] = {}  # inode of an accepted socket -> what was said of its peer
-        self._listeners: dict[bytes, bytes] = {}  # by the host's text
+        self._connectors: dict[int, bytes] = {}  # inode of a connecting socket -> struct ucred as the guest sees it
+        self._only_connectors: dict[bytes, bytes] = {}  # host address of a listener -> its only connector, or empty
+        self._answered: dict[int, bytes] = {}  # inode of an accepted socket -> its peer
+        self._listeners: dict[bytes, bytes] = {}  # host address -> the listening process
         self._sequence = 0
         self._lock = _thread.allocate_lock()
 
@@ -43,24 +43,25 @@ class Peers:
             os.close(self._diagnosis)
             self._diagnosis = -1
 
-    def note(self, fd: int, pid: int, uid: int, gid: int) -> None:
-        _keep(self._asked_by, os.fstat(fd).st_ino, struct.pack("<III", pid, uid, gid))
+    def note_connect(self, fd: int, pid: int, uid: int, gid: int) -> None:
+        _store(self._connectors, os.fstat(fd).st_ino, struct.pack("<III", pid, uid, gid))
 
     def note_listener(self, name: bytes, pid: int, uid: int, gid: int) -> None:
-        """husk listens in the guest's place where `listen` is virtual. An accepted socket has its listener's name."""
-        _keep(self._listeners, name, struct.pack("<III", pid, uid, gid))
+        """husk listens for the guest where `listen` is virtual. An accepted socket has the listener's address."""
+        _store(self._listeners, name, struct.pack("<III", pid, uid, gid))
 
-    def note_caller(self, fd: int) -> None:
-        """A connection stands. When its caller is gone before anybody asks, the listener's name is all that is left to
-        go by: it tells who it was if nobody else has called there."""
+    def note_connected(self, fd: int) -> None:
+        """The connection is established. If its connector closes before the server asks, only the listener's address is
+        left: it identifies the connector if no other process has connected there."""
         try:
-            listener, caller = socket_name(fd, True), self._asked_by.get(os.fstat(fd).st_ino, b"")
+            listener, connector = socket_name(fd, True), self._connectors.get(os.fstat(fd).st_ino, b"")
         except OSError:
             return
-        _keep(self._callers, listener, caller if self._callers.get(listener, caller) == caller else b"")
+        only = self._only_connectors.get(listener, connector) == connector
+        _store(self._only_connectors, listener, connector if only else b"")
 
-    def of(self, fd: int) -> bytes | None:
-        """Who is at the other end of a connection husk made; None when that cannot be told any more."""
+    def credentials(self, fd: int) -> bytes | None:
+        """struct ucred of the other end of a connection that husk made; None when it is not known any more."""
         try:
             if (server := self._listeners.get(socket_name(fd, True))) is not None:
                 return server
@@ -68,19 +69,19 @@ class Peers:
             pass
         try:
             own = os.fstat(fd).st_ino
-            with self._lock:  # one question at a time: an answer to somebody else would be lost
-                known = self._told.get(own) or self._asked_by.get(self._peer(own))
+            with self._lock:  # one query at a time: another thread would lose its answer
+                known = self._answered.get(own) or self._connectors.get(self._peer_inode(own))
         except OSError:
-            return self._callers.get(socket_name(fd, False))
+            return self._only_connectors.get(socket_name(fd, False))
         if known is not None:
-            _keep(self._told, own, known)  # it stays true when the peer is gone
+            _store(self._answered, own, known)  # stays true after the peer is gone
         return known
 
-    def _peer(self, inode: int) -> int:
+    def _peer_inode(self, inode: int) -> int:
         self._sequence = self._sequence + 1 & 0xFFFFFFFF
         header = (REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, self._sequence, 0)
-        question = (AF_UNIX, 0, 0, ANY_STATE, inode, UDIAG_SHOW_PEER, NO_COOKIE, NO_COOKIE)
-        send_message(self._diagnosis, b"", REQUEST.pack(*header, *question), b"", 0)
+        query = (AF_UNIX, 0, 0, ANY_STATE, inode, UDIAG_SHOW_PEER, NO_COOKIE, NO_COOKIE)
+        send_message(self._diagnosis, b"", REQUEST.pack(*header, *query), b"", 0)
         while True:
             answer = receive_message(self._diagnosis, 4096, 0, 0)[0]
             kind, sequence = struct.unpack_from("<4xH2xI", answer)
@@ -89,13 +90,13 @@ class Peers:
         at = HEADERS
         while kind != NLMSG_ERROR and at + 4 <= len(answer):
             size, attribute = ATTRIBUTE.unpack_from(answer, at)
-            if attribute == UNIX_DIAG_PEER and any(answer[at + 4 : at + 8]):  # 0 is one that is closed
+            if attribute == UNIX_DIAG_PEER and any(answer[at + 4 : at + 8]):  # 0: it is closed
                 return int.from_bytes(answer[at + 4 : at + 8], "little")
             at += (size + 3) & ~3 or 4
         raise OSError(errno.ENOTCONN, "no peer")
 
 
-def _keep(table: dict[Any, bytes], key: Any, who: bytes) -> None:
+def _store(table: dict[Any, bytes], key: Any, credentials: bytes) -> None:
     if len(table) >= MOST_PEERS:
         del table[next(iter(table))]
-    table[key] = who
+    table[key] = credentials

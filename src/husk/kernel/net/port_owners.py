@@ -1,4 +1,4 @@
-"""kernel: who holds a port of the host's loopback, asked of the host's socket diagnosis."""
+"""kernel: which socket owns a port of the host's loopback, by the host's socket diagnosis (NETLINK_SOCK_DIAG)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SOURCE_AT, INODE_AT = 16 + 4 + 4, 16 + 4 + 48 + 16
 
 
 def find(kind: int, ip: bytes, port: int) -> tuple[bytes, int]:
-    """The address that the socket is bound to which would hear somebody who calls `ip` at `port`, and its inode number;
-    empty if nobody does. The host looks it up exactly as it would for a packet."""
+    """Bound address and inode number of the socket that would receive a packet for `ip` and `port`; b"" and 0 for none.
+    The host looks it up exactly as it would for a packet."""
     here, nowhere = (port.to_bytes(2, "big"), ip.ljust(16, b"\0")), (bytes(2), bytes(16))
     # For UDP the host looks from the other side.
     (sport, source), (dport, target) = (here, nowhere) if kind == SOCK_STREAM else (nowhere, here)

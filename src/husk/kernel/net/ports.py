@@ -1,9 +1,9 @@
-"""kernel: the box's loopback where it is made of the host's: which host port stands for which guest port.
+"""kernel: the box's loopback mapped to the host's: which host port stands for which guest port.
 
-A box has 256 addresses of the host's loopback to itself, 127.A.B.*, drawn at random. The last byte says which address
-of the guest's is meant; the port is another one, known only to husk, so that no service of the host is met by number.
-A port stands for the same guest port as long as the box lives: the host itself then knows what is taken, what may be
-shared and what is free again, and husk keeps no account of it.
+A box has 256 addresses of the host's loopback to itself, 127.A.B.*, drawn at random. The last byte encodes the guest
+address. The host port is drawn by husk and differs from the guest port, so that a guest meets no host service by its
+port number. A host port stands for the same guest port as long as the box lives: the host itself then knows which ports
+are taken, shared or free again, and husk keeps no account of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRIES, MOST_PORTS = 200, 8000
 
 
 class Ports:
-    """Places are (socket type, last byte, port)."""
+    """Keys are (socket type, last byte, port)."""
 
     __slots__ = ("_count", "_first", "_guest", "_host", "_others", "block")
 
@@ -30,12 +30,12 @@ class Ports:
         self.block = bytes((127, 1 + draw[0] % 254, 1 + draw[1] % 254))
         self._host: dict[tuple[int, int, int], int] = {}
         self._guest: dict[tuple[int, int, int], int] = {}
-        self._others: dict[bytes, int] = {}  # another address of 127/8 -> its last byte
-        self._first, self._count = _quiet_ports()
+        self._others: dict[bytes, int] = {}  # other addresses of 127/8 -> last byte
+        self._first, self._count = _non_ephemeral_ports()
 
     # -- addresses ---------------------------------------------------------------------------------------------
     def last_byte(self, ip: bytes) -> int:
-        """Of a loopback address, or "any", as 4 or 16 bytes."""
+        """The last byte that stands for a loopback address or "any", given as 4 or 16 bytes."""
         if ip in (LOCALHOST6, ANY6):
             return SIX
         if ip in (LOCALHOST, ANY):
@@ -50,7 +50,7 @@ class Ports:
         return self.block + bytes((last,))
 
     def guest_ip(self, host_ip: bytes) -> bytes | None:
-        """The guest's address, of 4 or 16 bytes; None for one that is not of this box."""
+        """The guest address, 4 or 16 bytes; None for an address outside this box's block."""
         if host_ip[:3] != self.block:
             return None
         if host_ip[3] == SIX:
@@ -62,8 +62,8 @@ class Ports:
 
     # -- ports -------------------------------------------------------------------------------------------------
     def host_port(self, kind: int, last: int, port: int) -> int | None:
-        """What stands for a guest's port; None while nobody has bound it. Those the box draws for whoever wants any
-        stand for themselves."""
+        """The host port for a guest port; None while no socket has bound it. Ports drawn for a bind to port 0 are the
+        same on both sides."""
         known = self._host.get((kind, last, port))
         if known is None and self._first <= port < self._first + self._count and (kind, last, port) not in self._guest:
             return port
@@ -72,10 +72,10 @@ class Ports:
     def guest_port(self, kind: int, last: int, host_port: int) -> int:
         return self._guest.get((kind, last, host_port), host_port)
 
-    def bind(self, fd: int, family: int, kind: int, last: int, port: int, *, wild: bool = False) -> None:
-        """Bind to what stands for `port`, or to a free one for 0. `wild`: to any address of the host's, where a socket
-        has to speak with the outside as well."""
-        ip = ANY if wild else self.host_ip(last)
+    def bind(self, fd: int, family: int, kind: int, last: int, port: int, *, wildcard: bool = False) -> None:
+        """Bind to the host port for `port`, or to a free one for 0. `wildcard`: bind to every address of the host,
+        for a socket that also reaches remote addresses."""
+        ip = ANY if wildcard else self.host_ip(last)
         known = self.host_port(kind, last, port) if port else None
         if known is not None:
             bind_address(fd, host_address(family, ip, known))
@@ -94,7 +94,7 @@ class Ports:
         raise OSError(errno.EADDRINUSE, "the host has no free port")
 
     def reserve(self, kind: int, last: int, port: int) -> int:
-        """What stands for `port`, be anybody there or not: a datagram may be sent before its receiver is."""
+        """The host port for `port`, bound or not: a datagram may be sent before its receiver exists."""
         known = self.host_port(kind, last, port)
         if known is None:
             known = self._draw(kind, last)
@@ -102,7 +102,7 @@ class Ports:
         return known
 
     def _draw(self, kind: int, last: int) -> int:
-        while True:  # ends soon: MOST_PORTS is well below the number there are
+        while True:  # ends soon: MOST_PORTS is well below the number of ports
             port = self._first + int.from_bytes(os.urandom(4), "little") % self._count
             if (kind, last, port) not in self._guest:
                 return port
@@ -122,8 +122,8 @@ def host_address(family: int, ip: bytes, port: int) -> bytes:
     return b"\n\0" + port.to_bytes(2, "big") + bytes(4) + whole + bytes(4)
 
 
-def _quiet_ports() -> tuple[int, int]:
-    """First and number of the ports to draw from: none of those the host gives to whoever asks for any."""
+def _non_ephemeral_ports() -> tuple[int, int]:
+    """First and number of the ports to draw from: outside the host's ephemeral range."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:
             low, high = (int(word) for word in file.read().split())

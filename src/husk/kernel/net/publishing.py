@@ -1,7 +1,7 @@
-"""kernel: `--publish`: a port of the host that leads to a server inside the box.
+"""kernel: `--publish`: a host port that leads to a server inside the box.
 
-husk listens on the host and dials into the box, then carries bytes both ways. The server is looked for anew for each
-connection: until it listens, callers are hung up on.
+husk listens on the host, connects into the box and relays bytes both ways. It looks the server up for each connection:
+while none listens, husk closes the connection.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Published:
     def _serve(self) -> None:
         try:
             while True:
-                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # unlike ours it goes on after a signal
+                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # unlike ours it continues after a signal
                 outer = _socket.socket(fileno=fd)
                 try:
                     inner = self._dial() if self._busy < MOST_CONNECTIONS else None
@@ -107,7 +107,7 @@ class Published:
 
 
 def _copy(source: _socket.socket, target: _socket.socket) -> None:
-    """Until either side ends; the other is told."""
+    """Copy until one side ends, then shut the other down."""
     try:
         while piece := source.recv(PIECE):
             target.sendall(piece)

@@ -1,8 +1,8 @@
-"""kernel: the resolver inside a box, at 127.0.0.53, over UDP and TCP. It knows A and AAAA, and only allowed names.
+"""kernel: the DNS resolver inside a box, at 127.0.0.53, over UDP and TCP. It answers A and AAAA for allowed names only.
 
-Here: the wire format of DNS (RFC 1035) as far as that goes, and the threads that serve it. What may be asked, and what
-may be answered, is decided by husk.kernel.net.outside. A name that may not be known does not exist for the guest
-(NXDOMAIN): "refused" would make C libraries ask again and again.
+Here: the parts of DNS's wire format (RFC 1035) that this needs, and the threads that serve it. husk.kernel.net.egress
+decides which names and addresses are allowed. A name that is not allowed does not exist for the guest (NXDOMAIN):
+REFUSED would make C libraries ask again and again.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import _socket
 import struct
 
-from husk.kernel.net.socket_filter import hear_only
+from husk.kernel.net.socket_filter import set_source_filter
 from husk.native.threads import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.kernel.net.outside import Outside
+    from husk.kernel.net.egress import Egress
     from husk.kernel.net.ports import Ports
 
 ADDRESS, PORT = b"\x7f\0\0\x35", 53
@@ -28,15 +28,15 @@ SECONDS, MOST_ANSWERS, MOST_AT_ONCE, PATIENCE = 60, 14, 64, 10.0
 
 
 class Resolver:
-    """Serves until it is closed. A question takes a thread while the host looks for the answer."""
+    """Serves until it is closed. Each query takes a thread while the host resolves it."""
 
-    def __init__(self, outside: Outside, ports: Ports) -> None:
-        self._outside, self._busy = outside, 0
+    def __init__(self, egress: Egress, ports: Ports) -> None:
+        self._egress, self._busy = egress, 0
         last = ports.last_byte(ADDRESS)
         self._udp = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
         self._tcp = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         for each, kind in ((self._udp, _socket.SOCK_DGRAM), (self._tcp, _socket.SOCK_STREAM)):
-            hear_only(each.fileno(), ports.block, [])
+            set_source_filter(each.fileno(), ports.block, [])
             ports.bind(each.fileno(), _socket.AF_INET, kind, last, PORT)
         self._tcp.listen(16)
         try:
@@ -49,7 +49,7 @@ class Resolver:
     def close(self) -> None:
         for each in (self._udp, self._tcp):
             try:
-                each.shutdown(_socket.SHUT_RDWR)  # gets the threads out of their waits
+                each.shutdown(_socket.SHUT_RDWR)  # wakes the threads that wait in it
             except OSError:
                 pass
             each.close()
@@ -74,7 +74,7 @@ class Resolver:
     def _serve_tcp(self) -> None:
         try:
             while True:
-                fd, _ = self._tcp._accept()  # type: ignore[attr-defined]  # unlike ours it goes on after a signal
+                fd, _ = self._tcp._accept()  # type: ignore[attr-defined]  # unlike ours it continues after a signal
                 if self._busy >= MOST_AT_ONCE:
                     _socket.close(fd)
                     continue
@@ -88,7 +88,7 @@ class Resolver:
         self._busy += 1
         try:
             start_thread(body, *words)
-        except OSError:  # whoever asks will ask again
+        except OSError:  # the guest will ask again
             self._busy -= 1
             return False
         return True
@@ -107,7 +107,7 @@ class Resolver:
             self._busy -= 1
 
     def answer(self, question: bytes) -> bytes:
-        """The whole reply to a whole query; ValueError for what is none."""
+        """The reply to a query; ValueError for anything else."""
         if len(question) < 12:
             raise ValueError("too short for a query")
         number, flags, count = struct.unpack_from(">HHH", question)
@@ -126,7 +126,7 @@ class Resolver:
         if group != INTERNET or not name:
             return _reply(number, flags, NO_NAME, asked, [])
         try:
-            found = self._outside.resolve(name)
+            found = self._egress.resolve(name)
         except OSError as error:
             code = (
                 NO_NAME if error.args and error.args[0] in (_socket.EAI_NONAME, _socket.EAI_NODATA) else SERVER_FAILURE
@@ -147,7 +147,7 @@ def _reply(number: int, flags: int, code: int, asked: bytes, found: list[bytes])
 
 
 def read_name(message: bytes, at: int) -> tuple[str, int]:
-    """A name and what follows it. In a question nothing can be pointed back to, so pointers are an error."""
+    """A name and the offset behind it. Compression pointers are an error: a query has no earlier name to point to."""
     labels: list[str] = []
     while True:
         if at >= len(message):

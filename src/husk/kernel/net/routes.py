@@ -1,7 +1,7 @@
-"""kernel: what NETLINK_ROUTE tells where the box has no network namespace: there is `lo`, and nothing else.
+"""kernel: an emulated NETLINK_ROUTE for boxes without a network namespace: it shows `lo` and nothing else.
 
-The guest holds one end of a pair, a thread of husk's the other: it answers questions about links, addresses and routes
-as the host's kernel would in an empty namespace. Nothing of the host's is read, and nothing can be changed.
+The guest holds one end of a socket pair, a thread of husk the other. The thread answers queries about links, addresses
+and routes as Linux would in an empty namespace. It reads nothing of the host and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from husk.native.threads import start_thread
 from husk.vfs.fd_reserve import is_scarce
 
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
-ADDRESS = struct.pack("<HHII", AF_NETLINK, 0, 0, 0)  # the kernel's own
+ADDRESS = struct.pack("<HHII", AF_NETLINK, 0, 0, 0)  # the kernel's own address
 NLMSG_ERROR, NLMSG_DONE, NLM_F_MULTI, NLM_F_ACK, NLM_F_DUMP = 2, 3, 2, 4, 0x300
 RTM_NEWLINK, RTM_GETLINK, RTM_NEWADDR, RTM_GETADDR, RTM_GETROUTE, RTM_GETRULE = 16, 18, 20, 22, 26, 34
 ARPHRD_LOOPBACK, LO_FLAGS, PERMANENT, SCOPE_HOST = 772, 0x10049, 0x80, 254
 
 
-MOST = 256  # each costs husk a descriptor and a thread, which no guest may take away from the others
+MOST = 256  # each costs husk a descriptor and a thread, which one guest must not exhaust
 _serving: set[_socket.socket] = set()
 
 
-def stand_in(flags: int) -> int:
-    """The guest's end. The thread ends when it is closed."""
+def emulated_socket(flags: int) -> int:
+    """Return the guest's end. The thread ends when the guest closes it."""
     if len(_serving) >= MOST:
         raise OSError(errno.ENOBUFS, f"at most {MOST} netlink sockets at once")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
@@ -58,12 +58,12 @@ def _serve(end: _socket.socket) -> None:
 
 
 def answers(packet: bytes) -> list[bytes]:
-    """What Linux would send back for each question in a packet."""
+    """The replies Linux would send to the queries in a packet."""
     return [answer for question in messages_in(packet) for answer in _answers(question)]
 
 
 def _answers(question: bytes) -> list[bytes]:
-    """One message with all that was asked for, and the end of the list in a second, as Linux does."""
+    """One message with all entries, and NLMSG_DONE in a second, as Linux does."""
     if len(question) < HEADER.size + 1:
         return []
     _, kind, flags, sequence, pid = HEADER.unpack_from(question)

@@ -1,7 +1,8 @@
-"""kernel: socket filters that keep strangers away from a guest's socket on the host's network.
+"""kernel: socket filters for guest sockets on the host's network: they accept packets from allowed sources only.
 
-Every such socket is born deaf. What it may hear is added when husk binds or connects it: the box's own loopback, and
-the peers the policy allowed. A datagram socket that the host binds in passing, when it sends, thus hears nobody else.
+Every such socket starts with a filter that drops everything. When husk binds or connects it, the filter admits the
+box's own loopback and the peers that the policy allowed. A datagram socket that the host binds implicitly on a send
+thus receives from no other source.
 """
 
 from __future__ import annotations
@@ -14,44 +15,45 @@ from husk.native._core import set_option, socket_kind
 SOL_SOCKET, SO_ATTACH_FILTER, SOCK_STREAM = 1, 26, 1
 NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from the IP header, whatever the protocol above
 LOAD_BYTE, LOAD_WORD, AND, EQUAL, RETURN = 0x30, 0x20, 0x54, 0x15, 0x06
-SOURCE4, SOURCE6 = 12, 8  # where the sender's address stands in each header
-ALL, NOTHING = 0xFFFFFFFF, 0
+SOURCE4, SOURCE6 = 12, 8  # offset of the source address in each header
+ACCEPT, DROP = 0xFFFFFFFF, 0
 
 
-def hear_only(fd: int, loopback: bytes, peers: list[bytes]) -> None:
-    """`loopback` is the first three bytes of the box's own addresses, or empty; peers have 4 or 16 bytes."""
+def set_source_filter(fd: int, loopback: bytes, peers: list[bytes]) -> None:
+    """Accept packets from these sources only. `loopback`: the first three bytes of the box's addresses, or empty."""
     code: list[tuple[int, int, int, int]] = [(LOAD_BYTE, 0, 0, NETWORK_HEADER), (AND, 0, 0, 0xF0)]
-    four = _sources4(loopback, [peer for peer in peers if len(peer) == 4])
-    code.append((EQUAL, 0, len(four), 0x40))
-    code += four
+    ipv4 = _match_ipv4(loopback, [peer for peer in peers if len(peer) == 4])
+    code.append((EQUAL, 0, len(ipv4), 0x40))
+    code += ipv4
     for peer in peers:
         if len(peer) == 16:
-            code += _source6(peer)
-    code.append((RETURN, 0, 0, NOTHING))
+            code += _match_ipv6(peer)
+    code.append((RETURN, 0, 0, DROP))
     program = b"".join(struct.pack("<HBBI", *line) for line in code)
     buffer = ctypes.create_string_buffer(program, len(program))
     try:
         set_option(fd, SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("<H6xQ", len(code), ctypes.addressof(buffer)))
     except PermissionError:
-        # Newer kernels keep filters on TCP for root. It listens only where husk bound it, so this is a second wall.
+        # Newer kernels allow filters on TCP for root only. A TCP socket listens only where husk bound it, so the
+        # filter is a second wall.
         if socket_kind(fd)[1] != SOCK_STREAM:
             raise
 
 
-def _sources4(loopback: bytes, peers: list[bytes]) -> list[tuple[int, int, int, int]]:
+def _match_ipv4(loopback: bytes, peers: list[bytes]) -> list[tuple[int, int, int, int]]:
     code = [(LOAD_WORD, 0, 0, NETWORK_HEADER + SOURCE4)]
     for peer in peers:
-        code += [(EQUAL, 0, 1, int.from_bytes(peer, "big")), (RETURN, 0, 0, ALL)]
+        code += [(EQUAL, 0, 1, int.from_bytes(peer, "big")), (RETURN, 0, 0, ACCEPT)]
     if loopback:
         block = int.from_bytes(loopback + b"\0", "big")
-        code += [(AND, 0, 0, 0xFFFFFF00), (EQUAL, 0, 1, block), (RETURN, 0, 0, ALL)]
-    return [*code, (RETURN, 0, 0, NOTHING)]
+        code += [(AND, 0, 0, 0xFFFFFF00), (EQUAL, 0, 1, block), (RETURN, 0, 0, ACCEPT)]
+    return [*code, (RETURN, 0, 0, DROP)]
 
 
-def _source6(peer: bytes) -> list[tuple[int, int, int, int]]:
+def _match_ipv6(peer: bytes) -> list[tuple[int, int, int, int]]:
     code: list[tuple[int, int, int, int]] = []
     for word in range(4):
         value = int.from_bytes(peer[4 * word : 4 * word + 4], "big")
-        left = 2 * (3 - word) + 1  # over the rest of this comparison
+        left = 2 * (3 - word) + 1  # jump over the rest of this comparison
         code += [(LOAD_WORD, 0, 0, NETWORK_HEADER + SOURCE6 + 4 * word), (EQUAL, 0, left, value)]
-    return [*code, (RETURN, 0, 0, ALL)]
+    return [*code, (RETURN, 0, 0, ACCEPT)]

@@ -16,7 +16,7 @@ from husk.kernel.blocking import later, patiently
 from husk.kernel.call import Call, Reply, i32, signal_caller, u32
 from husk.kernel.net import msghdr as messages
 from husk.kernel.net.msghdr import Header, copy_header
-from husk.kernel.net.netlink import must_only_ask
+from husk.kernel.net.netlink import check_only_queries
 from husk.kernel.syscalls.sockets import (
     AF_NETLINK,
     AF_UNIX,
@@ -126,9 +126,9 @@ class _Sending:
                 self.address, path_fd = destination(call, fd, self.kind, given)
                 if path_fd >= 0:
                     self.held.append(path_fd)
-            added = call.kernel.network.source(fd, self.kind, self.address) if self.address else []
+            added = call.kernel.network.source_control(fd, self.kind, self.address) if self.address else []
             before = len(self.held)
-            self.control = messages.control_out(call, header, added, unix=self.kind[0] == AF_UNIX, held=self.held)
+            self.control = messages.control_out(call, header, added, unix=self.kind[0] == AF_UNIX, fds=self.held)
             # For whom the host counts the descriptors it carries, and judges what it says of its packets
             # (native/host/credentials.c).
             judged = len(self.held) > before or (self.control and self.kind[0] != AF_UNIX)
@@ -165,7 +165,7 @@ class _Sending:
 
     def _send(self, piece: bytes, control: bytes, flags: int) -> int:
         if self.kind[0] == AF_NETLINK:
-            must_only_ask(piece)
+            check_only_queries(piece)
         user = self.user if control or self.kind[0] == AF_NETLINK else -1
         return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags, user))
 

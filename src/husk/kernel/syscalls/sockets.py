@@ -58,7 +58,7 @@ def connect(call: Call) -> Reply:
             return 0  # a stand-in has but one peer, and answers for the kernel already
         kind = kind_of(call, fd)
         if kind[0] == AF_UNIX and kind[1] != SOCK_DGRAM:
-            call.kernel.peers.note(fd, *_who(call))
+            call.kernel.peers.note_connect(fd, *_who(call))
         to, path_fd = destination(call, fd, kind, address)
         if kind[1] != SOCK_DGRAM and os.get_blocking(fd) and to[:2] != b"\0\0":
             waiting, fd = fd, -1
@@ -78,7 +78,7 @@ def listen(call: Call) -> Reply:
             call.kernel.peers.note_listener(socket_name(fd, False), *_who(call))
             listen_on(fd, i32(call, 1), *_seen_as(call))
         else:
-            call.kernel.network.may_listen(fd, kind)
+            call.kernel.network.prepare_listen(fd, kind)
             listen_on(fd, i32(call, 1))
     finally:
         os.close(fd)
@@ -112,7 +112,7 @@ def getsockopt(call: Call) -> Reply:
             if socket_kind(fd)[0] != AF_UNIX or int.from_bytes(credentials[:4], "little") != os.getpid():
                 return CONTINUE  # nothing was judged: the host knows who it is, in the guest's own numbers
             unknown = bytes(4) + call.creds.uid.to_bytes(4, "little") + call.creds.gid.to_bytes(4, "little")
-            value = call.kernel.peers.of(fd) or unknown
+            value = call.kernel.peers.credentials(fd) or unknown
     finally:
         os.close(fd)
     room = _room(call, call.args[4])
@@ -181,7 +181,7 @@ def shown(call: Call, fd: int, address: bytes) -> bytes:
     """An address the host told of a message that came to `fd`, as the guest knows it."""
     if address[:2] == b"\1\0" and not call.kernel.network.is_netlink(fd):
         return address[:2] + call.kernel.sockets.guest_name(address[2:])
-    return call.kernel.network.shown(fd, address)
+    return call.kernel.network.guest_address(fd, address)
 
 
 def give_address(call: Call, address: bytes, where: int, size_at: int) -> None:
@@ -232,7 +232,7 @@ def _connect_and_close(call: Call, fd: int, address: bytes, path_fd: int) -> int
     try:
         if address[:2] == b"\1\0":
             patiently(call, lambda: connect_address(fd, address, *_seen_as(call)))
-            call.kernel.peers.note_caller(fd)
+            call.kernel.peers.note_connected(fd)
         else:
             patiently(call, lambda: connect_address(fd, address))
     finally:
@@ -250,7 +250,7 @@ def _accept(call: Call, flags: int) -> Reply:
         taken, address = patiently(call, lambda: accept_address(fd, flags & SOCK_NONBLOCK | SOCK_CLOEXEC))
         try:
             unix = address[:2] == b"\1\0"
-            named = shown(call, fd, address) if unix else call.kernel.network.accepted(address)
+            named = shown(call, fd, address) if unix else call.kernel.network.guest_peer_address(address)
             give_address(call, named, call.args[1], call.args[2])
         except BaseException:
             os.close(taken)  # as in Linux: the connection is lost
@@ -268,7 +268,7 @@ def _accept(call: Call, flags: int) -> Reply:
 def _name(call: Call, *, peer: bool) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
-        address = call.kernel.network.name(fd, peer) or shown(call, fd, socket_name(fd, peer))
+        address = call.kernel.network.guest_name(fd, peer) or shown(call, fd, socket_name(fd, peer))
     finally:
         os.close(fd)
     give_address(call, address, call.args[1], call.args[2])

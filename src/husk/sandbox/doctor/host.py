@@ -115,12 +115,12 @@ def pidfd_of_a_thread() -> str:
 def diagnosis() -> str:
     import _socket
 
-    from husk.kernel.net import port_owners as occupants
+    from husk.kernel.net import port_owners
 
     server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     server.bind(("127.0.0.1", 0))
     server.listen()
-    if not occupants.find(_socket.SOCK_STREAM, b"\x7f\0\0\1", server.getsockname()[1])[1]:
+    if not port_owners.find(_socket.SOCK_STREAM, b"\x7f\0\0\1", server.getsockname()[1])[1]:
         raise Missing("it does not know of a socket that listens")
     return "a socket that listens was found"
 

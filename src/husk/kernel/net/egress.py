@@ -1,7 +1,7 @@
-"""kernel: the outside of a box whose policy lets something out: rules, names that were looked up, and the decision.
+"""kernel: outgoing connections of a box whose policy opens the network: which names and addresses it may reach.
 
-A name is decided when it is looked up, an address when it is dialled. In between husk remembers which allowed names an
-address was the answer to; only those count for it, so a guest cannot claim a name for an address of its choice.
+A name is judged when it is looked up, an address when a guest connects to it. In between husk remembers which allowed
+names resolved to an address. Only those count for it, so a guest cannot claim a name for an address of its choice.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MOST_REMEMBERED = 16384
 LOOKED_UP_AGAIN = 60.0  # seconds after which a denied name's addresses are asked for anew
 
 
-class Outside:
-    """`lookup` gives the addresses of a name as text, or raises OSError; `tell` gets what, why, what would allow it."""
+class Egress:
+    """`lookup` returns a name's addresses as text, or raises OSError; `tell` gets what, why and what would allow it."""
 
     __slots__ = ("_denied", "_denied_at", "_lookup", "_names", "_tell", "rules")
 
     def __init__(self, rules: Rules, lookup: Callable[[str], list[str]], tell: Callable[[str, str, str], None]) -> None:
         self.rules, self._lookup, self._tell = rules, lookup, tell
-        self._names: dict[bytes, list[str]] = {}  # address -> the allowed names that led to it
-        self._denied: dict[bytes, list[str]] = {}  # address -> the denied names that led to it, at any time
+        self._names: dict[bytes, list[str]] = {}  # address -> the allowed names that resolved to it
+        self._denied: dict[bytes, list[str]] = {}  # address -> the denied names that resolved to it, at any time
         self._denied_at: float | None = None
 
     # -- names -------------------------------------------------------------------------------------------------
     def resolve(self, name: str) -> list[bytes]:
-        """Addresses of an allowed name, 4 or 16 bytes each; empty for one that may not be known."""
+        """Addresses of an allowed name, 4 or 16 bytes each; empty for a name that is not allowed."""
         name = name.rstrip(".").lower()
         verdict = self.rules.name(name)
         if not verdict.allowed:
@@ -60,15 +60,16 @@ class Outside:
             del self._names[next(iter(self._names))]
 
     # -- addresses ---------------------------------------------------------------------------------------------
-    def names(self, ip: bytes, port: int) -> bool:
-        """Does a rule name this very loopback address of the host?"""
-        return self.rules.names(ip, port)
+    def names_address(self, ip: bytes, port: int) -> bool:
+        """Does a rule name this loopback address of the host?"""
+        return self.rules.names_address(ip, port)
 
-    def judge(self, ip: bytes, port: int) -> None:
+    def check(self, ip: bytes, port: int) -> None:
         self._look_up_denied()
         names = [*self._names.get(ip, []), *self._denied.get(ip, [])]
         verdict = self.rules.address(ip, port, names)
-        if verdict.allowed and not self.rules.names(ip, port) and self._is_ours(ip) and not self._exactly(ip, port):
+        named = self.rules.names_address(ip, port)
+        if verdict.allowed and not named and self._is_this_machine(ip) and not self._named_exactly(ip, port):
             verdict = Verdict(False, "it is this machine", f"--allow-net {endpoint(ip, port)}")
         if not verdict.allowed:
             called = f" ({names[0]})" if names else ""
@@ -98,14 +99,14 @@ class Outside:
             if len(self._denied) > MOST_REMEMBERED:
                 del self._denied[next(iter(self._denied))]
 
-    def _exactly(self, ip: bytes, port: int) -> bool:
+    def _named_exactly(self, ip: bytes, port: int) -> bool:
         return any(
             rule.net is not None and rule.net.bits == 8 * len(ip) and rule.fits(ip, port, [])
             for rule in self.rules.allow
         )
 
-    def _is_ours(self, ip: bytes) -> bool:
-        """Can this machine be reached under that address? Then its services would be, too, whatever the name says."""
+    def _is_this_machine(self, ip: bytes) -> bool:
+        """Is this an address of the host? Then the host's services would be reachable, whatever the name is."""
         family = _socket.AF_INET if len(ip) == 4 else _socket.AF_INET6
         probe = _socket.socket(family, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
         try:
@@ -122,6 +123,6 @@ def _ip_of(text: str) -> bytes:
 
 
 def host_lookup(name: str) -> list[str]:
-    """What the host itself would connect to."""
+    """The addresses that the host's own resolver gives."""
     found = _socket.getaddrinfo(name, None, 0, _socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
