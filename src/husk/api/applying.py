@@ -43,7 +43,7 @@ def _planned(ground: Ground, wanted: str) -> Applied:
     with ground.files.vfs.lock:
         for at, tree in ground.files.layers:
             if at == os.fsencode(target) and tree.root.lower is not None:
-                before = box.before.baseline(target) if box.before is not None else {}
+                before = ground.before.baseline(target) if ground.before is not None else {}
                 return _told(source, target, Plan(tree, (tree.root.lower.seen or {}) | before))
     return Applied(source)
 
