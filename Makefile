@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-index lint bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
+.PHONY: help setup run test test-index lint command-line-page bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -22,6 +22,7 @@ help:
 	@echo 'make test    run all tests (as root on Debian: installs the guest programs they need)'
 	@echo 'make test-index  install packages for a skill from the real package index and npm registry'
 	@echo 'make lint    ruff and mypy --strict'
+	@echo 'make command-line-page  write docs/command-line.md anew from the option table'
 	@echo 'make bench   measure husk against the host; prints one table, writes bench/results/'
 	@echo 'make fuzz    random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
 	@echo 'make fuzz-c  all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
@@ -47,6 +48,9 @@ test-index: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+command-line-page: setup
+	$(BIN)/python -m husk.cli.options.reference > docs/command-line.md
 
 bench: setup
 	@$(BIN)/python tools/guest_programs.py --install --bench

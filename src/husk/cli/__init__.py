@@ -1,4 +1,4 @@
-"""cli: the `husk` command. Each subcommand lives in its own module and is imported only when it is asked for."""
+"""cli: the `husk` command. Each command lives in its own module and is imported only when it is asked for."""
 
 from __future__ import annotations
 
@@ -7,49 +7,72 @@ import sys
 
 from husk.sandbox.stdio.std_fds import fill
 
-# command: (module with a `main(argv) -> exit code`, or module:function, how it is called, what it does)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.cli.options import Command
+
+# command: (file of its row below cli/options, its module with a `main(words) -> exit code`, or module:function).
+# The row is named like the command, in capitals.
 COMMANDS = {
-    "run": ("husk.cli.cmd_run", "run [options] -- PROGRAM ARGS…", "run a program in a box"),
-    "shell": ("husk.cli.cmd_shell", "shell [options]", "a shell in a box, on this terminal"),
-    "skill": ("husk.cli.cmd_skill", "skill COMMAND …", "agent skills: inspect, run, learn, test"),
-    "image": ("husk.cli.cmd_image", "image COMMAND …", "import, export, build and name images"),
-    "ps": ("husk.cli.cmd_boxes:ps", "ps [-a]", "boxes that run, and boxes that are kept"),
-    "diff": ("husk.cli.cmd_boxes:diff", "diff NAME [--patch] [PATH…]", "what a kept box changed"),
-    "apply": ("husk.cli.cmd_boxes:apply", "apply NAME [MOUNT]", "write a box's changes back to a host directory"),
-    "commit": ("husk.cli.cmd_boxes:commit", "commit NAME IMAGE", "make an image of what a box changed"),
-    "fork": ("husk.cli.cmd_boxes:fork", "fork NAME NEW", "a second box with the same content, at once"),
-    "drop": ("husk.cli.cmd_boxes:drop", "drop NAME…", "forget kept boxes"),
-    "store": ("husk.cli.cmd_store", "store COMMAND …", "content-addressed files and images"),
-    "doctor": ("husk.cli.cmd_doctor", "doctor [--json]", "what of husk's walls this machine can raise"),
-    "syscalls": ("husk.cli.cmd_syscalls", "syscalls [NAME…] [--json]", "what husk does with each system call"),
-    "mcp": ("husk.cli.cmd_mcp", "mcp [--config FILE] [--http PORT]", "boxes for agents: an MCP server"),
-    "completion": ("husk.cli.cmd_completion", "completion bash|zsh|fish", "completion of all this for your shell"),
+    "run": ("run_options", "cmd_run"),
+    "shell": ("run_options", "cmd_shell"),
+    "skill": ("skill_options", "cmd_skill"),
+    "image": ("image_options", "cmd_image"),
+    "ps": ("box_options", "cmd_boxes:ps"),
+    "diff": ("box_options", "cmd_boxes:diff"),
+    "apply": ("box_options", "cmd_boxes:apply"),
+    "commit": ("box_options", "cmd_boxes:commit"),
+    "fork": ("box_options", "cmd_boxes:fork"),
+    "drop": ("box_options", "cmd_boxes:drop"),
+    "store": ("store_options", "cmd_store"),
+    "doctor": ("other_options", "cmd_doctor"),
+    "syscalls": ("other_options", "cmd_syscalls"),
+    "mcp": ("other_options", "cmd_mcp"),
+    "completion": ("other_options", "cmd_completion"),
 }
 
 
 def main(argv: list[str] | None = None) -> int:
     fill()
-    args = sys.argv[1:] if argv is None else argv
-    command = args[0] if args else ""
-    if command in COMMANDS:
-        module, _, function = COMMANDS[command][0].partition(":")
+    words = sys.argv[1:] if argv is None else argv
+    name = words[0] if words else ""
+    if name in COMMANDS:
+        module, _, function = COMMANDS[name][1].partition(":")
+        module = f"husk.cli.{module}"
         # Nothing that is imported becomes garbage, and looking for some costs a cold start one part in thirty.
         gc.disable()
         __import__(module)  # importlib's own function would have to be imported first
         gc.freeze()
         gc.enable()
-        code: int = getattr(sys.modules[module], function or "main")(args[1:])
+        code: int = getattr(sys.modules[module], function or "main")(words[1:])
         return code
-    if command in ("-V", "--version"):
+    as_json = "--json" in words
+    if name in ("-V", "--version"):
         from husk import __version__
 
-        print(f"husk {__version__}")
+        print(f'{{"version": "{__version__}"}}' if as_json else f"husk {__version__}")
         return 0
-    if command in ("-h", "--help", "help"):
+    if name in ("-h", "--help", "help"):
         from husk.cli.manual import manual
 
         print(manual(), end="")
         return 0
-    what = f"there is no command {command!r}" if command else "say what to do"
-    print(f"husk: {what}; `husk --help` lists the commands.", file=sys.stderr)
+    named = name and not name.startswith("-")
+    problem = f"there is no command {name!r}" if named else f"there is no option {name}" if name else "say what to do"
+    problem += "; `husk --help` lists the commands."
+    if as_json:
+        from husk.cli.exit_codes import print_error
+
+        print_error(problem, "usage", 2)
+    print(f"husk: {problem}", file=sys.stderr)
     return 2
+
+
+def all_commands() -> list[Command]:
+    """The option table, all of it: for completion, the manual and the reference page."""
+    rows: list[Command] = []
+    for name, (file, _) in COMMANDS.items():
+        module = f"husk.cli.options.{file}"
+        __import__(module)
+        rows.append(getattr(sys.modules[module], name.upper()))
+    return rows

@@ -3,103 +3,54 @@ here are options and words."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from husk.abi.text import harmless_lines
-from husk.cli.exit_codes import reader_left
+from husk.cli.exit_codes import run_command
+from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, PS
 from husk.sandbox.apply.apply_plan import shown
-from husk.sandbox.errors import HuskError, UsageError, host_failure
+from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import KeptBoxes, check_name
-from husk.store.store_errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from husk.cli.options.parse_words import Values
     from husk.sandbox.kept.diff import Difference
 
 
 def ps(argv: list[str]) -> int:
-    parser = _parser("ps", "Boxes that run; with -a also those that are kept.")
-    parser.add_argument("-a", "--all", action="store_true", help="also kept boxes in which nothing runs")
-    return _do("ps", parser, argv, _ps)
+    return run_command(PS, argv, lambda options: _ps(options, KeptBoxes()))
 
 
 def diff(argv: list[str]) -> int:
-    parser = _parser("diff", "What a kept box changed, in its own tree and below each cow mount.")
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="only what is there or below, as the box calls it")
-    parser.add_argument("--patch", action="store_true", help="for text files, the changed lines")
-    return _do("diff", parser, argv, _diff)
+    return run_command(DIFF, argv, lambda options: _diff(options, KeptBoxes()))
 
 
 def apply(argv: list[str]) -> int:
-    parser = _parser(
-        "apply", "Write what a box changed below a cow mount to the host directory: all of it, or nothing."
-    )
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("mount", metavar="MOUNT", nargs="?", default="", help="which, if there are several")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    return _do("apply", parser, argv, _apply)
+    return run_command(APPLY, argv, lambda options: _apply(options, KeptBoxes()))
 
 
 def commit(argv: list[str]) -> int:
-    parser = _parser("commit", "Make an image of what a box changed: a layer upon the image it was started from.")
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("image", metavar="IMAGE")
-    parser.add_argument("--store", metavar="DIR", default="", help="the store (default: the box's, else $HUSK_STORE)")
-    return _do("commit", parser, argv, _commit)
+    return run_command(COMMIT, argv, lambda options: _commit(options, KeptBoxes()))
 
 
 def fork(argv: list[str]) -> int:
-    parser = _parser("fork", "A second box with the same content; nothing is copied.")
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("new", metavar="NEW")
-    return _do("fork", parser, argv, _fork)
+    return run_command(FORK, argv, lambda options: _fork(options, KeptBoxes()))
 
 
 def drop(argv: list[str]) -> int:
-    parser = _parser("drop", "Forget kept boxes, and free what only they needed.")
-    parser.add_argument("names", metavar="NAME", nargs="+")
-    return _do("drop", parser, argv, _drop)
+    return run_command(DROP, argv, lambda options: _drop(options, KeptBoxes()))
 
 
-def _parser(command: str, text: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"husk {command}", description=text)
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    return parser
-
-
-def _do(
-    command: str, parser: argparse.ArgumentParser, argv: list[str], run: Callable[[argparse.Namespace, KeptBoxes], int]
-) -> int:
-    options = parser.parse_intermixed_args(argv)
-    try:
-        return run(options, KeptBoxes())
-    except (HuskError, StoreError) as error:
-        problem, code = str(error), error.exit_code
-    except BrokenPipeError:
-        return reader_left()
-    except OSError as error:
-        problem, code = host_failure(error), HuskError.exit_code
-    if options.json:
-        print(json.dumps({"error": problem}))
-    print(f"husk {command}: {harmless_lines(problem)}", file=sys.stderr)
-    return code
-
-
-def _say(options: argparse.Namespace, document: Any, lines: list[str]) -> None:
+def _say(options: Values, document: Any, lines: list[str]) -> None:
     text = json.dumps(document, indent=2) if options.json else "\n".join(lines)
     if text:
         print(text, flush=True)
 
 
-def _ps(options: argparse.Namespace, kept: KeptBoxes) -> int:
+def _ps(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import list_boxes
 
     found = list_boxes(kept, including_stopped=options.all)
@@ -130,7 +81,7 @@ def _size(count: float) -> str:
     return f"{count:.0f}T"
 
 
-def _diff(options: argparse.Namespace, kept: KeptBoxes) -> int:
+def _diff(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.diff import differences
     from husk.sandbox.kept.open_box import OpenBox
 
@@ -176,7 +127,7 @@ def _details(one: Difference) -> str:
     return f"  ({', '.join(words)})" if words else ""
 
 
-def _apply(options: argparse.Namespace, kept: KeptBoxes) -> int:
+def _apply(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.apply.apply import mount_of, step_lines
     from husk.sandbox.kept.apply_box import apply_box, plan_of
     from husk.sandbox.kept.open_box import OpenBox
@@ -209,6 +160,8 @@ def _apply(options: argparse.Namespace, kept: KeptBoxes) -> int:
             if not options.json:
                 _say(options, document, lines)
             if not options.yes:
+                if options.json:
+                    raise UsageError("with --json nothing is asked; look with --dry-run, then say --yes.")
                 _ask(source, len(steps))
             apply_box(box, source, target, plan)
             document["applied"] = True
@@ -226,7 +179,7 @@ def _ask(source: str, steps: int) -> None:
         raise UsageError("nothing was applied.")
 
 
-def _commit(options: argparse.Namespace, kept: KeptBoxes) -> int:
+def _commit(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import commit
 
     made = commit(kept, options.name, options.image, options.store)
@@ -234,7 +187,7 @@ def _commit(options: argparse.Namespace, kept: KeptBoxes) -> int:
     return 0
 
 
-def _fork(options: argparse.Namespace, kept: KeptBoxes) -> int:
+def _fork(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import fork
 
     made = fork(kept, options.name, check_name(options.new))
@@ -242,7 +195,7 @@ def _fork(options: argparse.Namespace, kept: KeptBoxes) -> int:
     return 0
 
 
-def _drop(options: argparse.Namespace, kept: KeptBoxes) -> int:
+def _drop(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import drop
 
     for name in options.names:

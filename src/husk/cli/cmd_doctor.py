@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import textwrap
+from typing import TYPE_CHECKING
 
+from husk.cli.exit_codes import run_command
+from husk.cli.options.other_options import DOCTOR
 from husk.sandbox.doctor.examine import Finding, examine, exit_code
 from husk.sandbox.doctor.rows import BETTER, FULL, MINIMUM
+
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
 
 VERDICTS = {
     0: "husk can run here, behind all its walls.",
@@ -19,13 +24,10 @@ TITLES = {MINIMUM: "without these husk does not run", FULL: "walls and abilities
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="husk doctor",
-        description="Tries every mechanism husk stands on and says what stands, what is missing and what to do.",
-        epilog="exit code 0: husk can run fully; 1: with less; 125: the minimum is not there.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
-    options = parser.parse_args(argv)
+    return run_command(DOCTOR, argv, _doctor)
+
+
+def _doctor(options: Values) -> int:
     findings = examine()
     code = exit_code(findings)
     if options.json:

@@ -2,96 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from husk.cli import image_show as show
-from husk.cli.exit_codes import run_on_store
+from husk.cli.exit_codes import run_command
+from husk.cli.options.image_options import IMAGE
 from husk.cli.store_show import images, progress
-from husk.sandbox.errors import HuskError
 from husk.sandbox.weaken import check as check_weaken
 from husk.store.store import Store
-from husk.store.store_errors import StoreError
+from husk.store.store_errors import StoreError, StoreUsageError
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
 
-
-def main(argv: list[str]) -> int:
-    return run_on_store("image", _parser().parse_args(argv), (StoreError, HuskError))
-
-
-def _parser() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--store", metavar="DIR", help="the store (default: $HUSK_STORE, else the user's data directory)"
-    )
-    shared.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser = argparse.ArgumentParser(prog="husk image", description="Root file systems that boxes start from.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, parents=[shared], help=text, description=text)
-        made.set_defaults(run=run)
-        return made
-
-    command("ls", _ls, "the images")
-    inspect = command("inspect", _inspect, "one image: its layers, its size, how it wants to be started")
-    inspect.add_argument("image", metavar="IMAGE")
-    rm = command("rm", _rm, "forget images; `husk store gc --delete` then frees their space")
-    rm.add_argument("image", metavar="IMAGE", nargs="+")
-    tag = command("tag", _tag, "give an image another name too")
-    tag.add_argument("image", metavar="IMAGE")
-    tag.add_argument("name", metavar="NAME")
-
-    bring = command("import", _import, "make an image of a directory, a tar archive, `docker save`, or an OCI layout")
-    bring.add_argument("source", metavar="SRC", help="tar archives plain, or packed with gzip, xz, bzip2 or zstd")
-    bring.add_argument("--name", metavar="NAME", default="", help="(default: what it calls itself, else SRC's name)")
-    bring.add_argument("--ref", metavar="REF", default="", help="which, where SRC holds several images")
-    bring.add_argument("--max-bytes", metavar="SIZE", type=_size, default=32 << 30, help="when unpacked (32g)")
-    bring.add_argument("--max-entries", metavar="N", type=_count, default=2_000_000, help="names (2000000)")
-    bring.add_argument("--max-ratio", metavar="N", type=_count, default=200, help="unpacked to packed (200)")
-    bring.add_argument("--show-left-out", action="store_true", help="list what was left out")
-
-    export = command("export", _export, "write an image as a tar archive or an OCI layout")
-    export.add_argument("image", metavar="IMAGE")
-    export.add_argument("place", metavar="DEST", help="a new file; with oci a new directory, or a file named *.tar")
-    export.add_argument("--format", choices=("tar", "oci"), default="tar")
-
-    build = command("build", _build, "make an image by a recipe; what was done before is not done again")
-    build.add_argument("recipe", metavar="FILE", help="TOML; docs/images.md says what can be in it")
-    build.add_argument("--name", metavar="NAME", default="", help="(default: what FILE says, else its own name)")
-    build.add_argument("--no-namespaces", action="store_true", help="as for husk run, for the boxes of the steps")
-    build.add_argument("--weaken", action="append", default=[], metavar="NAME", help="as for husk run, likewise")
-    return parser
-
-
-def _size(text: str) -> int:
-    unit = text[-1:].lower() if text[-1:].isalpha() else ""
-    number = text[: len(text) - len(unit)]
-    if not number.isdecimal() or unit not in _UNITS or not int(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write a number, perhaps with k, m, g or t, such as 8g")
-    return int(number) * _UNITS[unit]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return int(text)
-
-
-def _say(options: argparse.Namespace, document: Any, lines: list[str]) -> None:
+def _say(options: Values, document: Any, lines: list[str]) -> None:
     print(json.dumps(document, indent=2) if options.json else "\n".join(lines), flush=True)
 
 
-def _ls(options: argparse.Namespace) -> int:
+def _ls(options: Values) -> int:
     document, lines, code = images(Store.open(options.store))
     _say(options, document, lines)
     return code
 
 
-def _inspect(options: argparse.Namespace) -> int:
+def _inspect(options: Values) -> int:
     from husk.store.measure import image_stat
 
     store = Store.open(options.store)
@@ -101,7 +37,7 @@ def _inspect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rm(options: argparse.Namespace) -> int:
+def _rm(options: Values) -> int:
     store = Store.open(options.store)
     there = set(store.images.list())
     for name in options.image:
@@ -117,7 +53,7 @@ def _rm(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tag(options: argparse.Namespace) -> int:
+def _tag(options: Values) -> int:
     store = Store.open(options.store)
     try:
         with store.writing():  # no collection between reading the old record and writing the new one
@@ -128,11 +64,10 @@ def _tag(options: argparse.Namespace) -> int:
     return 0
 
 
-def _import(options: argparse.Namespace) -> int:
+def _import(options: Values) -> int:
     from husk.images.archive_limits import Limits
     from husk.images.image_import import bring
     from husk.store.images import check_name
-    from husk.store.store_errors import StoreUsageError
 
     if options.name:
         check_name(options.name)
@@ -146,9 +81,11 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _export(options: argparse.Namespace) -> int:
+def _export(options: Values) -> int:
     from husk.images.image_export import export
 
+    if options.place == "-" and options.json and options.format == "tar":
+        raise StoreUsageError("--json prints to standard output, where the archive would go; name a file instead of -.")
     store = Store.open(options.store)
     report = export(store, options.image, options.place, options.format)
     if options.place == "-":
@@ -157,7 +94,7 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _build(options: argparse.Namespace) -> int:
+def _build(options: Values) -> int:
     from husk.images.build import build
 
     def tell(line: str) -> None:
@@ -170,3 +107,18 @@ def _build(options: argparse.Namespace) -> int:
     count = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
     _say(options, vars(report), [f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"])
     return 0
+
+
+_HANDLERS = {
+    "ls": _ls,
+    "inspect": _inspect,
+    "rm": _rm,
+    "tag": _tag,
+    "import": _import,
+    "export": _export,
+    "build": _build,
+}
+
+
+def main(argv: list[str]) -> int:
+    return run_command(IMAGE, argv, _HANDLERS, stopped="stopped; nothing half-done is left in the store.")

@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from husk.abi.text import harmless_lines
-from husk.sandbox.errors import HuskError, UsageError
+from husk.cli.exit_codes import INTERRUPTED, run_command
+from husk.cli.options.other_options import MCP, MCP_TOKEN
+from husk.sandbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-TOKEN = "HUSK_MCP_TOKEN"
 
 
 def main(argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
-    try:
-        return _serve(options)
-    except HuskError as error:
-        if options.json:
-            print(json.dumps({"error": str(error)}))
-        print(f"husk mcp: {harmless_lines(str(error))}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"husk mcp: the host fails husk: {error.strerror or error}.", file=sys.stderr)
-        return HuskError.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return run_command(MCP, argv, _serve)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="husk mcp",
-        description="Boxes for agents: a server of the Model Context Protocol, on standard input and output or by HTTP "
-        "on this machine's loopback. What clients may do is in a config file (default: ~/.config/husk/mcp.toml, else "
-        "no mounts, no network, bounded).",
-        epilog=f"With --http each request must carry `Authorization: Bearer TOKEN`. TOKEN is ${TOKEN}; if that is not "
-        "set, one is made and printed. docs/agents.md tells more.",
-    )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="what clients may do")
-    parser.add_argument("--http", metavar="[ADDRESS:]PORT", help="serve HTTP there instead; port 0 takes a free one")
-    parser.add_argument("--check", action="store_true", help="read the config, say if it is right, and end")
-    parser.add_argument("--sample", action="store_true", help="print a config file to begin with, and end")
-    parser.add_argument("--json", action="store_true", help="print what --check or --sample say as one JSON object")
-    return parser
-
-
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: Values) -> int:
     from husk.mcp.config import SAMPLE, Config, default_path, read_config
 
     if options.sample:
@@ -76,17 +49,24 @@ def _serve(options: argparse.Namespace) -> int:
 
     from husk.mcp import server
 
-    if not options.http:
-        asyncio.run(server.serve_stdio(config))
-        return 0
-    token = os.environ.get(TOKEN, "")
+    try:
+        if options.http:
+            asyncio.run(server.serve_http(config, host, port, _token()))
+        else:
+            asyncio.run(server.serve_stdio(config))
+    except KeyboardInterrupt:
+        return INTERRUPTED  # how a person ends a server
+    return 0
+
+
+def _token() -> str:
+    token = os.environ.get(MCP_TOKEN, "")
     if not token:
         import secrets
 
         token = secrets.token_urlsafe(32)
         print(f"husk mcp: token {token}", file=sys.stderr, flush=True)
-    asyncio.run(server.serve_http(config, host, port, token))
-    return 0
+    return token
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from husk.cli import cmd_run as run
-
-HELP = """usage: husk shell [options]
-
-A shell (bash, else sh) in a box of its own, on this terminal. Its options are those of `husk run`; exit or ^D ends it,
-and the box with it."""
+from husk.cli.exit_codes import failed
+from husk.cli.options.run_options import SHELL
+from husk.sandbox.errors import UsageError
 
 
 def main(args: list[str]) -> int:
     if "-h" in args or "--help" in args:
-        print(HELP, *run.HELP.split("\n\n")[2:], sep="\n\n", end="")
-        return 0
-    if not (os.isatty(0) and os.isatty(1)):
-        print(
-            "husk: husk shell needs a terminal for input and output; for a script: husk run -- bash SCRIPT.",
-            file=sys.stderr,
-        )
-        return 2
+        from husk.cli.options.help_text import print_help
+
+        return print_help("husk shell", SHELL)
     if "--json" in args:
-        print("husk: husk shell talks to the terminal and has no --json; use husk run.", file=sys.stderr)
-        return 2
+        return failed(SHELL, args, UsageError("husk shell talks to the terminal and has no --json; use husk run."))
+    if not (os.isatty(0) and os.isatty(1)):
+        advice = "husk shell needs a terminal for input and output; for a script: husk run -- bash SCRIPT."
+        return failed(SHELL, args, UsageError(advice))
     shell = "bash" if os.access("/usr/bin/bash", os.X_OK) or os.access("/bin/bash", os.X_OK) else "sh"
     return run.main(["-it", *args, "--", shell])

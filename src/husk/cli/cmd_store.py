@@ -2,98 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from husk.cli import store_show as show
-from husk.cli.exit_codes import run_on_store
+from husk.cli.exit_codes import print_error, run_command
+from husk.cli.options.store_options import STORE
 from husk.store.layout import is_hash
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
 
-
-def main(argv: list[str]) -> int:
-    return run_on_store("store", _parser().parse_args(argv), (StoreError,))
-
-
-def _parser() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--store", metavar="DIR", help="the store (default: $HUSK_STORE, else the user's data directory)"
-    )
-    shared.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser = argparse.ArgumentParser(prog="husk store", description="Content-addressed files, and images made of them.")
-    # prog: without it argparse formats a usage to find out, which costs an import.
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="husk store")
-
-    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, parents=[shared], help=text, description=text)
-        made.set_defaults(run=run)
-        return made
-
-    ingest = command(
-        "ingest", _ingest, "bring a directory into the store; files that did not change are not read again"
-    )
-    ingest.add_argument("directory", metavar="DIR")
-    ingest.add_argument("--name", metavar="IMAGE", help="make it an image of this name; without, it may be collected")
-    ingest.add_argument(
-        "--exclude", metavar="PATTERN", action="append", default=[], help="leave out: *.log, build/, /top"
-    )
-    ingest.add_argument("--include-secrets", action="store_true", help="also .env files, private keys, credentials")
-    ingest.add_argument("--show-excluded", action="store_true", help="list what was left out")
-    ingest.add_argument("--cross-mounts", action="store_true", help="also what is mounted below DIR")
-    ingest.add_argument("--jobs", metavar="N", type=_positive, default=0, help="threads (default: one per processor)")
-
-    command("ls", _ls, "the images")
-    stat = command("stat", _stat, "an image, or the whole store")
-    stat.add_argument("image", metavar="IMAGE", nargs="?")
-
-    verify = command(
-        "verify", _verify, "hash everything again; set aside what is damaged and name the images it touches"
-    )
-    verify.add_argument("--repair-from", metavar="DIR", default="", help="another store, or a directory with the files")
-    verify.add_argument("--jobs", metavar="N", type=_positive, default=0, help="threads (default: one per processor)")
-
-    gc = command(
-        "gc", _gc, "what no image and no running box needs, unused layers of packages too; only said, unless --delete"
-    )
-    gc.add_argument("--delete", action="store_true", help="remove it")
-    gc.add_argument(
-        "--unused-for", metavar="TIME", type=_duration, default=0.0, help="keep what is younger: 90m, 12h, 7d"
-    )
-
-    protect = command("protect", _protect, "set the immutable flag on blobs, where file system and privileges allow")
-    protect.add_argument(
-        "what", metavar="IMAGE|HASH|PATH", help="all blobs of an image, one blob, or a file of the store"
-    )
-
-    rm = command("rm", _rm, "forget an image; `gc --delete` then frees its space")
-    rm.add_argument("image", metavar="IMAGE")
-    return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads; write one from 1 to 256")
-    return int(text)
-
-
-def _duration(text: str) -> float:
-    number, unit = text[:-1], text[-1:]
-    if not number.isdecimal() or unit not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 7d")
-    return float(int(number) * _UNITS[unit])
-
-
-def _say(options: argparse.Namespace, document: Any, lines: list[str]) -> None:
+def _say(options: Values, document: Any, lines: list[str]) -> None:
     print(json.dumps(document, indent=2) if options.json else "\n".join(lines), flush=True)
 
 
-def _ingest(options: argparse.Namespace) -> int:
+def _ingest(options: Values) -> int:
     from husk.store.images import check_name
     from husk.store.ingest import Options, ingest
 
@@ -114,13 +41,13 @@ def _ingest(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ls(options: argparse.Namespace) -> int:
+def _ls(options: Values) -> int:
     document, lines, code = show.images(Store.open(options.store))
     _say(options, document, lines)
     return code
 
 
-def _stat(options: argparse.Namespace) -> int:
+def _stat(options: Values) -> int:
     from husk.store.measure import image_stat, store_stat
 
     store = Store.open(options.store)
@@ -129,7 +56,7 @@ def _stat(options: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(options: Values) -> int:
     from husk.store.verify import settle, verify
 
     store = Store.open(options.store)
@@ -137,21 +64,21 @@ def _verify(options: argparse.Namespace) -> int:
         raise StoreUsageError(f"--repair-from {options.repair_from}: there is no such directory.")
     with show.progress("verifying", quiet=options.json) as progress:
         outcome = verify(store, options.jobs, progress)
-    problem = ""
-    if outcome.findings:
-        try:
+    try:
+        if outcome.findings:
             settle(store, outcome, options.repair_from)
-        except OSError as error:
-            problem = (
-                f"what is damaged cannot be set aside ({error.strerror}); make the store writable and verify again."
-            )
+    except OSError as error:
+        problem = f"what is damaged cannot be set aside ({error.strerror}); make the store writable and verify again."
+        if options.json:  # one object, with what was found
+            print_error(problem, "store", StoreError.exit_code, **outcome.as_json())
+            return StoreError.exit_code
+        _say(options, None, show.verified(outcome))
+        raise StoreError(problem) from None
     _say(options, outcome.as_json(), show.verified(outcome))
-    if problem:
-        raise StoreError(problem)
     return 0 if outcome.clean else 1
 
 
-def _gc(options: argparse.Namespace) -> int:
+def _gc(options: Values) -> int:
     from husk.store.collect import collect
 
     store = Store.open(options.store)
@@ -163,7 +90,7 @@ def _gc(options: argparse.Namespace) -> int:
     return 0
 
 
-def _protect(options: argparse.Namespace) -> int:
+def _protect(options: Values) -> int:
     from husk.store.protect import protect
 
     store = Store.open(options.store)
@@ -189,7 +116,7 @@ def _blobs(store: Store, what: str) -> list[str]:
     return sorted(map(store.blob_path, {*layers, *hashes}))
 
 
-def _rm(options: argparse.Namespace) -> int:
+def _rm(options: Values) -> int:
     store = Store.open(options.store)
     try:
         store.images.rm(options.image)
@@ -197,3 +124,18 @@ def _rm(options: argparse.Namespace) -> int:
         raise StoreError(f"the image cannot be removed: {error.strerror}; make the store writable first.") from None
     _say(options, {"removed": options.image}, [f"removed {options.image}; `husk store gc` says what that frees"])
     return 0
+
+
+_HANDLERS = {
+    "ingest": _ingest,
+    "ls": _ls,
+    "stat": _stat,
+    "verify": _verify,
+    "gc": _gc,
+    "protect": _protect,
+    "rm": _rm,
+}
+
+
+def main(argv: list[str]) -> int:
+    return run_command(STORE, argv, _HANDLERS, stopped="stopped; nothing half-done is left in the store.")

@@ -5,18 +5,22 @@ Here: how rows are shown. Not here: anything about a call that its row does not 
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import shutil
 import sys
 import textwrap
 from errno import errorcode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from husk.abi.registry import FAMILIES, ROWS, by_name
 from husk.abi.registry.rules import WAYS, Row, Rule, Verdict
-from husk.cli.exit_codes import reader_left
+from husk.cli.exit_codes import run_command
+from husk.cli.options.other_options import SYSCALLS
+from husk.sandbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
 
 # Two names share a number; Linux's manual pages use this one for calls that are not offered.
 _ERRNO_NAMES = {**errorcode, 95: "EOPNOTSUPP"}
@@ -26,27 +30,19 @@ _WIDEST = 140
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="husk syscalls",
-        description="What husk does with each x86-64 system call, and why.",
-        epilog="native: the host kernel runs it. virtual: husk's kernel answers it. refused: it gets an errno.",
-    )
-    parser.add_argument(
-        "names", metavar="NAME", nargs="*", help="show only these calls (names or numbers), with their rules"
-    )
-    parser.add_argument("--way", choices=WAYS, help="show only the calls that go this way")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the rows as JSON")
-    form.add_argument("--markdown", action="store_true", help="print the page docs/compat.md")
-    options = parser.parse_args(argv)
+    return run_command(SYSCALLS, argv, _syscalls)
+
+
+def _syscalls(options: Values) -> int:
     if options.markdown:
+        if options.json:
+            raise UsageError("--json and --markdown are two forms of the same; choose one.")
         return _print(markdown())
     rows: list[Row] = []
     for name in options.names:
         found = ROWS.get(int(name)) if name.isdecimal() else by_name(name)
         if found is None:
-            sys.stderr.write(_unknown(name))
-            return 2
+            raise UsageError(_unknown(name))
         rows.append(found)
     rows = rows or sorted(ROWS.values(), key=lambda row: row.nr)
     if options.way:
@@ -58,18 +54,15 @@ def main(argv: list[str]) -> int:
 
 
 def _print(text: str) -> int:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return reader_left()
+    sys.stdout.write(text)
+    sys.stdout.flush()
     return 0
 
 
 def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, [row.name for row in ROWS.values()], n=4)
     hint = f"; did you mean {' or '.join(close)}?" if close else "; `husk syscalls` lists them all."
-    return f"husk syscalls: Linux on x86-64 has no system call {name!r}{hint}\n"
+    return f"Linux on x86-64 has no system call {name!r}{hint}"
 
 
 def way_text(verdict: Verdict) -> str:

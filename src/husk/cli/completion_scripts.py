@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from husk.cli.cmd_completion import Level, Option
+    from husk.cli.cmd_completion import Level
+    from husk.cli.options import Option
 
 
 def _quoted(text: str) -> str:
@@ -18,7 +19,7 @@ def _names(level: Level) -> list[str]:
 
 
 def _taking(level: Level) -> list[tuple[str, Option]]:
-    return [(name, option) for option in level.options if option.takes for name in option.names]
+    return [(name, option) for option in level.options if option.metavar for name in option.names]
 
 
 _BASH = """# husk completion for bash: eval "$(husk completion bash)"
@@ -53,10 +54,10 @@ def bash(levels: list[Level]) -> str:
     values, words = [], []
     for level in levels:
         for name, option in _taking(level):
-            act = f'mapfile -t COMPREPLY < <(compgen -W {_quoted(" ".join(option.values))} -- "$cur"); '
-            values.append(f"        {_quoted(f'{level.path} {name}')}) {act if option.values else ''}return ;;")
+            act = f'mapfile -t COMPREPLY < <(compgen -W {_quoted(" ".join(option.choices))} -- "$cur"); '
+            values.append(f"        {_quoted(f'{level.path} {name}')}) {act if option.choices else ''}return ;;")
         line = f"        {_quoted(level.path)}) "
-        commands, names = " ".join(level.commands), " ".join(_names(level))
+        commands, names = " ".join(level.words), " ".join(_names(level))
         if commands:
             words.append(f"{line}words={_quoted(commands)}; [[ $cur == -* ]] && words={_quoted(names)} ;;")
         else:
@@ -106,12 +107,12 @@ def zsh(levels: list[Level]) -> str:
     for level in levels:
         for name, option in _taking(level):
             act = "_files" if option.files else f"_message {_quoted(option.help or 'value')}"
-            if option.values:
-                act = f"compadd -- {' '.join(map(_quoted, option.values))}"
+            if option.choices:
+                act = f"compadd -- {' '.join(map(_quoted, option.choices))}"
             values.append(f"        {_quoted(f'{level.path} {name}')}) {act}; return ;;")
         options = {name: option.help for option in level.options for name in option.names}
         words.append(
-            f"        {_quoted(level.path)}) below=({described(level.commands)}); options=({described(options)}) ;;"
+            f"        {_quoted(level.path)}) below=({described(level.words)}); options=({described(options)}) ;;"
         )
     paths = " | ".join(f"({_quoted(level.path)})" for level in levels[1:])
     return (
@@ -154,18 +155,18 @@ def fish(levels: list[Level]) -> str:
     lines = []
     for level in levels:
         # Where commands follow, what belongs here belongs nowhere below.
-        here = _quoted(f"__husk_at {'exactly ' if level.commands else ''}{level.path}")
-        for name, text in level.commands.items():
+        here = _quoted(f"__husk_at {'exactly ' if level.words else ''}{level.path}")
+        for name, text in level.words.items():
             lines.append(f"complete -c husk -f -n {here} -a {_quoted(name)} -d {_quoted(text)}")
         for option in level.options:
             spelled = ""
             for name in option.names:
                 kind = "-l" if name.startswith("--") else "-s" if len(name) == 2 else "-o"
                 spelled += f" {kind} {_quoted(name.lstrip('-'))}"
-            value = " -r" if option.takes else ""
-            if option.values:
-                value += f" -f -a {_quoted(' '.join(option.values))}"
-            elif option.takes and not option.files:
+            value = " -r" if option.metavar else ""
+            if option.choices:
+                value += f" -f -a {_quoted(' '.join(option.choices))}"
+            elif option.metavar and not option.files:
                 value += " -f"
             lines.append(f"complete -c husk -n {here}{spelled}{value} -d {_quoted(option.help)}")
     return _FISH + "\n".join(lines) + "\n"

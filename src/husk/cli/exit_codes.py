@@ -1,19 +1,28 @@
-"""cli: how commands end that several of them share: a reader that left, and the store's way of failing."""
+"""cli: how commands end: exit codes, errors as one sentence or one JSON object, and broken pipes.
+
+Here: what every command does around its own work. Not here: what the options mean (cli.options) and what goes wrong
+(sandbox.errors, store.store_errors).
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from husk.abi.text import harmless_lines
+from husk.cli.options.parse_words import Values, find_command, wants_json
+from husk.sandbox.errors import HuskError, host_failure
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable, Mapping
 
-    from husk.sandbox.errors import HuskError
-    from husk.store.store_errors import StoreError
+    from husk.cli.options import Command
+
+    Handler = Callable[[Values], int]
+
+INTERRUPTED = 130
+KINDS = {1: "store", 2: "usage", 125: "husk", 126: "not-executable", 127: "not-found", INTERRUPTED: "interrupted"}
 
 
 def reader_left() -> int:
@@ -22,18 +31,63 @@ def reader_left() -> int:
     return 0
 
 
-def run_on_store(name: str, options: argparse.Namespace, errors: tuple[type[StoreError | HuskError], ...]) -> int:
-    """Run the subcommand that was chosen; its failures are one sentence, and one JSON object where that was wanted."""
+def run_command(
+    command: Command, words: list[str], handlers: Handler | Mapping[str, Handler], *, stopped: str = "stopped."
+) -> int:
+    """Parse the words and call the handler, or the one of the sub-command. Every failure becomes an exit code."""
     try:
-        code: int = options.run(options)
-        return code
-    except errors as error:
-        if options.json:
-            print(json.dumps({"error": str(error)}))
-        print(f"husk {name}: {harmless_lines(str(error))}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"husk {name}: stopped; nothing half-done is left in the store.", file=sys.stderr)
-        return 130
+        path, row, left = find_command(command, words)
+        if row.commands:
+            from husk.cli.options.help_text import print_help
+
+            return print_help(path, row)
+        values = Values(path, row, left)
+        if values.help:
+            from husk.cli.options.help_text import print_help
+
+            return print_help(path, row)
+        return handlers(values) if callable(handlers) else handlers[row.name](values)
     except BrokenPipeError:
         return reader_left()
+    except KeyboardInterrupt:
+        return _report(command, words, stopped, "interrupted", INTERRUPTED)
+    except Exception as error:
+        return failed(command, words, error)
+
+
+def failed(command: Command, words: list[str], error: Exception) -> int:
+    """Report what went wrong; returns the exit code. A fault of husk's own is raised again, unless --json asks for it
+    as an object."""
+    if isinstance(error, HuskError):
+        return _report(command, words, str(error), KINDS[error.exit_code], error.exit_code)
+    if isinstance(error, OSError):
+        return _report(command, words, host_failure(error), "host", HuskError.exit_code)
+    from husk.store.store_errors import StoreError
+
+    if isinstance(error, StoreError):
+        return _report(command, words, str(error), KINDS[error.exit_code], error.exit_code)
+    if not wants_json(command, words):
+        raise error
+    import traceback
+
+    sentence = f"a fault of husk's own: {type(error).__name__}: {error}"
+    print_error(sentence, "fault", HuskError.exit_code, traceback="".join(traceback.format_exception(error)))
+    return HuskError.exit_code
+
+
+def _report(command: Command, words: list[str], sentence: str, kind: str, code: int) -> int:
+    if wants_json(command, words):
+        try:
+            print_error(sentence, kind, code)
+        except BrokenPipeError:
+            reader_left()
+    name = "husk" if command.name in ("run", "shell") else f"husk {command.name}"
+    print(f"{name}: {harmless_lines(sentence)}", file=sys.stderr)
+    return code
+
+
+def print_error(sentence: str, kind: str, code: int, **more: object) -> None:
+    """What every command prints on standard output instead of its result, where --json is given."""
+    import json
+
+    print(json.dumps({"error": sentence, "kind": kind, "exit_code": code, **more}), flush=True)

@@ -1,8 +1,8 @@
-"""cli: what `husk --help` prints: a short manual. The commands are the table's; the rest is for a first reader."""
+"""cli: what `husk --help` prints: a short manual. The commands come from the option table."""
 
 from __future__ import annotations
 
-from husk.cli import COMMANDS
+from husk.cli import all_commands
 
 _TOP = """husk - run programs nobody has to trust
 
@@ -16,8 +16,9 @@ COMMANDS
 """
 
 _REST = """
-  `husk COMMAND --help` tells more. Every command takes `--json`: one object, errors too, for programs to read.
-  `husk --version` tells which husk this is.
+  `husk COMMAND --help` tells more. Every command but `shell`, which talks to a person, takes `--json`: it prints its
+  result as one JSON document, and an error as {"error": sentence, "kind": word, "exit_code": number}. A server that
+  `husk mcp` starts has no result to print. `husk --version` prints which husk this is.
 
 FIRST STEPS
   husk run -- python3 -c 'print("hello")'            a program in a box
@@ -43,5 +44,6 @@ Completion for your shell: eval "$(husk completion bash)". From Python: import h
 
 
 def manual() -> str:
-    lines = [f"  husk {how:<34}  {what}\n" for _, how, what in COMMANDS.values()]
-    return _TOP + "".join(lines) + _REST
+    heads = {f"husk {command.name} {command.usage}": command.summary for command in all_commands()}
+    width = max(map(len, heads))
+    return _TOP + "".join(f"  {head:<{width}}  {summary}\n" for head, summary in heads.items()) + _REST

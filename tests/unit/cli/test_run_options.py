@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from husk.cli import main as husk
-from husk.cli.cmd_run import FLAGS, HELP, SETTERS, Options, main
+from husk.cli.cmd_run import main
+from husk.cli.options.help_text import help_text
+from husk.cli.options.run_options import RUN
+from husk.cli.run_policy import FLAGS, SETTERS, RunOptions
 from husk.cli.summary import show
 from husk.sandbox import run as run_module
 from husk.sandbox.errors import NoNamespaces, UsageError
@@ -43,14 +46,14 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_everything_after_the_program_is_the_programs() -> None:
     for words in (["--", "prog", "-v", "--", "--json"], ["prog", "-v", "--", "--json"]):
-        options = Options(words)
+        options = RunOptions(words)
         assert options.policy.argv == ["prog", "-v", "--", "--json"]
         assert not options.verbose and not options.json
 
 
 def test_options() -> None:
-    options = Options(["--workdir", "/x", "--env=A=1=2", "--env", "B=", "--timeout", "1.5", "--events", "/e", "--json",
-                       "--summary", "-v", "--no-namespaces", "--", "prog"])
+    options = RunOptions(["--workdir", "/x", "--env=A=1=2", "--env", "B=", "--timeout", "1.5", "--events", "/e",
+                          "--json", "--summary", "-v", "--no-namespaces", "--", "prog"])
     policy = options.policy
     assert (policy.workdir, policy.env, policy.timeout, policy.namespaces) == ("/x", {"A": "1=2", "B": ""}, 1.5, False)
     assert (options.events, options.json, options.summary, options.verbose) == ("/e", True, True, True)
@@ -58,33 +61,50 @@ def test_options() -> None:
 
 def test_equals_and_blank_mean_the_same(tmp_path: Path) -> None:
     for words in (["--mount", f"{tmp_path}:/in:rw"], [f"--mount={tmp_path}:/in:rw"]):
-        (mount,) = Options([*words, "--", "prog"]).policy.mounts
+        (mount,) = RunOptions([*words, "--", "prog"]).policy.mounts
         assert (mount.source, mount.target, mount.mode) == (str(tmp_path), "/in", "rw")
 
 
 def test_mounts_add_up(tmp_path: Path) -> None:
-    policy = Options(["--mount", f"{tmp_path}:/a", "--mount", f"{tmp_path}:/b", "--", "prog"]).policy
+    policy = RunOptions(["--mount", f"{tmp_path}:/a", "--mount", f"{tmp_path}:/b", "--", "prog"]).policy
     assert [mount.target for mount in policy.mounts] == ["/a", "/b"]
 
 
 def test_env_from_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASS_ME", "value")
-    assert Options(["--env", "PASS_ME", "--", "prog"]).policy.env == {"PASS_ME": "value"}
+    assert RunOptions(["--env", "PASS_ME", "--", "prog"]).policy.env == {"PASS_ME": "value"}
 
 
 def test_defaults_are_quiet() -> None:
-    options = Options(["prog"])
+    options = RunOptions(["prog"])
     assert not (options.events or options.json or options.summary or options.verbose)
     assert options.policy.namespaces and options.policy.timeout is None
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    for word in (*FLAGS, *SETTERS):
-        if word not in ("-h", "--help"):
-            assert word in HELP
+    page = help_text("husk run", RUN)
+    for option in RUN.options:
+        assert all(name in page for name in option.names)
     assert main(["--help"]) == 0
-    assert capsys.readouterr().out == HELP
+    assert capsys.readouterr().out == page
     assert main(["--mount", "/:/x", "-h"]) == 0
+
+
+def test_every_row_has_a_meaning() -> None:
+    assert {option.attribute for option in RUN.options if option.metavar} == set(SETTERS)
+    assert {option.attribute for option in RUN.options if not option.metavar} == set(FLAGS)
+
+
+@pytest.mark.parametrize(("words", "terminal", "keyboard"), [
+    (["-t"], True, False),
+    (["-i"], False, True),
+    (["-it"], True, True),
+    (["-ti"], True, True),
+    (["-t", "-i"], True, True),
+])
+def test_short_options_can_be_joined(words: list[str], terminal: bool, keyboard: bool) -> None:
+    policy = RunOptions([*words, "--", "prog"]).policy
+    assert (policy.terminal, policy.interactive) == (terminal, keyboard)
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
@@ -194,7 +214,7 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert husk(["--help"]) == 0
     assert "husk run" in capsys.readouterr().out
     with pytest.raises(UsageError):
-        Options([])
+        RunOptions([])
 
 
 # -- whole runs, as a process ------------------------------------------------------------------------------------------

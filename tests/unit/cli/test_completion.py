@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from husk.cli import COMMANDS, completion_scripts, manual
+from husk.cli import COMMANDS, all_commands, completion_scripts, manual
 from husk.cli import cmd_completion as completion
-from husk.cli.cmd_run import FLAGS, SETTERS, TERMINAL
+from husk.cli.run_policy import SETTERS
 
 LEVELS = completion.levels()
 BY_PATH = {level.path: level for level in LEVELS}
@@ -56,6 +56,7 @@ def test_bash_knows_the_function(script: Path) -> None:
         (("husk", "skill", "run", "--find"), ["--find-links"]),
         (("husk", "store", "gc", "--del"), ["--delete"]),
         (("husk", "syscalls", "--way", "v"), ["virtual"]),
+        (("husk", "completion", "z"), ["zsh"]),
         (("husk", "run", "--", "bas"), None),
         (("husk", "run", "--", "ls", "--he"), []),  # the program's own
         (("husk", "nonesuch", ""), list(COMMANDS)),
@@ -79,6 +80,7 @@ CASES = [
     ("husk skill run --find", "--find-links"),
     ("husk store gc --del", "--delete"),
     ("husk syscalls --way v", "virtual"),
+    ("husk completion z", "zsh"),
     ("husk run -- husk-complete-m", "husk-complete-me"),
 ]
 
@@ -104,7 +106,7 @@ def test_fish_completes(place: dict[str, str]) -> None:
         [line.split("\t")[0] for line in text.split("\n") if line] for text in done.stdout.split("<\n")[1:]
     ]
     assert found == [[word] for _, word in CASES]
-    assert sorted(below) == sorted(BY_PATH["husk image"].commands)
+    assert sorted(below) == sorted(BY_PATH["husk image"].words)
 
 
 SETUP = """PS1=; fpath=($HOME $fpath); autoload -Uz compinit; compinit -u -d $HOME/dump; unsetopt beep
@@ -137,20 +139,14 @@ def test_zsh_completes(place: dict[str, str]) -> None:
     ]
 
 
-def test_every_command_has_json() -> None:
-    for level in LEVELS:
-        if not level.commands:
-            assert "--json" in {name for option in level.options for name in option.names}, level.path
-
-
 def test_every_command_is_offered(script: Path) -> None:
     assert complete(script, "husk", "") == list(COMMANDS)
 
 
 def test_all_options_of_run_can_be_completed() -> None:
-    names = {name for option in BY_PATH["husk run"].options for name in option.names}
-    assert names >= {*FLAGS, *SETTERS, *TERMINAL} - {"-ti"}  # `-ti` is another spelling of -it
-    takes = {name for option in BY_PATH["husk run"].options if option.takes for name in option.names}
+    offered = {name for option in BY_PATH["husk run"].options for name in option.names}
+    assert offered >= {"-t", "-i", "-it", "--json", "-v", "--verbose", "-h", "--help", "--no-namespaces", "--summary"}
+    takes = {option.attribute for option in BY_PATH["husk run"].options if option.metavar}
     assert set(SETTERS) == takes
 
 
@@ -170,5 +166,5 @@ def test_the_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_manual_names_every_command() -> None:
     text = manual.manual()
-    assert all(f"husk {how}" in text for _, how, _ in COMMANDS.values())
+    assert all(f"husk {command.name} {command.usage}" in text for command in all_commands())
     assert max(map(len, text.splitlines())) <= 120

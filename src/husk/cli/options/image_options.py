@@ -1,0 +1,81 @@
+"""cli: the rows of `husk image`."""
+
+from __future__ import annotations
+
+from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options.store_options import STORE_DIR
+from husk.cli.options.values import byte_count, positive_count
+
+_SHARED = (STORE_DIR, JSON)
+_IMAGE = Argument("IMAGE", "its name")
+
+IMAGE = Command(
+    "image",
+    "import, export, build and name images",
+    "Root file systems that boxes start from.",
+    commands=(
+        Command("ls", "the images", options=_SHARED),
+        Command(
+            "inspect",
+            "one image: its layers, its size, how it wants to be started",
+            options=_SHARED,
+            arguments=(_IMAGE,),
+        ),
+        Command(
+            "rm",
+            "forget images; `husk store gc --delete` then frees their space",
+            options=_SHARED,
+            arguments=(Argument("IMAGE", "their names", count="+"),),
+        ),
+        Command(
+            "tag",
+            "give an image another name too",
+            options=_SHARED,
+            arguments=(_IMAGE, Argument("NAME", "the other name")),
+        ),
+        Command(
+            "import",
+            "make an image of a directory, a tar archive, `docker save`, or an OCI layout",
+            options=(
+                Option("--name", "NAME", "its name (default: what it calls itself, else SRC's name)"),
+                Option("--ref", "REF", "which one, where SRC holds several images"),
+                Option("--max-bytes", "SIZE", "refuse more when unpacked (default: 32g)", read=byte_count,
+                       default=32 << 30),
+                Option("--max-entries", "N", "refuse more names (default: 2000000)", read=positive_count,
+                       default=2_000_000),
+                Option("--max-ratio", "N", "refuse a higher ratio of unpacked to packed (default: 200)",
+                       read=positive_count, default=200),
+                Option("--show-left-out", "", "list what was left out"),
+                *_SHARED,
+            ),
+            arguments=(
+                Argument("SRC", "tar archives plain, or packed with gzip, xz, bzip2 or zstd", attribute="source"),
+            ),
+        ),
+        Command(
+            "export",
+            "write an image as a tar archive or an OCI layout",
+            options=(
+                Option("--format", "tar|oci", "which of the two (default: tar)", choices=("tar", "oci"), default="tar"),
+                *_SHARED,
+            ),
+            arguments=(
+                _IMAGE,
+                Argument("DEST", "a new file, or - for standard output; with oci a new directory or a file named *.tar",
+                         attribute="place"),
+            ),
+        ),
+        Command(
+            "build",
+            "make an image by a recipe; what was done before is not done again",
+            options=(
+                Option("--name", "NAME", "its name (default: what FILE says, else FILE's own name)"),
+                Option("--no-namespaces", "", "as for husk run, for the boxes of the steps"),
+                Option("--weaken", "NAME", "as for husk run, for the boxes of the steps", many=True),
+                *_SHARED,
+            ),
+            arguments=(Argument("FILE", "TOML; docs/images.md says what can be in it", attribute="recipe"),),
+        ),
+    ),
+    end="Exit code 1: it cannot be done, or damage was found.",
+)  # fmt: skip

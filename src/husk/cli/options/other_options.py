@@ -1,0 +1,59 @@
+"""cli: the rows of `husk doctor`, `syscalls`, `mcp` and `completion`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from husk.cli.options import JSON, Argument, Command, Option
+
+MCP_TOKEN = "HUSK_MCP_TOKEN"
+SHELLS = ("bash", "fish", "zsh")
+
+DOCTOR = Command(
+    "doctor",
+    "what of husk's walls this machine can raise",
+    "Tries every mechanism husk stands on and says what stands, what is missing and what to do.",
+    options=(JSON,),
+    end="Exit code 0: husk can run fully; 1: with less; 125: the minimum is not there.",
+)
+SYSCALLS = Command(
+    "syscalls",
+    "what husk does with each system call",
+    "What husk does with each x86-64 system call, and why.",
+    options=(
+        Option("--way", "native|virtual|refused", "show only the calls that go this way",
+               choices=("native", "virtual", "refused")),
+        Option("--markdown", "", "print the page docs/compat.md"),
+        JSON,
+    ),
+    arguments=(
+        Argument("NAME", "show only these calls (names or numbers), with their rules", count="*", attribute="names"),
+    ),
+    end="native: the host kernel runs it. virtual: husk's kernel answers it. refused: it gets an errno.",
+)  # fmt: skip
+MCP = Command(
+    "mcp",
+    "boxes for agents: an MCP server",
+    "Boxes for agents: a server of the Model Context Protocol, on standard input and output or by HTTP on this"
+    " machine's loopback. What clients may do is in a config file (default: ~/.config/husk/mcp.toml, else no mounts,"
+    " no network, bounded).",
+    options=(
+        Option("--config", "FILE", "what clients may do", files=True, read=Path, default=None),
+        Option("--http", "[ADDRESS:]PORT", "serve HTTP there instead; port 0 takes a free one"),
+        Option("--check", "", "read the config, say if it is right, and end"),
+        Option("--sample", "", "print a config file to begin with, and end"),
+        Option("--json", "", "print what --check or --sample say as one JSON object; errors too",
+               more="A server has no other output to print: what it serves is JSON already."),
+    ),
+    end=f"With --http each request must carry `Authorization: Bearer TOKEN`. TOKEN is ${MCP_TOKEN}; if that is not set,"
+    " one is made and printed. docs/agents.md tells more.",
+)  # fmt: skip
+COMPLETION = Command(
+    "completion",
+    "completion of all this for your shell",
+    "Print what a shell needs to complete husk's commands and options.",
+    options=(Option("--json", "", "print all commands and options as one JSON object instead"),),
+    arguments=(Argument("SHELL", "which shell", count="?", choices=SHELLS),),
+    end='bash: eval "$(husk completion bash)" in ~/.bashrc. zsh: husk completion zsh > a file _husk in $fpath.'
+    " fish: husk completion fish > ~/.config/fish/completions/husk.fish.",
+)

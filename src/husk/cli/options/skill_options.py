@@ -1,0 +1,103 @@
+"""cli: the rows of `husk skill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from husk.cli.options import JSON, Argument, Command, Option
+
+NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
+
+_BOX = "the box"
+_SKILL = Argument("PATH", "a folder with a SKILL.md, or a .skill or .zip file", read=Path)
+
+_BOX_OPTIONS = (
+    Option("--image", "NAME", "an image of the store instead of the host's programs", group=_BOX),
+    Option("--store", "DIR", "where the store is", group=_BOX, files=True),
+    Option("--packages", "DIR", "a venv, a node_modules, or a directory of Python packages to use as it is",
+           group=_BOX, many=True, files=True, read=Path),
+    Option("--find-links", "DIR", "install what is missing from wheels (and npm tarballs) in DIR",
+           group=_BOX, files=True, read=Path, default=None),
+    Option("--fetch", "", "install what is missing from the package index and the npm registry, with network only to"
+           " there", group=_BOX),
+    Option("--index", "URL", "fetch from this index (default: as pip is configured)", group=_BOX),
+    Option("--registry", "URL", "fetch from this registry (default: as npm is configured)", group=_BOX),
+    Option("--index-host", "RULE", "where the index keeps its files, if not on its own host", group=_BOX, many=True),
+    Option("--allow-net", "RULE", "let the skill reach this, as for husk run", group=_BOX, many=True),
+    Option("--env", "NAME=VALUE", "set a variable in the box", group=_BOX, many=True),
+    Option("--limit", "NAME=VALUE", "as for husk run", group=_BOX, many=True),
+    Option("--no-namespaces", "", "do without namespaces even where the host gives them", group=_BOX),
+    Option("--weaken", "NAME", "as for husk run", group=_BOX, many=True),
+)  # fmt: skip
+
+_RUN_OPTIONS = (
+    Option("--script", "REL", "which script, where there are several"),
+    Option("--permissions", "FILE", "hold the skill to this manifest", files=True, read=Path, default=None),
+    Option("--max-permissions", "FILE", "refuse a manifest that asks for more than this one", files=True, read=Path,
+           default=None),
+    Option("--in", "DIR", "show DIR at /in, read-only", attribute="input", files=True, read=Path, default=None),
+    Option("--out", "DIR", "put what it leaves in /out and in its working directory into DIR", attribute="output",
+           files=True, read=Path, default=None),
+    Option("--work", "DIR", "show DIR as the working directory; changes go to a copy", files=True, read=Path,
+           default=None),
+    Option("--lock", "FILE", "hold packages to the versions and hashes in FILE; written if it is not there", files=True,
+           read=Path, default=None),
+    Option("--check", "", f"fail (exit code {NEEDS_MORE}) if it needs more than --permissions gives"),
+    Option("--json", "", "print the outcome as one JSON object, with the output inside; errors too"),
+)  # fmt: skip
+
+SKILL = Command(
+    "skill",
+    "agent skills: inspect, run, learn, test",
+    "Agent skills: look at them, run them in a box, test them.",
+    commands=(
+        Command(
+            "inspect",
+            "what a skill is and would need; runs nothing",
+            options=(
+                Option("--manifest", "", "print only the permission manifest"),
+                Option("--strict", "", "departures from the specification are errors"),
+                JSON,
+            ),
+            arguments=(_SKILL,),
+        ),
+        Command(
+            "run",
+            "run a script of a skill in a box",
+            options=(
+                *_RUN_OPTIONS,
+                Option("--shell", "", "open a shell in the prepared box instead"),
+                Option("-q, --quiet", "", "say nothing beside what the script says"),
+                *_BOX_OPTIONS,
+            ),
+            arguments=(_SKILL,),
+            program="ARGS…",
+        ),
+        Command(
+            "learn",
+            "run once and write a manifest of what was used",
+            options=(
+                *_RUN_OPTIONS,
+                Option("-o, --write", "FILE", "where to (default: NAME.permissions.toml)", files=True, read=Path,
+                       default=None),
+                *_BOX_OPTIONS,
+            ),
+            arguments=(_SKILL,),
+            program="ARGS…",
+        ),
+        Command(
+            "test",
+            "run cases natively and in a box, and compare",
+            options=(
+                Option("--cases", "FILE", "the cases, TOML or JSON", files=True, read=Path, default=None),
+                Option("--no-native", "", "run nothing outside a box"),
+                JSON,
+                *_BOX_OPTIONS,
+            ),
+            arguments=(
+                Argument("PATH", "skills, or folders of skills, with a cases.toml", count="*", attribute="paths",
+                         read=Path),
+            ),
+        ),
+    ),
+)  # fmt: skip

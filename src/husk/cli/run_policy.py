@@ -1,0 +1,155 @@
+"""cli: what the options of `husk run` mean: words become a policy for the box, and wishes about what is told.
+
+On the path of every start. Not here: running the box (cmd_run.py), and how the options are spelt (cli.options).
+"""
+
+from __future__ import annotations
+
+import os
+
+from husk.cli.options.parse_words import Words, needs_value
+from husk.cli.options.run_options import RUN
+from husk.sandbox.errors import UsageError
+from husk.sandbox.policy import Mount, Policy, Publish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.cli.options import Command
+
+
+class RunOptions:
+    """What the command line says."""
+
+    __slots__ = ("events", "help", "json", "policy", "summary", "verbose")
+
+    def __init__(self, words: list[str], command: Command = RUN) -> None:
+        self.policy = Policy([])
+        self.events = ""
+        self.json = self.summary = self.verbose = self.help = False
+        path = f"husk {command.name}"
+        said = Words(path, RUN, words)
+        self.policy.argv = said.program
+        for option, name, value in said.options:
+            if not option.metavar:
+                FLAGS[option.attribute](self, name)
+            elif value == "":
+                raise needs_value(path, name)
+            else:
+                SETTERS[option.attribute](self, value)
+        if not self.help and not self.policy.image and not (self.policy.argv and self.policy.argv[0]):
+            raise UsageError("say what to run: husk run -- PROGRAM ARGS…")
+        if any("\0" in word for word in self.policy.argv):
+            raise UsageError("an argument cannot hold a NUL byte.")
+
+    def _help(self, _: str) -> None:
+        self.help = True
+
+    def _json(self, _: str) -> None:
+        self.json = True
+
+    def _summary(self, _: str) -> None:
+        self.summary = True
+
+    def _verbose(self, _: str) -> None:
+        self.verbose = True
+
+    def _no_namespaces(self, _: str) -> None:
+        self.policy.namespaces = False
+
+    def _terminal(self, name: str) -> None:
+        self.policy.terminal |= "t" in name
+        self.policy.interactive |= "i" in name
+
+    def _mount(self, text: str) -> None:
+        self.policy.mounts.append(Mount.parse(text))
+
+    def _image(self, text: str) -> None:
+        self.policy.image = text
+
+    def _keep(self, text: str) -> None:
+        from husk.sandbox.kept.kept_boxes import check_name
+
+        self.policy.keep = check_name(text)
+
+    def _store(self, text: str) -> None:
+        self.policy.store = text
+
+    def _workdir(self, text: str) -> None:
+        if not text.startswith("/") or "\0" in text:
+            raise UsageError(f"--workdir {text!r}: give an absolute path inside the box.")
+        self.policy.workdir = text
+
+    def _env(self, text: str) -> None:
+        name, equals, value = text.partition("=")
+        if not name:
+            raise UsageError(f"--env {text}: write NAME=VALUE.")
+        if "\0" in text:
+            raise UsageError("--env: a variable cannot hold a NUL byte.")
+        if not equals:
+            if name not in os.environ:
+                raise UsageError(f"--env {name}: not set in your environment; write --env {name}=VALUE.")
+            value = os.environ[name]
+        self.policy.env[name] = value
+
+    def _timeout(self, text: str) -> None:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds < 1e9:
+            raise UsageError(f"--timeout {text}: give a number of seconds above 0.")
+        self.policy.timeout = seconds
+
+    def _net(self, text: str) -> None:
+        if text not in ("none", "host"):
+            raise UsageError(f"--net {text}: it is none or host; for something in between use --allow-net.")
+        self.policy.net = text
+
+    def _allow_net(self, text: str) -> None:
+        self.policy.allow_net.append(text)
+
+    def _deny_net(self, text: str) -> None:
+        self.policy.deny_net.append(text)
+
+    def _publish(self, text: str) -> None:
+        self.policy.publish.append(Publish.parse(text))
+
+    def _events(self, text: str) -> None:
+        self.events = text
+
+    def _limit(self, text: str) -> None:
+        self.policy.limits.read(text)
+
+    def _weaken(self, text: str) -> None:
+        from husk.sandbox.weaken import check
+
+        self.policy.weaken.add(check(text))
+
+
+# By the attribute of their row; a test compares both with the table.
+FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
+    "help": RunOptions._help,
+    "it": RunOptions._terminal,
+    "json": RunOptions._json,
+    "no_namespaces": RunOptions._no_namespaces,
+    "summary": RunOptions._summary,
+    "verbose": RunOptions._verbose,
+}
+SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
+    "allow_net": RunOptions._allow_net,
+    "deny_net": RunOptions._deny_net,
+    "env": RunOptions._env,
+    "events": RunOptions._events,
+    "image": RunOptions._image,
+    "keep": RunOptions._keep,
+    "limit": RunOptions._limit,
+    "mount": RunOptions._mount,
+    "net": RunOptions._net,
+    "publish": RunOptions._publish,
+    "store": RunOptions._store,
+    "timeout": RunOptions._timeout,
+    "weaken": RunOptions._weaken,
+    "workdir": RunOptions._workdir,
+}
