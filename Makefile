@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-index lint command-line-page bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
+.PHONY: help setup run test test-index lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-index  install packages for a skill from the real package index and npm registry'
 	@echo 'make lint    ruff and mypy --strict'
 	@echo 'make command-line-page  write docs/command-line.md anew from the option table'
+	@echo 'make picture  record the picture of the README anew, from a real run'
 	@echo 'make bench   measure husk against the host; prints one table, writes bench/results/'
 	@echo 'make fuzz    random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
 	@echo 'make fuzz-c  all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
@@ -51,6 +52,9 @@ lint: setup
 
 command-line-page: setup
 	$(BIN)/python -m husk.cli.options.reference > docs/command-line.md
+
+picture: setup
+	$(BIN)/python tools/record_terminal.py docs/pictures/first-run.svg
 
 bench: setup
 	@$(BIN)/python tools/guest_programs.py --install --bench
