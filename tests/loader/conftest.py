@@ -43,7 +43,7 @@ class Bench:
         given = os.environ.get("HUSK_LOADER")
         self.loader = Path(given) if given else work / "husk-loader"
         if not given:
-            sources = [LOADER_SOURCES / n for n in ("start.S", "resident.S", "main.c", "stack.c", "elf.c", "memory.c")]
+            sources = [LOADER_SOURCES / n for n in ("start.S", "resident.S", "main.c", "stack.c", "elf.c", "string.c")]
             self.cc(self.loader, *sources, flags=[*CFLAGS, *LDFLAGS])
         self.cc(self.supervisor, HERE / "supervisor.c", flags=["-O1", "-I", str(LOADER_SOURCES)])
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.errors import HuskError, UsageError
-from husk.skills import layers, npm_packages, pip_packages, sources
-from husk.skills.layers import layer
+from husk.skills.packages import layers, npm_packages, pip_packages, sources
+from husk.skills.packages.layers import layer
 from husk.store.collect import collect
 from husk.store.images import ImageConfig
 from husk.store.store import Store

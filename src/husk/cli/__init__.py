@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     if name in ("-h", "--help", "help"):
         from husk.cli.manual import manual
 
-        print(manual(), end="")
+        print(manual(all_commands()), end="")
         return 0
     named = name and not name.startswith("-")
     problem = f"there is no command {name!r}" if named else f"there is no option {name}" if name else "say what to do"

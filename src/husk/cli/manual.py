@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from husk.cli import all_commands
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.cli.options import Command
 
 _TOP = """husk - run programs nobody has to trust
 
@@ -43,7 +45,7 @@ Completion for your shell: eval "$(husk completion bash)". From Python: import h
 """
 
 
-def manual() -> str:
-    heads = {f"husk {command.name} {command.usage}": command.summary for command in all_commands()}
+def manual(commands: list[Command]) -> str:
+    heads = {f"husk {command.name} {command.usage}": command.summary for command in commands}
     width = max(map(len, heads))
     return _TOP + "".join(f"  {head:<{width}}  {summary}\n" for head, summary in heads.items()) + _REST

@@ -20,7 +20,7 @@ from mcp.types import Resource, ResourceTemplate
 from pydantic import AnyUrl, ValidationError
 
 from husk import __version__
-from husk.mcp import tools
+from husk.mcp import skill_tools, tools
 from husk.mcp.session import Session
 from husk.mcp.tools import session_of
 from husk.sandbox.errors import UsageError
@@ -128,7 +128,7 @@ def build(config: Config) -> Server:
     )
     server._mcp_server.version = __version__  # else clients are told the package's
     server.open_world = config.network.mode == "host" or bool(config.network.allow)
-    tools.add(server, config.offered)
+    tools.add(server, config.offered, skill_tools.TOOLS)
     return server
 
 

@@ -299,10 +299,9 @@ LOOKING = ("read_file", "list_files", "changes", "boxes", "inspect_skill")
 LOSING = ("rollback", "close_box")
 
 
-def add(server: Server, offered: set[str]) -> None:
-    from husk.mcp.skill_tools import TOOLS as SKILL_TOOLS
-
-    for name, tool in (TOOLS | SKILL_TOOLS).items():
+def add(server: Server, offered: set[str], more: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
+    """Add those of our tools and of `more` that the configuration offers."""
+    for name, tool in (TOOLS | more).items():
         if name in offered:
             # Clients ask their person less often about what only looks; and no box reaches further than the config.
             notes = ToolAnnotations(

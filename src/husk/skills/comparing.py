@@ -21,7 +21,7 @@ from husk.skills.box_runner import Outcome
 from husk.skills.cases import Case, Run, judge
 from husk.skills.describe import describe
 from husk.skills.package import opened
-from husk.skills.pip_packages import look
+from husk.skills.packages.pip_packages import look
 from husk.skills.running import INPUT, OUTPUT, SKILL, Request, choose, prepare
 
 WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount
-from husk.skills import npm_packages, pip_packages
 from husk.skills.box_runner import Wish
 from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, needs_of
 from husk.skills.distributions import distribution_of, key
 from husk.skills.languages import Script
-from husk.skills.layers import Layer
-from husk.skills.sources import npm_source, pip_source
+from husk.skills.packages import npm_packages, pip_packages
+from husk.skills.packages.layers import Layer
+from husk.skills.packages.sources import npm_source, pip_source
 
 if TYPE_CHECKING:
     from husk.skills.running import Request

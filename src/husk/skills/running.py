@@ -18,8 +18,8 @@ from husk.skills.describe import Description, describe
 from husk.skills.distributions import DEBIAN
 from husk.skills.hints import hints
 from husk.skills.languages import INTERPRETERS, Script
-from husk.skills.npm_packages import name_of
 from husk.skills.package import Skill
+from husk.skills.packages.npm_packages import name_of
 from husk.skills.permission_file import DEFAULT_LIMITS, Permissions
 from husk.skills.produced import Produced, Staging
 from husk.skills.providing import Providing

@@ -16,9 +16,9 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting, Wish, run
-from husk.skills.layers import Filled, Layer, image_content, layer, left_text
-from husk.skills.python_probe import PROBE
-from husk.skills.sources import Source
+from husk.skills.packages.layers import Filled, Layer, image_content, layer, left_text
+from husk.skills.packages.python_probe import PROBE
+from husk.skills.packages.sources import Source
 
 PLACE = "/opt/skill/python"
 PIP = "/opt/skill/pip"

@@ -11,8 +11,8 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting, Wish, run
-from husk.skills.layers import Filled, Layer, image_content, layer, left_text
-from husk.skills.sources import Source
+from husk.skills.packages.layers import Filled, Layer, image_content, layer, left_text
+from husk.skills.packages.sources import Source
 
 # Where node looks from /skill for what a script imports: its own folder, then each one above it.
 PLACE = "/node_modules"
