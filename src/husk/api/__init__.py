@@ -1,1 +1,1 @@
-"""api: husk for Python programs. What is public is re-exported by `husk` itself; docs/api.md shows how to use it."""
+"""api: the Python API of husk. `husk` itself re-exports what is public; docs/api.md shows how to use it."""

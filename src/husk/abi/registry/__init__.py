@@ -1,4 +1,4 @@
-"""Layer abi: the registry, one row for every x86-64 system call, put together from the rows_*.py files.
+"""The registry: one row for every x86-64 system call, put together from the `rows_` modules.
 
 Here: look-ups over the rows. Filter, dispatcher, documentation and `husk syscalls` all read this one table. Not here:
 the rows themselves, and BPF.

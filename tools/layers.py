@@ -1,0 +1,84 @@
+"""The layer table of src/husk: what each folder may import, in which order its rooms stand, what may not be imported.
+
+Data only. tests/unit/test_layers.py holds every import against it; tools/folder_table.py prints it. When a rule stops a
+change, the change is usually in the wrong room; otherwise change the table in the same commit, with the reason.
+"""
+
+from __future__ import annotations
+
+# Folder -> what it may import, as dotted prefixes below `husk`. A folder may always import from itself (see ORDER).
+KERNEL_LAYERS: dict[str, set[str]] = {
+    "abi": set(),
+    "native": {"abi"},
+    "walls": {"abi", "native"},
+    # Of native only the C module, whose tree walk and manifest reader know nothing of guests. Of abi only how names are
+    # shown.
+    "store": {"native._core", "abi.text"},
+    # Of native only the C module's host functions: opening a host file beneath a directory without following links is a
+    # system call that the standard library lacks, and it knows nothing of guests or notifications.
+    "vfs": {"abi", "store", "native._core"},
+    "kernel": {"abi", "native", "vfs"},
+    "sandbox": {"abi", "native", "walls", "store", "vfs", "kernel"},
+}
+# What people use stands on the sandbox and the store. `abi` too: the registry is data that is printed and analysed.
+_BELOW_TOP = {"sandbox", "store", "abi"}
+LAYERS = KERNEL_LAYERS | {
+    "images": _BELOW_TOP | {"native._core"},  # of native as the store: opening beneath a directory
+    # The Python API hands out what the kernel shows: calls to hook, files of the box.
+    "api": _BELOW_TOP | {"kernel", "vfs"},
+    "skills": _BELOW_TOP | {"api", "native._core"},  # of native as the store
+    "mcp": _BELOW_TOP | {"api", "skills"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "mcp"},
+}
+
+# Folder -> its levels, the lowest first. A level names modules and sub-packages; a dotted name is one module of a
+# sub-package and goes before the sub-package's own level. A module imports from its own level and from lower ones;
+# sub-packages on one level do not import each other. `*` is the level of every module that is not named.
+ORDER: dict[str, tuple[str, ...]] = {
+    "abi": ("*", "registry"),
+    "kernel": (
+        "call tasks blocking fd_tables segments listings identity exec.resident",
+        "exec net",
+        "events hooks namecache",
+        "syscalls",
+        "*",
+    ),
+    "skills": ("box_runner", "packages", "*"),
+    "cli": ("options", "*"),
+    "sandbox": (
+        # The doctor's rows are sentences that refusals quote.
+        "errors start_errors locked_dir remove_tree toml_reader weaken doctor.rows",
+        "apply limits",
+        "policy result state_dir kept.record",
+        "stdio doctor image_source launch network_setup orphans",
+        # What a kept box begins with is laid over the trees while the file system is built.
+        "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",
+        "filesystem",
+        "kept",
+        "* limits.enforcement",
+        # These work on an open box, or run one.
+        "kept.take_snapshot kept.operations doctor.probes doctor.examine",
+    ),
+}
+
+# What lives in the folders that have no Python package: those of the C core.
+C_FOLDERS = {
+    "native/notify": "Receiving notifications, reading guest memory and answering.",
+    "native/fastpath": "The name cache, and what C answers without Python.",
+    "native/remote": "Making a guest thread run a call: ptrace, signals, programs that wait for their loader.",
+    "native/host": "Host calls that Python lacks: opening beneath a directory, credentials, Landlock, sockets.",
+    "native/store": "The store's tree walk, staging and manifest reader.",
+    "native/init": "husk-init: builds the walls, starts the guest, ends with it.",
+    "native/loader": "husk-loader: what the host executes in place of every guest program.",
+}
+
+# Libraries from outside that a kernel layer may import: the few the design names.
+LIBRARIES = {"store": {"blake3"}}
+# Modules that cost more to import than a cold start can spare; a function that needs one imports it itself.
+SLOW = {"asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "re", "subprocess", "tempfile", "typing"}
+START_PATH = set(KERNEL_LAYERS) - {"store"}
+
+# A folder is to be read at a glance: with more source files than this it gets sub-packages.
+MOST_FILES = 20
+# Names that say nothing about what is in a module.
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "misc", "common"}
