@@ -1,6 +1,6 @@
 """store: from a host directory to blobs, a manifest and an image.
 
-The walk, reading and writing are the C core's (native/tree_*.c), many files per call and without the GIL; hashing is
+The walk, reading and writing are the C core's (native/store/tree_*.c), many files per call and without the GIL; hashing is
 the blake3 package's. Python's own share of a file is one slice and one hash.
 """
 

@@ -106,8 +106,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     file = data + 2 + sizeof header, file_size = size - 2 - sizeof header;
     input = file, input_size = file_size;
     low = high = 0;
-    struct image image = {0};
+    struct loader_image image = {0};
     if (setjmp(dead) == 0)
-        image_load(&image, 3, data[0] & 1 ? &header : NULL, data[0] & 2 ? PLACE_PROGRAM : PLACE_ANYWHERE, data[0] >> 2 & 1);
+        loader_image_load(&image, 3, data[0] & 1 ? &header : NULL, data[0] & 2 ? PLACE_PROGRAM : PLACE_ANYWHERE, data[0] >> 2 & 1);
     return 0;
 }

@@ -51,22 +51,22 @@ static _Noreturn void leave(int status)
 #include "../../../src/husk/native/init/guest.c"
 #undef mmap
 
-const struct plan *plan;
-size_t plan_size;
-int queues = -1;
+const struct init_plan *init_plan;
+size_t init_plan_size;
+int init_mqueues = -1;
 
-_Noreturn void give_up(int step)
+_Noreturn void init_give_up(int step)
 {
     MUST(step == STEP_PLAN || step == STEP_START);
     longjmp(over, 1);
 }
 
-void report(uint32_t kind, int32_t a, int32_t b)
+void init_report(uint32_t kind, int32_t a, int32_t b)
 {
     (void)kind, (void)a, (void)b;
 }
 
-void send_descriptor(uint32_t kind, int fd, int step)
+void init_send_fd(uint32_t kind, int fd, int step)
 {
     (void)kind, (void)fd, (void)step;
 }
@@ -95,21 +95,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             look_at(program, argv, envp);
         }
     } else {
-        plan_size = input_size;
-        struct plan *copy = malloc(plan_size ? plan_size : 1);
-        eat(copy, plan_size);
-        if (how & 2 && plan_size >= sizeof *copy) {
+        init_plan_size = input_size;
+        struct init_plan *copy = malloc(init_plan_size ? init_plan_size : 1);
+        eat(copy, init_plan_size);
+        if (how & 2 && init_plan_size >= sizeof *copy) {
             copy->magic = PLAN_MAGIC, copy->limit_count %= 18;
-            copy->argv_offset = copy->program_offset = sizeof *copy, copy->envp_offset %= plan_size;
+            copy->argv_offset = copy->program_offset = sizeof *copy, copy->envp_offset %= init_plan_size;
             copy->filter_offset = sizeof *copy, copy->filter_count %= 64, copy->argv_count %= 64, copy->envp_count %= 64;
         }
-        plan = copy;
-        if (setjmp(over) == 0 && plan_is_sound(plan, plan_size)) {
-            const struct sock_filter *filter = (const void *)((const char *)plan + plan->filter_offset);
-            for (uint32_t i = 0; i < plan->filter_count; i++)
+        init_plan = copy;
+        if (setjmp(over) == 0 && init_plan_is_sound(init_plan, init_plan_size)) {
+            const struct sock_filter *filter = (const void *)((const char *)init_plan + init_plan->filter_offset);
+            for (uint32_t i = 0; i < init_plan->filter_count; i++)
                 seen += filter[i].k;
-            for (uint32_t i = 0; i < plan->limit_count; i++)
-                seen += plan->limits[i].hard;
+            for (uint32_t i = 0; i < init_plan->limit_count; i++)
+                seen += init_plan->limits[i].hard;
             const char *program = planned(&argv, &envp);
             look_at(program, argv, envp);
         }

@@ -41,13 +41,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (how & 2) {
             h->entry_count %= 64, h->strings_size %= 4096, h->xattrs_size %= 1024;
             h->strings_at = sizeof *h + h->entry_count * sizeof(struct manifest_entry);
-            h->xattrs_at = align_up(h->strings_at + h->strings_size, 8);
-            h->table_at = align_up(h->xattrs_at + h->xattrs_size, 64);
+            h->xattrs_at = manifest_align_up(h->strings_at + h->strings_size, 8);
+            h->table_at = manifest_align_up(h->xattrs_at + h->xattrs_size, 64);
             h->table_slots = 1 << (how >> 5);
-            h->bloom_at = h->table_at + align_up(h->table_slots * sizeof(struct manifest_slot), 64);
+            h->bloom_at = h->table_at + manifest_align_up(h->table_slots * sizeof(struct manifest_slot), 64);
             h->bloom_blocks = h->bloom_at < size ? (size - h->bloom_at) / MANIFEST_BLOOM_BLOCK : 0;
         }
-        h->check = name_hash(no_seed, h, offsetof(struct manifest_header, check));
+        h->check = manifest_name_hash(no_seed, h, offsetof(struct manifest_header, check));
     }
     struct manifest m;
     if (manifest_open(&m, bytes, size) == NULL) {

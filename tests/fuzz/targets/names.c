@@ -68,16 +68,16 @@ ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit)
 
 static int opened; /* which names the host was asked for */
 
-int open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
+int host_open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
 {
     (void)flags, (void)mode;
-    MUST(root == 5 && strlen(name) < 2 * LONGEST_NAME);
+    MUST(root == 5 && strlen(name) < 2 * FAST_LONGEST_NAME);
     MUST(++opened <= 20);
     return eat_byte() & 3 ? 7 : -(int)(1 + eat_byte() % 40);
 }
 
 /* Asked for by Python alone, which is not here. */
-PyTypeObject Manifest_type;
+PyTypeObject manifest_type;
 
 const struct manifest *manifest_of(PyObject *object)
 {
@@ -85,52 +85,52 @@ const struct manifest *manifest_of(PyObject *object)
     abort();
 }
 
-PyObject *raise_errno(int number)
+PyObject *core_raise_errno(int number)
 {
     (void)number;
     abort();
 }
 
-void listing_free(name_cache *cache, struct known_dir *dir)
+void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir)
 {
     (void)cache, (void)dir;
     abort(); /* nothing is forgotten here */
 }
 
-struct programs *programs_new(void)
+struct fast_programs *fast_programs_new(void)
 {
     return calloc(1, 1);
 }
 
-void programs_free(struct programs *programs)
+void fast_programs_free(struct fast_programs *programs)
 {
     free(programs);
 }
 
-void programs_forget(struct programs *programs)
+void fast_programs_forget(struct fast_programs *programs)
 {
     (void)programs;
 }
 
-static void teach(name_cache *cache, uint32_t start, const char *key, const char *rel, enum manner manner)
+static void teach(struct fast_cache *cache, uint32_t start, const char *key, const char *rel, enum fast_manner manner)
 {
     size_t key_size = strlen(key), rel_size = strlen(rel);
-    struct known_dir *dir = calloc(1, sizeof *dir + key_size + rel_size + 1);
+    struct fast_dir *dir = calloc(1, sizeof *dir + key_size + rel_size + 1);
     dir->owner = 64, dir->root_fd = 5, dir->start = start, dir->showing.manner = manner;
     dir->key_size = (uint16_t)key_size, dir->rel_size = (uint16_t)rel_size;
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);
-    dir->next = cache->buckets[dir->hash % BUCKETS];
-    cache->buckets[dir->hash % BUCKETS] = dir;
+    dir->next = cache->buckets[dir->hash % FAST_BUCKETS];
+    cache->buckets[dir->hash % FAST_BUCKETS] = dir;
     dir->next_of_owner = cache->owners[owner_bucket(64)];
     cache->owners[owner_bucket(64)] = dir;
     cache->known++;
 }
 
-static void check(const struct target *target)
+static void check(const struct fast_resolved *target)
 {
-    const struct known_dir *dir = target->dir;
+    const struct fast_dir *dir = target->dir;
     size_t length = strnlen(target->host, sizeof target->host);
     MUST(length < sizeof target->host && memcmp(target->host, dir->text + dir->key_size, dir->rel_size) == 0);
     MUST(target->size < sizeof target->name && target->cut <= target->size && target->name[target->size] == 0);
@@ -142,41 +142,41 @@ static void check(const struct target *target)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static name_cache *cache;
+    static struct fast_cache *cache;
     static char deep[4097];
     if (!cache) {
-        cache = cache_new();
+        cache = fast_cache_new();
         memset(deep, 'd', 4095);
         for (int i = 0; i < 4095; i += 2)
             deep[i + 1] = '/';
         strcpy(cache->places, "/state/places/");
         cache->places_size = strlen(cache->places);
-        teach(cache, 0, "/usr/bin/", "usr/bin/", AS_HOST);
-        teach(cache, 0, "/", "", AS_HOST);
-        teach(cache, 0, "/tmp/file", "files/7", AS_UPPER);
-        teach(cache, 0, "/deep/", deep, AS_HOST);
-        teach(cache, 3, "", "home/", AS_HOST);
-        teach(cache, 3, "sub/", "home/sub/", AS_HOST);
-        teach(cache, 4294967295u, "../", "up/", AS_HOST);
+        teach(cache, 0, "/usr/bin/", "usr/bin/", FAST_AS_HOST);
+        teach(cache, 0, "/", "", FAST_AS_HOST);
+        teach(cache, 0, "/tmp/file", "files/7", FAST_AS_UPPER);
+        teach(cache, 0, "/deep/", deep, FAST_AS_HOST);
+        teach(cache, 3, "", "home/", FAST_AS_HOST);
+        teach(cache, 3, "sub/", "home/sub/", FAST_AS_HOST);
+        teach(cache, 4294967295u, "../", "up/", FAST_AS_HOST);
     }
     input = data, input_size = size;
     struct seccomp_notif notif = {.pid = 1};
-    struct target *target = malloc(sizeof *target);
+    struct fast_resolved *target = malloc(sizeof *target);
     int dirfd = eat_byte() & 1 ? AT_CWD : (int8_t)eat_byte();
     uint8_t flags = eat_byte();
     opened = 0;
-    if (locate(cache, &notif, dirfd, 1, target)) {
+    if (fast_resolve(cache, &notif, dirfd, 1, target)) {
         check(target);
         struct stat host = {0};
         int fd = -1;
-        itself(cache, target);
-        enum look seen = flags & 1 ? look(target, O_PATH, &fd, &host)
-                                   : look_through(cache, target, flags & 2 ? O_PATH : O_RDONLY, &fd, &host);
-        if (seen != PYTHON) { /* else nobody looks at it any more */
+        fast_find_itself(cache, target);
+        enum fast_outcome seen = flags & 1 ? fast_lookup(target, O_PATH, &fd, &host)
+                                   : fast_lookup_following(cache, target, flags & 2 ? O_PATH : O_RDONLY, &fd, &host);
+        if (seen != FAST_PYTHON) { /* else nobody looks at it any more */
             check(target);
-            plain(cache, target, &host, flags & 2);
-            show(&target->dir->showing, &host);
-            permitted(cache, &host, flags & 7);
+            fast_is_plain(cache, target, &host, flags & 2);
+            fast_show(&target->dir->showing, &host);
+            fast_permits(cache, &host, flags & 7);
         }
     }
     free(target);

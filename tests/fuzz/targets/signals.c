@@ -25,21 +25,21 @@ ssize_t guest_write(pid_t tid, uint64_t address, const void *from, size_t size)
     return address == 0 || eat_byte() == 255 ? -EFAULT : (ssize_t)size;
 }
 
-int answer_continue(int listener, uint64_t id)
+int notify_answer_continue(int listener, uint64_t id)
 {
     (void)listener, (void)id;
     answered++;
     return 0;
 }
 
-bool still_valid(int listener, uint64_t id)
+bool notify_is_valid(int listener, uint64_t id)
 {
     (void)listener, (void)id;
     gone = eat_byte() == 255;
     return !gone;
 }
 
-int answer_value(int listener, uint64_t id, int64_t value)
+int notify_answer_value(int listener, uint64_t id, int64_t value)
 {
     (void)listener, (void)id, (void)value;
     answered++;
@@ -55,26 +55,26 @@ int remote_attach(pid_t tid)
     return 0;
 }
 
-int remote_wait_stop(struct remote *remote, pid_t tid)
+int remote_wait_stop(struct remote_thread *remote, pid_t tid)
 {
     remote->tid = tid;
     return eat_byte() == 255 ? -ESRCH : 0;
 }
 
-int remote_block_signals(struct remote *remote)
+int remote_block_signals(struct remote_thread *remote)
 {
     (void)remote;
     return eat_byte() == 255 ? -ESRCH : 0;
 }
 
-int remote_call(struct remote *remote, long nr, const uint64_t args[6], long *result)
+int remote_call(struct remote_thread *remote, long nr, const uint64_t args[6], long *result)
 {
     MUST(remote->tid == 1 && nr == SYS_rt_sigaction && args[4] == 77);
     *result = (int8_t)eat_byte();
     return eat_byte() == 255 ? -ESRCH : 0;
 }
 
-int remote_finish(struct remote *remote, int64_t value)
+int remote_finish(struct remote_thread *remote, int64_t value)
 {
     (void)remote, (void)value;
     attached--;
@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     notif.data.args[3] = flags & 8 ? eat_word() : 8;
     answered = attached = 0;
     gone = false;
-    MUST(serve_rt_sigaction(&listener, &notif) == 0);
+    MUST(remote_answer_sigaction(&listener, &notif) == 0);
     MUST(answered == 1 || (answered == 0 && gone));
     return 0;
 }

@@ -92,12 +92,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *kept[MOST]; /* copies: the strings themselves must not have moved or changed */
     for (unsigned i = 0; i < argc; i++)
         kept[i] = strdup(argv[i]);
-    struct stack stack;
+    struct loader_stack stack;
     if (setjmp(dead) == 0) {
-        stack_read(&stack, sp);
-        int by = stack_started_by(&stack);
+        loader_stack_read(&stack, sp);
+        int by = loader_stack_started_by(&stack);
         MUST(by >= -1 && by <= 999999999);
-        stack_rebuild(&stack, prefix, prefix_count, prefix_bytes);
+        loader_stack_rebuild(&stack, prefix, prefix_count, prefix_bytes);
         unsigned rest = argc ? argc - 1 : 0;
         MUST(stack.argc == prefix_count + rest && ((uint64_t)stack.sp & 15) == 0);
         const char *word = prefix;
@@ -111,9 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(!found || memcmp((void *)found->a_un.a_val, "0123456789abcdef", 16) == 0);
         found = find_aux(&stack, AT_PLATFORM);
         MUST(!found || strcmp((char *)found->a_un.a_val, "x86_64") == 0);
-        struct image program = {.phdr = 2, .phnum = 3, .entry = 4};
-        stack_patch_auxv(&stack, &program, 5, execfn);
-        stack_make_executable(&stack);
+        struct loader_image program = {.phdr = 2, .phnum = 3, .entry = 4};
+        loader_stack_patch_auxv(&stack, &program, 5, execfn);
+        loader_stack_make_executable(&stack);
     }
     for (unsigned i = 0; i < argc; i++)
         free(kept[i]);

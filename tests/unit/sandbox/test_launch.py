@@ -50,14 +50,14 @@ READER = r"""
 
 static char data[1 << 20];
 #define U(field) printf(#field " %llu\n", (unsigned long long)p->field)
-#define O(field) printf("offset." #field " %zu\n", offsetof(struct report, field))
+#define O(field) printf("offset." #field " %zu\n", offsetof(struct init_report, field))
 #define C(name) printf(#name " %llu\n", (unsigned long long)(name))
 
 int main(void)
 {
     size_t n = read(0, data, sizeof data);
-    const struct plan *p = (void *)data;
-    printf("sizeof.plan %zu\nsizeof.report %zu\nsize %zu\n", sizeof *p, sizeof(struct report), n);
+    const struct init_plan *p = (void *)data;
+    printf("sizeof.plan %zu\nsizeof.report %zu\nsize %zu\n", sizeof *p, sizeof(struct init_report), n);
     U(magic); U(flags); U(namespaces); U(uid); U(gid); U(landlock_fs);
     U(landlock_net); U(landlock_scoped); U(landlock_loader); U(landlock_abi);
     U(filter_count); U(filter_offset); U(program_offset); U(argv_count); U(argv_offset); U(envp_count);
@@ -65,7 +65,7 @@ int main(void)
     for (unsigned i = 0; i < p->limit_count; i++)
         printf("limit=%llu %llu %llu\n", (unsigned long long)p->limits[i].resource,
                (unsigned long long)p->limits[i].soft, (unsigned long long)p->limits[i].hard);
-    printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct plan, limits));
+    printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct init_plan, limits));
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb); O(when_ns);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL);
     C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);

@@ -34,7 +34,7 @@ def execveat(call: Call) -> Reply:
 
 def husk_call(call: Call) -> Reply:
     """Only a loader that husk started has something to ask; anybody else meets an unknown system call."""
-    raise OSError(errno.ENOSYS, "not asked by a loader")  # loaders are answered by native/remote/pending.c
+    raise OSError(errno.ENOSYS, "not asked by a loader")  # loaders are answered by native/remote/pending_exec.c
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@
  * not taught, a hard link, a foreign device, any surprise from the host) is left to Python by returning false. */
 #include "fastpath/resolve.h"
 
+#include "notify/notify.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
@@ -14,19 +16,18 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-
 #define EMPTY_PATH 0x1000
 #define NOFOLLOW 0x100
 #define NO_AUTOMOUNT 0x800
 
 static bool deliver(int listener, const struct seccomp_notif *notif, uint64_t address, const void *data, size_t size)
 {
-    if (!still_valid(listener, notif->id))
+    if (!notify_is_valid(listener, notif->id))
         return true; /* nobody waits any more */
     if (guest_write(notif->pid, address, data, size) == (ssize_t)size)
-        answer_value(listener, notif->id, 0);
+        notify_answer_value(listener, notif->id, 0);
     else
-        answer_error(listener, notif->id, EFAULT);
+        notify_answer_error(listener, notif->id, EFAULT);
     return true;
 }
 
@@ -52,40 +53,40 @@ static bool deliver_statx(int listener, const struct seccomp_notif *notif, uint6
 }
 
 /* `wanted` is statx's mask, or 0 for the older calls. When a file of the box's own was made, only Python knows. */
-static bool knows_birth(const struct showing *showing, uint32_t wanted)
+static bool knows_birth(const struct fast_showing *showing, uint32_t wanted)
 {
-    return wanted & STATX_BTIME && showing->manner != AS_HOST;
+    return wanted & STATX_BTIME && showing->manner != FAST_AS_HOST;
 }
 
 /* ---- the calls -------------------------------------------------------------------------------------------------- */
 
-static bool by_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
+static bool by_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
                     bool follow, uint64_t to, uint32_t wanted)
 {
-    struct target t;
+    struct fast_resolved path;
     struct stat s;
     int fd;
-    if (!locate(cache, notif, dirfd, name, &t))
+    if (!fast_resolve(cache, notif, dirfd, name, &path))
         return false;
-    enum look seen = follow ? look_through(cache, &t, O_PATH | O_NOFOLLOW, &fd, &s) : look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
-    if (seen == PYTHON)
+    enum fast_outcome seen = follow ? fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s) : fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+    if (seen == FAST_PYTHON)
         return false;
-    if (seen == MISSING)
-        return answer_error(listener, notif->id, ENOENT), true;
+    if (seen == FAST_MISSING)
+        return notify_answer_error(listener, notif->id, ENOENT), true;
     if (fd >= 0)
         close(fd);
-    if (!plain(cache, &t, &s, follow) || knows_birth(&t.dir->showing, wanted))
+    if (!fast_is_plain(cache, &path, &s, follow) || knows_birth(&path.dir->showing, wanted))
         return false;
-    show(&t.dir->showing, &s);
+    fast_show(&path.dir->showing, &s);
     return wanted ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
 /* A directory the guest holds, by its placeholder: the key of length 0 names where a walk from there begins. */
-static bool held_directory(name_cache *cache, const char *link, struct stat *s)
+static bool held_directory(struct fast_cache *cache, const char *link, struct stat *s)
 {
     uint32_t start;
-    struct known_dir *dir = placeholder(cache, link, &start) ? cache_find(cache, start, "", 0) : NULL;
-    if (!dir || dir->missing || dir->absent || dir->showing.manner != AS_HOST)
+    struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
+    if (!dir || dir->missing || dir->absent || dir->showing.manner != FAST_AS_HOST)
         return false;
     const char *rel = dir->text + dir->key_size;
     if (dir->manifest) {
@@ -93,19 +94,19 @@ static bool held_directory(name_cache *cache, const char *link, struct stat *s)
         const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(dir->manifest, id);
         if (!entry)
             return false;
-        image_stat(entry, s);
-        show(&dir->showing, s);
+        fast_image_stat(entry, s);
+        fast_show(&dir->showing, s);
         return true;
     }
-    bool known = stat_directory(dir, s) && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
+    bool known = fast_stat_dir(dir, s) && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
                  (!dir->host_ino || s->st_ino == dir->host_ino);
     if (known)
-        show(&dir->showing, s);
+        fast_show(&dir->showing, s);
     return known;
 }
 
 /* A file of the image, by the link it was opened through: its blob may be that of many files. */
-static const struct handle *image_file(name_cache *cache, const char *link, struct stat *s)
+static const struct fast_file *image_file(struct fast_cache *cache, const char *link, struct stat *s)
 {
     char text[600], *end;
     ssize_t n = cache->image ? readlink(link, text, sizeof text - 1) : -1;
@@ -114,15 +115,15 @@ static const struct handle *image_file(name_cache *cache, const char *link, stru
     text[n] = 0;
     unsigned long number = strtoul(text + cache->images_size, &end, 10);
     struct stat wanted = {.st_dev = cache->image_dev, .st_ino = number + 1};
-    const struct handle *known = *end ? NULL : cache_handle(cache, &wanted);
+    const struct fast_file *known = *end ? NULL : fast_cache_find_file(cache, &wanted);
     const struct manifest_entry *entry = known && number < MANIFEST_NONE ? manifest_entry(cache->image, (uint32_t)number) : NULL;
     if (!entry)
         return NULL;
-    image_stat(entry, s);
+    fast_image_stat(entry, s);
     return known;
 }
 
-static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to,
+static bool by_descriptor(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to,
                           uint32_t wanted)
 {
     char link[64];
@@ -132,29 +133,29 @@ static bool by_descriptor(name_cache *cache, int listener, const struct seccomp_
     snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
     if (stat(link, &s) < 0)
         return false;
-    const struct handle *known = S_ISREG(s.st_mode) || S_ISCHR(s.st_mode) ? cache_handle(cache, &s) : NULL;
+    const struct fast_file *known = S_ISREG(s.st_mode) || S_ISCHR(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
     if (!known && S_ISREG(s.st_mode))
         known = image_file(cache, link, &s);
-    const struct showing pipe = {.manner = AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
+    const struct fast_showing pipe = {.manner = FAST_AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
                                  .uid_to = cache->uid, .uid_else = cache->uid, .gid_from = cache->host_uid,
                                  .gid_to = cache->gid, .gid_else = cache->gid};
     if (known && knows_birth(&known->showing, wanted))
         return false;
     if (known)
-        show(&known->showing, &s);
+        fast_show(&known->showing, &s);
     else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
-        show(&pipe, &s);
+        fast_show(&pipe, &s);
     else if (!S_ISDIR(s.st_mode) || !held_directory(cache, link, &s))
         return false;
     return wanted ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
 /* Open a directory that has a placeholder already; -1: leave it to Python. */
-static int open_place(name_cache *cache, struct target *t, uint32_t flags)
+static int open_place(struct fast_cache *cache, struct fast_resolved *path, uint32_t flags)
 {
     char name[sizeof cache->places + 16];
-    struct known_dir *dir = itself(cache, t);
-    if (!dir || !dir->place || !same_directory(dir))
+    struct fast_dir *dir = fast_find_itself(cache, path);
+    if (!dir || !dir->place || !fast_same_dir(dir))
         return -1;
     snprintf(name, sizeof name, "%.*s%u", (int)cache->places_size, cache->places, dir->place);
     return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
@@ -162,85 +163,85 @@ static int open_place(name_cache *cache, struct target *t, uint32_t flags)
 
 /* The first time anybody opens a file of the image it gets its link (vfs/image/image_lower.py). What is not plain, such as another
  * file system, is Python's to solve. */
-static bool link_blob(name_cache *cache, const struct target *t)
+static bool link_blob(struct fast_cache *cache, const struct fast_resolved *path)
 {
     char blob[sizeof cache->blobs + 72], name[16], *end = blob;
-    uint32_t id = manifest_find(t->dir->manifest, t->host, strlen(t->host));
-    const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(t->dir->manifest, id);
-    if (!entry || !S_ISREG(entry->mode) || t->dir->manifest != cache->image || !*cache->blobs)
+    uint32_t id = manifest_find(path->dir->manifest, path->host, strlen(path->host));
+    const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(path->dir->manifest, id);
+    if (!entry || !S_ISREG(entry->mode) || path->dir->manifest != cache->image || !*cache->blobs)
         return false;
     end += snprintf(blob, sizeof blob, "%s%02x/", cache->blobs, entry->blob[0]);
     for (size_t i = 0; i < sizeof entry->blob; i++)
         end += sprintf(end, "%02x", entry->blob[i]);
     snprintf(name, sizeof name, "%u", entry->inode);
-    return linkat(AT_FDCWD, blob, t->dir->root_fd, name, 0) == 0;
+    return linkat(AT_FDCWD, blob, path->dir->root_fd, name, 0) == 0;
 }
 
-static enum look look_to_open(name_cache *cache, struct target *t, uint64_t flags, int *fd, struct stat *s)
+static enum fast_outcome look_to_open(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd, struct stat *s)
 {
-    enum look seen = look(t, flags, fd, s);
-    if (seen == PYTHON && t->dir->manifest && !t->dir->absent && link_blob(cache, t))
-        seen = look(t, flags, fd, s);
+    enum fast_outcome seen = fast_lookup(path, flags, fd, s);
+    if (seen == FAST_PYTHON && path->dir->manifest && !path->dir->absent && link_blob(cache, path))
+        seen = fast_lookup(path, flags, fd, s);
     return seen;
 }
 
-static bool open_name(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t flags)
+static bool open_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t flags)
 {
-    struct target t;
+    struct fast_resolved path;
     struct stat s;
     int fd;
     /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
-    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000) || !locate(cache, notif, dirfd, name, &t))
+    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000) || !fast_resolve(cache, notif, dirfd, name, &path))
         return false;
     /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. On a host directory any guest can
      * make a FIFO, and merely opening one is felt at its other end: there, and after ELOOP, look first. */
     uint64_t host_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW);
-    bool careful = !t.dir->layered && t.dir->showing.manner == AS_HOST;
-    enum look seen = careful ? PYTHON : look_to_open(cache, &t, host_flags, &fd, &s);
-    if (seen == PYTHON && !(flags & O_NOFOLLOW)) {
-        seen = look_through(cache, &t, O_PATH | O_NOFOLLOW, &fd, &s);
-        if (seen == FOUND) {
+    bool careful = !path.dir->layered && path.dir->showing.manner == FAST_AS_HOST;
+    enum fast_outcome seen = careful ? FAST_PYTHON : look_to_open(cache, &path, host_flags, &fd, &s);
+    if (seen == FAST_PYTHON && !(flags & O_NOFOLLOW)) {
+        seen = fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s);
+        if (seen == FAST_FOUND) {
             if (fd >= 0)
                 close(fd);
-            seen = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ? look_to_open(cache, &t, host_flags, &fd, &s) : PYTHON;
+            seen = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ? look_to_open(cache, &path, host_flags, &fd, &s) : FAST_PYTHON;
         }
     }
-    if (seen == PYTHON)
+    if (seen == FAST_PYTHON)
         return false;
-    if (seen == MISSING)
-        return answer_error(listener, notif->id, ENOENT), true;
+    if (seen == FAST_MISSING)
+        return notify_answer_error(listener, notif->id, ENOENT), true;
     bool done = false, directory = S_ISDIR(s.st_mode);
     if (directory) {
         if (fd >= 0)
             close(fd);
-        fd = open_place(cache, &t, flags);
+        fd = open_place(cache, &path, flags);
         if (fd < 0)
             return false;
     }
-    if ((directory || (S_ISREG(s.st_mode) && !(flags & O_DIRECTORY))) && plain(cache, &t, &s, true)) {
+    if ((directory || (S_ISREG(s.st_mode) && !(flags & O_DIRECTORY))) && fast_is_plain(cache, &path, &s, true)) {
         struct stat shown = s;
-        show(&t.dir->showing, &shown);
-        if (!permitted(cache, &shown, 4)) {
-            answer_error(listener, notif->id, EACCES);
+        fast_show(&path.dir->showing, &shown);
+        if (!fast_permits(cache, &shown, 4)) {
+            notify_answer_error(listener, notif->id, EACCES);
             done = true;
         } else { /* opening for reading changed nothing: that the caller still waits is for the hand-over to find out */
             if (!directory) {
                 if (!(flags & O_NONBLOCK))
                     fcntl(fd, F_SETFL, 0);
-                cache_remember_handle(cache, &t.dir->showing, &s);
+                fast_cache_remember_file(cache, &path.dir->showing, &s);
             }
             int got;
             if (cache->watched) {
-                got = add_descriptor(listener, notif, fd, flags & O_CLOEXEC);
+                got = notify_inject_fd_pinned(listener, notif, fd, flags & O_CLOEXEC);
                 close(fd);
                 fd = -1;
                 if (got >= 0)
-                    answer_value(listener, notif->id, got);
+                    notify_answer_value(listener, notif->id, got);
             } else {
-                got = answer_descriptor(listener, notif, fd, flags & O_CLOEXEC);
+                got = notify_answer_fd(listener, notif, fd, flags & O_CLOEXEC);
             }
             if (got < 0 && got != -ENOENT && got != -EMFILE)
-                answer_error(listener, notif->id, -got);
+                notify_answer_error(listener, notif->id, -got);
             done = got != -EMFILE; /* Python has somebody to tell that a table is full */
         }
     }
@@ -249,66 +250,66 @@ static bool open_name(name_cache *cache, int listener, const struct seccomp_noti
     return done;
 }
 
-static bool may_access(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t mode)
+static bool may_access(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t mode)
 {
-    struct target t;
+    struct fast_resolved path;
     struct stat s;
     int fd;
-    if (mode & ~7u || mode & 2 || !locate(cache, notif, dirfd, name, &t)) /* writing: read-only trees are Python's to know */
+    if (mode & ~7u || mode & 2 || !fast_resolve(cache, notif, dirfd, name, &path)) /* writing: read-only trees are Python's to know */
         return false;
-    enum look seen = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
-    if (seen == PYTHON)
+    enum fast_outcome seen = fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+    if (seen == FAST_PYTHON)
         return false;
-    if (seen == FOUND) {
+    if (seen == FAST_FOUND) {
         if (fd >= 0)
             close(fd);
-        if (!plain(cache, &t, &s, true))
+        if (!fast_is_plain(cache, &path, &s, true))
             return false;
-        show(&t.dir->showing, &s);
+        fast_show(&path.dir->showing, &s);
     }
-    if (seen == MISSING)
-        answer_error(listener, notif->id, ENOENT);
-    else if (permitted(cache, &s, mode))
-        answer_value(listener, notif->id, 0);
+    if (seen == FAST_MISSING)
+        notify_answer_error(listener, notif->id, ENOENT);
+    else if (fast_permits(cache, &s, mode))
+        notify_answer_value(listener, notif->id, 0);
     else
-        answer_error(listener, notif->id, EACCES);
+        notify_answer_error(listener, notif->id, EACCES);
     return true;
 }
 
-static bool read_link(name_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint64_t to, int room)
+static bool read_link(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint64_t to, int room)
 {
-    struct target t;
+    struct fast_resolved path;
     struct stat s;
     int fd;
-    char text[LONGEST_NAME];
-    if (room <= 0 || !locate(cache, notif, dirfd, name, &t))
+    char text[FAST_LONGEST_NAME];
+    if (room <= 0 || !fast_resolve(cache, notif, dirfd, name, &path))
         return false;
-    enum look seen = look(&t, O_PATH | O_NOFOLLOW, &fd, &s);
-    if (seen == PYTHON)
+    enum fast_outcome seen = fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+    if (seen == FAST_PYTHON)
         return false;
-    if (seen == MISSING)
-        return answer_error(listener, notif->id, ENOENT), true;
-    ssize_t n = S_ISLNK(s.st_mode) ? link_text(&t, fd, text, sizeof text) : -1;
+    if (seen == FAST_MISSING)
+        return notify_answer_error(listener, notif->id, ENOENT), true;
+    ssize_t n = S_ISLNK(s.st_mode) ? fast_read_link(&path, fd, text, sizeof text) : -1;
     if (fd >= 0)
         close(fd);
     if (!S_ISLNK(s.st_mode))
-        return answer_error(listener, notif->id, EINVAL), true;
-    if (n < 0 || (t.dir->layered && s.st_nlink != 1 && cache->links_changed))
+        return notify_answer_error(listener, notif->id, EINVAL), true;
+    if (n < 0 || (path.dir->layered && s.st_nlink != 1 && cache->links_changed))
         return false;
     if (n > room)
         n = room;
-    if (!still_valid(listener, notif->id))
+    if (!notify_is_valid(listener, notif->id))
         return true;
     if (guest_write(notif->pid, to, text, n) == n)
-        answer_value(listener, notif->id, n);
+        notify_answer_value(listener, notif->id, n);
     else
-        answer_error(listener, notif->id, EFAULT);
+        notify_answer_error(listener, notif->id, EFAULT);
     return true;
 }
 
 static bool answer(Listener *self, const struct seccomp_notif *notif)
 {
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     int listener = self->fd;
     const __u64 *a = notif->data.args;
     char first = 1;
@@ -344,7 +345,7 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     case SYS_readlink:
         return read_link(cache, listener, notif, AT_CWD, a[0], a[1], (int)a[2]);
     case SYS_getdents64:
-        return list_directory(cache, listener, notif, (int)a[0], a[1], (int)a[2]);
+        return fast_answer_getdents(cache, listener, notif, (int)a[0], a[1], (int)a[2]);
     case SYS_readlinkat:
         return read_link(cache, listener, notif, (int)a[0], a[1], a[2], (int)a[3]);
     default:
@@ -352,11 +353,11 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     }
 }
 
-bool cache_answer(Listener *listener, const struct seccomp_notif *notif)
+bool fast_answer(Listener *listener, const struct seccomp_notif *notif)
 {
     /* Starting a program waits for the guest: no lock is held meanwhile. */
     if (notif->data.nr == SYS_execve)
-        return programs_execve(listener, notif);
+        return fast_answer_execve(listener, notif);
     pthread_rwlock_rdlock(&listener->cache->lock);
     bool done = answer(listener, notif);
     pthread_rwlock_unlock(&listener->cache->lock);

@@ -5,6 +5,8 @@
  * identity and times. The reading position is the placeholder's own, so dup, fork and threads share it as Linux says. */
 #include "fastpath/resolve.h"
 
+#include "notify/notify.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +15,14 @@
 #define LONGEST_LISTING (256 << 10)
 #define MOST_LISTED (8 << 20) /* bytes, over all directories; then all are forgotten */
 
-struct listing {
-    struct stamp stamp;
+struct fast_listing {
+    struct fast_stamp stamp;
     int64_t end; /* the position behind its last record */
     uint32_t size;
     char records[];
 };
 
-void listing_free(name_cache *cache, struct known_dir *dir)
+void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir)
 {
     if (!dir->listing)
         return;
@@ -30,53 +32,53 @@ void listing_free(name_cache *cache, struct known_dir *dir)
 }
 
 /* Is the directory what it was when it was listed? An image's always is. */
-static bool unchanged(const struct known_dir *dir)
+static bool unchanged(const struct fast_dir *dir)
 {
     struct stat s;
-    const struct stamp *then = &dir->listing->stamp;
-    return dir->manifest || (stat_directory(dir, &s) && s.st_dev == then->dev && s.st_ino == then->ino &&
-                             nanoseconds(s.st_mtim) == then->modified_ns && nanoseconds(s.st_ctim) == then->changed_ns);
+    const struct fast_stamp *then = &dir->listing->stamp;
+    return dir->manifest || (fast_stat_dir(dir, &s) && s.st_dev == then->dev && s.st_ino == then->ino &&
+                             core_nanoseconds(s.st_mtim) == then->modified_ns && core_nanoseconds(s.st_ctim) == then->changed_ns);
 }
 
-bool list_directory(name_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, int room)
+bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, int room)
 {
     char link[64];
     uint32_t start;
     if (fd < 0 || cache->watched) /* a watcher sees a directory read: Python reads it for that */
         return false;
     snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
-    struct known_dir *dir = placeholder(cache, link, &start) ? cache_find(cache, start, "", 0) : NULL;
+    struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
     if (!dir || !dir->listing || !unchanged(dir))
         return false;
-    int shared = take_descriptor(notif->pid, fd);
+    int shared = guest_get_fd(notif->pid, fd);
     if (shared < 0)
         return false;
-    const struct listing *listing = dir->listing;
+    const struct fast_listing *listing = dir->listing;
     uint32_t again;
     snprintf(link, sizeof link, "/proc/self/fd/%d", shared); /* the guest may have put another one there meanwhile */
-    bool ours = placeholder(cache, link, &again) && again == start, done = false;
+    bool ours = fast_placeholder(cache, link, &again) && again == start, done = false;
     off_t position = ours ? lseek(shared, 0, SEEK_CUR) : -1;
     if (position == listing->end) {
-        answer_value(listener, notif->id, 0);
+        notify_answer_value(listener, notif->id, 0);
         done = true;
-    } else if (position == 0 && room >= 0 && (uint32_t)room >= listing->size && still_valid(listener, notif->id) &&
+    } else if (position == 0 && room >= 0 && (uint32_t)room >= listing->size && notify_is_valid(listener, notif->id) &&
                guest_write(notif->pid, to, listing->records, listing->size) == (ssize_t)listing->size) {
         lseek(shared, listing->end, SEEK_SET);
-        answer_value(listener, notif->id, listing->size);
+        notify_answer_value(listener, notif->id, listing->size);
         done = true;
     }
     close(shared);
     return done;
 }
 
-static void forget_listings(name_cache *cache)
+static void forget_listings(struct fast_cache *cache)
 {
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (struct known_dir *dir = cache->buckets[i]; dir; dir = dir->next)
-            listing_free(cache, dir);
+    for (size_t i = 0; i < FAST_BUCKETS; i++)
+        for (struct fast_dir *dir = cache->buckets[i]; dir; dir = dir->next)
+            fast_listing_free(cache, dir);
 }
 
-PyObject *listener_cache_listing(Listener *self, PyObject *args)
+PyObject *fast_py_cache_listing(Listener *self, PyObject *args)
 {
     unsigned place;
     unsigned long long dev, ino;
@@ -85,21 +87,21 @@ PyObject *listener_cache_listing(Listener *self, PyObject *args)
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "I(KKLL)Ly#:cache_listing", &place, &dev, &ino, &modified_ns, &changed_ns, &end, &records, &size))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache || !size || size > LONGEST_LISTING)
         Py_RETURN_NONE;
-    struct listing *listing = malloc(sizeof *listing + size);
+    struct fast_listing *listing = malloc(sizeof *listing + size);
     if (!listing)
         return PyErr_NoMemory();
-    *listing = (struct listing){{dev, ino, modified_ns, changed_ns}, end, (uint32_t)size};
+    *listing = (struct fast_listing){{dev, ino, modified_ns, changed_ns}, end, (uint32_t)size};
     memcpy(listing->records, records, size);
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->listed + size > MOST_LISTED)
         forget_listings(cache);
-    struct known_dir *dir = cache_find(cache, place, "", 0);
+    struct fast_dir *dir = fast_cache_find(cache, place, "", 0);
     if (dir) {
-        listing_free(cache, dir);
+        fast_listing_free(cache, dir);
         dir->listing = listing;
         cache->listed += size;
     } else {

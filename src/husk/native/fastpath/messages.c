@@ -11,7 +11,9 @@
  *
  * Netlink goes on there too, and must: Linux judges the sender's capabilities, and husk, which owns the box's user
  * namespace, has all of them over its network. */
-#include "core.h"
+#include "fastpath/fastpath.h"
+
+#include "notify/notify.h"
 
 #include <errno.h>
 #include <arpa/inet.h>
@@ -74,7 +76,7 @@ static bool peer_is_unnamed(int fd)
 
 static bool needs_translation(Listener *listener, const struct seccomp_notif *notif)
 {
-    int fd = take_descriptor(notif->pid, (int)notif->data.args[0]);
+    int fd = guest_get_fd(notif->pid, (int)notif->data.args[0]);
     if (fd < 0)
         return fd == -EPERM; /* where pidfd_getfd is denied Python fails too, with a reason; else the host says EBADF */
     int family = 0, type = 0;
@@ -111,7 +113,7 @@ static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
     return to.any.sa_family == AF_INET6 && size >= sizeof to.six && IN6_IS_ADDR_LOOPBACK(&to.six.sin6_addr);
 }
 
-bool serve_message(Listener *listener, const struct seccomp_notif *notif)
+bool fast_answer_message(Listener *listener, const struct seccomp_notif *notif)
 {
     uint64_t address = address_of(notif);
     switch (notif->data.nr) {
@@ -136,6 +138,6 @@ bool serve_message(Listener *listener, const struct seccomp_notif *notif)
     default:
         return false;
     }
-    answer_continue(listener->fd, notif->id);
+    notify_answer_continue(listener->fd, notif->id);
     return true;
 }

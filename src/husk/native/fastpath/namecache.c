@@ -1,14 +1,16 @@
 /* native: the table behind the name cache (namecache.h says what it promises); fastpath.c answers from it. */
 #include "fastpath/namecache.h"
 
+#include "store/store.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-name_cache *cache_new(void)
+struct fast_cache *fast_cache_new(void)
 {
-    name_cache *cache = calloc(1, sizeof *cache);
+    struct fast_cache *cache = calloc(1, sizeof *cache);
     int ends[2];
     struct stat s;
     if (!cache)
@@ -16,7 +18,7 @@ name_cache *cache_new(void)
     pthread_rwlock_init(&cache->lock, NULL);
     cache->generation = 1;
     cache->users = 1;
-    cache->programs = programs_new();
+    cache->programs = fast_programs_new();
     if (!cache->programs) {
         free(cache);
         return NULL;
@@ -30,58 +32,58 @@ name_cache *cache_new(void)
     return cache;
 }
 
-static void unlink_entry(struct known_dir **link, struct known_dir *dir, size_t next)
+static void unlink_entry(struct fast_dir **link, struct fast_dir *dir, size_t next)
 {
     while (*link != dir)
-        link = (struct known_dir **)((char *)*link + next);
-    *link = *(struct known_dir **)((char *)dir + next);
+        link = (struct fast_dir **)((char *)*link + next);
+    *link = *(struct fast_dir **)((char *)dir + next);
 }
 
 static size_t owner_bucket(uint64_t owner)
 {
-    return (owner >> 4) * 2654435761u % OWNER_BUCKETS; /* owners are addresses of objects */
+    return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* owners are addresses of objects */
 }
 
-static void drop(name_cache *cache, struct known_dir *dir)
+static void drop(struct fast_cache *cache, struct fast_dir *dir)
 {
-    unlink_entry(&cache->buckets[dir->hash % BUCKETS], dir, offsetof(struct known_dir, next));
-    unlink_entry(&cache->owners[owner_bucket(dir->owner)], dir, offsetof(struct known_dir, next_of_owner));
-    listing_free(cache, dir);
+    unlink_entry(&cache->buckets[dir->hash % FAST_BUCKETS], dir, offsetof(struct fast_dir, next));
+    unlink_entry(&cache->owners[owner_bucket(dir->owner)], dir, offsetof(struct fast_dir, next_of_owner));
+    fast_listing_free(cache, dir);
     free(dir);
     cache->known--;
 }
 
-static void forget_owner(name_cache *cache, uint64_t owner)
+static void forget_owner(struct fast_cache *cache, uint64_t owner)
 {
-    struct known_dir *dir = cache->owners[owner_bucket(owner)];
+    struct fast_dir *dir = cache->owners[owner_bucket(owner)];
     while (dir) {
-        struct known_dir *next = dir->next_of_owner;
+        struct fast_dir *next = dir->next_of_owner;
         if (dir->owner == owner)
             drop(cache, dir);
         dir = next;
     }
 }
 
-static void forget_all(name_cache *cache)
+static void forget_all(struct fast_cache *cache)
 {
-    for (size_t i = 0; cache->known && i < BUCKETS; i++)
+    for (size_t i = 0; cache->known && i < FAST_BUCKETS; i++)
         while (cache->buckets[i])
             drop(cache, cache->buckets[i]);
 }
 
-name_cache *cache_share(name_cache *cache)
+struct fast_cache *fast_cache_share(struct fast_cache *cache)
 {
     if (cache)
         __atomic_add_fetch(&cache->users, 1, __ATOMIC_SEQ_CST);
     return cache;
 }
 
-void cache_free(name_cache *cache)
+void fast_cache_release(struct fast_cache *cache)
 {
     if (!cache || __atomic_sub_fetch(&cache->users, 1, __ATOMIC_SEQ_CST))
         return;
     forget_all(cache);
-    programs_free(cache->programs);
+    fast_programs_free(cache->programs);
     pthread_rwlock_destroy(&cache->lock);
     free(cache);
 }
@@ -94,25 +96,25 @@ static uint32_t hash_of(uint32_t start, const char *key, size_t size)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-struct known_dir *cache_find(name_cache *cache, uint32_t start, const char *key, size_t size)
+struct fast_dir *fast_cache_find(struct fast_cache *cache, uint32_t start, const char *key, size_t size)
 {
     uint32_t hash = hash_of(start, key, size);
-    for (struct known_dir *dir = cache->buckets[hash % BUCKETS]; dir; dir = dir->next)
+    for (struct fast_dir *dir = cache->buckets[hash % FAST_BUCKETS]; dir; dir = dir->next)
         if (dir->hash == hash && dir->start == start && dir->key_size == size && memcmp(dir->text, key, size) == 0)
             return dir;
     return NULL;
 }
 
-static struct handle *handle_slot(name_cache *cache, const struct stat *host)
+static struct fast_file *handle_slot(struct fast_cache *cache, const struct stat *host)
 {
-    return &cache->handles[(host->st_ino * 2654435761u ^ host->st_dev) % HANDLES];
+    return &cache->files[(host->st_ino * 2654435761u ^ host->st_dev) % FAST_FILES];
 }
 
-void cache_remember_handle(name_cache *cache, const struct showing *showing, const struct stat *host)
+void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host)
 {
     /* Answering threads hold the lock for reading only, so two may write one slot; a torn slot is caught by taking the
      * identity apart: generation is cleared first and set last. */
-    struct handle *slot = handle_slot(cache, host);
+    struct fast_file *slot = handle_slot(cache, host);
     __atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
     slot->dev = host->st_dev;
     slot->ino = host->st_ino;
@@ -120,9 +122,9 @@ void cache_remember_handle(name_cache *cache, const struct showing *showing, con
     __atomic_store_n(&slot->generation, cache->generation, __ATOMIC_SEQ_CST);
 }
 
-const struct handle *cache_handle(name_cache *cache, const struct stat *host)
+const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const struct stat *host)
 {
-    struct handle *slot = handle_slot(cache, host);
+    struct fast_file *slot = handle_slot(cache, host);
     return __atomic_load_n(&slot->generation, __ATOMIC_SEQ_CST) == cache->generation && slot->dev == host->st_dev &&
                    slot->ino == host->st_ino
                ? slot
@@ -131,7 +133,7 @@ const struct handle *cache_handle(name_cache *cache, const struct stat *host)
 
 /* ---- what Python teaches ---------------------------------------------------------------------------------------- */
 
-PyObject *listener_cache_identity(Listener *self, PyObject *args)
+PyObject *fast_py_cache_identity(Listener *self, PyObject *args)
 {
     unsigned uid, gid, host_uid;
     PyObject *groups;
@@ -139,16 +141,16 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args)
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "IIIOy#:cache_identity", &uid, &gid, &host_uid, &groups, &places, &size))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache)
         Py_RETURN_NONE;
     if ((size_t)size >= sizeof cache->places)
-        return raise_errno(ENAMETOOLONG);
+        return core_raise_errno(ENAMETOOLONG);
     PyObject *list = PySequence_Fast(groups, "groups");
     if (!list)
         return NULL;
-    uint32_t count = 0, numbers[MOST_GROUPS];
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list) && count < MOST_GROUPS; i++)
+    uint32_t count = 0, numbers[FAST_MOST_GROUPS];
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list) && count < FAST_MOST_GROUPS; i++)
         numbers[count++] = (uint32_t)PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(list, i));
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
@@ -165,15 +167,15 @@ PyObject *listener_cache_identity(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyObject *listener_cache_image(Listener *self, PyObject *args)
+PyObject *fast_py_cache_image(Listener *self, PyObject *args)
 {
     PyObject *manifest;
     const char *links, *blobs;
     Py_ssize_t size, blobs_size;
     unsigned long long dev;
-    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", &Manifest_type, &manifest, &dev, &links, &size, &blobs, &blobs_size))
+    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", &manifest_type, &manifest, &dev, &links, &size, &blobs, &blobs_size))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache || (size_t)size >= sizeof cache->images)
         Py_RETURN_NONE;
     if ((size_t)blobs_size < sizeof cache->blobs)
@@ -186,12 +188,12 @@ PyObject *listener_cache_image(Listener *self, PyObject *args)
 }
 
 /* ("host", dev, (uid, shown, stranger of that number), (gid, ...)) | ("upper", stat, set_up_ns) | ("given", stat) */
-static bool parse_showing(PyObject *tuple, struct showing *showing)
+static bool parse_showing(PyObject *tuple, struct fast_showing *showing)
 {
     const char *manner = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0)) : NULL;
     if (!manner)
         return PyErr_Occurred() || (PyErr_SetString(PyExc_TypeError, "a showing is a tuple"), false);
-    *showing = (struct showing){.manner = AS_HOST};
+    *showing = (struct fast_showing){.manner = FAST_AS_HOST};
     if (manner[0] == 'h')
         return PyArg_ParseTuple(tuple, "sI(III)(III)", &manner, &showing->dev, &showing->uid_from, &showing->uid_to,
                                 &showing->uid_else, &showing->gid_from, &showing->gid_to, &showing->gid_else);
@@ -205,12 +207,12 @@ static bool parse_showing(PyObject *tuple, struct showing *showing)
         return false;
     }
     memcpy(&showing->given, bytes, size);
-    showing->manner = manner[0] == 'u' ? AS_UPPER : AS_GIVEN;
+    showing->manner = manner[0] == 'u' ? FAST_AS_UPPER : FAST_AS_GIVEN;
     showing->set_up_ns = set_up;
     return true;
 }
 
-PyObject *listener_cache_learn(Listener *self, PyObject *args)
+PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
 {
     unsigned start, place;
     unsigned long long owner, host_dev, host_ino;
@@ -218,18 +220,18 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     const char *key, *rel;
     Py_ssize_t key_size, rel_size;
     PyObject *shown, *manifest;
-    struct showing showing;
+    struct fast_showing showing;
     if (!PyArg_ParseTuple(args, "Iy#Kiy#KKOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
                           &host_dev, &host_ino, &shown, &layered, &missing, &absent, &place, &manifest) ||
         !parse_showing(shown, &showing))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache || key_size > 4096 || rel_size > 4096)
         Py_RETURN_NONE;
-    struct known_dir *dir = malloc(sizeof *dir + key_size + rel_size + 1);
+    struct fast_dir *dir = malloc(sizeof *dir + key_size + rel_size + 1);
     if (!dir)
         return PyErr_NoMemory();
-    *dir = (struct known_dir){.owner = owner, .host_dev = host_dev, .host_ino = host_ino, .root_fd = root_fd,
+    *dir = (struct fast_dir){.owner = owner, .host_dev = host_dev, .host_ino = host_ino, .root_fd = root_fd,
                               .start = start, .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
                               .layered = layered, .missing = missing, .absent = absent, .place = place,
                               .manifest = manifest == Py_None ? NULL : manifest_of(manifest)};
@@ -238,13 +240,13 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     dir->hash = hash_of(start, key, key_size);
     Py_BEGIN_ALLOW_THREADS /* whoever answers may hold the lock for long; nobody waits for it with the GIL */
     pthread_rwlock_wrlock(&cache->lock);
-    if (cache->known >= MOST_KNOWN)
+    if (cache->known >= FAST_MOST_DIRS)
         forget_all(cache);
-    struct known_dir *there = cache_find(cache, start, key, key_size);
+    struct fast_dir *there = fast_cache_find(cache, start, key, key_size);
     if (there)
         drop(cache, there); /* what was learnt last is what is true */
-    dir->next = cache->buckets[dir->hash % BUCKETS];
-    cache->buckets[dir->hash % BUCKETS] = dir;
+    dir->next = cache->buckets[dir->hash % FAST_BUCKETS];
+    cache->buckets[dir->hash % FAST_BUCKETS] = dir;
     dir->next_of_owner = cache->owners[owner_bucket(owner)];
     cache->owners[owner_bucket(owner)] = dir;
     cache->known++;
@@ -253,26 +255,26 @@ PyObject *listener_cache_learn(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyObject *listener_cache_handle(Listener *self, PyObject *args)
+PyObject *fast_py_cache_handle(Listener *self, PyObject *args)
 {
     unsigned long long dev, ino;
     PyObject *shown;
-    struct showing showing;
+    struct fast_showing showing;
     if (!PyArg_ParseTuple(args, "KKO:cache_handle", &dev, &ino, &shown) || !parse_showing(shown, &showing))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache)
         Py_RETURN_NONE;
     struct stat host = {.st_dev = dev, .st_ino = ino};
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
-    cache_remember_handle(cache, &showing, &host);
+    fast_cache_remember_file(cache, &showing, &host);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-PyObject *listener_cache_forget(Listener *self, PyObject *args)
+PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
 {
     /* owner 0: everything, because names now lead elsewhere; else one directory, if it was taught at all. `programs`:
      * something changed where programs or their interpreters live. */
@@ -280,7 +282,7 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
     int taught, links_changed, programs;
     if (!PyArg_ParseTuple(args, "Kppp:cache_forget", &owner, &taught, &links_changed, &programs))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache)
         Py_RETURN_NONE;
     Py_BEGIN_ALLOW_THREADS
@@ -292,13 +294,13 @@ PyObject *listener_cache_forget(Listener *self, PyObject *args)
     else if (taught)
         forget_owner(cache, owner);
     if (programs)
-        programs_forget(cache->programs);
+        fast_programs_forget(cache->programs);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-PyObject *listener_cache_watched(Listener *self, PyObject *Py_UNUSED(noargs))
+PyObject *fast_py_cache_watched(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     if (self->cache) {
         Py_BEGIN_ALLOW_THREADS

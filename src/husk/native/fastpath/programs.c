@@ -6,14 +6,17 @@
  * name cache. The same rules hold as there: every teaching is taken back before a change becomes visible. */
 #include "fastpath/namecache.h"
 
+#include "host/host.h"
+#include "loader/protocol.h"
+#include "notify/notify.h"
+#include "remote/remote.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "loader/protocol.h"
 
 /* One host file and what it was when Python looked. */
 struct exact_file {
@@ -36,17 +39,17 @@ struct known_program {
 #define PROGRAM_BUCKETS 512
 #define MOST_PROGRAMS 1024
 
-struct programs {
+struct fast_programs {
     struct known_program *buckets[PROGRAM_BUCKETS];
     unsigned known;
 };
 
-struct programs *programs_new(void)
+struct fast_programs *fast_programs_new(void)
 {
-    return calloc(1, sizeof(struct programs));
+    return calloc(1, sizeof(struct fast_programs));
 }
 
-void programs_forget(struct programs *programs)
+void fast_programs_forget(struct fast_programs *programs)
 {
     for (size_t i = 0; programs->known && i < PROGRAM_BUCKETS; i++) {
         while (programs->buckets[i]) {
@@ -58,11 +61,11 @@ void programs_forget(struct programs *programs)
     }
 }
 
-void programs_free(struct programs *programs)
+void fast_programs_free(struct fast_programs *programs)
 {
     if (!programs)
         return;
-    programs_forget(programs);
+    fast_programs_forget(programs);
     free(programs);
 }
 
@@ -74,7 +77,7 @@ static unsigned bucket_of(const char *key, size_t size)
     return hash % PROGRAM_BUCKETS;
 }
 
-static struct known_program *find(struct programs *programs, const char *key, size_t size)
+static struct known_program *find(struct fast_programs *programs, const char *key, size_t size)
 {
     struct known_program *program = programs->buckets[bucket_of(key, size)];
     while (program && (program->key_size != size || memcmp(program->key, key, size) != 0))
@@ -86,11 +89,11 @@ static struct known_program *find(struct programs *programs, const char *key, si
 static int open_exact(const struct exact_file *file)
 {
     struct stat s;
-    int fd = open_beneath(file->root_fd, file->rel, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    int fd = host_open_beneath(file->root_fd, file->rel, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return -1;
     if (fstat(fd, &s) == 0 && s.st_dev == file->dev && s.st_ino == file->ino && (uint64_t)s.st_size == file->size &&
-        nanoseconds(s.st_ctim) == file->changed_ns)
+        core_nanoseconds(s.st_ctim) == file->changed_ns)
         return fd;
     close(fd);
     return -1;
@@ -101,7 +104,7 @@ static bool link_unchanged(const struct known_program *program)
     char text[256];
     if (!program->link)
         return true;
-    int fd = open_beneath(program->program.root_fd, program->link, O_PATH | O_NOFOLLOW, 0);
+    int fd = host_open_beneath(program->program.root_fd, program->link, O_PATH | O_NOFOLLOW, 0);
     if (fd < 0)
         return false;
     ssize_t n = readlinkat(fd, "", text, sizeof text);
@@ -112,20 +115,20 @@ static bool link_unchanged(const struct known_program *program)
 /* ---- execve ------------------------------------------------------------------------------------------------------- */
 
 /* Find the program and open its files, under the cache's lock; what is left to do needs none of it. */
-static struct pending *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
+static struct remote_exec *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
 {
     char name[256];
     *size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
     struct known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
     const char *slash = program ? memrchr(name, '/', *size) : NULL;
-    if (!slash || !cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
+    if (!slash || !fast_cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
         return NULL;
     int program_fd = open_exact(&program->program);
     int interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
     if (program_fd >= 0 && (!program->interpreter.rel || interpreter_fd >= 0)) {
-        struct pending *pending = pending_new(program_fd, interpreter_fd, program->info, program->info_size);
-        if (pending)
-            return pending;
+        struct remote_exec *exec = remote_exec_new(program_fd, interpreter_fd, program->info, program->info_size);
+        if (exec)
+            return exec;
     }
     if (program_fd >= 0)
         close(program_fd);
@@ -134,16 +137,16 @@ static struct pending *prepare(Listener *listener, const struct seccomp_notif *n
     return NULL;
 }
 
-bool programs_execve(Listener *listener, const struct seccomp_notif *notif)
+bool fast_answer_execve(Listener *listener, const struct seccomp_notif *notif)
 {
     ssize_t size;
     pthread_rwlock_rdlock(&listener->cache->lock);
-    struct pending *pending = prepare(listener, notif, &size);
+    struct remote_exec *exec = prepare(listener, notif, &size);
     pthread_rwlock_unlock(&listener->cache->lock);
-    if (!pending)
+    if (!exec)
         return false;
-    return execute_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
-                          notif->data.args[2], pending) != -EBUSY;
+    return remote_exec_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
+                          notif->data.args[2], exec) != REMOTE_TRACED;
 }
 
 /* ---- what Python teaches ---------------------------------------------------------------------------------------- */
@@ -157,7 +160,7 @@ static char *append(char **end, const char *text, size_t size)
     return start;
 }
 
-PyObject *listener_program_learn(Listener *self, PyObject *args)
+PyObject *fast_py_program_learn(Listener *self, PyObject *args)
 {
     struct exact_file program, interpreter;
     const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
@@ -167,7 +170,7 @@ PyObject *listener_program_learn(Listener *self, PyObject *args)
                           &interpreter_rel, &interpreter_size, &interpreter.dev, &interpreter.ino, &interpreter.size,
                           &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
         return NULL;
-    name_cache *cache = self->cache;
+    struct fast_cache *cache = self->cache;
     if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)
         Py_RETURN_NONE;
     struct known_program *entry =
@@ -188,7 +191,7 @@ PyObject *listener_program_learn(Listener *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->programs->known >= MOST_PROGRAMS)
-        programs_forget(cache->programs);
+        fast_programs_forget(cache->programs);
     if (find(cache->programs, key, key_size)) {
         free(entry);
     } else {

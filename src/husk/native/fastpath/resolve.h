@@ -1,44 +1,50 @@
-/* native: from the name in a call to one host file beneath a taught directory (target.c). */
-#ifndef HUSK_TARGET_H
-#define HUSK_TARGET_H
+/* native: resolving the name in a call to one host file beneath a taught directory. All of it with the cache's lock held. */
+#ifndef HUSK_RESOLVE_H
+#define HUSK_RESOLVE_H
 
 #include "fastpath/namecache.h"
 
 #define AT_CWD (-100)
-#define LONGEST_NAME 4096
+#define FAST_LONGEST_NAME 4096
 
-/* A name a guest asked about, resolved to one host file beneath a taught directory. */
-struct target {
-    struct known_dir *dir;
-    char name[LONGEST_NAME]; /* as the guest wrote it */
-    char host[2 * LONGEST_NAME];
-    size_t size, cut;        /* length; where the last component begins */
-    uint32_t start;
-    bool slash;              /* it ended in one, which is cut off: only a directory is meant */
+/* A guest's path, resolved. */
+struct fast_resolved {
+    struct fast_dir *dir;         /* borrowed from the cache */
+    char name[FAST_LONGEST_NAME]; /* as the guest wrote it */
+    char host[2 * FAST_LONGEST_NAME]; /* relative to dir->root_fd */
+    size_t size, cut;             /* of `name`: its length; where the last component begins */
+    uint32_t start;               /* the placeholder the walk began in; 0: `name` is absolute */
+    bool slash;                   /* it ended in a slash, which is cut off: it must be a directory */
 };
 
-enum look { PYTHON, MISSING, FOUND };
+/* FAST_PYTHON leaves the call to Python. */
+enum fast_outcome { FAST_PYTHON, FAST_MISSING, FAST_FOUND };
 
-/* The number of the placeholder that `link`, a link of /proc, leads to. */
-bool placeholder(name_cache *cache, const char *link, uint32_t *start);
-/* What the host says of a taught directory just now. */
-bool stat_directory(const struct known_dir *dir, struct stat *s);
+/* The number of the placeholder that `link`, a link of /proc, leads to. False: it leads elsewhere. */
+bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start);
+/* The host's attributes of a taught directory, asked now. */
+bool fast_stat_dir(const struct fast_dir *dir, struct stat *s);
 /* Is the directory still the one that was taught? */
-bool same_directory(const struct known_dir *dir);
-/* The entry of the directory that `t` itself names; NULL: it was not taught. */
-struct known_dir *itself(name_cache *cache, struct target *t);
-/* Read the name and find the taught directory it lies in. */
-bool locate(name_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct target *t);
-/* Ask the host. On FOUND, `fd` is an O_PATH descriptor (or a real one, with other flags) that the caller closes; or -1. */
-enum look look(struct target *t, uint64_t flags, int *fd, struct stat *host);
-/* The same, but symbolic links at the end are followed, as far as they lead to what was taught. */
-enum look look_through(name_cache *cache, struct target *t, uint64_t flags, int *fd, struct stat *host);
-/* Where the symbolic link leads that `look` just found; -1: it does not say. */
-ssize_t link_text(const struct target *t, int fd, char *text, size_t room);
-/* May the answer be told as it is? */
-bool plain(name_cache *cache, struct target *t, const struct stat *host, bool follow);
-/* Turn what the host said into what the guest is shown. */
-void show(const struct showing *as, struct stat *s);
-bool permitted(name_cache *cache, const struct stat *shown, unsigned want);
+bool fast_same_dir(const struct fast_dir *dir);
+/* The entry of the directory that `path` itself names. NULL: it was not taught. */
+struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved *path);
+/* Read the name from the guest and find the taught directory it lies in. */
+bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address,
+                  struct fast_resolved *path);
+/* Ask the host. On FAST_FOUND `fd` is opened with `flags`, and the caller closes it; or it is -1. */
+enum fast_outcome fast_lookup(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host);
+/* Likewise, but follows symbolic links at the end as far as they lead to taught directories. */
+enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                                        struct stat *host);
+/* The text of the symbolic link that `fast_lookup` just found; its size, or -1. */
+ssize_t fast_read_link(const struct fast_resolved *path, int fd, char *text, size_t room);
+/* May C answer from these attributes, or can only Python? */
+bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const struct stat *host, bool follow);
+/* Turn the host's attributes into the guest's. */
+void fast_show(const struct fast_showing *as, struct stat *s);
+/* Do the mode bits give the guest `want` (4 read, 2 write, 1 execute)? */
+bool fast_permits(struct fast_cache *cache, const struct stat *shown, unsigned want);
+/* What `lstat` says of an image's entry, without the device. */
+void fast_image_stat(const struct manifest_entry *entry, struct stat *s);
 
 #endif

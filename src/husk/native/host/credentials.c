@@ -1,22 +1,26 @@
-/* native: what root's husk does for a guest as somebody else, because Linux writes down who did it.
+/* native: calls that husk, run as root, makes with the credentials of another user, because Linux records who made them.
  *
- * What is made below a mount belongs to its owner from the first moment, and Linux lets only them change it: who may rename
- * there could put a file of root's in the place of what husk has made and is about to give away.
+ * Files. What husk makes below a mount belongs to the mount's owner from the first moment, and only the owner's rights apply
+ * to it. Otherwise a user who may rename there could put a file of root in the place of the one that husk has just made
+ * and is about to give to the owner.
  *
- * Who connects or listens is shown to the other end (SO_PEERCRED, SO_PEERGROUPS), which may trust root. Descriptors that
- * are sent lie in a socket until somebody receives them, in no table, and sockets that lie in sockets hide any number:
- * Linux counts them for the sender, up to RLIMIT_NOFILE, unless the sender has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. As root's
- * they would have no bound, and those of root's who lack these could send none any more, the next husk-init first of all.
- * The same goes for the buffers of FIFOs (pipe(7)).
+ * Sockets. The peer of a connection sees the credentials of the process that connected or listened (SO_PEERCRED,
+ * SO_PEERGROUPS), and may trust root. Descriptors in flight lie in a socket until they are received. They are in no table,
+ * and sockets inside sockets hide any number of them. Linux charges them to the sender's uid, up to RLIMIT_NOFILE, unless
+ * the sender has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Charged to root they would have no bound, and a process of root
+ * without these capabilities could send none any more, the next husk-init first of all. The same holds for the buffers
+ * of FIFOs (pipe(7)). For netlink see kernel/net/netlink.py.
  *
- * Credentials are each thread's own; libc, which changes all threads, is not asked. A thread never goes on as somebody
- * else: what is to be taken back is tried until the host, which may lack memory for a moment, lets us. */
-#include "core.h"
+ * Credentials are per thread in Linux. libc changes those of all threads, so the system calls are made directly. A thread
+ * never goes on with another user's credentials: restoring them is retried until the host, which may lack memory for a
+ * moment, allows it. */
+#include "host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,7 +31,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { AS_IT_IS = -1 };
+enum { UNCHANGED = -1 }; /* as an id: leave it as it is */
 
 struct capabilities {
     struct __user_cap_header_struct header;
@@ -40,180 +44,192 @@ static int get_capabilities(struct capabilities *held)
     return syscall(SYS_capget, &held->header, held->data) < 0 ? -errno : 0;
 }
 
+/* A system call that restores credentials: retried until it succeeds. */
 static void must(long number, long a, long b, long c)
 {
     while (syscall(number, a, b, c) < 0)
         sched_yield();
 }
 
-/* ---- what a change of ids takes away ------------------------------------------------------------------------------ */
+static void restore_capabilities(struct capabilities *held)
+{
+    must(SYS_capset, (long)&held->header, (long)held->data, 0);
+}
 
-/* A process that changes its ids is no longer dumpable, nor told when its parent dies. That is for programs that become
- * more than they were; the process may be any program that uses husk as a library, and wants its core files, or wants to
- * have none. So both are as they were after each change. One at a time, or one thread would take for the program's wish
- * what is another's change. */
-struct lost {
-    int dumpable, signal;
+/* Takes `some` out of the effective set. `all` receives what is to be restored. */
+static int drop_capabilities(uint32_t some, struct capabilities *all)
+{
+    int error = get_capabilities(all);
+    if (error)
+        return error;
+    struct capabilities fewer = *all;
+    fewer.data[0].effective &= ~some;
+    return syscall(SYS_capset, &fewer.header, fewer.data) < 0 ? -errno : 0;
+}
+
+/* ---- process attributes that a change of ids resets ------------------------------------------------------------------ */
+
+/* When a process changes its ids Linux clears its dumpable flag and its parent-death signal. That protects programs that
+ * gain rights. But this process may be any program that uses husk as a library, which wants its core files, or wants to
+ * have none. So both are restored after each change. One change at a time: otherwise a thread would save what another
+ * thread's change has just cleared. */
+struct process_flags {
+    int dumpable, death_signal;
     pid_t parent;
 };
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t forks_known = PTHREAD_ONCE_INIT;
+static pthread_once_t fork_handler = PTHREAD_ONCE_INIT;
 
-static void in_child(void)
+static void unlock_in_child(void)
 {
-    changing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* who held it is the parent's */
+    changing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* the thread that held it is not in the child */
 }
 
-static void know_of_forks(void)
+static void install_fork_handler(void)
 {
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(NULL, NULL, unlock_in_child);
 }
 
-static void begin_change(struct lost *lost)
+static void begin_change(struct process_flags *saved)
 {
-    pthread_once(&forks_known, know_of_forks);
+    pthread_once(&fork_handler, install_fork_handler);
     pthread_mutex_lock(&changing);
-    lost->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-    if (prctl(PR_GET_PDEATHSIG, &lost->signal) < 0)
-        lost->signal = 0;
-    lost->parent = lost->signal ? getppid() : 0;
+    saved->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    if (prctl(PR_GET_PDEATHSIG, &saved->death_signal) < 0)
+        saved->death_signal = 0;
+    saved->parent = saved->death_signal ? getppid() : 0;
 }
 
-static void end_change(const struct lost *lost)
+static void end_change(const struct process_flags *saved)
 {
-    if (lost->dumpable == 1)
+    if (saved->dumpable == 1)
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     pthread_mutex_unlock(&changing);
-    if (lost->signal) {
-        prctl(PR_SET_PDEATHSIG, lost->signal, 0, 0, 0);
-        if (getppid() != lost->parent) /* it died in between */
-            kill(getpid(), lost->signal);
+    if (saved->death_signal) {
+        prctl(PR_SET_PDEATHSIG, saved->death_signal, 0, 0, 0);
+        if (getppid() != saved->parent) /* the parent died in between */
+            kill(getpid(), saved->death_signal);
     }
 }
 
-/* ---- seen as somebody ------------------------------------------------------------------------------------------- */
+/* ---- effective ids: what a socket's peer sees ------------------------------------------------------------------------ */
 
-struct self {
+struct effective_ids {
     struct capabilities capabilities;
     uid_t user;
-    gid_t group, *groups;
+    gid_t group, *groups; /* groups: owned */
     int group_count;
 };
 
-static void become_self(struct self *self)
+static void restore_effective(struct effective_ids *own)
 {
-    struct lost lost;
-    begin_change(&lost);
-    must(SYS_setresuid, AS_IT_IS, self->user, AS_IT_IS);
-    must(SYS_capset, (long)&self->capabilities.header, (long)self->capabilities.data, 0);
-    must(SYS_setresgid, AS_IT_IS, self->group, AS_IT_IS);
-    must(SYS_setgroups, self->group_count, (long)self->groups, 0);
-    end_change(&lost);
-    free(self->groups);
+    struct process_flags saved;
+    begin_change(&saved);
+    must(SYS_setresuid, UNCHANGED, own->user, UNCHANGED);
+    restore_capabilities(&own->capabilities);
+    must(SYS_setresgid, UNCHANGED, own->group, UNCHANGED);
+    must(SYS_setgroups, own->group_count, (long)own->groups, 0);
+    end_change(&saved);
+    free(own->groups);
 }
 
-/* The effective ids are what peers see. Files are still reached with husk's own: whether the guest may was judged. Real and
- * saved ids stay, by which Linux decides who may send us signals. */
-static int become(struct self *self, uid_t user, gid_t group)
+/* Peers see the effective ids. File access still uses husk's own ids (the fsuid): husk has already decided whether the
+ * guest may. Real and saved ids stay, since Linux decides by them who may send us signals. */
+static int change_effective(struct effective_ids *own, uid_t user, gid_t group)
 {
-    uid_t real, saved;
-    int error = get_capabilities(&self->capabilities);
-    if (error || getresuid(&real, &self->user, &saved) < 0)
+    uid_t real, saved_uid;
+    int error = get_capabilities(&own->capabilities);
+    if (error || getresuid(&real, &own->user, &saved_uid) < 0)
         return error ? error : -errno;
-    if (self->user != real && self->user != saved)
+    if (own->user != real && own->user != saved_uid)
         return -EPERM; /* there would be no way back */
-    self->group = getegid();
-    self->group_count = getgroups(0, NULL);
-    self->groups = malloc((self->group_count + 1) * sizeof *self->groups);
-    if (!self->groups)
+    own->group = getegid();
+    own->group_count = getgroups(0, NULL);
+    own->groups = malloc((own->group_count + 1) * sizeof *own->groups);
+    if (!own->groups)
         return -ENOMEM;
-    if ((self->group_count = getgroups(self->group_count, self->groups)) < 0 || syscall(SYS_setgroups, 0, NULL) < 0) {
+    if ((own->group_count = getgroups(own->group_count, own->groups)) < 0 || syscall(SYS_setgroups, 0, NULL) < 0) {
         error = -errno;
-        free(self->groups);
+        free(own->groups);
         return error;
     }
-    struct lost lost;
-    begin_change(&lost);
-    if (syscall(SYS_setresgid, AS_IT_IS, group, AS_IT_IS) < 0 || syscall(SYS_setresuid, AS_IT_IS, user, AS_IT_IS) < 0)
+    struct process_flags saved;
+    begin_change(&saved);
+    if (syscall(SYS_setresgid, UNCHANGED, group, UNCHANGED) < 0 || syscall(SYS_setresuid, UNCHANGED, user, UNCHANGED) < 0)
         error = -errno;
-    syscall(SYS_setfsgid, self->group);
-    syscall(SYS_setfsuid, self->user);
-    end_change(&lost);
+    syscall(SYS_setfsgid, own->group);
+    syscall(SYS_setfsuid, own->user);
+    end_change(&saved);
     if (error)
-        become_self(self);
+        restore_effective(own);
     return error;
 }
 
-int connect_as(uid_t user, gid_t group, int fd, const struct sockaddr *address, socklen_t size)
+bool host_is_other_user(long long user)
 {
-    struct self self;
-    int error = become(&self, user, group);
+    return user >= 0 && (uid_t)user != geteuid();
+}
+
+int host_run_as_peer(long long user, long long group, int (*action)(const void *), const void *argument)
+{
+    if (!host_is_other_user(user))
+        return action(argument);
+    struct effective_ids own;
+    int error = change_effective(&own, (uid_t)user, (gid_t)group);
     if (error)
         return error;
-    if (connect(fd, address, size) < 0)
-        error = -errno;
-    become_self(&self);
+    error = action(argument);
+    restore_effective(&own);
     return error;
 }
 
-int listen_as(uid_t user, gid_t group, int fd, int backlog)
-{
-    struct self self;
-    int error = become(&self, user, group);
-    if (error)
-        return error;
-    if (listen(fd, backlog) < 0)
-        error = -errno;
-    become_self(&self);
-    return error;
-}
+/* ---- file system ids: the owner of new files ------------------------------------------------------------------------- */
 
-/* ---- making what is somebody's ------------------------------------------------------------------------------------- */
-
-/* What root may to files of others, such as empty them and leave them set-uid, and beyond what an owner is granted of a file
- * system's room. Names are still reached with husk's own rights: whether the guest may was judged. */
+/* What root may do to other users' files, such as truncating them without clearing their set-uid bit, and to use more of a
+ * file system than the owner's quota. Names are still resolved with husk's own rights: husk has already decided whether
+ * the guest may. */
 static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_FSETID) |
                                     CAP_TO_MASK(CAP_LINUX_IMMUTABLE) | CAP_TO_MASK(CAP_MKNOD) | CAP_TO_MASK(CAP_SYS_RESOURCE);
 
-/* Neither of the two tells whether it failed; asked for nobody, they say who it is. */
+/* setfsuid and setfsgid do not report failure. Called with -1 they return the current id. */
 static bool file_ids_are(uid_t user, gid_t group)
 {
-    return (uid_t)setfsuid(AS_IT_IS) == user && (gid_t)setfsgid(AS_IT_IS) == group;
+    return (uid_t)setfsuid(UNCHANGED) == user && (gid_t)setfsgid(UNCHANGED) == group;
 }
 
-static int own_files_as(uid_t user, gid_t group, const struct capabilities *all)
+static int change_file_ids(uid_t user, gid_t group, const struct capabilities *all)
 {
-    struct lost lost;
+    struct process_flags saved;
     int error = 0;
     struct capabilities fewer = *all;
     fewer.data[0].effective &= ~OVER_OTHERS;
-    begin_change(&lost);
+    begin_change(&saved);
     syscall(SYS_setfsgid, group);
     syscall(SYS_setfsuid, user);
     if (!file_ids_are(user, group))
         error = -EPERM;
     else if (syscall(SYS_capset, &fewer.header, fewer.data) < 0)
         error = -errno;
-    end_change(&lost);
+    end_change(&saved);
     return error;
 }
 
-static void own_files_again(uid_t user, gid_t group, struct capabilities *all)
+static void restore_file_ids(uid_t user, gid_t group, struct capabilities *all)
 {
-    struct lost lost;
-    begin_change(&lost);
+    struct process_flags saved;
+    begin_change(&saved);
     while (!file_ids_are(user, group)) {
         syscall(SYS_setfsuid, user);
         syscall(SYS_setfsgid, group);
         sched_yield();
     }
-    must(SYS_capset, (long)&all->header, (long)all->data, 0);
-    end_change(&lost);
+    restore_capabilities(all);
+    end_change(&saved);
 }
 
-/* make_as(user, group, make): what `make` returns. It takes back by itself what it changed: no exception can skip it. */
-PyObject *make_as(PyObject *self, PyObject *args)
+/* make_as(user, group, make): what `make` returns. It restores the ids itself, so that no exception can skip it. */
+PyObject *host_py_make_as(PyObject *self, PyObject *args)
 {
     (void)self;
     unsigned user, group;
@@ -221,21 +237,24 @@ PyObject *make_as(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "IIO:make_as", &user, &group, &make))
         return NULL;
     struct capabilities all;
-    uid_t own = (uid_t)setfsuid(AS_IT_IS);
-    gid_t own_group = (gid_t)setfsgid(AS_IT_IS);
+    uid_t own = (uid_t)setfsuid(UNCHANGED);
+    gid_t own_group = (gid_t)setfsgid(UNCHANGED);
     int error = get_capabilities(&all);
     if (error)
-        return raise_errno(-error);
-    error = own_files_as(user, group, &all);
+        return core_raise_errno(-error);
+    error = change_file_ids(user, group, &all);
     if (!error)
         made = PyObject_CallNoArgs(make);
-    own_files_again(own, own_group, &all);
-    return error ? raise_errno(-error) : made;
+    restore_file_ids(own, own_group, &all);
+    return error ? core_raise_errno(-error) : made;
 }
 
-/* ---- counted as somebody's -------------------------------------------------------------------------------------- */
+/* ---- the real uid: which user Linux charges ------------------------------------------------------------------------- */
 
-static int send_one(int socket, int fd)
+enum { PAST_LIMITS = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE) };
+enum { OVER_NETWORKS = CAP_TO_MASK(CAP_NET_ADMIN) | CAP_TO_MASK(CAP_NET_RAW) };
+
+static int send_one_fd(int socket, int fd)
 {
     union {
         char room[CMSG_SPACE(sizeof fd)];
@@ -248,39 +267,26 @@ static int send_one(int socket, int fd)
     return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-enum { PAST_BOUNDS = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE) };
-enum { OVER_NETWORKS = CAP_TO_MASK(CAP_NET_ADMIN) | CAP_TO_MASK(CAP_NET_RAW) };
-
-static int be_without(uint32_t some, struct capabilities *all)
-{
-    int error = get_capabilities(all);
-    if (error)
-        return error;
-    struct capabilities fewer = *all;
-    fewer.data[0].effective &= ~some;
-    return syscall(SYS_capset, &fewer.header, fewer.data) < 0 ? -errno : 0;
-}
-
-static int send_one_unprivileged(int socket, int fd)
+static int send_one_fd_within_limits(int socket, int fd)
 {
     struct capabilities all;
-    int error = be_without(PAST_BOUNDS, &all);
+    int error = drop_capabilities(PAST_LIMITS, &all);
     if (error)
         return error;
-    error = send_one(socket, fd);
-    must(SYS_capset, (long)&all.header, (long)all.data, 0);
+    error = send_one_fd(socket, fd);
+    restore_capabilities(&all);
     return error;
 }
 
-/* Asks the host, by sending one to nobody. The message itself cannot be sent without those capabilities: they are needed to
- * say which guest it is from. */
+/* May the current uid have one more descriptor in flight? Asks the host, by sending one into a socket pair of our own. The
+ * message itself cannot be sent without those capabilities: they are needed to state the guest's credentials in it. */
 static int may_send_more(void)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
     int fd = eventfd(0, EFD_CLOEXEC);
-    int error = fd < 0 ? -errno : send_one_unprivileged(pair[0], fd);
+    int error = fd < 0 ? -errno : send_one_fd_within_limits(pair[0], fd);
     close(pair[0]);
     close(pair[1]);
     if (fd >= 0)
@@ -288,30 +294,29 @@ static int may_send_more(void)
     return error;
 }
 
-/* What a guest says of its packets is for Linux to judge: some of it is for administrators. */
-static ssize_t send_as_ordinary(int fd, const struct msghdr *message, int flags)
+/* A guest's control messages about its packets are for Linux to judge: some of them need network capabilities. */
+static ssize_t send_without_network_rights(int fd, const struct msghdr *message, int flags)
 {
     struct capabilities all;
-    ssize_t sent = be_without(OVER_NETWORKS, &all);
+    ssize_t sent = drop_capabilities(OVER_NETWORKS, &all);
     if (sent)
         return sent;
     if ((sent = sendmsg(fd, message, flags)) < 0)
         sent = -errno;
-    must(SYS_capset, (long)&all.header, (long)all.data, 0);
+    restore_capabilities(&all);
     return sent;
 }
 
-/* It is the real id that counts. */
-ssize_t send_as(uid_t user, int fd, const struct msghdr *message, int flags)
+ssize_t host_send_as(uid_t user, int fd, const struct msghdr *message, int flags)
 {
     int family;
     socklen_t size = sizeof family;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0)
         return -errno;
     if (family != AF_UNIX)
-        return send_as_ordinary(fd, message, flags);
+        return send_without_network_rights(fd, message, flags);
     uid_t own = getuid();
-    if (syscall(SYS_setresuid, user, AS_IT_IS, AS_IT_IS) < 0)
+    if (syscall(SYS_setresuid, user, UNCHANGED, UNCHANGED) < 0) /* Linux charges descriptors in flight to the real uid */
         return -errno;
     ssize_t sent = may_send_more();
     if (sent == 0) {
@@ -319,28 +324,23 @@ ssize_t send_as(uid_t user, int fd, const struct msghdr *message, int flags)
         if (sent < 0)
             sent = -errno;
     }
-    must(SYS_setresuid, own, AS_IT_IS, AS_IT_IS);
+    must(SYS_setresuid, own, UNCHANGED, UNCHANGED);
     return sent;
 }
 
-int open_as(uid_t user, const char *path, int flags)
+int host_open_as(uid_t user, const char *path, int flags)
 {
     uid_t own = getuid();
-    if (syscall(SYS_setresuid, user, AS_IT_IS, AS_IT_IS) < 0)
+    if (syscall(SYS_setresuid, user, UNCHANGED, UNCHANGED) < 0)
         return -errno;
     struct capabilities all;
-    int fd = be_without(PAST_BOUNDS, &all);
+    int fd = drop_capabilities(PAST_LIMITS, &all);
     if (fd == 0) {
         fd = open(path, flags);
         if (fd < 0)
             fd = -errno;
-        must(SYS_capset, (long)&all.header, (long)all.data, 0);
+        restore_capabilities(&all);
     }
-    must(SYS_setresuid, own, AS_IT_IS, AS_IT_IS);
+    must(SYS_setresuid, own, UNCHANGED, UNCHANGED);
     return fd;
-}
-
-bool as_other(long long user)
-{
-    return user >= 0 && (uid_t)user != geteuid();
 }

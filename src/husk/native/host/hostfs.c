@@ -1,5 +1,5 @@
-/* native: host files beneath a root, opened so that no symlink, magic link or `..` can lead out. */
-#include "core.h"
+/* native: host files. Those beneath a root are opened so that no symlink, magic link or `..` can lead out of it. */
+#include "host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
+int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
 {
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
@@ -19,7 +19,7 @@ int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
     };
     long fd;
-    /* The kernel answers EAGAIN when a rename raced the walk and it could not prove that we stayed beneath. */
+    /* EAGAIN: a rename raced with the walk, and the kernel could not prove that we stayed beneath the root. */
     for (int tries = 0; tries < 64; tries++) {
         fd = syscall(SYS_openat2, root, *relative ? relative : ".", &how, sizeof how);
         if (fd >= 0 || errno != EAGAIN)
@@ -28,10 +28,10 @@ int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
     return fd < 0 ? -errno : (int)fd;
 }
 
-/* Exact, however far away; a new reference. */
+/* Exact, even beyond 64 bits of nanoseconds; a new reference. */
 static PyObject *nanoseconds_object(struct timespec t)
 {
-    int64_t ns = nanoseconds(t);
+    int64_t ns = core_nanoseconds(t);
     if (ns != INT64_MIN && ns != INT64_MAX)
         return PyLong_FromLongLong(ns);
     PyObject *seconds = PyLong_FromLongLong(t.tv_sec), *factor = PyLong_FromLong(1000000000), *sum = NULL;
@@ -57,7 +57,7 @@ static PyStructSequence_Desc stat_shape = {
 };
 static PyTypeObject *HostStat_type; /* owned here, for the life of the process */
 
-int hostfs_add_types(PyObject *module)
+int host_add_types(PyObject *module)
 {
     if (!HostStat_type && !(HostStat_type = PyStructSequence_NewType(&stat_shape)))
         return -1;
@@ -88,7 +88,7 @@ PyObject *host_stat(const struct stat *s)
     return made;
 }
 
-PyObject *hostfs_open_beneath(PyObject *self, PyObject *args)
+PyObject *host_py_open_beneath(PyObject *self, PyObject *args)
 {
     (void)self;
     int root;
@@ -100,40 +100,57 @@ PyObject *hostfs_open_beneath(PyObject *self, PyObject *args)
     mode = flags & (O_CREAT | O_TMPFILE) ? mode & 07777 : 0;
     int fd;
     Py_BEGIN_ALLOW_THREADS
-    fd = open_beneath(root, relative, flags, mode);
+    fd = host_open_beneath(root, relative, flags, mode);
     Py_END_ALLOW_THREADS
-    return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
+    return fd < 0 ? core_raise_errno(-fd) : PyLong_FromLong(fd);
 }
 
-PyObject *hostfs_stat_beneath(PyObject *self, PyObject *args)
+PyObject *host_py_open_interruptible(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *path;
+    int flags, fd;
+    long long user = -1; /* Linux charges a FIFO's buffer to this user */
+    if (!PyArg_ParseTuple(args, "yi|L:open_interruptible", &path, &flags, &user))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (host_is_other_user(user))
+        fd = host_open_as((uid_t)user, path, flags | O_CLOEXEC);
+    else if ((fd = open(path, flags | O_CLOEXEC)) < 0) /* Python's own open would try again after EINTR */
+        fd = -errno;
+    Py_END_ALLOW_THREADS
+    return fd < 0 ? core_raise_errno(-fd) : PyLong_FromLong(fd);
+}
+
+PyObject *host_py_stat_beneath(PyObject *self, PyObject *args)
 {
     (void)self;
     int root;
     const char *relative;
     if (!PyArg_ParseTuple(args, "iy:stat_beneath", &root, &relative))
         return NULL;
-    /* Short and never blocking on local file systems: keeping the GIL is cheaper than giving it away. */
-    int fd = open_beneath(root, relative, O_PATH | O_NOFOLLOW, 0);
+    /* Short, and never blocks on local file systems: keeping the GIL is cheaper than releasing it. */
+    int fd = host_open_beneath(root, relative, O_PATH | O_NOFOLLOW, 0);
     if (fd < 0)
-        return raise_errno(-fd);
+        return core_raise_errno(-fd);
     struct stat s;
     int error = fstat(fd, &s) < 0 ? errno : 0;
     close(fd);
-    return error ? raise_errno(error) : host_stat(&s);
+    return error ? core_raise_errno(error) : host_stat(&s);
 }
 
-PyObject *hostfs_stat_fd(PyObject *self, PyObject *args)
+PyObject *host_py_stat_fd(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd;
     struct stat s;
     if (!PyArg_ParseTuple(args, "i:stat_fd", &fd))
         return NULL;
-    return fstat(fd, &s) < 0 ? raise_errno(errno) : host_stat(&s);
+    return fstat(fd, &s) < 0 ? core_raise_errno(errno) : host_stat(&s);
 }
 
-/* The file is given by a descriptor, which no rename can lead astray; both descriptors stay the caller's. */
-PyObject *hostfs_watch(PyObject *self, PyObject *args)
+/* The file is named by a descriptor, so no rename can redirect the watch. Both descriptors stay the caller's. */
+PyObject *host_py_watch(PyObject *self, PyObject *args)
 {
     (void)self;
     int instance, file;
@@ -143,11 +160,11 @@ PyObject *hostfs_watch(PyObject *self, PyObject *args)
         return NULL;
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     int wd = inotify_add_watch(instance, path, mask & ~(unsigned)IN_DONT_FOLLOW);
-    return wd < 0 ? raise_errno(errno) : PyLong_FromLong(wd);
+    return wd < 0 ? core_raise_errno(errno) : PyLong_FromLong(wd);
 }
 
-/* A file made with the mode it is to have needs no chmod afterwards, which a watcher would see. */
-PyObject *hostfs_clear_umask(PyObject *self, PyObject *args)
+/* Without a umask husk makes each file with its final mode, and needs no chmod afterwards, which a watcher would see. */
+PyObject *host_py_clear_umask(PyObject *self, PyObject *args)
 {
     (void)self, (void)args;
     if (unshare(CLONE_FS) == 0)

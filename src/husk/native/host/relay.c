@@ -1,19 +1,19 @@
-/* native: carrying bytes between the person's terminal and the box's. One thread of husk's, without the GIL, so that
- * neither typing nor a flood of output holds up the kernel threads or is held up by them.
+/* native: copying bytes between the person's terminal and the box's. A thread of its own without the GIL, so that neither
+ * typing nor a flood of output holds up the kernel threads, or is held up by them.
  *
  *   keys ──▶ feed (the master of the box's terminal, or a pipe that is the guest's standard input)
  *   master ──▶ screen
  *
- * Nothing here looks into the bytes. Descriptors belong to the caller, but for a feed that is no terminal: closing it is
- * how the guest sees the end of its input. */
-#include "core.h"
+ * Nothing here interprets the bytes. Descriptors belong to the caller, except for a feed that is no terminal: the relay
+ * closes it, by which the guest sees the end of its input. */
+#include "host/host.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <termios.h>
 #include <unistd.h>
 
-#define LINGER_MS 100 /* for output that is still on its way when the box is gone */
+#define LINGER_MS 100 /* wait this long for output that is still on its way when the box has ended */
 #define LOOK_AGAIN_MS 250
 
 struct flow {
@@ -24,18 +24,18 @@ struct flow {
 
 struct session {
     struct flow typed, shown;
-    int orders;     /* bytes from husk: 'l' look at the terminal again, 'q' the box is over */
-    bool raw;       /* the person's terminal is to pass everything on as it is */
-    bool front;     /* it is ours to read: husk is in its foreground */
+    int orders;     /* bytes from husk: 'l' look at the terminal again, 'q' the box has ended */
+    bool raw;       /* the person's terminal is to be in raw mode */
+    bool front;     /* husk is in the terminal's foreground and may read it */
     bool ending;
 };
 
-/* May we read what the person types? In the background it is meant for somebody else, the shell most likely, and trying
- * would stop us. Coming to the front is nothing we are told of, so it is asked again and again while it matters. */
+/* May we read what the person types? In the background the input is for another process, most likely the shell, and reading
+ * would stop us (SIGTTIN). Linux does not tell us when we come to the foreground, so we ask again while it matters. */
 static void look_at_terminal(struct session *s)
 {
     pid_t group = tcgetpgrp(s->typed.from);
-    s->front = group < 0 || group == getpgrp(); /* no controlling terminal of ours: nobody else's either */
+    s->front = group < 0 || group == getpgrp(); /* < 0: not our controlling terminal, so it has no foreground for us */
     struct termios is, raw;
     if (s->front && s->raw && tcgetattr(s->typed.from, &is) == 0) {
         raw = is;
@@ -56,7 +56,7 @@ static void fill(struct flow *flow)
     flow->begin = 0;
     flow->end = n > 0 ? n : 0;
     if (n == 0 || (n < 0 && !again(n)))
-        flow->from = -1; /* a hung up terminal gives EIO, after all that was written to it */
+        flow->from = -1; /* a terminal that hung up gives EIO, after everything that was written to it */
 }
 
 static bool drain(struct flow *flow)
@@ -75,7 +75,7 @@ static bool waiting(const struct flow *flow)
     return flow->begin < flow->end;
 }
 
-/* No more keys. What was typed before still goes out; then a pipe is closed, and a terminal stays. */
+/* No more keys. What was typed before is still written. Then a pipe is closed; a terminal stays open. */
 static void end_keys(struct session *s, int master)
 {
     s->typed.from = -1;
@@ -116,7 +116,7 @@ static void carry(struct session *s, int master)
             } else if (s->typed.from >= 0) {
                 look_at_terminal(s);
             }
-            continue; /* who may read has changed */
+            continue; /* the descriptors to poll have changed */
         }
         if (at[1].revents) {
             look_at_terminal(s);
@@ -132,13 +132,13 @@ static void carry(struct session *s, int master)
         if (at[3].revents)
             fill(&s->shown);
         if (at[4].revents && !drain(&s->shown))
-            return; /* the screen is gone: the caller hangs up */
+            return; /* the screen is gone; the caller then hangs up the box's terminal */
         if (master >= 0 && s->shown.from < 0 && !waiting(&s->shown))
-            return; /* the terminal's last slave is closed, which is the caller's own */
+            return; /* the terminal's last slave is closed, which the caller held */
     }
 }
 
-PyObject *relay(PyObject *self, PyObject *args)
+PyObject *host_py_relay(PyObject *self, PyObject *args)
 {
     (void)self;
     int master, keys, screen, feed, orders, raw;

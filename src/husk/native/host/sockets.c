@@ -1,7 +1,7 @@
-/* native: socket calls husk makes on a duplicate of a guest's socket, with an address it has copied and judged. Unlike
- * Python's socket module they take addresses and control messages as bytes, and give up on EINTR so that a guest's
- * signal can break the wait. */
-#include "core.h"
+/* native: socket calls that husk makes on a duplicate of a guest's socket, with an address it has copied and judged. Unlike
+ * Python's socket module they take addresses and control messages as bytes, and return on EINTR so that a guest's
+ * signal can end the wait. */
+#include "host/host.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 static PyObject *nothing_or(int error)
 {
     if (error)
-        return raise_errno(error);
+        return core_raise_errno(error);
     Py_RETURN_NONE;
 }
 
@@ -18,7 +18,7 @@ static PyObject *address_bytes(const struct sockaddr_storage *address, socklen_t
     return PyBytes_FromStringAndSize((const char *)address, size < sizeof *address ? size : sizeof *address);
 }
 
-PyObject *socket_name(PyObject *self, PyObject *args)
+PyObject *host_py_socket_name(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, peer;
@@ -27,11 +27,11 @@ PyObject *socket_name(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ip:socket_name", &fd, &peer))
         return NULL;
     if ((peer ? getpeername : getsockname)(fd, (struct sockaddr *)&address, &size) < 0)
-        return raise_errno(errno);
+        return core_raise_errno(errno);
     return address_bytes(&address, size);
 }
 
-PyObject *bind_address(PyObject *self, PyObject *args)
+PyObject *host_py_bind_address(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, error;
@@ -45,37 +45,53 @@ PyObject *bind_address(PyObject *self, PyObject *args)
     return nothing_or(error);
 }
 
-PyObject *connect_address(PyObject *self, PyObject *args)
+struct connecting {
+    int fd;
+    Py_buffer address;
+};
+
+static int do_connect(const void *argument)
+{
+    const struct connecting *c = argument;
+    return connect(c->fd, c->address.buf, (socklen_t)c->address.len) < 0 ? -errno : 0;
+}
+
+PyObject *host_py_connect_address(PyObject *self, PyObject *args)
 {
     (void)self;
-    int fd, error;
-    long long user = -1, group = -1;
-    Py_buffer address;
-    if (!PyArg_ParseTuple(args, "iy*|LL:connect_address", &fd, &address, &user, &group))
+    int error;
+    long long user = -1, group = -1; /* the credentials that the peer sees */
+    struct connecting c;
+    if (!PyArg_ParseTuple(args, "iy*|LL:connect_address", &c.fd, &c.address, &user, &group))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    if (as_other(user))
-        error = -connect_as((uid_t)user, (gid_t)group, fd, address.buf, (socklen_t)address.len);
-    else
-        error = connect(fd, address.buf, (socklen_t)address.len) < 0 ? errno : 0;
+    error = -host_run_as_peer(user, group, do_connect, &c);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&address);
+    PyBuffer_Release(&c.address);
     return nothing_or(error);
 }
 
-PyObject *listen_on(PyObject *self, PyObject *args)
-{
-    (void)self;
+struct listening {
     int fd, backlog;
-    long long user = -1, group = -1;
-    if (!PyArg_ParseTuple(args, "ii|LL:listen_on", &fd, &backlog, &user, &group))
-        return NULL;
-    if (as_other(user))
-        return nothing_or(-listen_as((uid_t)user, (gid_t)group, fd, backlog));
-    return nothing_or(listen(fd, backlog) < 0 ? errno : 0);
+};
+
+static int do_listen(const void *argument)
+{
+    const struct listening *l = argument;
+    return listen(l->fd, l->backlog) < 0 ? -errno : 0;
 }
 
-PyObject *accept_address(PyObject *self, PyObject *args)
+PyObject *host_py_listen_on(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long user = -1, group = -1; /* the credentials that the peer sees */
+    struct listening l;
+    if (!PyArg_ParseTuple(args, "ii|LL:listen_on", &l.fd, &l.backlog, &user, &group))
+        return NULL;
+    return nothing_or(-host_run_as_peer(user, group, do_listen, &l));
+}
+
+PyObject *host_py_accept_address(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, flags, taken, error;
@@ -88,15 +104,15 @@ PyObject *accept_address(PyObject *self, PyObject *args)
     error = errno;
     Py_END_ALLOW_THREADS
     if (taken < 0)
-        return raise_errno(error);
+        return core_raise_errno(error);
     return Py_BuildValue("iN", taken, address_bytes(&address, size));
 }
 
-PyObject *send_message(PyObject *self, PyObject *args)
+PyObject *host_py_send_message(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, flags;
-    long long user = -1; /* for whom descriptors in the message count */
+    long long user = -1; /* Linux charges descriptors in the message to this user */
     Py_buffer address, data, control;
     if (!PyArg_ParseTuple(args, "iy*y*y*i|L:send_message", &fd, &address, &data, &control, &flags, &user))
         return NULL;
@@ -107,18 +123,18 @@ PyObject *send_message(PyObject *self, PyObject *args)
         .msg_control = control.len ? control.buf : NULL, .msg_controllen = control.len};
     ssize_t sent;
     Py_BEGIN_ALLOW_THREADS
-    if (as_other(user))
-        sent = send_as((uid_t)user, fd, &message, flags);
+    if (host_is_other_user(user))
+        sent = host_send_as((uid_t)user, fd, &message, flags);
     else if ((sent = sendmsg(fd, &message, flags)) < 0)
         sent = -errno;
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&address);
     PyBuffer_Release(&data);
     PyBuffer_Release(&control);
-    return sent < 0 ? raise_errno((int)-sent) : PyLong_FromSsize_t(sent);
+    return sent < 0 ? core_raise_errno((int)-sent) : PyLong_FromSsize_t(sent);
 }
 
-PyObject *receive_message(PyObject *self, PyObject *args)
+PyObject *host_py_receive_message(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, flags, error;
@@ -145,9 +161,9 @@ PyObject *receive_message(PyObject *self, PyObject *args)
     if (got < 0) {
         Py_DECREF(data);
         Py_DECREF(control);
-        return raise_errno(error);
+        return core_raise_errno(error);
     }
-    /* With MSG_TRUNC the length told is the datagram's, which may exceed what was copied. */
+    /* With MSG_TRUNC the length returned is the datagram's, which may exceed what was copied. */
     if (_PyBytes_Resize(&data, got < size ? got : size) < 0 ||
         _PyBytes_Resize(&control, (Py_ssize_t)message.msg_controllen) < 0) {
         Py_XDECREF(data);
@@ -157,7 +173,7 @@ PyObject *receive_message(PyObject *self, PyObject *args)
     return Py_BuildValue("NNNin", data, address_bytes(&address, message.msg_namelen), control, message.msg_flags, got);
 }
 
-PyObject *get_option(PyObject *self, PyObject *args)
+PyObject *host_py_get_option(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, level, name, size;
@@ -166,11 +182,11 @@ PyObject *get_option(PyObject *self, PyObject *args)
         return NULL;
     socklen_t length = size < (int)sizeof value ? size : (int)sizeof value;
     if (getsockopt(fd, level, name, value, &length) < 0)
-        return raise_errno(errno);
+        return core_raise_errno(errno);
     return PyBytes_FromStringAndSize(value, length);
 }
 
-PyObject *set_option(PyObject *self, PyObject *args)
+PyObject *host_py_set_option(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, level, name;
@@ -180,11 +196,11 @@ PyObject *set_option(PyObject *self, PyObject *args)
     int failed = setsockopt(fd, level, name, value.buf, (socklen_t)value.len), error = errno;
     PyBuffer_Release(&value);
     if (failed)
-        return raise_errno(error);
+        return core_raise_errno(error);
     Py_RETURN_NONE;
 }
 
-PyObject *socket_kind(PyObject *self, PyObject *args)
+PyObject *host_py_socket_kind(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, family, type;
@@ -192,6 +208,6 @@ PyObject *socket_kind(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "i:socket_kind", &fd))
         return NULL;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
-        return raise_errno(errno);
+        return core_raise_errno(errno);
     return Py_BuildValue("ii", family, type);
 }

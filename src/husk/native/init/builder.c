@@ -47,43 +47,43 @@ static void empty_root(void)
     char workdir[4096], state[4096], source[16], target[16];
     ssize_t size = readlink("/proc/self/fd/6" /* WORKDIR_FD */, workdir, sizeof workdir - 1);
     if (size <= 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
     workdir[size] = 0;
     strcpy(state, workdir);
     for (int i = 0; i < 2; i++) { /* without /places/1 */
         char *last = strrchr(state, '/');
         if (!last || last == state)
-            give_up(STEP_MOUNT);
+            init_give_up(STEP_MOUNT);
         *last = 0;
     }
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
     int outside = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), proc = open("/proc/self/fd", O_PATH | O_CLOEXEC);
     /* Any existing directory will do as the place of the new root; /proc is there on every Linux. */
     if (outside < 0 || proc < 0 ||
         mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,nr_inodes=64,mode=777") < 0 ||
         chdir("/proc") < 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
     /* Root has no number in the namespace, and so can make nothing on a file system that belongs to it. */
-    if (plan->flags & PLAN_SWITCH_USER)
-        setfsgid(plan->gid), setfsuid(plan->uid);
+    if (init_plan->flags & PLAN_SWITCH_USER)
+        setfsgid(init_plan->gid), setfsuid(init_plan->uid);
     int root = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int inside = make_directories(state) < 0 ? -1 : open(state + 1, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0 || inside < 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
     /* Both by descriptor, through the proc that was: what a name leads to has changed. */
     snprintf(source, sizeof source, "%d", outside);
     snprintf(target, sizeof target, "%d", inside);
     if (fchdir(proc) < 0 || mount(source, target, NULL, MS_BIND, NULL) < 0 || fchdir(root) < 0 ||
         syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0 ||
         mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
     close(inside), close(root), close(outside), close(proc);
     /* husk opens it anew, with rights of its own. */
     int ours = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), start = open(workdir, O_RDONLY | O_DIRECTORY);
     if (ours < 0 || start < 0 || dup2(start, WORKDIR_FD) < 0)
-        give_up(STEP_MOUNT);
-    send_descriptor(REPORT_STATE, ours, STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
+    init_send_fd(REPORT_STATE, ours, STEP_MOUNT);
     close(ours), close(start);
 }
 
@@ -92,7 +92,7 @@ static void raise_loopback(void)
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-        give_up(STEP_LOOPBACK);
+        init_give_up(STEP_LOOPBACK);
     close(fd);
 }
 
@@ -101,20 +101,20 @@ static void send_diagnosis(void)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 4 /* NETLINK_SOCK_DIAG */);
     if (fd >= 0) {
-        send_descriptor(REPORT_DIAGNOSIS, fd, STEP_LOOPBACK);
+        init_send_fd(REPORT_DIAGNOSIS, fd, STEP_LOOPBACK);
         close(fd);
     }
 }
 
 /* The root of the box's own message queues, for a Landlock rule: mq_open(2) is no path of the guest's, but opens a file
  * of this file system. No wall hangs on it, so where it cannot be had, mq_open fails and all else goes on. */
-int queues = -1;
+int init_mqueues = -1;
 
 static void find_queues(void)
 {
     int context = syscall(SYS_fsopen, "mqueue", 1 /* FSOPEN_CLOEXEC */);
     if (context >= 0 && syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
-        queues = syscall(SYS_fsmount, context, 1 /* FSMOUNT_CLOEXEC */, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+        init_mqueues = syscall(SYS_fsmount, context, 1 /* FSMOUNT_CLOEXEC */, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     if (context >= 0)
         close(context);
 }
@@ -128,37 +128,37 @@ static void join(void)
     static const int kinds[JOINED] = {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS};
     for (int i = 0; i < JOINED; i++)
         if (setns(JOIN_FD + i, kinds[i]) < 0 || close(JOIN_FD + i) < 0)
-            give_up(STEP_NAMESPACES);
+            init_give_up(STEP_NAMESPACES);
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (unshare(CLONE_NEWPID | CLONE_NEWCGROUP) < 0)
-        give_up(STEP_NAMESPACES);
+        init_give_up(STEP_NAMESPACES);
     find_queues();
     if (chdir("/") < 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
 }
 
-void build(void)
+void init_build(void)
 {
-    if (plan->flags & PLAN_JOIN) {
+    if (init_plan->flags & PLAN_JOIN) {
         join();
         return;
     }
-    if (plan->namespaces && unshare((int)plan->namespaces) < 0)
-        give_up(STEP_NAMESPACES);
-    if (plan->namespaces & CLONE_NEWUSER) {
+    if (init_plan->namespaces && unshare((int)init_plan->namespaces) < 0)
+        init_give_up(STEP_NAMESPACES);
+    if (init_plan->namespaces & CLONE_NEWUSER) {
         /* Changed credentials make a process undumpable, and husk could not open our uid_map. */
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-        report(REPORT_MAP_IDS, 0, 0);
+        init_report(REPORT_MAP_IDS, 0, 0);
         wait_for_go();
     }
-    if (plan->namespaces & CLONE_NEWUTS && sethostname("husk", 4) < 0)
-        give_up(STEP_HOSTNAME);
-    if (plan->namespaces & CLONE_NEWNET)
+    if (init_plan->namespaces & CLONE_NEWUTS && sethostname("husk", 4) < 0)
+        init_give_up(STEP_HOSTNAME);
+    if (init_plan->namespaces & CLONE_NEWNET)
         raise_loopback(), send_diagnosis();
-    if (plan->namespaces & CLONE_NEWIPC && plan->namespaces & CLONE_NEWNS)
+    if (init_plan->namespaces & CLONE_NEWIPC && init_plan->namespaces & CLONE_NEWNS)
         find_queues();
-    if (plan->namespaces & CLONE_NEWNS)
+    if (init_plan->namespaces & CLONE_NEWNS)
         empty_root();
     else if (chdir("/") < 0)
-        give_up(STEP_MOUNT);
+        init_give_up(STEP_MOUNT);
 }

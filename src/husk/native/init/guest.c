@@ -34,37 +34,37 @@ static void drop_identity(void)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     for (int cap = 0; cap < 64; cap++)
         prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* fails past the last one, or where we hold none: nothing to drop */
-    if (plan->flags & PLAN_SWITCH_USER &&
-        (setgroups(0, NULL) < 0 || setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
-         setresuid(plan->uid, plan->uid, plan->uid) < 0))
-        give_up(STEP_USER);
+    if (init_plan->flags & PLAN_SWITCH_USER &&
+        (setgroups(0, NULL) < 0 || setresgid(init_plan->gid, init_plan->gid, init_plan->gid) < 0 ||
+         setresuid(init_plan->uid, init_plan->uid, init_plan->uid) < 0))
+        init_give_up(STEP_USER);
     struct { uint32_t version; int pid; } header = {0x20080522, 0};
     struct { uint32_t effective, permitted, inheritable; } none[2] = {{0}};
     if (syscall(SYS_capset, &header, none) < 0)
-        give_up(STEP_CAPABILITIES);
+        init_give_up(STEP_CAPABILITIES);
 }
 
 static void raise_landlock(void)
 {
-    struct { uint64_t fs, net, scoped; } ruleset = {plan->landlock_fs, plan->landlock_net, plan->landlock_scoped};
-    struct __attribute__((packed)) { uint64_t allowed; int32_t parent; } rule = {plan->landlock_loader, LOADER_FD};
-    size_t size = plan->landlock_abi >= 6 ? 24 : plan->landlock_abi >= 4 ? 16 : 8;
+    struct { uint64_t fs, net, scoped; } ruleset = {init_plan->landlock_fs, init_plan->landlock_net, init_plan->landlock_scoped};
+    struct __attribute__((packed)) { uint64_t allowed; int32_t parent; } rule = {init_plan->landlock_loader, LOADER_FD};
+    size_t size = init_plan->landlock_abi >= 6 ? 24 : init_plan->landlock_abi >= 4 ? 16 : 8;
     int fd = syscall(SYS_landlock_create_ruleset, &ruleset, size, 0);
     if (fd < 0 || syscall(SYS_landlock_add_rule, fd, 1 /* path beneath */, &rule, 0) < 0)
-        give_up(STEP_LANDLOCK);
-    if (queues >= 0) {
+        init_give_up(STEP_LANDLOCK);
+    if (init_mqueues >= 0) {
         rule.allowed = 2 | 4; /* write and read files */
-        rule.parent = queues;
+        rule.parent = init_mqueues;
         syscall(SYS_landlock_add_rule, fd, 1, &rule, 0);
     }
     if (syscall(SYS_landlock_restrict_self, fd, 0) < 0)
-        give_up(STEP_LANDLOCK);
+        init_give_up(STEP_LANDLOCK);
     close(fd);
 }
 
 /* A box kept ready is told what to run by one message: sizes, and five descriptors: 0, 1, 2, the working directory, and
  * the texts. The helper receives it, into the table it shares: recvmsg may be one of the calls the filter notifies. */
-static struct start start;
+static struct init_start start;
 static int told_fds[5];
 
 static void wait_for_start(void)
@@ -79,35 +79,35 @@ static void wait_for_start(void)
         _exit(0); /* never wanted; the reaper ends the box */
     struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
     if (got != sizeof start || !rights || rights->cmsg_len != CMSG_LEN(sizeof told_fds))
-        give_up(STEP_START);
+        init_give_up(STEP_START);
     memcpy(told_fds, CMSG_DATA(rights), sizeof told_fds);
 }
 
 static char **strings(const char **text, const char *end, uint32_t count, int step)
 {
-    char **list = strings_of(text, end, count);
+    char **list = init_split_strings(text, end, count);
     if (!list)
-        give_up(step);
+        init_give_up(step);
     return list;
 }
 
 static const char *planned(char ***argv, char ***envp)
 {
-    const char *base = (const char *)plan, *end = base + plan_size, *text = base + plan->argv_offset;
-    *argv = strings(&text, end, plan->argv_count, STEP_PLAN);
-    text = base + plan->envp_offset;
-    *envp = strings(&text, end, plan->envp_count, STEP_PLAN);
-    return base + plan->program_offset;
+    const char *base = (const char *)init_plan, *end = base + init_plan_size, *text = base + init_plan->argv_offset;
+    *argv = strings(&text, end, init_plan->argv_count, STEP_PLAN);
+    text = base + init_plan->envp_offset;
+    *envp = strings(&text, end, init_plan->envp_count, STEP_PLAN);
+    return base + init_plan->program_offset;
 }
 
 static const char *told(char ***argv, char ***envp)
 {
     const char *text = mmap(NULL, start.size, PROT_READ, MAP_PRIVATE, told_fds[4], 0);
     if (text == MAP_FAILED || fchdir(told_fds[3]) < 0)
-        give_up(STEP_START);
+        init_give_up(STEP_START);
     for (int i = 0; i < 3; i++)
         if (dup2(told_fds[i], i) < 0) /* none of the five has such a number: 0, 1 and 2 are taken */
-            give_up(STEP_START);
+            init_give_up(STEP_START);
     const char *end = text + start.size;
     char **program = strings(&text, end, 1, STEP_START);
     *argv = strings(&text, end, start.argv_count, STEP_START);
@@ -130,8 +130,8 @@ static int hand_over(void *unused)
     (void)unused;
     while (!helper_gets)
         syscall(SYS_futex, &helper_gets, 0 /* FUTEX_WAIT */, 0, NULL, NULL, 0);
-    send_descriptor(REPORT_LISTENER, helper_gets, STEP_LISTENER);
-    if (plan->flags & PLAN_WAIT)
+    init_send_fd(REPORT_LISTENER, helper_gets, STEP_LISTENER);
+    if (init_plan->flags & PLAN_WAIT)
         wait_for_start();
     helper_done = 1;
     HELPER_LINGERS;
@@ -143,7 +143,7 @@ static void start_helper(void)
     static char stack[65536] __attribute__((aligned(16)));
     int flags = CLONE_VM | CLONE_FILES | CLONE_PARENT | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
     if (clone(hand_over, stack + sizeof stack, flags, NULL, &helper_lives, NULL, &helper_lives) < 0)
-        give_up(STEP_LISTENER);
+        init_give_up(STEP_LISTENER);
 }
 
 static void send_listener(int listener)
@@ -153,14 +153,14 @@ static void send_listener(int listener)
     for (int id; (id = helper_lives) != 0;)
         syscall(SYS_futex, &helper_lives, 0 /* FUTEX_WAIT */, id, NULL, NULL, 0);
     if (!helper_done)
-        give_up(STEP_LISTENER);
+        init_give_up(STEP_LISTENER);
 }
 
-_Noreturn void become_guest(void)
+_Noreturn void init_become_guest(void)
 {
     /* SIGTTOU is still ignored here, so that a background process may come to the front. */
-    if (setpgid(0, 0) < 0 || (plan->flags & PLAN_TERMINAL && tcsetpgrp(TERMINAL_FD, getpid()) < 0))
-        give_up(STEP_TERMINAL);
+    if (setpgid(0, 0) < 0 || (init_plan->flags & PLAN_TERMINAL && tcsetpgrp(TERMINAL_FD, getpid()) < 0))
+        init_give_up(STEP_TERMINAL);
     for (int signal = 1; signal < 65; signal++) {
         struct { uint64_t handler, flags, restorer, mask; } fresh = {0};
         syscall(SYS_rt_sigaction, signal, &fresh, NULL, 8);
@@ -168,39 +168,39 @@ _Noreturn void become_guest(void)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    for (uint32_t i = 0; i < plan->limit_count; i++) {
-        struct rlimit had, limit = {plan->limits[i].soft, plan->limits[i].hard};
-        if (getrlimit((int)plan->limits[i].resource, &had) == 0 && limit.rlim_max > had.rlim_max)
+    for (uint32_t i = 0; i < init_plan->limit_count; i++) {
+        struct rlimit had, limit = {init_plan->limits[i].soft, init_plan->limits[i].hard};
+        if (getrlimit((int)init_plan->limits[i].resource, &had) == 0 && limit.rlim_max > had.rlim_max)
             limit.rlim_max = had.rlim_max; /* what the caller has is never exceeded */
         if (limit.rlim_cur > limit.rlim_max)
             limit.rlim_cur = limit.rlim_max;
-        if (setrlimit((int)plan->limits[i].resource, &limit) < 0)
-            give_up(STEP_LIMITS);
+        if (setrlimit((int)init_plan->limits[i].resource, &limit) < 0)
+            init_give_up(STEP_LIMITS);
     }
     if (fchdir(WORKDIR_FD) < 0) /* a placeholder, opened by husk; nothing in this root could be named */
-        give_up(STEP_WORKDIR);
+        init_give_up(STEP_WORKDIR);
     drop_identity();
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        give_up(STEP_NO_NEW_PRIVS);
+        init_give_up(STEP_NO_NEW_PRIVS);
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     start_helper(); /* before Landlock: see there */
-    if (plan->landlock_abi)
+    if (init_plan->landlock_abi)
         raise_landlock();
     umask(022);
     /* Nothing but the three standard descriptors survives the execve below. */
     syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
-    struct sock_fprog program = {plan->filter_count, (struct sock_filter *)((char *)plan + plan->filter_offset)};
-    report(REPORT_GUEST, 0, 0);
+    struct sock_fprog program = {init_plan->filter_count, (struct sock_filter *)((char *)init_plan + init_plan->filter_offset)};
+    init_report(REPORT_GUEST, 0, 0);
     int listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                            SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program);
     if (listener < 0)
-        give_up(STEP_FILTER);
+        init_give_up(STEP_FILTER);
     send_listener(listener);
     close(listener);
     /* From here on this process is a guest like any other: husk resolves the program's name. */
     char **argv, **envp;
-    const char *name = plan->flags & PLAN_WAIT ? told(&argv, &envp) : planned(&argv, &envp);
+    const char *name = init_plan->flags & PLAN_WAIT ? told(&argv, &envp) : planned(&argv, &envp);
     syscall(SYS_execve, name, argv, envp);
-    report(REPORT_EXEC_FAILED, errno, 0);
+    init_report(REPORT_EXEC_FAILED, errno, 0);
     _exit(errno == ENOENT ? 127 : 126);
 }

@@ -34,25 +34,25 @@
 
 #include "init.h"
 
-const struct plan *plan;
-size_t plan_size;
+const struct init_plan *init_plan;
+size_t init_plan_size;
 
-void report(uint32_t kind, int32_t a, int32_t b)
+void init_report(uint32_t kind, int32_t a, int32_t b)
 {
-    struct report message = {.kind = kind, .a = a, .b = b};
+    struct init_report message = {.kind = kind, .a = a, .b = b};
     /* A husk that is gone is noticed by the poll below; there is nobody else to tell. */
     (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
 }
 
-_Noreturn void give_up(int step)
+_Noreturn void init_give_up(int step)
 {
-    report(REPORT_FAILED, step, errno);
+    init_report(REPORT_FAILED, step, errno);
     _exit(125);
 }
 
-void send_descriptor(uint32_t kind, int fd, int step)
+void init_send_fd(uint32_t kind, int fd, int step)
 {
-    struct report message = {.kind = kind};
+    struct init_report message = {.kind = kind};
     struct iovec part = {&message, sizeof message};
     union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
@@ -62,7 +62,7 @@ void send_descriptor(uint32_t kind, int fd, int step)
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     if (sendmsg(CONTROL_FD, &header, MSG_NOSIGNAL) < 0)
-        give_up(step);
+        init_give_up(step);
 }
 
 /* ---- reaper ------------------------------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static void kill_descendants(void)
 
 static _Noreturn void end_box(void)
 {
-    if (!(plan->namespaces & CLONE_NEWPID))
+    if (!(init_plan->namespaces & CLONE_NEWPID))
         kill_descendants();
     _exit(0); /* as pid 1 of a namespace: the kernel kills the rest */
 }
@@ -127,7 +127,7 @@ static int watches_person;
 
 static void look_at_person(void)
 {
-    watches_person = plan->flags & PLAN_PERSON && tcgetattr(PERSON_FD, &person_was) == 0;
+    watches_person = init_plan->flags & PLAN_PERSON && tcgetattr(PERSON_FD, &person_was) == 0;
     person_raw = person_was;
     cfmakeraw(&person_raw);
 }
@@ -167,10 +167,10 @@ static void reap(pid_t guest)
         if (pid != guest)
             continue;
         if (WIFSTOPPED(status)) {
-            report(REPORT_STOPPED, WSTOPSIG(status), 0);
+            init_report(REPORT_STOPPED, WSTOPSIG(status), 0);
             continue;
         }
-        struct report message = {.kind = REPORT_ENDED, .a = status};
+        struct init_report message = {.kind = REPORT_ENDED, .a = status};
         getrusage(RUSAGE_CHILDREN, &usage);
         message.user_us = usage.ru_utime.tv_sec * 1000000LL + usage.ru_utime.tv_usec;
         message.system_us = usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec;
@@ -214,8 +214,8 @@ static void pass_on(int signal)
  * process group, is no orphan, so that a key can stop it. Nothing else comes with leading that a guest could use. */
 static void begin_session(void)
 {
-    if (setsid() < 0 || (plan->flags & PLAN_TERMINAL && ioctl(TERMINAL_FD, TIOCSCTTY, 0) < 0))
-        give_up(STEP_TERMINAL);
+    if (setsid() < 0 || (init_plan->flags & PLAN_TERMINAL && ioctl(TERMINAL_FD, TIOCSCTTY, 0) < 0))
+        init_give_up(STEP_TERMINAL);
 }
 
 static _Noreturn void watch(pid_t guest)
@@ -250,17 +250,17 @@ int main(void)
 {
     struct stat size;
     if (fstat(PLAN_FD, &size) < 0)
-        give_up(STEP_PLAN);
-    plan_size = (size_t)size.st_size;
-    plan = mmap(NULL, plan_size, PROT_READ, MAP_PRIVATE, PLAN_FD, 0);
-    if (plan == MAP_FAILED || !plan_is_sound(plan, plan_size))
-        give_up(STEP_PLAN);
+        init_give_up(STEP_PLAN);
+    init_plan_size = (size_t)size.st_size;
+    init_plan = mmap(NULL, init_plan_size, PROT_READ, MAP_PRIVATE, PLAN_FD, 0);
+    if (init_plan == MAP_FAILED || !init_plan_is_sound(init_plan, init_plan_size))
+        init_give_up(STEP_PLAN);
     dump_no_memory();
-    build();
+    init_build();
 
     pid_t reaper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);
     if (reaper < 0)
-        give_up(STEP_REAPER);
+        init_give_up(STEP_REAPER);
     if (reaper > 0)
         _exit(0);
 
@@ -270,27 +270,27 @@ int main(void)
     begin_session();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (pipe2(no_op_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
-        give_up(STEP_REAPER);
+        init_give_up(STEP_REAPER);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART}, NULL);
     look_at_person();
-    report(REPORT_REAPER, 0, 0); /* husk sees by the credentials who sent this */
+    init_report(REPORT_REAPER, 0, 0); /* husk sees by the credentials who sent this */
     pid_t guest = fork();
     if (guest < 0)
-        give_up(STEP_REAPER);
+        init_give_up(STEP_REAPER);
     if (guest == 0) {
-        if (plan->flags & PLAN_PERSON)
+        if (init_plan->flags & PLAN_PERSON)
             close(PERSON_FD); /* no guest ever holds it, not for a moment */
-        become_guest();
+        init_become_guest();
     }
     setpgid(guest, guest); /* as it does itself: whoever is first */
     guest_group = guest;
     static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT, SIGHUP};
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
         sigaction(passed_on[i], &(struct sigaction){.sa_handler = pass_on, .sa_flags = SA_RESTART}, NULL);
-    close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD), close(queues);
-    if (plan->flags & PLAN_TERMINAL)
+    close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD), close(init_mqueues);
+    if (init_plan->flags & PLAN_TERMINAL)
         close(TERMINAL_FD);
-    if (plan->flags & PLAN_WAIT)
+    if (init_plan->flags & PLAN_WAIT)
         close(START_FD);
     prctl(PR_SET_NAME, "husk-reaper", 0, 0, 0);
     watch(guest);

@@ -10,7 +10,7 @@ static bool within(size_t size, uint32_t offset, uint64_t bytes)
     return offset <= size && bytes <= size - offset;
 }
 
-bool plan_is_sound(const struct plan *plan, size_t size)
+bool init_plan_is_sound(const struct init_plan *plan, size_t size)
 {
     return size >= sizeof *plan && plan->magic == PLAN_MAGIC &&
            plan->limit_count <= sizeof plan->limits / sizeof *plan->limits &&
@@ -20,7 +20,7 @@ bool plan_is_sound(const struct plan *plan, size_t size)
            within(size, plan->argv_offset, plan->argv_count) && within(size, plan->envp_offset, plan->envp_count);
 }
 
-char **strings_of(const char **text, const char *end, uint32_t count)
+char **init_split_strings(const char **text, const char *end, uint32_t count)
 {
     if (count > (size_t)(end - *text)) /* each takes a byte at least */
         return NULL;

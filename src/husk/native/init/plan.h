@@ -15,7 +15,7 @@ enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD =
 #define PLAN_JOIN 8u     /* JOIN_FD and the following are the user, mount, net, ipc and uts namespaces to join */
 #define PLAN_PERSON 16u  /* PERSON_FD is the person's terminal, whose modes husk is going to change */
 
-struct plan {
+struct init_plan {
     uint32_t magic, flags;
     uint64_t namespaces;                       /* CLONE_NEW* to unshare */
     uint32_t uid, gid;                         /* as seen inside, with PLAN_SWITCH_USER */
@@ -32,17 +32,17 @@ struct plan {
 /* What husk says on CONTROL_FD: the ids are mapped; the box is to end. Hanging up without a word is husk's death. */
 enum { SAID_GO = 'g', SAID_END = 'e' };
 
-enum report_kind {
+enum init_report_kind {
     REPORT_FAILED = 1, REPORT_MAP_IDS, REPORT_LISTENER, REPORT_EXEC_FAILED, REPORT_ENDED, REPORT_STOPPED,
     REPORT_DIAGNOSIS, REPORT_REAPER, REPORT_STATE, REPORT_GUEST,
 };
-enum step {
+enum init_step {
     STEP_PLAN = 1, STEP_NAMESPACES, STEP_MOUNT, STEP_LOOPBACK, STEP_USER, STEP_HOSTNAME, STEP_REAPER,
     STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR, STEP_TERMINAL,
     STEP_START,
 };
 
-struct report {
+struct init_report {
     uint32_t kind;
     int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status; STOPPED: signal */
     uint32_t reserved;
@@ -51,14 +51,14 @@ struct report {
 };
 
 /* On START_FD, with descriptors for 0, 1, 2, the working directory, and `size` bytes of text: program, argv, envp. */
-struct start {
+struct init_start {
     uint64_t size;
     uint32_t argv_count, envp_count;
 };
 
 /* plan.c: husk is trusted, but what it writes is looked at all the same: a mistake there must not become one here. */
-bool plan_is_sound(const struct plan *plan, size_t size);
+bool init_plan_is_sound(const struct init_plan *plan, size_t size);
 /* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. NULL: there are fewer
  * before `end`, or no memory. */
-char **strings_of(const char **text, const char *end, uint32_t count);
+char **init_split_strings(const char **text, const char *end, uint32_t count);
 #endif

@@ -24,7 +24,7 @@ struct range {
     uint64_t low, high, align; /* as the file says, before any bias */
 };
 
-uint64_t random_pages(uint64_t pages)
+uint64_t loader_random_pages(uint64_t pages)
 {
     uint64_t r;
 
@@ -106,7 +106,7 @@ static uint64_t reserve(uint64_t addr, uint64_t len, int flags)
  * Claim address space for the whole image and return the bias. Segments then
  * go over it with MAP_FIXED and cannot hit anything but our own reservation.
  */
-static uint64_t place(const struct range *r, int type, enum placement placement, int randomize)
+static uint64_t place(const struct range *r, int type, enum loader_placement placement, int randomize)
 {
     uint64_t len = r->high - r->low, bias, got, slack;
 
@@ -117,7 +117,7 @@ static uint64_t place(const struct range *r, int type, enum placement placement,
     }
     /* A few tries, since a random spot may be taken; Linux would give up at once. */
     for (int tries = 0; placement == PLACE_PROGRAM && tries < 8; tries++) {
-        bias = ELF_ET_DYN_BASE + (randomize ? random_pages(1ul << 28) : 0);
+        bias = ELF_ET_DYN_BASE + (randomize ? loader_random_pages(1ul << 28) : 0);
         bias = (bias & ~(r->align - 1)) - r->low;
         if (reserve(bias + r->low, len, MAP_FIXED_NOREPLACE) == bias + r->low)
             return bias;
@@ -191,7 +191,7 @@ static uint64_t find_phdr(const Elf64_Phdr *ph, unsigned count, uint64_t phoff)
 }
 
 /* The figures Linux keeps in mm_struct and shows in /proc/PID/stat. */
-static void account(struct image *image, const Elf64_Phdr *ph)
+static void account(struct loader_image *image, const Elf64_Phdr *ph)
 {
     uint64_t start = image->bias + ph->p_vaddr;
 
@@ -207,7 +207,7 @@ static void account(struct image *image, const Elf64_Phdr *ph)
         image->end = start + ph->p_memsz;
 }
 
-void image_load(struct image *image, int fd, const Elf64_Ehdr *header, enum placement placement, int randomize)
+void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *header, enum loader_placement placement, int randomize)
 {
     const Elf64_Phdr *ph = read_headers(fd, header);
     unsigned count = head.ehdr.e_phnum;

@@ -16,13 +16,13 @@
 #define ELF_ET_DYN_BASE 0x555555554000ul /* two thirds of TASK_SIZE, as Linux has it */
 
 /* Where an ET_DYN image goes. ET_EXEC goes where it says. */
-enum placement {
+enum loader_placement {
     PLACE_PROGRAM,   /* ELF_ET_DYN_BASE plus randomness */
     PLACE_ANYWHERE,  /* where mmap puts it: interpreters, static PIE */
 };
 
 /* One mapped ELF file. Addresses are final (bias added). */
-struct image {
+struct loader_image {
     uint64_t bias;
     uint64_t entry;
     uint64_t phdr;       /* 0: the headers are in no segment */
@@ -34,7 +34,7 @@ struct image {
 };
 
 /* The initial stack, as the kernel or stack_rebuild() left it. */
-struct stack {
+struct loader_stack {
     uint64_t *sp;        /* argc; what the guest's rsp will be */
     uint64_t argc;
     char **argv;
@@ -45,19 +45,22 @@ struct stack {
     uint64_t top;        /* end of the stack's mapping */
 };
 
+/* main.c: called by start.S with the stack pointer the kernel gave us. */
+_Noreturn void loader_main(uint64_t *sp);
+
 /* elf.c: map fd; header overrides the file's own if not null. Dies on failure. */
-void image_load(struct image *image, int fd, const Elf64_Ehdr *header, enum placement placement, int randomize);
+void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *header, enum loader_placement placement, int randomize);
 /* A random multiple of the page size, below pages * PAGE. pages: a power of two. */
-uint64_t random_pages(uint64_t pages);
+uint64_t loader_random_pages(uint64_t pages);
 
 /* stack.c */
-void stack_read(struct stack *stack, uint64_t *sp);
-int stack_started_by(const struct stack *stack); /* the descriptor the host started us by; -1: by something else */
-void stack_rebuild(struct stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
-void stack_patch_auxv(struct stack *stack, const struct image *program, uint64_t interpreter_base, const char *execfn);
-void stack_make_executable(const struct stack *stack);
+void loader_stack_read(struct loader_stack *stack, uint64_t *sp);
+int loader_stack_started_by(const struct loader_stack *stack); /* the descriptor the host started us by; -1: by something else */
+void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
+void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base, const char *execfn);
+void loader_stack_make_executable(const struct loader_stack *stack);
 
 /* resident.S: position-independent code to be copied to HUSK_RESIDENT. */
-extern const char resident_code[], resident_code_end[];
+extern const char loader_resident_code[], loader_resident_code_end[];
 
 #endif

@@ -23,8 +23,8 @@ static union {
     char bytes[HUSK_EXEC_INFO_MAX];
 } answer __attribute__((aligned(16)));
 
-static struct image program, interpreter;
-static struct stack stack;
+static struct loader_image program, interpreter;
+static struct loader_stack stack;
 
 static long question(long op, void *buf, size_t size, int started_by)
 {
@@ -66,7 +66,7 @@ static struct husk_resident *make_resident(const struct husk_exec_info *info)
     if (sys_mmap(HUSK_RESIDENT, HUSK_RESIDENT_BYTES, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != HUSK_RESIDENT)
         die();
-    memcpy((void *)HUSK_RESIDENT, resident_code, (size_t)(resident_code_end - resident_code));
+    memcpy((void *)HUSK_RESIDENT, loader_resident_code, (size_t)(loader_resident_code_end - loader_resident_code));
     if (failed(sys_mprotect(HUSK_RESIDENT, HUSK_RESIDENT_CODE_BYTES, PROT_READ | PROT_EXEC)))
         die();
 
@@ -87,7 +87,7 @@ static uint64_t choose_brk(const struct husk_exec_info *info, int randomize)
     /* A static PIE sits among mmap's areas, where a heap could not grow; Linux moves it out too. */
     if (program.type == ET_DYN && info->interpreter_fd == HUSK_NONE)
         brk = ELF_ET_DYN_BASE;
-    return brk + (randomize ? random_pages(BRK_RANDOM_PAGES) : 0);
+    return brk + (randomize ? loader_random_pages(BRK_RANDOM_PAGES) : 0);
 }
 
 /*
@@ -119,7 +119,7 @@ static void describe(const struct husk_exec_info *info, int randomize)
     syscall6(SYS_prctl, PR_SET_NAME, (long)info->comm, 0, 0, 0, 0);
 }
 
-_Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
+_Noreturn void loader_main(uint64_t *sp)
 {
     void (*leave)(uint64_t image, uint64_t len, uint64_t sp) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_LEAVE);
     const struct husk_exec_info *info;
@@ -127,13 +127,13 @@ _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
     long personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
     int has_interpreter, interpreter_fd, randomize, started_by;
 
-    stack_read(&stack, sp);
-    started_by = stack_started_by(&stack);
+    loader_stack_read(&stack, sp);
+    started_by = loader_stack_started_by(&stack);
     info = ask(started_by);
     interpreter_fd = info->interpreter_fd;
     has_interpreter = interpreter_fd != HUSK_NONE;
     randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));
-    image_load(&program, info->program_fd, info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
+    loader_image_load(&program, info->program_fd, info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
                has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
     syscall3(SYS_close, info->program_fd, 0, 0);
     /* After the program: an image may span the region, as long as it has a hole there. */
@@ -142,16 +142,16 @@ _Noreturn __attribute__((visibility("hidden"))) void loader_main(uint64_t *sp)
     if (has_interpreter) {
         if (interpreter_fd == HUSK_ASK_LATER)
             interpreter_fd = (int)question(HUSK_EXEC_INTERPRETER, NULL, 0, started_by);
-        image_load(&interpreter, interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
+        loader_image_load(&interpreter, interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
         syscall3(SYS_close, interpreter_fd, 0, 0);
         resident->entry = interpreter.entry;
     }
 
     if (info->prefix_count > 0)
-        stack_rebuild(&stack, info->strings, info->prefix_count, info->prefix_bytes);
-    stack_patch_auxv(&stack, &program, interpreter.bias, resident->exe + resident->execfn_offset);
+        loader_stack_rebuild(&stack, info->strings, info->prefix_count, info->prefix_bytes);
+    loader_stack_patch_auxv(&stack, &program, interpreter.bias, resident->exe + resident->execfn_offset);
     if (program.exec_stack)
-        stack_make_executable(&stack);
+        loader_stack_make_executable(&stack);
     describe(info, randomize);
     /*
      * Last: the supervisor never takes a half-made region for a whole one, and until

@@ -5,7 +5,7 @@
  */
 #include "resident.h"
 
-#define DATA(offset) (resident_code + HUSK_RESIDENT_CODE_BYTES + (offset))(%rip)
+#define DATA(offset) (loader_resident_code + HUSK_RESIDENT_CODE_BYTES + (offset))(%rip)
 
 /* Offsets in struct ucontext; the kernel's signal ABI. */
 #define UC_RSI 112
@@ -22,9 +22,9 @@
 
         .section .rodata.resident, "a", @progbits
         .balign 64
-        .globl  resident_code, resident_code_end
-        .hidden resident_code, resident_code_end
-resident_code:
+        .globl  loader_resident_code, loader_resident_code_end
+        .hidden loader_resident_code, loader_resident_code_end
+loader_resident_code:
 
 /*
  * A virtual call that was not yet received by the supervisor is interrupted by
@@ -94,7 +94,7 @@ thunk_tail:
  * unmap the loader, stack and caller included, and start the guest as execve
  * would: every register zero, no flag set.
  */
-        .org    resident_code + HUSK_RESIDENT_LEAVE
+        .org    loader_resident_code + HUSK_RESIDENT_LEAVE
         mov     %rdx, %rsp
         mov     $NR_MUNMAP, %eax
         syscall
@@ -117,6 +117,6 @@ thunk_tail:
         mov     $0, %r15d
         /* Through memory: all registers are spent and the stack is the guest's. */
         jmp     *DATA(HUSK_RES_ENTRY)
-resident_code_end:
+loader_resident_code_end:
 
         .section .note.GNU-stack, "", @progbits

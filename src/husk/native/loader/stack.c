@@ -15,7 +15,7 @@ static uint64_t string_end(const char *s)
     return (uint64_t)s + strlen(s) + 1;
 }
 
-static Elf64_auxv_t *find_aux(const struct stack *stack, uint64_t type)
+static Elf64_auxv_t *find_aux(const struct loader_stack *stack, uint64_t type)
 {
     for (Elf64_auxv_t *a = stack->auxv; a->a_type != AT_NULL; a++)
         if (a->a_type == type)
@@ -23,7 +23,7 @@ static Elf64_auxv_t *find_aux(const struct stack *stack, uint64_t type)
     return NULL;
 }
 
-static void set_aux(struct stack *stack, uint64_t type, uint64_t value)
+static void set_aux(struct loader_stack *stack, uint64_t type, uint64_t value)
 {
     Elf64_auxv_t *a = find_aux(stack, type);
 
@@ -31,7 +31,7 @@ static void set_aux(struct stack *stack, uint64_t type, uint64_t value)
         a->a_un.a_val = value;
 }
 
-void stack_read(struct stack *stack, uint64_t *sp)
+void loader_stack_read(struct loader_stack *stack, uint64_t *sp)
 {
     char **env;
     Elf64_auxv_t *aux, *execfn;
@@ -59,7 +59,7 @@ void stack_read(struct stack *stack, uint64_t *sp)
 }
 
 /* execveat(fd, "", AT_EMPTY_PATH) leaves "/dev/fd/N" for a name. */
-int stack_started_by(const struct stack *stack)
+int loader_stack_started_by(const struct loader_stack *stack)
 {
     static const char folder[] = "/dev/fd/";
     const char *name = (const char *)find_aux(stack, AT_EXECFN)->a_un.a_val;
@@ -85,7 +85,7 @@ struct saved {
     uint64_t len;
 };
 
-static void save(struct saved *saved, const struct stack *stack, uint64_t type, uint64_t len)
+static void save(struct saved *saved, const struct loader_stack *stack, uint64_t type, uint64_t len)
 {
     saved->slot = find_aux(stack, type);
     if (!saved->slot)
@@ -112,7 +112,7 @@ static uint64_t put_below(const struct saved *saved, uint64_t at)
  * argv[1]'s string is laid out anew: random bytes and platform are saved first
  * and the tables (argv[1..], envp, auxv: one run) are moved as one block.
  */
-void stack_rebuild(struct stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes)
+void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes)
 {
     static struct saved random, platform, base_platform; /* static: zeroed, and not on our small stack */
     uint64_t kept = stack->argc > 0 ? stack->argc - 1 : 0;
@@ -140,7 +140,7 @@ void stack_rebuild(struct stack *stack, const char *prefix, uint64_t prefix_coun
         sp[i] = at;
         at = string_end((char *)at);
     }
-    stack_read(stack, sp);
+    loader_stack_read(stack, sp);
     at = strings - platform.len;
     if (platform.slot)
         set_aux(stack, AT_PLATFORM, at);
@@ -151,7 +151,7 @@ void stack_rebuild(struct stack *stack, const char *prefix, uint64_t prefix_coun
         set_aux(stack, AT_RANDOM, at - random.len);
 }
 
-void stack_patch_auxv(struct stack *stack, const struct image *program, uint64_t interpreter_base, const char *execfn)
+void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base, const char *execfn)
 {
     set_aux(stack, AT_PHDR, program->phdr);
     set_aux(stack, AT_PHENT, sizeof(Elf64_Phdr));
@@ -162,7 +162,7 @@ void stack_patch_auxv(struct stack *stack, const struct image *program, uint64_t
     set_aux(stack, AT_EXECFN, (uint64_t)execfn);
 }
 
-void stack_make_executable(const struct stack *stack)
+void loader_stack_make_executable(const struct loader_stack *stack)
 {
     uint64_t start = PAGE_DOWN((uint64_t)stack->sp);
 

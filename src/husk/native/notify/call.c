@@ -1,5 +1,7 @@
-/* native: one received notification as Python holds it. */
-#include "core.h"
+/* native: the Python class Call, one received notification. */
+#include "notify/notify.h"
+
+#include "remote/remote.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -12,12 +14,12 @@ static void Call_dealloc(Call *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* The tid may belong to somebody else by now; only a still waiting call proves that what was read is the caller's. */
+/* The tid may have been reused. Only a call that still waits proves that `result` was read from the caller. */
 static PyObject *require_valid(Call *self, PyObject *result)
 {
-    if (result && !still_valid(self->listener->fd, self->notif.id)) {
+    if (result && !notify_is_valid(self->listener->fd, self->notif.id)) {
         Py_DECREF(result);
-        return raise_errno(ESRCH);
+        return core_raise_errno(ESRCH);
     }
     return result;
 }
@@ -32,7 +34,7 @@ static PyObject *Call_cstring(Call *self, PyObject *args)
     if (limit > (int)sizeof small && !(buffer = PyMem_Malloc(limit)))
         return PyErr_NoMemory();
     ssize_t n = guest_string(self->notif.pid, address, buffer, limit);
-    PyObject *result = n < 0 ? raise_errno(n == -ENAMETOOLONG ? ENAMETOOLONG : n == -ESRCH ? ESRCH : EFAULT)
+    PyObject *result = n < 0 ? core_raise_errno(n == -ENAMETOOLONG ? ENAMETOOLONG : n == -ESRCH ? ESRCH : EFAULT)
                              : PyBytes_FromStringAndSize(buffer, n);
     if (buffer != small)
         PyMem_Free(buffer);
@@ -51,7 +53,7 @@ static PyObject *Call_read(Call *self, PyObject *args)
     ssize_t n = size ? guest_read(self->notif.pid, address, PyBytes_AS_STRING(result), size) : 0;
     if (n != size) {
         Py_DECREF(result);
-        return raise_errno(n == -ESRCH ? ESRCH : EFAULT);
+        return core_raise_errno(n == -ESRCH ? ESRCH : EFAULT);
     }
     return require_valid(self, result);
 }
@@ -63,21 +65,21 @@ static PyObject *Call_write(Call *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "Ky*:write", &address, &data))
         return NULL;
     ssize_t n = -ESRCH;
-    if (still_valid(self->listener->fd, self->notif.id))
+    if (notify_is_valid(self->listener->fd, self->notif.id))
         n = data.len ? guest_write(self->notif.pid, address, data.buf, data.len) : 0;
     bool whole = n == data.len;
     PyBuffer_Release(&data);
     if (!whole)
-        return raise_errno(n == -ESRCH ? ESRCH : EFAULT);
+        return core_raise_errno(n == -ESRCH ? ESRCH : EFAULT);
     Py_RETURN_NONE;
 }
 
 static PyObject *answered(Call *self, int outcome)
 {
     self->answered = true;
-    /* ENOENT: the caller died or was killed while we worked. There is nobody left to tell. */
+    /* ENOENT: the caller died while we worked. No error to report. */
     if (outcome < 0 && outcome != -ENOENT)
-        return raise_errno(-outcome);
+        return core_raise_errno(-outcome);
     return PyLong_FromLong(outcome < 0 ? -1 : outcome);
 }
 
@@ -86,7 +88,7 @@ static PyObject *Call_reply(Call *self, PyObject *value)
     long long number = PyLong_AsLongLong(value);
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    return answered(self, answer_value(self->listener->fd, self->notif.id, number));
+    return answered(self, notify_answer_value(self->listener->fd, self->notif.id, number));
 }
 
 static PyObject *Call_fail(Call *self, PyObject *value)
@@ -94,12 +96,12 @@ static PyObject *Call_fail(Call *self, PyObject *value)
     long error = PyLong_AsLong(value);
     if (error == -1 && PyErr_Occurred())
         return NULL;
-    return answered(self, answer_error(self->listener->fd, self->notif.id, (int)error));
+    return answered(self, notify_answer_error(self->listener->fd, self->notif.id, (int)error));
 }
 
 static PyObject *Call_proceed(Call *self, PyObject *Py_UNUSED(noargs))
 {
-    return answered(self, answer_continue(self->listener->fd, self->notif.id));
+    return answered(self, notify_answer_continue(self->listener->fd, self->notif.id));
 }
 
 static PyObject *Call_reply_fd(Call *self, PyObject *args)
@@ -107,22 +109,23 @@ static PyObject *Call_reply_fd(Call *self, PyObject *args)
     int source, cloexec, alone, outcome;
     if (!PyArg_ParseTuple(args, "ipp:reply_fd", &source, &cloexec, &alone))
         return NULL;
-    /* Takes over `source` in any case. A reader must not find husk's copy of a FIFO's or file's writing end still open
-     * after the guest closed its own, so that copy goes before the guest runs on; else one atomic step is cheaper. */
+    /* Takes over `source`, on failure too. `alone`: husk's copy would be observable for FIFOs and writable files, because
+     * a reader would still find a writer after the guest closed its own descriptor. So husk closes it before the guest
+     * runs on. Otherwise answering first is cheaper. */
     Py_BEGIN_ALLOW_THREADS
     if (alone) {
-        outcome = add_descriptor(self->listener->fd, &self->notif, source, cloexec);
+        outcome = notify_inject_fd_pinned(self->listener->fd, &self->notif, source, cloexec);
         close(source);
         if (outcome >= 0)
-            answer_value(self->listener->fd, self->notif.id, outcome);
+            notify_answer_value(self->listener->fd, self->notif.id, outcome);
     } else {
-        outcome = answer_descriptor(self->listener->fd, &self->notif, source, cloexec);
+        outcome = notify_answer_fd(self->listener->fd, &self->notif, source, cloexec);
         close(source);
     }
     Py_END_ALLOW_THREADS
-    /* EMFILE and friends leave the call unanswered: the caller fails it. */
+    /* EMFILE and the like leave the call unanswered; Python then fails it. */
     if (outcome < 0 && outcome != -ENOENT)
-        return raise_errno(-outcome);
+        return core_raise_errno(-outcome);
     return answered(self, outcome);
 }
 
@@ -131,13 +134,13 @@ static PyObject *Call_add_fd(Call *self, PyObject *args)
     int source, cloexec;
     if (!PyArg_ParseTuple(args, "ip:add_fd", &source, &cloexec))
         return NULL;
-    int fd = add_descriptor(self->listener->fd, &self->notif, source, cloexec);
-    return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
+    int fd = notify_inject_fd_pinned(self->listener->fd, &self->notif, source, cloexec);
+    return fd < 0 ? core_raise_errno(-fd) : PyLong_FromLong(fd);
 }
 
 static PyObject *Call_valid(Call *self, PyObject *Py_UNUSED(noargs))
 {
-    return PyBool_FromLong(still_valid(self->listener->fd, self->notif.id));
+    return PyBool_FromLong(notify_is_valid(self->listener->fd, self->notif.id));
 }
 
 static PyObject *Call_args(Call *self, void *Py_UNUSED(closure))
@@ -157,24 +160,24 @@ static PyMethodDef Call_methods[] = {
     {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS, "reply_fd(fd, cloexec, alone): hand it over and return its number"},
     {"add_fd", (PyCFunction)Call_add_fd, METH_VARARGS, "add_fd(fd, cloexec): inject, the call stays open"},
     {"valid", (PyCFunction)Call_valid, METH_NOARGS, "valid(): does the caller still wait?"},
-    {"fd_link", (PyCFunction)call_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},
-    {"fd_stat", (PyCFunction)call_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
-    {"position", (PyCFunction)call_position, METH_VARARGS, "position(fd): of an open file of the guest's"},
-    {"seek", (PyCFunction)call_seek, METH_VARARGS, "seek(fd, position, value): the guest seeks, and the call returns value"},
-    {"map", (PyCFunction)call_map, METH_VARARGS,
+    {"fd_link", (PyCFunction)guest_py_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},
+    {"fd_stat", (PyCFunction)guest_py_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
+    {"position", (PyCFunction)guest_py_position, METH_VARARGS, "position(fd): the file position of a guest descriptor"},
+    {"seek", (PyCFunction)remote_py_seek, METH_VARARGS, "seek(fd, position, value): the guest seeks, and the call returns value"},
+    {"map", (PyCFunction)remote_py_map, METH_VARARGS,
      "map(fd, address, size, protection, flags): the guest maps this file, and the call returns the address"},
-    {"interrupt", (PyCFunction)call_interrupt, METH_VARARGS,
+    {"interrupt", (PyCFunction)remote_py_interrupt, METH_VARARGS,
      "interrupt(errno): the call fails, or is restarted (ERESTARTSYS), and the thread looks at its signals"},
-    {"unmap", (PyCFunction)call_unmap, METH_VARARGS, "unmap(address, size): the guest unmaps, and the call returns 0"},
-    {"get_fd", (PyCFunction)call_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
-    {"cwd_link", (PyCFunction)call_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
-    {"umask", (PyCFunction)call_umask, METH_NOARGS, "umask(): of the calling thread"},
-    {"tgid", (PyCFunction)call_tgid, METH_NOARGS, "tgid(): host process id of the calling thread"},
-    {"exec_loader", (PyCFunction)call_exec_loader, METH_VARARGS,
+    {"unmap", (PyCFunction)remote_py_unmap, METH_VARARGS, "unmap(address, size): the guest unmaps, and the call returns 0"},
+    {"get_fd", (PyCFunction)guest_py_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
+    {"cwd_link", (PyCFunction)guest_py_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
+    {"umask", (PyCFunction)guest_py_umask, METH_NOARGS, "umask(): of the calling thread"},
+    {"tgid", (PyCFunction)guest_py_tgid, METH_NOARGS, "tgid(): host process id of the calling thread"},
+    {"exec_loader", (PyCFunction)remote_py_exec_loader, METH_VARARGS,
      "exec_loader(loader_fd, empty_string_address, argv, envp): the thread executes the loader instead"},
-    {"change_directory", (PyCFunction)call_change_directory, METH_VARARGS,
+    {"change_directory", (PyCFunction)remote_py_change_directory, METH_VARARGS,
      "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
-    {"give_terminal", (PyCFunction)call_give_terminal, METH_VARARGS,
+    {"give_terminal", (PyCFunction)remote_py_give_terminal, METH_VARARGS,
      "give_terminal(fd, cloexec): hand it over as the session's controlling terminal, and return its number"},
     {NULL, NULL, 0, NULL},
 };
@@ -192,7 +195,7 @@ static PyGetSetDef Call_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyTypeObject Call_type = {
+PyTypeObject notify_call_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "husk.native._core.Call",
     .tp_basicsize = sizeof(Call),

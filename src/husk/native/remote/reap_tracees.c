@@ -1,8 +1,9 @@
-/* native: tracees that died in our hands. What is traced can be reaped by its tracer alone, so each must be. */
-#include "core.h"
+/* native: reaping tracees that died while attached. Only the tracer can reap a tracee, and until then its parent waits. */
+#include "remote/remote.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,30 +13,30 @@
 
 #define LOOK_AGAIN_NS 20000000
 
-/* Tracees that died in our hands and could not be reaped at once. Whoever is traced can be reaped by no one else, and its
- * parent waits for ever; but a dead leader shows only when its last thread is gone, so no receiver may wait for it. */
-static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct lost {
-    struct lost *next;
+/* Tracees that could not be reaped at once. A dead group leader becomes a zombie only when its last thread is gone, which
+ * may take long. So no receiver waits for it: a thread of our own does. */
+static pthread_mutex_t dying_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tracee {
+    struct tracee *next; /* owned */
     pid_t tid;
-} *lost;
-static bool janitor_runs;
+} *dying;
+static bool reaper_runs;
 
 static bool reaped(pid_t tid)
 {
     int status;
-    pid_t got = waitpid(tid, &status, __WALL | WNOHANG); /* any thread of ours may wait for a tracee of another */
+    pid_t got = waitpid(tid, &status, __WALL | WNOHANG); /* any thread of husk may wait for another thread's tracee */
     return got < 0 ? errno != EINTR : got == tid && (WIFEXITED(status) || WIFSIGNALED(status));
 }
 
-static void *janitor(void *unused)
+static void *reap_dying(void *unused)
 {
     (void)unused;
     for (;;) {
         nanosleep(&(struct timespec){0, LOOK_AGAIN_NS}, NULL);
-        pthread_mutex_lock(&lost_lock);
-        for (struct lost **link = &lost; *link;) {
-            struct lost *one = *link;
+        pthread_mutex_lock(&dying_lock);
+        for (struct tracee **link = &dying; *link;) {
+            struct tracee *one = *link;
             if (!reaped(one->tid)) {
                 link = &one->next;
                 continue;
@@ -43,37 +44,36 @@ static void *janitor(void *unused)
             *link = one->next;
             free(one);
         }
-        bool more = janitor_runs = lost != NULL;
-        pthread_mutex_unlock(&lost_lock);
+        bool more = reaper_runs = dying != NULL;
+        pthread_mutex_unlock(&dying_lock);
         if (!more)
             return NULL;
     }
 }
 
-/* A ptrace request failed: the tracee is dying. */
-void tracee_lost(pid_t tid)
+void remote_reap_tracee(pid_t tid)
 {
     for (int tries = 0; tries < 20; tries++) {
         if (reaped(tid))
             return;
         nanosleep(&(struct timespec){0, 50000}, NULL);
     }
-    struct lost *one = malloc(sizeof *one);
+    struct tracee *one = malloc(sizeof *one);
     if (!one)
         return;
-    pthread_mutex_lock(&lost_lock);
-    *one = (struct lost){lost, tid};
-    lost = one;
-    if (!janitor_runs) {
+    pthread_mutex_lock(&dying_lock);
+    *one = (struct tracee){dying, tid};
+    dying = one;
+    if (!reaper_runs) {
         pthread_t thread;
-        janitor_runs = pthread_create(&thread, NULL, janitor, NULL) == 0;
-        if (janitor_runs)
+        reaper_runs = pthread_create(&thread, NULL, reap_dying, NULL) == 0;
+        if (reaper_runs)
             pthread_detach(thread);
     }
-    pthread_mutex_unlock(&lost_lock);
+    pthread_mutex_unlock(&dying_lock);
 }
 
-bool task_is_dead(pid_t tid)
+bool remote_is_dead(pid_t tid)
 {
     char path[32], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", tid);

@@ -1,23 +1,23 @@
 /* native: rt_sigaction(2), so that no signal can make a virtual call fail with EINTR.
  *
- * Goal. Linux never interrupts open() or stat() of an ordinary file. A notified call, though, is interruptible until
- * husk has received it, and if the handler lacks SA_RESTART the guest sees EINTR. Receiving faster only makes that
- * rarer. Forcing SA_RESTART on every handler would make read() and wait4() restart, which shells rely on not to happen.
- * Chosen: a handler without SA_RESTART is installed *with* it, behind a thunk in the resident page. The thunk runs
+ * Goal. Linux never interrupts open() or stat() of an ordinary file. But a notified call can be interrupted until husk has
+ * received it, and if the handler lacks SA_RESTART the guest sees EINTR. Receiving faster only makes that rarer. Forcing
+ * SA_RESTART on every handler would restart read() and wait4(), and shells rely on these being interrupted.
+ * Chosen: husk installs a handler without SA_RESTART *with* it, behind a thunk in the resident page. The thunk runs
  * before the handler, sees in the signal frame which call is about to be restarted, and turns it into EINTR exactly
  * when that is a call Linux would have interrupted (docs/design/002-signals.md).
  *
  * Nothing here is a security decision: the resident page belongs to the guest, and a guest that lies in it changes only
- * its own signal handling. That is why the call may be continued after its arguments were looked at. */
-#include "core.h"
+ * its own signal handling. That is why the call may be continued after its arguments were read. */
+#include "remote/remote.h"
+
+#include "loader/resident.h"
+#include "notify/notify.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-
-#include "loader/resident.h"
 
 struct kernel_sigaction {
     uint64_t handler, flags, restorer, mask;
@@ -25,7 +25,7 @@ struct kernel_sigaction {
 
 #define RESIDENT(field) (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, field))
 
-/* Two threads of one guest may ask at once; a slot must go to one of them. */
+/* Two threads of one guest may ask at once, and must not get the same slot. */
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_thunk(uint64_t handler)
@@ -33,7 +33,7 @@ static bool is_thunk(uint64_t handler)
     return handler >= HUSK_THUNK(0) && handler < HUSK_THUNK(HUSK_THUNKS);
 }
 
-/* Faults of the thread itself interrupt no call, and their handlers like to be chained and looked at: left alone. */
+/* Faults of the thread itself interrupt no call, and programs often chain and inspect their handlers: left as they are. */
 #define FAULTS (1ULL << (SIGSEGV - 1) | 1ULL << (SIGBUS - 1) | 1ULL << (SIGFPE - 1) | 1ULL << (SIGILL - 1) | \
                 1ULL << (SIGTRAP - 1) | 1ULL << (SIGSYS - 1))
 
@@ -42,8 +42,8 @@ static bool is_function(uint64_t handler)
     return handler != (uint64_t)(uintptr_t)SIG_DFL && handler != (uint64_t)(uintptr_t)SIG_IGN;
 }
 
-/* The thunk that leads to `handler`, made if need be; 0 where there is no resident page or no slot left. Slots are
- * never given back: a vfork child shares them with its parent, and 128 different handlers in one program are many. */
+/* The thunk that leads to `handler`, made if there is none yet. 0: there is no resident page, or no slot left. Slots are
+ * never freed: a vfork child shares them with its parent, and 128 different handlers in one program are many. */
 static uint64_t thunk_for(pid_t tid, uint64_t handler)
 {
     uint64_t slots[HUSK_THUNKS], thunk = 0;
@@ -76,22 +76,22 @@ static int run_and_translate(Listener *listener, const struct seccomp_notif *not
 {
     pid_t tid = notif->pid;
     uint64_t old_address = notif->data.args[2];
-    struct remote remote;
+    struct remote_thread thread;
     long result = 0;
     int error = remote_attach(tid);
     if (error)
         return error;
-    if (answer_value(listener->fd, notif->id, 0)) { /* the number belongs to somebody else by now */
+    if (notify_answer_value(listener->fd, notif->id, 0)) { /* the tid was reused */
         remote_abandon(tid);
         return 0;
     }
-    error = remote_wait_stop(&remote, tid);
+    error = remote_wait_stop(&thread, tid);
     if (!error)
-        error = remote_block_signals(&remote);
+        error = remote_block_signals(&thread);
     if (error)
         return 0; /* answered; the thread is gone */
     uint64_t args[6] = {notif->data.args[0], act, old_address, notif->data.args[3], listener->cookie};
-    if (remote_call(&remote, SYS_rt_sigaction, args, &result))
+    if (remote_call(&thread, SYS_rt_sigaction, args, &result))
         return 0;
     struct kernel_sigaction old;
     uint64_t real;
@@ -102,56 +102,69 @@ static int run_and_translate(Listener *listener, const struct seccomp_notif *not
         old.flags &= ~(uint64_t)SA_RESTART;
         guest_write(tid, old_address, &old, 2 * sizeof(uint64_t));
     }
-    remote_finish(&remote, result);
+    remote_finish(&thread, result);
     return 0;
 }
 
-int serve_rt_sigaction(Listener *listener, const struct seccomp_notif *notif)
+/* Puts a thunk in the place of a handler without SA_RESTART, and notes in the resident page which signals have one. False:
+ * `act` is to be installed as it came. */
+static bool install_thunk(pid_t tid, uint64_t bit, uint64_t thunked, struct kernel_sigaction *act)
+{
+    if (act->flags & SA_RESTART) {
+        if (!is_thunk(act->handler) && thunked & bit) {
+            /* Only a new handler clears the bit: what a vfork child resets to the default is still a thunk in its parent. */
+            uint64_t without_this = thunked & ~bit;
+            guest_write(tid, RESIDENT(thunked_mask), &without_this, sizeof without_this);
+        }
+        return false;
+    }
+    uint64_t thunk = is_thunk(act->handler) ? act->handler : thunk_for(tid, act->handler);
+    if (!thunk)
+        return false;
+    uint64_t with_this = thunked | bit;
+    act->handler = thunk;
+    act->flags |= SA_RESTART;
+    return guest_write(tid, RESIDENT(thunked_mask), &with_this, sizeof with_this) == sizeof with_this;
+}
+
+/* Each receiving thread has scratch memory of its own in every guest. */
+static uint64_t scratch_address(void)
 {
     static int receivers;
-    static __thread int receiver = -1; /* each receiving thread has scratch memory of its own in every guest */
+    static __thread int receiver = -1;
+    if (receiver < 0)
+        receiver = __atomic_fetch_add(&receivers, 1, __ATOMIC_RELAXED) % HUSK_SCRATCH_SLOTS;
+    return RESIDENT(scratch[receiver]);
+}
+
+int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *notif)
+{
     pid_t tid = notif->pid;
     int signal = (int)notif->data.args[0];
     uint64_t act_address = notif->data.args[1], old_address = notif->data.args[2];
     struct kernel_sigaction act;
-    bool patched = false;
 
     if (signal < 1 || signal > 64 || notif->data.args[3] != 8 || FAULTS & 1ULL << (signal - 1))
-        return answer_continue(listener->fd, notif->id); /* EINVAL is the host kernel's to say */
+        return notify_answer_continue(listener->fd, notif->id); /* the host kernel answers EINVAL itself */
+    uint64_t bit = 1ULL << (signal - 1);
     bool handled = act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler);
     if (!handled && !old_address) /* back to the default, sixty times in every child of glibc's posix_spawn */
-        return answer_continue(listener->fd, notif->id);
+        return notify_answer_continue(listener->fd, notif->id);
     uint64_t thunked = thunked_signals(tid);
-    if (!still_valid(listener->fd, notif->id))
-        return 0; /* what follows writes, and the number may be another process's by now */
-    if (handled && act.flags & SA_RESTART && !is_thunk(act.handler) && thunked & 1ULL << (signal - 1)) {
-        /* Only a new handler ends it: what a vfork child resets to the default is still a thunk in its parent. */
-        uint64_t without_this = thunked & ~(1ULL << (signal - 1));
-        guest_write(tid, RESIDENT(thunked_mask), &without_this, sizeof without_this);
-    }
-    if (handled && !(act.flags & SA_RESTART)) {
-        uint64_t thunk = is_thunk(act.handler) ? act.handler : thunk_for(tid, act.handler);
-        if (thunk) {
-            uint64_t with_this = thunked | 1ULL << (signal - 1);
-            act.handler = thunk;
-            act.flags |= SA_RESTART;
-            patched = guest_write(tid, RESIDENT(thunked_mask), &with_this, sizeof with_this) == sizeof with_this;
-        }
-    }
-    bool old_is_ours = old_address && thunked & 1ULL << (signal - 1);
-    if (!old_is_ours) {
-        /* C libraries hand the kernel a copy of their own, on the stack: changing that in place spares the stop. */
+    if (!notify_is_valid(listener->fd, notif->id))
+        return 0; /* what follows writes, and the tid may have been reused */
+    bool patched = handled && install_thunk(tid, bit, thunked, &act);
+    if (!old_address || !(thunked & bit)) {
+        /* C libraries pass the kernel a copy of their own, on the stack. Changing that in place avoids the stop. */
         if (!patched || guest_write(tid, act_address, &act, sizeof act) == sizeof act)
-            return answer_continue(listener->fd, notif->id);
+            return notify_answer_continue(listener->fd, notif->id);
     }
     if (patched) {
-        if (receiver < 0)
-            receiver = __atomic_fetch_add(&receivers, 1, __ATOMIC_RELAXED) % HUSK_SCRATCH_SLOTS;
-        act_address = RESIDENT(scratch[receiver]);
+        act_address = scratch_address();
         if (guest_write(tid, act_address, &act, sizeof act) != sizeof act)
-            return answer_continue(listener->fd, notif->id);
+            return notify_answer_continue(listener->fd, notif->id);
     }
     if (run_and_translate(listener, notif, act_address))
-        return answer_continue(listener->fd, notif->id); /* traced by somebody else: unprotected, but alive */
+        return notify_answer_continue(listener->fd, notif->id); /* another process traces it: the handler stays as it is */
     return 0;
 }

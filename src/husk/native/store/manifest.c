@@ -16,7 +16,7 @@ const char *manifest_open(struct manifest *m, const void *bytes, uint64_t size)
         return "it is not a manifest";
     if (h->version != MANIFEST_VERSION || h->header_size != sizeof *h)
         return "it is a manifest of a version this husk does not know";
-    if (h->check != name_hash(no_seed, h, offsetof(struct manifest_header, check)))
+    if (h->check != manifest_name_hash(no_seed, h, offsetof(struct manifest_header, check)))
         return "its header is damaged";
     if (h->file_size != size)
         return "it is cut short or has grown";
@@ -27,9 +27,9 @@ const char *manifest_open(struct manifest *m, const void *bytes, uint64_t size)
         h->bloom_blocks > size / MANIFEST_BLOOM_BLOCK)
         return "a part of it is larger than itself";
     if (h->strings_at != sizeof *h + h->entry_count * sizeof(struct manifest_entry) ||
-        h->xattrs_at != align_up(h->strings_at + h->strings_size, 8) ||
-        h->table_at != align_up(h->xattrs_at + h->xattrs_size, 64) ||
-        h->bloom_at != h->table_at + align_up(h->table_slots * sizeof(struct manifest_slot), 64) ||
+        h->xattrs_at != manifest_align_up(h->strings_at + h->strings_size, 8) ||
+        h->table_at != manifest_align_up(h->xattrs_at + h->xattrs_size, 64) ||
+        h->bloom_at != h->table_at + manifest_align_up(h->table_slots * sizeof(struct manifest_slot), 64) ||
         size != h->bloom_at + h->bloom_blocks * MANIFEST_BLOOM_BLOCK)
         return "its parts are not where they belong";
     if (!power_of_two(h->table_slots) || !power_of_two(h->bloom_blocks) || h->table_slots < h->entry_count ||
@@ -72,10 +72,10 @@ uint32_t manifest_find(const struct manifest *m, const char *path, size_t size)
     const struct manifest_header *h = m->header;
     if (size > MANIFEST_PATH_LIMIT)
         return MANIFEST_NONE;
-    uint64_t hash = name_hash(h->seed, path, size);
-    const uint64_t *block = m->bloom + bloom_block(hash, h->bloom_blocks) * (MANIFEST_BLOOM_BLOCK / 8);
+    uint64_t hash = manifest_name_hash(h->seed, path, size);
+    const uint64_t *block = m->bloom + manifest_bloom_block(hash, h->bloom_blocks) * (MANIFEST_BLOOM_BLOCK / 8);
     for (int i = 0; i < MANIFEST_BLOOM_BITS; i++) {
-        unsigned bit = bloom_bit(hash, i);
+        unsigned bit = manifest_bloom_bit(hash, i);
         if (!(block[bit / 64] >> bit % 64 & 1))
             return MANIFEST_NONE;
     }

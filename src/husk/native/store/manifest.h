@@ -72,26 +72,26 @@ struct manifest {
     const uint64_t *bloom;
 };
 
-static inline uint64_t align_up(uint64_t value, uint64_t to)
+static inline uint64_t manifest_align_up(uint64_t value, uint64_t to)
 {
     return (value + to - 1) & ~(to - 1);
 }
 
 /* SipHash with one round per word and three at the end. */
-static inline uint64_t sip_rotate(uint64_t x, int by)
+static inline uint64_t manifest_sip_rotate(uint64_t x, int by)
 {
     return x << by | x >> (64 - by);
 }
 
-static inline void sip_round(uint64_t v[4])
+static inline void manifest_sip_round(uint64_t v[4])
 {
-    v[0] += v[1], v[1] = sip_rotate(v[1], 13) ^ v[0], v[0] = sip_rotate(v[0], 32);
-    v[2] += v[3], v[3] = sip_rotate(v[3], 16) ^ v[2];
-    v[0] += v[3], v[3] = sip_rotate(v[3], 21) ^ v[0];
-    v[2] += v[1], v[1] = sip_rotate(v[1], 17) ^ v[2], v[2] = sip_rotate(v[2], 32);
+    v[0] += v[1], v[1] = manifest_sip_rotate(v[1], 13) ^ v[0], v[0] = manifest_sip_rotate(v[0], 32);
+    v[2] += v[3], v[3] = manifest_sip_rotate(v[3], 16) ^ v[2];
+    v[0] += v[3], v[3] = manifest_sip_rotate(v[3], 21) ^ v[0];
+    v[2] += v[1], v[1] = manifest_sip_rotate(v[1], 17) ^ v[2], v[2] = manifest_sip_rotate(v[2], 32);
 }
 
-static inline uint64_t name_hash(const uint8_t seed[16], const void *data, size_t size)
+static inline uint64_t manifest_name_hash(const uint8_t seed[16], const void *data, size_t size)
 {
     uint64_t key[2], word;
     memcpy(key, seed, 16);
@@ -101,29 +101,29 @@ static inline uint64_t name_hash(const uint8_t seed[16], const void *data, size_
     for (size_t left = size; left >= 8; left -= 8, at += 8) {
         memcpy(&word, at, 8);
         v[3] ^= word;
-        sip_round(v);
+        manifest_sip_round(v);
         v[0] ^= word;
     }
     word = (uint64_t)size << 56;
     for (size_t i = 0; i < (size & 7); i++)
         word |= (uint64_t)at[i] << 8 * i;
     v[3] ^= word;
-    sip_round(v);
+    manifest_sip_round(v);
     v[0] ^= word;
     v[2] ^= 0xff;
     for (int i = 0; i < 3; i++)
-        sip_round(v);
+        manifest_sip_round(v);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 /* Which block of the filter, and the six bits in it. The table uses the hash's low bits for the slot; the block comes from
  * a product of it, so that names of one block do not share a stretch of the table. */
-static inline uint64_t bloom_block(uint64_t hash, uint64_t blocks)
+static inline uint64_t manifest_bloom_block(uint64_t hash, uint64_t blocks)
 {
     return (hash * 0x9e3779b97f4a7c15 >> 32) & (blocks - 1);
 }
 
-static inline unsigned bloom_bit(uint64_t hash, int which)
+static inline unsigned manifest_bloom_bit(uint64_t hash, int which)
 {
     return hash >> 9 * which & 511;
 }

@@ -1,5 +1,6 @@
 /* native: the manifest as a Python object: it owns a mapping and turns entries into tuples. */
-#include "core.h"
+#include "store/store.h"
+
 #include "store/manifest.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static int manifest_init(Manifest *self, PyObject *args, PyObject *keywords)
         return -1;
     }
     if (fstat(fd, &s) < 0) {
-        raise_errno(errno);
+        core_raise_errno(errno);
         return -1;
     }
     if (s.st_size < (off_t)sizeof(struct manifest_header)) {
@@ -34,7 +35,7 @@ static int manifest_init(Manifest *self, PyObject *args, PyObject *keywords)
     /* A blob never changes once it has its name, so what is judged here stays as it is. */
     void *mapping = mmap(NULL, s.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (mapping == MAP_FAILED) {
-        raise_errno(errno);
+        core_raise_errno(errno);
         return -1;
     }
     const char *wrong = manifest_open(&self->manifest, mapping, s.st_size);
@@ -105,7 +106,7 @@ static PyMethodDef methods[] = {
 
 static PySequenceMethods sequence = {.sq_length = (lenfunc)manifest_length};
 
-PyTypeObject Manifest_type = {
+PyTypeObject manifest_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "husk.native._core.Manifest",
     .tp_basicsize = sizeof(Manifest),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -117,7 +118,7 @@ PyTypeObject Manifest_type = {
     .tp_as_sequence = &sequence,
 };
 
-PyObject *siphash(PyObject *self, PyObject *args)
+PyObject *manifest_py_name_hash(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *seed, *data;
@@ -128,5 +129,5 @@ PyObject *siphash(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "a seed has 16 bytes");
         return NULL;
     }
-    return PyLong_FromUnsignedLongLong(name_hash((const uint8_t *)seed, data, size));
+    return PyLong_FromUnsignedLongLong(manifest_name_hash((const uint8_t *)seed, data, size));
 }

@@ -1,14 +1,16 @@
 /* native: the tree's memory, and its face to Python. */
 #include "store/tree.h"
 
+#include "store/store.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 
 #define CHUNK (1 << 20)
 
-struct chunk {
-    struct chunk *next;
+struct tree_chunk {
+    struct tree_chunk *next;
     size_t used, room;
     char bytes[];
 };
@@ -16,7 +18,7 @@ struct chunk {
 const void *tree_keep(Tree *tree, const void *bytes, size_t size)
 {
     pthread_mutex_lock(&tree->lock);
-    struct chunk *chunk = tree->text;
+    struct tree_chunk *chunk = tree->text;
     if (!chunk || chunk->room - chunk->used < size + 1) {
         size_t room = size + 1 > CHUNK ? size + 1 : CHUNK;
         chunk = malloc(sizeof *chunk + room);
@@ -36,18 +38,18 @@ const void *tree_keep(Tree *tree, const void *bytes, size_t size)
     return kept;
 }
 
-struct item *tree_item(Tree *tree)
+struct tree_item *tree_new_item(Tree *tree)
 {
     if (tree->count == tree->room) {
         uint32_t room = tree->room ? tree->room * 2 : 1024;
         if (room <= tree->room) /* 2^31 names are enough */
             return NULL;
-        struct item *items = realloc(tree->items, room * sizeof *items);
+        struct tree_item *items = realloc(tree->items, room * sizeof *items);
         if (!items)
             return NULL;
         tree->items = items, tree->room = room;
     }
-    struct item *item = &tree->items[tree->count++];
+    struct tree_item *item = &tree->items[tree->count++];
     memset(item, 0, sizeof *item);
     return item;
 }
@@ -62,7 +64,7 @@ void tree_trouble(Tree *tree, const char *path, int error)
     PyGILState_Release(state);
 }
 
-bool path_is_good(const char *path, size_t size)
+bool tree_path_is_good(const char *path, size_t size)
 {
     if (size > MANIFEST_PATH_LIMIT || memchr(path, 0, size))
         return false;
@@ -78,12 +80,12 @@ bool path_is_good(const char *path, size_t size)
     return true;
 }
 
-void item_stat(struct item *item, const struct stat *s)
+void tree_item_stat(struct tree_item *item, const struct stat *s)
 {
     item->mode = s->st_mode, item->uid = s->st_uid, item->gid = s->st_gid;
     item->dev = s->st_dev, item->ino = s->st_ino;
     item->size = S_ISREG(s->st_mode) ? s->st_size : 0;
-    item->mtime_ns = nanoseconds(s->st_mtim), item->ctime_ns = nanoseconds(s->st_ctim);
+    item->mtime_ns = core_nanoseconds(s->st_mtim), item->ctime_ns = core_nanoseconds(s->st_ctim);
     if (S_ISCHR(s->st_mode) || S_ISBLK(s->st_mode))
         item->rdev_major = major(s->st_rdev), item->rdev_minor = minor(s->st_rdev);
     /* A directory's link count is no matter of hard links. */
@@ -94,7 +96,7 @@ void item_stat(struct item *item, const struct stat *s)
 static PyObject *tree_add(Tree *tree, PyObject *args)
 {
     /* As ManifestWriter.add, which checks types and gives good messages for what is not about the path. */
-    struct item new = {0};
+    struct tree_item new = {0};
     const char *path, *target, *xattrs, *hash;
     Py_ssize_t path_size, target_size, xattrs_size, hash_size;
     unsigned long long size, link;
@@ -103,7 +105,7 @@ static PyObject *tree_add(Tree *tree, PyObject *args)
                           &new.rdev_major, &new.rdev_minor, &target, &target_size, &xattrs, &xattrs_size, &hash, &hash_size,
                           &link, &new.flags))
         return NULL;
-    if (!path_is_good(path, path_size)) {
+    if (!tree_path_is_good(path, path_size)) {
         PyErr_SetString(PyExc_ValueError, "the path is not a plain relative one");
         return NULL;
     }
@@ -118,14 +120,14 @@ static PyObject *tree_add(Tree *tree, PyObject *args)
     new.path = tree_keep(tree, path, path_size);
     new.target = tree_keep(tree, target, target_size);
     new.xattrs = tree_keep(tree, xattrs, xattrs_size);
-    struct item *item = new.path && new.target && new.xattrs ? tree_item(tree) : NULL;
+    struct tree_item *item = new.path && new.target && new.xattrs ? tree_new_item(tree) : NULL;
     if (!item)
         return PyErr_NoMemory();
     *item = new;
     Py_RETURN_NONE;
 }
 
-static struct item *item_at(Tree *tree, PyObject *number)
+static struct tree_item *item_at(Tree *tree, PyObject *number)
 {
     unsigned long id = PyLong_AsUnsignedLong(number);
     if (id == (unsigned long)-1 && PyErr_Occurred())
@@ -138,7 +140,7 @@ static struct item *item_at(Tree *tree, PyObject *number)
 
 static PyObject *tree_path(Tree *tree, PyObject *number)
 {
-    struct item *item = item_at(tree, number);
+    struct tree_item *item = item_at(tree, number);
     return item ? PyBytes_FromStringAndSize(item->path, item->path_size) : NULL;
 }
 
@@ -159,7 +161,7 @@ static PyObject *tree_marked(Tree *tree, PyObject *noargs)
 
 static PyObject *tree_drop(Tree *tree, PyObject *number)
 {
-    struct item *item = item_at(tree, number);
+    struct tree_item *item = item_at(tree, number);
     if (!item)
         return NULL;
     item->state |= ITEM_DROPPED;
@@ -171,7 +173,7 @@ static PyObject *tree_dropped(Tree *tree, PyObject *noargs)
     (void)noargs;
     PyObject *found = PyList_New(0);
     for (uint32_t i = 0; found && i < tree->count; i++) {
-        const struct item *item = &tree->items[i];
+        const struct tree_item *item = &tree->items[i];
         if (!(item->state & ITEM_DROPPED))
             continue;
         PyObject *what = Py_BuildValue("(y#N)", item->path, (Py_ssize_t)item->path_size,
@@ -194,15 +196,15 @@ static PyObject *tree_hashed(Tree *tree, PyObject *args)
     struct stat s;
     if (!PyArg_ParseTuple(args, "Oiy#Kp:hashed", &number, &fd, &hash, &hash_size, &size, &stable))
         return NULL;
-    struct item *item = item_at(tree, number);
+    struct tree_item *item = item_at(tree, number);
     if (!item)
         return NULL;
     if (hash_size != 32 || fstat(fd, &s) < 0)
-        return hash_size != 32 ? PyErr_Format(PyExc_ValueError, "a hash has 32 bytes") : raise_errno(errno);
-    item_stat(item, &s);
-    int error = item_xattrs(tree, item, fd);
+        return hash_size != 32 ? PyErr_Format(PyExc_ValueError, "a hash has 32 bytes") : core_raise_errno(errno);
+    tree_item_stat(item, &s);
+    int error = tree_item_xattrs(tree, item, fd);
     if (error)
-        return raise_errno(-error);
+        return core_raise_errno(-error);
     item->size = size;
     memcpy(item->hash, hash, 32);
     item->state |= ITEM_HASHED | (stable ? 0 : ITEM_UNSTABLE);
@@ -215,7 +217,7 @@ static PyObject *tree_summary(Tree *tree, PyObject *noargs)
     unsigned long files = 0, directories = 0, links = 0, others = 0, unstable = 0;
     unsigned long long bytes = 0;
     for (uint32_t i = 0; i < tree->count; i++) {
-        const struct item *item = &tree->items[i];
+        const struct tree_item *item = &tree->items[i];
         if (item->state & ITEM_DROPPED)
             continue;
         unstable += !!(item->state & ITEM_UNSTABLE);
@@ -246,7 +248,7 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 
 static void tree_dealloc(Tree *tree)
 {
-    for (struct chunk *chunk = tree->text, *next; chunk; chunk = next) {
+    for (struct tree_chunk *chunk = tree->text, *next; chunk; chunk = next) {
         next = chunk->next;
         free(chunk);
     }
@@ -274,18 +276,18 @@ static PyMethodDef methods[] = {
     {"marked", (PyCFunction)tree_marked, METH_NOARGS, "numbers of files somebody has to look into"},
     {"drop", (PyCFunction)tree_drop, METH_O, "drop(number): leave it out"},
     {"dropped", (PyCFunction)tree_dropped, METH_NOARGS, "what is left out: (path, whether as a secret)"},
-    {"distinct", (PyCFunction)tree_distinct, METH_NOARGS, "(blobs, bytes) the tree's files come down to"},
+    {"distinct", (PyCFunction)tree_py_distinct, METH_NOARGS, "(blobs, bytes) the tree's files come down to"},
     {"hashed", (PyCFunction)tree_hashed, METH_VARARGS, "hashed(number, fd, hash, size, stable)"},
     {"summary", (PyCFunction)tree_summary, METH_NOARGS, "(files, directories, links, others, unstable, bytes)"},
-    {"scan", (PyCFunction)tree_scan, METH_VARARGS, "scan(root_fd, patterns, cross_mounts): walk a host directory"},
-    {"match", (PyCFunction)tree_match, METH_VARARGS, "match(root_fd, index) -> files that are as they were"},
-    {"index", (PyCFunction)tree_index, METH_VARARGS, "index(before_ns) -> records for the next match"},
-    {"plan", (PyCFunction)tree_plan, METH_VARARGS, "plan(limit) -> (small files, their bytes, numbers of large ones)"},
-    {"read", (PyCFunction)tree_read, METH_VARARGS, "read(root_fd, buffer) -> a run of small files, None at the end"},
-    {"stage", (PyCFunction)tree_stage, METH_VARARGS, "stage(first, sizes, hashes, buffer, stage_fd, blobs_fd, mode)"},
-    {"missing", (PyCFunction)blobs_missing, METH_VARARGS, "missing(blobs_fd) -> files whose blob is gone, to be read again"},
-    {"share_links", (PyCFunction)tree_share_links, METH_NOARGS, "names of one file get the same content and metadata"},
-    {"build", (PyCFunction)tree_build, METH_NOARGS, "build() -> (bytearray, where the tables begin)"},
+    {"scan", (PyCFunction)tree_py_scan, METH_VARARGS, "scan(root_fd, patterns, cross_mounts): walk a host directory"},
+    {"match", (PyCFunction)tree_py_match, METH_VARARGS, "match(root_fd, index) -> files that are as they were"},
+    {"index", (PyCFunction)tree_py_index, METH_VARARGS, "index(before_ns) -> records for the next match"},
+    {"plan", (PyCFunction)tree_py_plan, METH_VARARGS, "plan(limit) -> (small files, their bytes, numbers of large ones)"},
+    {"read", (PyCFunction)tree_py_read, METH_VARARGS, "read(root_fd, buffer) -> a run of small files, None at the end"},
+    {"stage", (PyCFunction)tree_py_stage, METH_VARARGS, "stage(first, sizes, hashes, buffer, stage_fd, blobs_fd, mode)"},
+    {"missing", (PyCFunction)tree_py_missing, METH_VARARGS, "missing(blobs_fd) -> files whose blob is gone, to be read again"},
+    {"share_links", (PyCFunction)tree_py_share_links, METH_NOARGS, "names of one file get the same content and metadata"},
+    {"build", (PyCFunction)tree_py_build, METH_NOARGS, "build() -> (bytearray, where the tables begin)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -296,7 +298,7 @@ static PyGetSetDef getters[] = {
 
 static PySequenceMethods sequence = {.sq_length = (lenfunc)tree_length};
 
-PyTypeObject Tree_type = {
+PyTypeObject tree_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "husk.native._core.Tree",
     .tp_basicsize = sizeof(Tree),
     .tp_flags = Py_TPFLAGS_DEFAULT,

@@ -18,7 +18,7 @@ enum {
     ITEM_UNSTABLE = 32, /* changed while it was read */
 };
 
-struct item {
+struct tree_item {
     const char *path; /* in the arena, with a NUL; relative, the root is "" */
     const char *target;
     const uint8_t *xattrs; /* as in the manifest */
@@ -29,13 +29,13 @@ struct item {
     uint8_t hash[32];
 };
 
-struct chunk; /* of the arena */
+struct tree_chunk; /* of the arena */
 
 typedef struct {
     PyObject_HEAD
-    struct item *items; /* owned */
+    struct tree_item *items; /* owned */
     uint32_t count, room;
-    struct chunk *text; /* owned */
+    struct tree_chunk *text; /* owned */
     pthread_mutex_t lock; /* of the arena and of `troubles` */
     uint32_t *todo;     /* owned: items whose content is to be read by `read` */
     uint32_t todo_count;
@@ -45,28 +45,28 @@ typedef struct {
 
 /* tree.c */
 const void *tree_keep(Tree *tree, const void *bytes, size_t size); /* a copy with a NUL; NULL: no memory */
-struct item *tree_item(Tree *tree);                                /* a new one, zeroed; NULL: no memory. Moves items */
+struct tree_item *tree_new_item(Tree *tree);                                /* a new one, zeroed; NULL: no memory. Moves items */
 void tree_trouble(Tree *tree, const char *path, int error);        /* without the GIL */
-bool path_is_good(const char *path, size_t size);
-void item_stat(struct item *item, const struct stat *s);
+bool tree_path_is_good(const char *path, size_t size);
+void tree_item_stat(struct tree_item *item, const struct stat *s);
 
 /* tree_scan.c */
-PyObject *tree_scan(Tree *tree, PyObject *args);
-int item_xattrs(Tree *tree, struct item *item, int fd); /* -errno */
+PyObject *tree_py_scan(Tree *tree, PyObject *args);
+int tree_item_xattrs(Tree *tree, struct tree_item *item, int fd); /* -errno */
 
 /* tree_read.c */
-PyObject *tree_match(Tree *tree, PyObject *args);
-PyObject *tree_index(Tree *tree, PyObject *args);
-PyObject *tree_plan(Tree *tree, PyObject *args);
-PyObject *tree_read(Tree *tree, PyObject *args);
-PyObject *tree_share_links(Tree *tree, PyObject *noargs);
-PyObject *tree_distinct(Tree *tree, PyObject *noargs);
+PyObject *tree_py_match(Tree *tree, PyObject *args);
+PyObject *tree_py_index(Tree *tree, PyObject *args);
+PyObject *tree_py_plan(Tree *tree, PyObject *args);
+PyObject *tree_py_read(Tree *tree, PyObject *args);
+PyObject *tree_py_share_links(Tree *tree, PyObject *noargs);
+PyObject *tree_py_distinct(Tree *tree, PyObject *noargs);
 
 /* tree_stage.c */
-PyObject *tree_stage(Tree *tree, PyObject *args);
-PyObject *blobs_missing(Tree *tree, PyObject *args);
+PyObject *tree_py_stage(Tree *tree, PyObject *args);
+PyObject *tree_py_missing(Tree *tree, PyObject *args);
 
 /* tree_build.c */
-PyObject *tree_build(Tree *tree, PyObject *noargs);
+PyObject *tree_py_build(Tree *tree, PyObject *noargs);
 
 #endif

@@ -5,6 +5,8 @@
  * `build` writes entries, strings and xattrs; their hash seeds the name table, which `fill` writes; `seal` ends it. */
 #include "store/tree.h"
 
+#include "store/store.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,27 +20,27 @@ struct builder {
     uint32_t *children; /* by position in sorted */
     uint32_t *entry_of; /* by position in sorted */
     char wrong[256];
-    const struct item *culprit;
+    const struct tree_item *culprit;
 };
 
-static bool refuse(struct builder *b, const struct item *item, const char *why)
+static bool refuse(struct builder *b, const struct tree_item *item, const char *why)
 {
     b->culprit = item;
     snprintf(b->wrong, sizeof b->wrong, "%s", why);
     return false;
 }
 
-static const struct item *at(const struct builder *b, uint32_t position)
+static const struct tree_item *at(const struct builder *b, uint32_t position)
 {
     return &b->tree->items[b->sorted[position]];
 }
 
-static const struct item *sorted_items; /* for qsort; the GIL is held */
+static const struct tree_item *sorted_items; /* for qsort; the GIL is held */
 
 /* A slash sorts before everything else: a directory, what is below it, then its next sibling. */
 static int compare_paths(const void *x, const void *y)
 {
-    const struct item *a = &sorted_items[*(const uint32_t *)x], *b = &sorted_items[*(const uint32_t *)y];
+    const struct tree_item *a = &sorted_items[*(const uint32_t *)x], *b = &sorted_items[*(const uint32_t *)y];
     uint32_t least = a->path_size < b->path_size ? a->path_size : b->path_size, i = 0;
     for (uint64_t left, right; i + 8 <= least; i += 8) {
         memcpy(&left, a->path + i, 8), memcpy(&right, b->path + i, 8);
@@ -53,7 +55,7 @@ static int compare_paths(const void *x, const void *y)
     return (left == '/' ? 0 : left) - (right == '/' ? 0 : right);
 }
 
-static bool is_below(const struct item *item, const struct item *directory)
+static bool is_below(const struct tree_item *item, const struct tree_item *directory)
 {
     uint32_t size = directory->path_size;
     if (!size)
@@ -61,7 +63,7 @@ static bool is_below(const struct item *item, const struct item *directory)
     return item->path_size > size && item->path[size] == '/' && !memcmp(item->path, directory->path, size);
 }
 
-static uint32_t name_at(const struct item *item)
+static uint32_t name_at(const struct tree_item *item)
 {
     const char *slash = memrchr(item->path, '/', item->path_size);
     return slash ? slash - item->path + 1 : 0;
@@ -70,7 +72,7 @@ static uint32_t name_at(const struct item *item)
 static bool find_parents(struct builder *b)
 {
     for (uint32_t i = 0; i < b->count; i++) {
-        const struct item *item = at(b, i);
+        const struct tree_item *item = at(b, i);
         if (!i) {
             if (item->path_size || !S_ISDIR(item->mode))
                 return refuse(b, item, "the root is missing, or no directory");
@@ -131,8 +133,8 @@ static int compare_links(const void *x, const void *y)
     return a->entry < b->entry ? -1 : a->entry > b->entry;
 }
 
-static bool same_file(const struct manifest_entry *a, const struct manifest_entry *b, const struct item *x,
-                      const struct item *y)
+static bool same_file(const struct manifest_entry *a, const struct manifest_entry *b, const struct tree_item *x,
+                      const struct tree_item *y)
 {
     return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->size == b->size &&
            a->mtime_ns == b->mtime_ns && a->rdev_major == b->rdev_major && a->rdev_minor == b->rdev_minor &&
@@ -148,7 +150,7 @@ static bool join_links(struct builder *b, struct manifest_entry *entries)
     if (!links)
         return refuse(b, NULL, "memory");
     for (uint32_t id = 0; id < b->count; id++) {
-        const struct item *item = at(b, b->order[id]);
+        const struct tree_item *item = at(b, b->order[id]);
         if (item->state & ITEM_LINKED)
             links[count++] = (struct link){item->dev, item->ino, id};
     }
@@ -160,7 +162,7 @@ static bool join_links(struct builder *b, struct manifest_entry *entries)
             ;
         for (uint32_t i = start; i < end && good; i++) {
             struct manifest_entry *entry = &entries[links[i].entry];
-            const struct item *item = at(b, b->order[links[i].entry]);
+            const struct tree_item *item = at(b, b->order[links[i].entry]);
             entry->inode = first;
             entry->nlink = end - start;
             if (S_ISDIR(entry->mode))
@@ -173,7 +175,7 @@ static bool join_links(struct builder *b, struct manifest_entry *entries)
     return good;
 }
 
-static bool good_content(struct builder *b, const struct item *item)
+static bool good_content(struct builder *b, const struct tree_item *item)
 {
     if (item->flags & MANIFEST_WHITEOUT ? item->mode || item->flags != MANIFEST_WHITEOUT : !(item->mode & S_IFMT))
         return refuse(b, item, "it is of no type, or a whiteout with one");
@@ -193,7 +195,7 @@ static void write_entries(struct builder *b, uint8_t *file, uint64_t strings_at,
     uint64_t text = 0, xattrs = 0;
     for (uint32_t id = 0; id < b->count; id++) {
         uint32_t position = b->order[id];
-        const struct item *item = at(b, position);
+        const struct tree_item *item = at(b, position);
         struct manifest_entry *e = &entries[id];
         bool regular = S_ISREG(item->mode), directory = S_ISDIR(item->mode), link = S_ISLNK(item->mode);
         *e = (struct manifest_entry){
@@ -252,7 +254,7 @@ static PyObject *write_manifest(struct builder *b, uint64_t *tables_at)
         .table_slots = 8, .bloom_blocks = 1,
     };
     for (uint32_t i = 0; i < b->count; i++) {
-        const struct item *item = at(b, i);
+        const struct tree_item *item = at(b, i);
         h.strings_size += item->path_size + 1 + (S_ISLNK(item->mode) ? item->target_size + 1 : 0);
         h.xattrs_size += item->xattrs_size;
     }
@@ -261,9 +263,9 @@ static PyObject *write_manifest(struct builder *b, uint64_t *tables_at)
     while (h.bloom_blocks * MANIFEST_NAMES_PER_BLOCK < b->count)
         h.bloom_blocks *= 2;
     h.strings_at = sizeof h + b->count * sizeof(struct manifest_entry);
-    h.xattrs_at = align_up(h.strings_at + h.strings_size, 8);
-    h.table_at = align_up(h.xattrs_at + h.xattrs_size, 64);
-    h.bloom_at = h.table_at + align_up(h.table_slots * sizeof(struct manifest_slot), 64);
+    h.xattrs_at = manifest_align_up(h.strings_at + h.strings_size, 8);
+    h.table_at = manifest_align_up(h.xattrs_at + h.xattrs_size, 64);
+    h.bloom_at = h.table_at + manifest_align_up(h.table_slots * sizeof(struct manifest_slot), 64);
     h.file_size = h.bloom_at + h.bloom_blocks * MANIFEST_BLOOM_BLOCK;
     PyObject *made = PyByteArray_FromStringAndSize(NULL, h.file_size);
     if (!made)
@@ -278,7 +280,7 @@ static PyObject *write_manifest(struct builder *b, uint64_t *tables_at)
     return made;
 }
 
-PyObject *tree_build(Tree *tree, PyObject *noargs)
+PyObject *tree_py_build(Tree *tree, PyObject *noargs)
 {
     (void)noargs;
     struct builder b = {.tree = tree};
@@ -299,7 +301,7 @@ PyObject *tree_build(Tree *tree, PyObject *noargs)
     return made ? Py_BuildValue("(NK)", made, (unsigned long long)tables_at) : NULL;
 }
 
-PyObject *manifest_fill(PyObject *self, PyObject *args)
+PyObject *manifest_py_fill(PyObject *self, PyObject *args)
 {
     /* False: this seed makes a run of names longer than a look-up follows; another one is needed. */
     (void)self;
@@ -319,15 +321,15 @@ PyObject *manifest_fill(PyObject *self, PyObject *args)
         struct manifest_slot *table = (void *)(file + h->table_at);
         uint64_t *bloom = (void *)(file + h->bloom_at);
         for (uint32_t id = 0; id < h->entry_count; id++) {
-            uint64_t hash = name_hash(h->seed, file + h->strings_at + entries[id].path, entries[id].path_size), probe = 0;
+            uint64_t hash = manifest_name_hash(h->seed, file + h->strings_at + entries[id].path, entries[id].path_size), probe = 0;
             while (table[(hash + probe) & (h->table_slots - 1)].entry)
                 probe++;
             table[(hash + probe) & (h->table_slots - 1)] = (struct manifest_slot){id + 1, hash >> 32};
             if (probe + 1 > h->longest_probe)
                 h->longest_probe = probe + 1;
-            uint64_t *block = bloom + bloom_block(hash, h->bloom_blocks) * (MANIFEST_BLOOM_BLOCK / 8);
+            uint64_t *block = bloom + manifest_bloom_block(hash, h->bloom_blocks) * (MANIFEST_BLOOM_BLOCK / 8);
             for (int i = 0; i < MANIFEST_BLOOM_BITS; i++)
-                block[bloom_bit(hash, i) / 64] |= 1ull << bloom_bit(hash, i) % 64;
+                block[manifest_bloom_bit(hash, i) / 64] |= 1ull << manifest_bloom_bit(hash, i) % 64;
         }
         good = h->longest_probe <= MANIFEST_LONGEST_PROBE;
     }
@@ -335,7 +337,7 @@ PyObject *manifest_fill(PyObject *self, PyObject *args)
     return PyBool_FromLong(good);
 }
 
-PyObject *manifest_seal(PyObject *self, PyObject *args)
+PyObject *manifest_py_seal(PyObject *self, PyObject *args)
 {
     (void)self;
     Py_buffer buffer;
@@ -348,10 +350,10 @@ PyObject *manifest_seal(PyObject *self, PyObject *args)
     bool good = buffer.len >= (Py_ssize_t)sizeof *h && body_size == 32;
     if (good) {
         memcpy(h->body, body, 32);
-        h->check = name_hash(no_seed, h, offsetof(struct manifest_header, check));
+        h->check = manifest_name_hash(no_seed, h, offsetof(struct manifest_header, check));
     }
     PyBuffer_Release(&buffer);
     if (!good)
-        return raise_errno(EINVAL);
+        return core_raise_errno(EINVAL);
     Py_RETURN_NONE;
 }

@@ -3,6 +3,8 @@
  * Hashing is Python's: it calls the blake3 package on slices of the buffer a run was read into. */
 #include "store/tree.h"
 
+#include "host/host.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ static uint64_t identity_slot(uint64_t dev, uint64_t ino)
     return (ino ^ dev << 40) * 0x9e3779b97f4a7c15 >> 20;
 }
 
-PyObject *tree_match(Tree *tree, PyObject *args)
+PyObject *tree_py_match(Tree *tree, PyObject *args)
 {
     Py_buffer index;
     int root;
@@ -44,7 +46,7 @@ PyObject *tree_match(Tree *tree, PyObject *args)
         table[slot & (slots - 1)] = i + 1;
     }
     for (uint32_t i = 0; i < tree->count && table && !error; i++) {
-        struct item *item = &tree->items[i];
+        struct tree_item *item = &tree->items[i];
         if (!S_ISREG(item->mode) || item->state & ITEM_DROPPED)
             continue;
         uint64_t slot = identity_slot(item->dev, item->ino);
@@ -54,10 +56,10 @@ PyObject *tree_match(Tree *tree, PyObject *args)
                 k->ctime_ns != item->ctime_ns)
                 continue;
             if (k->xattrs) {
-                int fd = open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+                int fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
                 if (fd < 0)
                     break; /* then it is read as if it were new, and says what is wrong */
-                error = -item_xattrs(tree, item, fd);
+                error = -tree_item_xattrs(tree, item, fd);
                 close(fd);
             }
             memcpy(item->hash, k->hash, 32);
@@ -69,10 +71,10 @@ PyObject *tree_match(Tree *tree, PyObject *args)
     free(table);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&index);
-    return error ? raise_errno(error) : PyLong_FromUnsignedLongLong(found);
+    return error ? core_raise_errno(error) : PyLong_FromUnsignedLongLong(found);
 }
 
-PyObject *tree_index(Tree *tree, PyObject *args)
+PyObject *tree_py_index(Tree *tree, PyObject *args)
 {
     /* A file that changed a moment before it was read may change again within the same tick of the clock that stamps it:
      * nothing newer than `before_ns` is remembered. */
@@ -86,7 +88,7 @@ PyObject *tree_index(Tree *tree, PyObject *args)
             return NULL;
         struct known *next = pass ? (struct known *)PyBytes_AS_STRING(bytes) : NULL;
         for (uint32_t i = 0; i < tree->count; i++) {
-            const struct item *item = &tree->items[i];
+            const struct tree_item *item = &tree->items[i];
             if (!S_ISREG(item->mode) || !(item->state & ITEM_HASHED) || item->state & (ITEM_DROPPED | ITEM_UNSTABLE) ||
                 item->ctime_ns >= before_ns || item->mtime_ns >= before_ns)
                 continue;
@@ -108,14 +110,14 @@ static Tree *sorting; /* qsort has no room for it; the GIL is held */
 
 static int compare_files(const void *a, const void *b)
 {
-    const struct item *x = &sorting->items[*(const uint32_t *)a], *y = &sorting->items[*(const uint32_t *)b];
+    const struct tree_item *x = &sorting->items[*(const uint32_t *)a], *y = &sorting->items[*(const uint32_t *)b];
     if (x->dev != y->dev)
         return x->dev < y->dev ? -1 : 1;
     return x->ino < y->ino ? -1 : x->ino > y->ino;
 }
 
 /* Calls `visit` for each item that has further names, with the first of them. */
-static bool each_linked(Tree *tree, void (*visit)(struct item *first, struct item *item))
+static bool each_linked(Tree *tree, void (*visit)(struct tree_item *first, struct tree_item *item))
 {
     uint32_t count = 0, *linked = malloc((tree->count + 1) * sizeof *linked);
     if (!linked)
@@ -135,7 +137,7 @@ static bool each_linked(Tree *tree, void (*visit)(struct item *first, struct ite
     return true;
 }
 
-PyObject *tree_distinct(Tree *tree, PyObject *noargs)
+PyObject *tree_py_distinct(Tree *tree, PyObject *noargs)
 {
     (void)noargs;
     unsigned long blobs = 0;
@@ -147,7 +149,7 @@ PyObject *tree_distinct(Tree *tree, PyObject *noargs)
     if (!table)
         return PyErr_NoMemory();
     for (uint32_t i = 0; i < tree->count; i++) {
-        const struct item *item = &tree->items[i];
+        const struct tree_item *item = &tree->items[i];
         uint64_t slot;
         if (!S_ISREG(item->mode) || item->state & ITEM_DROPPED)
             continue;
@@ -165,20 +167,20 @@ PyObject *tree_distinct(Tree *tree, PyObject *noargs)
 
 #define ITEM_FOLLOWS 128 /* while planning: another name of this file is read */
 
-static void follow(struct item *first, struct item *item)
+static void follow(struct tree_item *first, struct tree_item *item)
 {
     (void)first;
     item->state |= ITEM_FOLLOWS;
 }
 
-static void share(struct item *first, struct item *item)
+static void share(struct tree_item *first, struct tree_item *item)
 {
-    struct item old = *item;
+    struct tree_item old = *item;
     *item = *first;
     item->path = old.path, item->path_size = old.path_size;
 }
 
-PyObject *tree_share_links(Tree *tree, PyObject *noargs)
+PyObject *tree_py_share_links(Tree *tree, PyObject *noargs)
 {
     (void)noargs;
     if (!each_linked(tree, share))
@@ -186,7 +188,7 @@ PyObject *tree_share_links(Tree *tree, PyObject *noargs)
     Py_RETURN_NONE;
 }
 
-PyObject *tree_plan(Tree *tree, PyObject *args)
+PyObject *tree_py_plan(Tree *tree, PyObject *args)
 {
     unsigned long long limit, bytes = 0;
     if (!PyArg_ParseTuple(args, "K:plan", &limit))
@@ -200,7 +202,7 @@ PyObject *tree_plan(Tree *tree, PyObject *args)
         return PyErr_NoMemory();
     PyObject *large = PyList_New(0);
     for (uint32_t i = 0; i < tree->count && large; i++) {
-        const struct item *item = &tree->items[i];
+        const struct tree_item *item = &tree->items[i];
         if (!S_ISREG(item->mode) || item->state & (ITEM_DROPPED | ITEM_HASHED | ITEM_FOLLOWS))
             continue;
         bytes += item->size;
@@ -235,12 +237,12 @@ static bool take_run(Tree *tree, size_t room, uint32_t *first, uint32_t *count)
 }
 
 /* Size of the content, -errno, or -EAGAIN: it is not the file it was, and somebody has to look at it again. */
-static ssize_t read_file(Tree *tree, int root, struct item *item, uint8_t *to)
+static ssize_t read_file(Tree *tree, int root, struct tree_item *item, uint8_t *to)
 {
     struct stat before, after;
-    int fd = open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOATIME, 0);
+    int fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOATIME, 0);
     if (fd == -EPERM) /* O_NOATIME is for owners */
-        fd = open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+        fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return fd;
     size_t used = 0, room = item->size + 1;
@@ -257,18 +259,18 @@ static ssize_t read_file(Tree *tree, int root, struct item *item, uint8_t *to)
     if (!error && fstat(fd, &after) < 0)
         error = -errno;
     if (!error && (used != (uint64_t)after.st_size || used > item->size || before.st_size != after.st_size ||
-                   nanoseconds(before.st_mtim) != nanoseconds(after.st_mtim) ||
-                   nanoseconds(before.st_ctim) != nanoseconds(after.st_ctim)))
+                   core_nanoseconds(before.st_mtim) != core_nanoseconds(after.st_mtim) ||
+                   core_nanoseconds(before.st_ctim) != core_nanoseconds(after.st_ctim)))
         error = -EAGAIN;
     if (!error) {
-        item_stat(item, &after);
-        error = item_xattrs(tree, item, fd);
+        tree_item_stat(item, &after);
+        error = tree_item_xattrs(tree, item, fd);
     }
     close(fd);
     return error ? error : (ssize_t)used;
 }
 
-PyObject *tree_read(Tree *tree, PyObject *args)
+PyObject *tree_py_read(Tree *tree, PyObject *args)
 {
     /* -> (first, sizes as u32, numbers to be read in another way), sizes of UINT32_MAX for those and for failures. */
     int root;
@@ -286,7 +288,7 @@ PyObject *tree_read(Tree *tree, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         uint8_t *to = buffer.buf;
         for (uint32_t i = 0; i < count; i++) {
-            struct item *item = &tree->items[tree->todo[first + i]];
+            struct tree_item *item = &tree->items[tree->todo[first + i]];
             ssize_t got = read_file(tree, root, item, to);
             size[i] = got < 0 ? UINT32_MAX : (uint32_t)got;
             if (got >= 0)

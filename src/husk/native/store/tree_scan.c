@@ -4,6 +4,8 @@
  * find(1). */
 #include "store/tree.h"
 
+#include "host/host.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +95,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* xattrs as the manifest has them: sorted by name; each u16 size of name, u32 size of value, name, value. */
-int item_xattrs(Tree *tree, struct item *item, int fd)
+int tree_item_xattrs(Tree *tree, struct tree_item *item, int fd)
 {
     char names[65536 + 1];
     const char *wanted[4096];
@@ -145,11 +147,11 @@ static int scan_name(Tree *tree, int fd, const char *path, size_t path_size, siz
         return 0;
     }
     const char *kept = tree_keep(tree, path, path_size);
-    struct item *item = kept ? tree_item(tree) : NULL;
+    struct tree_item *item = kept ? tree_new_item(tree) : NULL;
     if (!item)
         return -ENOMEM;
     item->path = kept, item->path_size = path_size;
-    item_stat(item, &s);
+    tree_item_stat(item, &s);
     for (Py_ssize_t i = 0; i < patterns->count; i++) {
         const struct pattern *p = &patterns->list[i];
         if (!matches(p, path, path_size, name, S_ISDIR(s.st_mode)))
@@ -177,11 +179,11 @@ static int scan_name(Tree *tree, int fd, const char *path, size_t path_size, siz
 
 static int scan_directory(Tree *tree, int root, uint32_t id, const struct patterns *patterns, char *buffer, size_t room)
 {
-    struct item *dir = &tree->items[id];
+    struct tree_item *dir = &tree->items[id];
     const char *dir_path = dir->path;
     char path[MANIFEST_PATH_LIMIT + 1];
     struct stat s;
-    int fd = open_beneath(root, dir_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK, 0);
+    int fd = host_open_beneath(root, dir_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0) {
         tree_trouble(tree, dir_path, -fd);
         return 0;
@@ -189,7 +191,7 @@ static int scan_directory(Tree *tree, int root, uint32_t id, const struct patter
     int error = 0;
     if (fstat(fd, &s) < 0 || s.st_dev != dir->dev || s.st_ino != dir->ino)
         tree_trouble(tree, dir_path, ESTALE); /* somebody put another directory there */
-    else if ((error = item_xattrs(tree, dir, fd)) == 0) {
+    else if ((error = tree_item_xattrs(tree, dir, fd)) == 0) {
         size_t base = dir->path_size;
         memcpy(path, dir_path, base);
         if (base)
@@ -217,7 +219,7 @@ static int scan_directory(Tree *tree, int root, uint32_t id, const struct patter
     return error;
 }
 
-PyObject *tree_scan(Tree *tree, PyObject *args)
+PyObject *tree_py_scan(Tree *tree, PyObject *args)
 {
     int root, cross_mounts, error = 0;
     PyObject *list;
@@ -230,7 +232,7 @@ PyObject *tree_scan(Tree *tree, PyObject *args)
         return NULL;
     }
     if (fstat(root, &s) < 0)
-        return raise_errno(errno);
+        return core_raise_errno(errno);
     if (!parse_patterns(list, &patterns)) {
         free(patterns.list);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
@@ -238,19 +240,19 @@ PyObject *tree_scan(Tree *tree, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     size_t room = 256 * 1024;
     char *buffer = malloc(room);
-    struct item *top = buffer ? tree_item(tree) : NULL;
+    struct tree_item *top = buffer ? tree_new_item(tree) : NULL;
     if (top && (top->path = tree_keep(tree, "", 0)))
-        item_stat(top, &s);
+        tree_item_stat(top, &s);
     else
         error = -ENOMEM;
     /* The list itself is the queue: what a directory holds is appended, and looked at in its turn. */
     for (uint32_t id = 0; id < tree->count && !error; id++) {
-        const struct item *item = &tree->items[id];
+        const struct tree_item *item = &tree->items[id];
         if (S_ISDIR(item->mode) && !(item->state & ITEM_DROPPED) && (cross_mounts || item->dev == s.st_dev))
             error = scan_directory(tree, root, id, &patterns, buffer, room);
     }
     free(buffer);
     Py_END_ALLOW_THREADS
     free(patterns.list);
-    return error ? raise_errno(-error) : Py_NewRef(Py_None);
+    return error ? core_raise_errno(-error) : Py_NewRef(Py_None);
 }

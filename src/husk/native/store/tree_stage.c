@@ -6,6 +6,8 @@
  * blob for writing, and a rename never replaces one. */
 #include "store/tree.h"
 
+#include "store/store.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +90,7 @@ static int stage_blob(int stage, int blobs, const char *hex, const uint8_t *cont
     return error ? error : 1;
 }
 
-PyObject *tree_stage(Tree *tree, PyObject *args)
+PyObject *tree_py_stage(Tree *tree, PyObject *args)
 {
     /* change_mode: the umask takes bits of 0444 away. -> (blobs, bytes) that are new */
     unsigned first;
@@ -112,7 +114,7 @@ PyObject *tree_stage(Tree *tree, PyObject *args)
             error = -EINVAL;
             break;
         }
-        struct item *item = &tree->items[tree->todo[first + i]];
+        struct tree_item *item = &tree->items[tree->todo[first + i]];
         memcpy(item->hash, (const uint8_t *)hashes.buf + 32 * i, 32);
         write_hex(hex, item->hash);
         int staged = stage_blob(stage, blobs, hex, from, size, change_mode);
@@ -135,7 +137,7 @@ PyObject *tree_stage(Tree *tree, PyObject *args)
     return Py_BuildValue("(KK)", (unsigned long long)new_blobs, (unsigned long long)new_bytes);
 }
 
-PyObject *blobs_missing(Tree *tree, PyObject *args)
+PyObject *tree_py_missing(Tree *tree, PyObject *args)
 {
     /* The index names blobs that a collection may have taken since. */
     int blobs;
@@ -144,7 +146,7 @@ PyObject *blobs_missing(Tree *tree, PyObject *args)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     for (uint32_t i = 0; i < tree->count; i++) {
-        struct item *item = &tree->items[i];
+        struct tree_item *item = &tree->items[i];
         char hex[HEX + 1], place[PLACE];
         if (!S_ISREG(item->mode) || !(item->state & ITEM_HASHED))
             continue;
@@ -215,7 +217,7 @@ static int publish_folder(int stage, int blobs, const char *folder)
     return move_each(stage, blobs, folder);
 }
 
-PyObject *blobs_publish(PyObject *self, PyObject *args)
+PyObject *blob_py_publish(PyObject *self, PyObject *args)
 {
     (void)self;
     int stage, blobs, error = 0;
@@ -223,7 +225,7 @@ PyObject *blobs_publish(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iiII:publish_blobs", &stage, &blobs, &part, &parts))
         return NULL;
     if (part >= parts || parts > FOLDERS)
-        return raise_errno(EINVAL);
+        return core_raise_errno(EINVAL);
     Py_BEGIN_ALLOW_THREADS
     for (unsigned number = part; number < FOLDERS && !error; number += parts) {
         char folder[12];
@@ -231,10 +233,10 @@ PyObject *blobs_publish(PyObject *self, PyObject *args)
         error = publish_folder(stage, blobs, folder);
     }
     Py_END_ALLOW_THREADS
-    return error ? raise_errno(-error) : Py_NewRef(Py_None);
+    return error ? core_raise_errno(-error) : Py_NewRef(Py_None);
 }
 
-PyObject *sync_file_system(PyObject *self, PyObject *args)
+PyObject *blob_py_syncfs(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, result;
@@ -243,5 +245,5 @@ PyObject *sync_file_system(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     result = syncfs(fd);
     Py_END_ALLOW_THREADS
-    return result < 0 ? raise_errno(errno) : Py_NewRef(Py_None);
+    return result < 0 ? core_raise_errno(errno) : Py_NewRef(Py_None);
 }

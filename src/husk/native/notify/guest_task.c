@@ -1,6 +1,8 @@
-/* native: what the host's proc tells of a guest thread. The host kernel keeps working directory, umask and descriptor
- * table; husk only looks. Every answer is checked against the call still waiting, since a tid may be reused. */
-#include "core.h"
+/* native: what the host's /proc says about a guest thread. The host kernel keeps working directory, umask and descriptor
+ * table; husk only reads them. After each read husk checks that the call still waits, since a tid may be reused. */
+#include "notify/notify.h"
+
+#include "host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,32 +22,32 @@ static PyObject *link_text(Call *call, const char *path, int missing)
     char text[4200];
     ssize_t n = readlink(path, text, sizeof text);
     if (n < 0)
-        return raise_errno(errno == ENOENT ? missing : errno);
-    if (!still_valid(call->listener->fd, call->notif.id))
-        return raise_errno(ESRCH);
+        return core_raise_errno(errno == ENOENT ? missing : errno);
+    if (!notify_is_valid(call->listener->fd, call->notif.id))
+        return core_raise_errno(ESRCH);
     return PyBytes_FromStringAndSize(text, n);
 }
 
-PyObject *call_fd_link(Call *call, PyObject *args)
+PyObject *guest_py_fd_link(Call *call, PyObject *args)
 {
     int fd;
     char path[64];
     if (!PyArg_ParseTuple(args, "i:fd_link", &fd))
         return NULL;
     if (fd < 0)
-        return raise_errno(EBADF);
+        return core_raise_errno(EBADF);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", call->notif.pid, fd);
     return link_text(call, path, EBADF);
 }
 
-PyObject *call_cwd_link(Call *call, PyObject *Py_UNUSED(noargs))
+PyObject *guest_py_cwd_link(Call *call, PyObject *Py_UNUSED(noargs))
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/cwd", call->notif.pid);
     return link_text(call, path, ENOENT);
 }
 
-PyObject *call_fd_stat(Call *call, PyObject *args)
+PyObject *guest_py_fd_stat(Call *call, PyObject *args)
 {
     int fd;
     char path[64];
@@ -53,12 +55,12 @@ PyObject *call_fd_stat(Call *call, PyObject *args)
     if (!PyArg_ParseTuple(args, "i:fd_stat", &fd))
         return NULL;
     if (fd < 0)
-        return raise_errno(EBADF);
+        return core_raise_errno(EBADF);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", call->notif.pid, fd);
     if (stat(path, &s) < 0)
-        return raise_errno(errno == ENOENT ? EBADF : errno);
-    if (!still_valid(call->listener->fd, call->notif.id))
-        return raise_errno(ESRCH);
+        return core_raise_errno(errno == ENOENT ? EBADF : errno);
+    if (!notify_is_valid(call->listener->fd, call->notif.id))
+        return core_raise_errno(ESRCH);
     return host_stat(&s);
 }
 
@@ -81,30 +83,30 @@ static int status_field(pid_t tid, const char *label, int base, long *value)
     return 0;
 }
 
-PyObject *call_umask(Call *call, PyObject *Py_UNUSED(noargs))
+PyObject *guest_py_umask(Call *call, PyObject *Py_UNUSED(noargs))
 {
     long mask;
     int error = status_field(call->notif.pid, "\nUmask:", 8, &mask);
-    return error ? raise_errno(-error) : PyLong_FromLong(mask);
+    return error ? core_raise_errno(-error) : PyLong_FromLong(mask);
 }
 
-pid_t thread_group(pid_t tid)
+pid_t guest_thread_group(pid_t tid)
 {
-    /* Most callers lead their group, and signal 0 to "thread tid of group tid" asks just that: cheaper than a pidfd, and
-     * far cheaper than reading a status file. EPERM: there is such a thread, of another user. */
+    /* Most callers lead their thread group, and signal 0 to "thread tid of group tid" asks just that. It is cheaper than a
+     * pidfd and far cheaper than reading a status file. EPERM: there is such a thread, of another user. */
     if (syscall(SYS_tgkill, tid, tid, 0) == 0 || errno == EPERM)
         return tid;
     long tgid;
     return status_field(tid, "\nTgid:", 10, &tgid) ? -1 : (pid_t)tgid;
 }
 
-PyObject *call_tgid(Call *call, PyObject *Py_UNUSED(noargs))
+PyObject *guest_py_tgid(Call *call, PyObject *Py_UNUSED(noargs))
 {
-    pid_t tgid = thread_group(call->notif.pid);
-    return tgid < 0 ? raise_errno(ESRCH) : PyLong_FromLong(tgid);
+    pid_t tgid = guest_thread_group(call->notif.pid);
+    return tgid < 0 ? core_raise_errno(ESRCH) : PyLong_FromLong(tgid);
 }
 
-PyObject *call_position(Call *call, PyObject *args)
+PyObject *guest_py_position(Call *call, PyObject *args)
 {
     int fd;
     char path[64], text[512];
@@ -116,12 +118,12 @@ PyObject *call_position(Call *call, PyObject *args)
     if (info >= 0)
         close(info);
     if (n < 5 || memcmp(text, "pos:", 4) != 0)
-        return raise_errno(EBADF);
+        return core_raise_errno(EBADF);
     text[n] = 0;
     return PyLong_FromLongLong(strtoll(text + 4, NULL, 10));
 }
 
-static int copy_descriptor(pid_t task, unsigned flags, int fd)
+static int duplicate(pid_t task, unsigned flags, int fd)
 {
     int pidfd = syscall(SYS_pidfd_open, task, flags);
     if (pidfd < 0)
@@ -132,13 +134,13 @@ static int copy_descriptor(pid_t task, unsigned flags, int fd)
     return copy < 0 ? -error : copy;
 }
 
-/* Before Linux 6.9 only leaders can be asked, and the thread may have a table of its own, or the leader be gone. What
- * the leader has under the number is then another file, and nobody can hand out the right one: EPERM, as where the host
- * keeps pidfd_getfd from husk. A host without kcmp leaves that open; tables are rarely apart. */
-static int copy_of_leaders(pid_t tid, int fd)
+/* Before Linux 6.9 a pidfd names only a group leader. The thread may have a descriptor table of its own, or the leader may
+ * be gone. Then the leader's descriptor of that number is another file, and husk cannot get the right one: EPERM, as on a
+ * host that denies pidfd_getfd to husk. Without kcmp husk cannot tell and takes the leader's; separate tables are rare. */
+static int duplicate_from_leader(pid_t tid, int fd)
 {
-    pid_t leader = thread_group(tid);
-    int copy = leader < 0 ? -ESRCH : copy_descriptor(leader, 0, fd);
+    pid_t leader = guest_thread_group(tid);
+    int copy = leader < 0 ? -ESRCH : duplicate(leader, 0, fd);
     if (leader < 0 || leader == tid || copy == -EPERM)
         return copy;
     if (copy < 0)
@@ -150,28 +152,28 @@ static int copy_of_leaders(pid_t tid, int fd)
     return differs < 0 ? -EBADF : -EPERM;
 }
 
-int take_descriptor(pid_t tid, int fd)
+int guest_get_fd(pid_t tid, int fd)
 {
-    int copy = copy_descriptor(tid, PIDFD_THREAD, fd); /* the thread's own table counts: CLONE_FILES need not hold */
-    return copy == -EINVAL ? copy_of_leaders(tid, fd) : copy;
+    int copy = duplicate(tid, PIDFD_THREAD, fd); /* of the thread itself: it may not share the group's table (CLONE_FILES) */
+    return copy == -EINVAL ? duplicate_from_leader(tid, fd) : copy;
 }
 
-PyObject *call_get_fd(Call *call, PyObject *args)
+PyObject *guest_py_get_fd(Call *call, PyObject *args)
 {
     int fd;
     if (!PyArg_ParseTuple(args, "i:get_fd", &fd))
         return NULL;
-    int copy = take_descriptor(call->notif.pid, fd);
+    int copy = guest_get_fd(call->notif.pid, fd);
     if (copy < 0)
-        return raise_errno(-copy);
-    if (!still_valid(call->listener->fd, call->notif.id)) {
+        return core_raise_errno(-copy);
+    if (!notify_is_valid(call->listener->fd, call->notif.id)) {
         close(copy);
-        return raise_errno(ESRCH);
+        return core_raise_errno(ESRCH);
     }
     return PyLong_FromLong(copy);
 }
 
-PyObject *shares_table(PyObject *self, PyObject *args)
+PyObject *guest_py_shares_table(PyObject *self, PyObject *args)
 {
     (void)self;
     int one, other;

@@ -1,6 +1,6 @@
 /* native: guest memory. process_vm_readv/writev respect the guest's own page protection, as the kernel's copy_from_user
  * does; /proc/PID/mem would write through read-only pages. */
-#include "core.h"
+#include "notify/notify.h"
 
 #include <errno.h>
 #include <string.h>
@@ -22,8 +22,8 @@ ssize_t guest_write(pid_t tid, uint64_t address, const void *from, size_t size)
 
 ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit)
 {
-    /* Never ask for bytes beyond the page the string is known to reach: a name that ends right before an unmapped
-     * page is a good name. Most names fit in the first piece, so that one stays small. */
+    /* Never read beyond the page that the string is known to reach: a name may end right before an unmapped page. Most
+     * names fit into the first piece, so that one is small. */
     size_t got = 0;
     while (got < limit) {
         size_t piece = 4096 - ((address + got) & 4095);

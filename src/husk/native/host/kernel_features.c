@@ -1,5 +1,5 @@
-/* native: which walls this host's kernel offers, and whose orphans are ours. */
-#include "core.h"
+/* native: what this host's kernel offers (Landlock, seccomp notifications), and becoming a subreaper. */
+#include "host/host.h"
 
 #include <errno.h>
 #include <sys/prctl.h>
@@ -10,26 +10,26 @@
 #define SYS_landlock_create_ruleset 444
 #endif
 
-PyObject *landlock_abi(PyObject *self, PyObject *noargs)
+PyObject *host_py_landlock_abi(PyObject *self, PyObject *noargs)
 {
     (void)self, (void)noargs;
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */);
     return PyLong_FromLong(abi < 0 ? 0 : abi);
 }
 
-PyObject *notification_sizes(PyObject *self, PyObject *noargs)
+PyObject *host_py_notification_sizes(PyObject *self, PyObject *noargs)
 {
     (void)self, (void)noargs;
     struct seccomp_notif_sizes sizes;
     if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
-        return raise_errno(errno);
+        return core_raise_errno(errno);
     return Py_BuildValue("(HH)", sizes.seccomp_notif, sizes.seccomp_notif_resp);
 }
 
-PyObject *adopt_orphans(PyObject *self, PyObject *noargs)
+PyObject *host_py_adopt_orphans(PyObject *self, PyObject *noargs)
 {
     (void)self, (void)noargs;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
-        return raise_errno(errno);
+        return core_raise_errno(errno);
     Py_RETURN_NONE;
 }

@@ -1,16 +1,22 @@
-/* native: the listener. A receiver waits in the kernel without the GIL; what the name cache or the signal room can answer
- * never reaches Python. */
-#include "core.h"
+/* native: the Python class Listener. A receiver waits in the kernel without the GIL. Calls that fastpath/ or remote/ can
+ * answer never reach Python. */
+#include "notify/notify.h"
+
+#include "fastpath/fastpath.h"
 #include "loader/protocol.h"
-#include "notify/pin.h"
+#include "remote/remote.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
+#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#endif
 
 static void wake_up(int signal)
 {
@@ -22,17 +28,17 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", "shares", NULL};
     unsigned long long cookie;
     int fd, loader_fd, cached = 1, mapped = 0, confined = 0;
-    PyObject *shares = NULL; /* a listener whose name cache this one uses, too */
+    PyObject *shares = NULL; /* borrowed: a listener whose name cache this one shares */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!:Listener", names, &fd, &cookie, &loader_fd, &cached, &mapped,
-                                     &confined, &Listener_type, &shares))
+                                     &confined, &notify_listener_type, &shares))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
-    sigaction(WAKE_SIGNAL, &action, NULL);
-    /* Older kernels lack the flag: slower, not wrong. */
+    sigaction(CORE_WAKE_SIGNAL, &action, NULL);
+    /* Without the flag (before Linux 6.6) husk is slower, not wrong. */
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
-    self->lead = lead_new();
-    self->pending = pending_table_new();
-    if (!self->lead || !self->pending) {
+    self->leader = notify_leader_new();
+    self->execs = remote_exec_table_new();
+    if (!self->leader || !self->execs) {
         PyErr_NoMemory();
         return -1;
     }
@@ -41,7 +47,7 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     self->cookie = cookie;
     self->mapped = mapped;
     self->confined = confined;
-    self->cache = !cached ? NULL : shares ? cache_share(((Listener *)shares)->cache) : cache_new();
+    self->cache = !cached ? NULL : shares ? fast_cache_share(((Listener *)shares)->cache) : fast_cache_new();
     return 0;
 }
 
@@ -49,9 +55,9 @@ static void Listener_dealloc(Listener *self)
 {
     if (self->fd > 0)
         close(self->fd);
-    cache_free(self->cache);
-    pending_table_free(self->pending);
-    lead_free(self->lead);
+    fast_cache_release(self->cache);
+    remote_exec_table_free(self->execs);
+    notify_leader_free(self->leader);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -68,29 +74,29 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
         if (ioctl(self->fd, SECCOMP_IOCTL_NOTIF_RECV, notif) < 0) {
             if (errno == EINTR)
                 continue;
-            /* ENOENT: the caller died before we looked, or nobody is left; poll tells which. */
+            /* ENOENT: the caller died before we received its call, or no guest is left. poll tells which. */
             struct pollfd poll_fd = {.fd = self->fd, .events = POLLIN};
             if (errno != ENOENT || (poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & (POLLHUP | POLLERR | POLLNVAL)))
                 return false;
             continue;
         }
-        pin_let_go(notif->pid);
+        notify_unpin_receiver(notif->pid);
         switch (notif->data.nr) {
         case SYS_rt_sigaction:
-            serve_rt_sigaction(self, notif);
+            remote_answer_sigaction(self, notif);
             continue;
         case SYS_execve:
         case SYS_execveat:
-            pending_drop_stale(self, notif->pid);
+            remote_exec_drop_failed(self, notif->pid);
             break;
         case HUSK_CALL:
-            if (pending_answer_loader(self, notif))
+            if (remote_exec_answer_loader(self, notif))
                 continue;
         }
         if (!is_shown(self, notif->data.nr) &&
-            ((self->cache && cache_answer(self, notif)) || serve_message(self, notif)))
+            ((self->cache && fast_answer(self, notif)) || fast_answer_message(self, notif)))
             continue;
-        pin_let_go(0);
+        notify_unpin_receiver(0);
         return true;
     }
     return false;
@@ -101,15 +107,15 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
     struct seccomp_notif notif;
     bool got;
     Py_BEGIN_ALLOW_THREADS
-    got = lead_take(self->lead, &self->stopped) && receive_as_leader(self, &notif);
+    got = notify_leader_acquire(self->leader, &self->stopped) && receive_as_leader(self, &notif);
     if (got)
-        lead_into_python(self->lead);
+        notify_leader_enter_python(self->leader);
     else
-        lead_drop(self->lead);
+        notify_leader_release(self->leader);
     Py_END_ALLOW_THREADS
     if (!got)
         Py_RETURN_NONE;
-    Call *call = PyObject_New(Call, &Call_type);
+    Call *call = PyObject_New(Call, &notify_call_type);
     if (!call)
         return NULL;
     call->listener = (Listener *)Py_NewRef(self);
@@ -121,38 +127,21 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
 static PyObject *Listener_stop(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     self->stopped = 1; /* the caller then wakes each receiver until it has left */
-    lead_wake(self->lead);
+    notify_leader_wake_followers(self->leader);
     Py_RETURN_NONE;
 }
 
-PyObject *wake_thread(PyObject *self, PyObject *args)
+PyObject *notify_py_wake_thread(PyObject *self, PyObject *args)
 {
     (void)self;
     int tid;
     if (!PyArg_ParseTuple(args, "i:wake_thread", &tid))
         return NULL;
-    syscall(SYS_tgkill, getpid(), tid, WAKE_SIGNAL); /* a thread that has left needs no waking */
+    syscall(SYS_tgkill, getpid(), tid, CORE_WAKE_SIGNAL); /* fails if the thread has ended, which needs no wake-up */
     Py_RETURN_NONE;
 }
 
-PyObject *open_interruptible(PyObject *self, PyObject *args)
-{
-    (void)self;
-    const char *path;
-    int flags, fd;
-    long long user = -1; /* for whom a FIFO's buffer counts */
-    if (!PyArg_ParseTuple(args, "yi|L:open_interruptible", &path, &flags, &user))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (as_other(user))
-        fd = open_as((uid_t)user, path, flags | O_CLOEXEC);
-    else if ((fd = open(path, flags | O_CLOEXEC)) < 0) /* Python's own open would try again after EINTR */
-        fd = -errno;
-    Py_END_ALLOW_THREADS
-    return fd < 0 ? raise_errno(-fd) : PyLong_FromLong(fd);
-}
-
-/* Before the first receiver: it is read without a lock. */
+/* To be called before the first receiver starts: `shown` is read without a lock. */
 static PyObject *Listener_show(Listener *self, PyObject *numbers)
 {
     PyObject *each = PySequence_Fast(numbers, "show() takes call numbers");
@@ -172,22 +161,24 @@ static PyObject *Listener_show(Listener *self, PyObject *numbers)
 
 static PyMethodDef Listener_methods[] = {
     {"receive", (PyCFunction)Listener_receive, METH_NOARGS, "receive(): the next Call, or None when the box is over"},
-    {"show", (PyCFunction)Listener_show, METH_O, "show(numbers): no such call is answered without Python"},
+    {"show", (PyCFunction)Listener_show, METH_O, "show(numbers): Python sees these calls, even if C could answer"},
     {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
-    {"cache_identity", (PyCFunction)listener_cache_identity, METH_VARARGS, "who the guest is, for the name cache"},
-    {"cache_learn", (PyCFunction)listener_cache_learn, METH_VARARGS, "teach the name cache one directory"},
-    {"cache_image", (PyCFunction)listener_cache_image, METH_VARARGS, "cache_image(manifest, dev, links, blobs): what the box starts from"},
-    {"cache_handle", (PyCFunction)listener_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
-    {"cache_listing", (PyCFunction)listener_cache_listing, METH_VARARGS,
-     "cache_listing(place, stamp, end, records): what getdents64 says of a taught directory"},
-    {"begun", (PyCFunction)listener_begun, METH_O, "the description of the program C last started in a process"},
-    {"program_learn", (PyCFunction)listener_program_learn, METH_VARARGS, "teach a program, to be executed again"},
-    {"cache_watched", (PyCFunction)listener_cache_watched, METH_NOARGS, "cache_watched(): somebody watches files now"},
-    {"cache_forget", (PyCFunction)listener_cache_forget, METH_VARARGS, "cache_forget(owner, taught): take it back"},
+    {"cache_identity", (PyCFunction)fast_py_cache_identity, METH_VARARGS, "the guest's ids, for the name cache"},
+    {"cache_learn", (PyCFunction)fast_py_cache_learn, METH_VARARGS, "teach the name cache one directory"},
+    {"cache_image", (PyCFunction)fast_py_cache_image, METH_VARARGS,
+     "cache_image(manifest, dev, links, blobs): the image the box starts from"},
+    {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
+    {"cache_listing", (PyCFunction)fast_py_cache_listing, METH_VARARGS,
+     "cache_listing(place, stamp, end, records): what getdents64 answers for a taught directory"},
+    {"begun", (PyCFunction)remote_py_begun, METH_O, "begun(tgid): description of the program last started in a process"},
+    {"program_learn", (PyCFunction)fast_py_program_learn, METH_VARARGS, "teach a program, so that C can execute it again"},
+    {"cache_watched", (PyCFunction)fast_py_cache_watched, METH_NOARGS, "cache_watched(): a guest watches files (inotify)"},
+    {"cache_forget", (PyCFunction)fast_py_cache_forget, METH_VARARGS,
+     "cache_forget(owner, taught, links_changed, programs): forget what was taught"},
     {NULL, NULL, 0, NULL},
 };
 
-PyTypeObject Listener_type = {
+PyTypeObject notify_listener_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "husk.native._core.Listener",
     .tp_basicsize = sizeof(Listener),

@@ -1,0 +1,25 @@
+/* native/fastpath: calls answered without Python. Returning false leaves the call to Python, unanswered. */
+#ifndef HUSK_FASTPATH_H
+#define HUSK_FASTPATH_H
+
+#include "core.h"
+
+bool fast_answer(Listener *listener, const struct seccomp_notif *notif);         /* fastpath.c; needs listener->cache */
+bool fast_answer_message(Listener *listener, const struct seccomp_notif *notif); /* messages.c */
+
+/* namecache.c: the cache's life. Several listeners may share one. */
+struct fast_cache *fast_cache_new(void);                           /* one reference for the caller; NULL: no memory */
+struct fast_cache *fast_cache_share(struct fast_cache *cache);     /* one more reference; NULL stays NULL */
+void fast_cache_release(struct fast_cache *cache);                 /* gives one reference back */
+
+/* What Python teaches: namecache.c, listing.c and programs.c. */
+PyObject *fast_py_cache_identity(Listener *self, PyObject *args);
+PyObject *fast_py_cache_learn(Listener *self, PyObject *args);
+PyObject *fast_py_cache_image(Listener *self, PyObject *args);
+PyObject *fast_py_cache_handle(Listener *self, PyObject *args);
+PyObject *fast_py_cache_listing(Listener *self, PyObject *args);
+PyObject *fast_py_cache_forget(Listener *self, PyObject *args);
+PyObject *fast_py_cache_watched(Listener *self, PyObject *noargs);
+PyObject *fast_py_program_learn(Listener *self, PyObject *args);
+
+#endif

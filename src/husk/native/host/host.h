@@ -1,0 +1,49 @@
+/* native/host: calls husk makes on the host, for itself or in a guest's name. Nothing here knows of notifications. */
+#ifndef HUSK_HOST_H
+#define HUSK_HOST_H
+
+#include "core.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* hostfs.c. Descriptors that come in stay the caller's; those that go out belong to the caller. */
+int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno */
+PyObject *host_stat(const struct stat *stat); /* a new HostStat */
+int host_add_types(PyObject *module);         /* -1: an exception is set */
+PyObject *host_py_open_beneath(PyObject *self, PyObject *args);
+PyObject *host_py_open_interruptible(PyObject *self, PyObject *args);
+PyObject *host_py_stat_beneath(PyObject *self, PyObject *args);
+PyObject *host_py_stat_fd(PyObject *self, PyObject *args);
+PyObject *host_py_watch(PyObject *self, PyObject *args);
+PyObject *host_py_clear_umask(PyObject *self, PyObject *args);
+
+/* credentials.c: one call with the credentials of another user. `user` -1: with those the thread has. All return -errno. */
+bool host_is_other_user(long long user); /* not -1, and not the effective uid */
+int host_open_as(uid_t user, const char *path, int flags); /* a descriptor for the caller */
+int host_run_as_peer(long long user, long long group, int (*action)(const void *), const void *argument);
+ssize_t host_send_as(uid_t user, int fd, const struct msghdr *message, int flags);
+PyObject *host_py_make_as(PyObject *self, PyObject *args);
+
+/* sockets.c: on descriptors that stay the caller's. */
+PyObject *host_py_socket_name(PyObject *self, PyObject *args);
+PyObject *host_py_bind_address(PyObject *self, PyObject *args);
+PyObject *host_py_connect_address(PyObject *self, PyObject *args);
+PyObject *host_py_listen_on(PyObject *self, PyObject *args);
+PyObject *host_py_accept_address(PyObject *self, PyObject *args);
+PyObject *host_py_send_message(PyObject *self, PyObject *args);
+PyObject *host_py_receive_message(PyObject *self, PyObject *args);
+PyObject *host_py_get_option(PyObject *self, PyObject *args);
+PyObject *host_py_set_option(PyObject *self, PyObject *args);
+PyObject *host_py_socket_kind(PyObject *self, PyObject *args);
+
+/* relay.c */
+PyObject *host_py_relay(PyObject *self, PyObject *args); /* takes over a `feed` that is no terminal */
+
+/* kernel_features.c */
+PyObject *host_py_landlock_abi(PyObject *self, PyObject *noargs);
+PyObject *host_py_notification_sizes(PyObject *self, PyObject *noargs);
+PyObject *host_py_adopt_orphans(PyObject *self, PyObject *noargs);
+
+#endif
