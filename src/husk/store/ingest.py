@@ -1,7 +1,7 @@
 """store: from a host directory to blobs, a manifest and an image.
 
-The walk, reading and writing are the C core's (native/store/tree_*.c), many files per call and without the GIL; hashing is
-the blake3 package's. Python's own share of a file is one slice and one hash.
+The C core (native/store/tree_*.c) walks, reads and writes, many files per call and without the GIL. The blake3 package
+hashes. Python's own share of a file is one slice and one hash.
 """
 
 from __future__ import annotations
