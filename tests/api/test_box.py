@@ -82,7 +82,9 @@ REFUSALS = {
     "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'": "- look-up of a host name: the box has",
     "python3 -c 'import socket; socket.socket(2, 3, 1)'": "raw sockets need a capability that no guest has",
     "python3 -c 'import socket; socket.create_connection((\"169.254.169.254\", 80))'": "where clouds keep credentials",
-    "mount -t tmpfs x /mnt": 'mount(…, "/mnt", …, 0, 0): a box\'s mounts are chosen from outside, with mounts.',
+    "mount -t tmpfs x /mnt": (
+        'mount("x", "/mnt", "tmpfs", 0, NULL): a box\'s mounts are chosen from outside, with mounts.'
+    ),
     "unshare -Ur true": "a new namespace would bring capabilities",
     "nonesuch": "exit code 127 after",
     "head -c 3M /dev/zero > f": "Limit: file-size 2M reached. Calls failed for it. To allow more: limits={'file-size'",

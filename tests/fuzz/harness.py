@@ -21,14 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from husk.abi.numbers import HUSK_CALL
 from husk.abi.registry import ROWS
+from husk.abi.registry.rules import HANDLED
 from tests.lib.build_guests import BASE_FLAGS
 from tests.lib.running import PIPE, husk_process, scratch
 from tests.torture.test_leaks import status_field
 
 HERE = Path(__file__).resolve().parent
 CALLS_OF_A_WORKER = 3000
-HUSK_CALL = 0x4855
 # 256 files that O_PATH descriptors name, 256 terminals, 64 processes of /proc; some more for what is open for a moment.
 MOST_DESCRIPTORS = 700
 PATIENCE = 60.0  # seconds for one round, which takes two
@@ -55,7 +56,7 @@ def build(target: Path) -> None:
     command = ["gcc", *BASE_FLAGS, "-o", str(target / "fuzz_calls"), str(HERE / "calls.c"), "-static", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode and not done.stderr, done.stderr
-    lines = [f"{row.nr} {row.name}\n" * (3 if row.way == "virtual" else 1) for row in ROWS.values()]
+    lines = [f"{row.nr} {row.name}\n" * (3 if row.way in HANDLED else 1) for row in ROWS.values()]
     (target / "calls.txt").write_text("".join(lines) + f"{HUSK_CALL} husk_call\n")
 
 

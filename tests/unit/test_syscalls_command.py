@@ -28,7 +28,7 @@ def test_every_call_is_listed_once_and_in_order(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_tables_keep_their_width(width: int) -> None:
     rows = list(ROWS.values())
-    for text in (table(rows, width, rules=False), table(rows, width, rules=True)):
+    for text in (table(rows, width, details=False), table(rows, width, details=True)):
         assert max(len(line) for line in text.splitlines()) <= width
 
 
@@ -45,7 +45,18 @@ def test_named_calls_come_with_their_rules(capsys: pytest.CaptureFixture[str]) -
     assert main(["ioctl", "41"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("ioctl") and "\nsocket" in out
-    assert "TIOCGWINSZ" in out and "refused ENOTTY otherwise" in " ".join(out.split())
+    words = " ".join(out.split())
+    assert "TIOCGWINSZ" in out and "refused ENOTTY otherwise" in words
+    assert "ioctl(fd: fd, cmd: ioctl, arg: addr)" in words and "answered in kernel/syscalls/tty.py" in words
+    assert "EINTR after a handler without SA_RESTART" in words
+
+
+def test_judged_calls_say_their_errno(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chroot", "--json"]) == 0
+    (chroot,) = json.loads(capsys.readouterr().out)
+    assert chroot["way"] == "judged" and chroot["otherwise"]["errno"] == "EPERM" and chroot["otherwise"]["reported"]
+    assert main(["chroot"]) == 0
+    assert "judged EPERM" in capsys.readouterr().out
 
 
 def test_ways_are_a_partition(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +72,7 @@ def test_ways_are_a_partition(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_says_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--json", "prctl", "io_uring_setup"]) == 0
     prctl, io_uring_setup = json.loads(capsys.readouterr().out)
+    assert prctl["arguments"][0] == {"name": "option", "kind": "PR_*"} and prctl["eintr"] == "never"
     assert prctl["number"] == 157 and prctl["otherwise"]["errno"] == "EINVAL" and prctl["otherwise"]["reported"]
     assert [rule["errno"] for rule in prctl["rules"] if "SUID_DUMP_USER" in rule["when"]] == [0]
     assert io_uring_setup["otherwise"] == {

@@ -9,7 +9,7 @@ from __future__ import annotations
 AUDIT_ARCH_X86_64 = 0xC000003E
 X32_SYSCALL_BIT = 0x40000000
 
-# The loader's question to husk's kernel. Not a Linux call, so it has no row; the filter always notifies it.
+# The number of the call that only the loader makes; its row is in rows_processes.py, and C reads it from call_table.h.
 HUSK_CALL = 0x4855
 
 CLONE_NAMESPACES = {

@@ -13,8 +13,9 @@ import textwrap
 from errno import errorcode
 from typing import TYPE_CHECKING, Any
 
-from husk.abi.registry import FAMILIES, ROWS, by_name
-from husk.abi.registry.rules import WAYS, Row, Rule, Verdict
+from husk.abi.registry import CHAPTERS, ROWS, by_name
+from husk.abi.registry.rules import ALWAYS, IN_C, IN_HUSK, NEVER, RESTARTS, WAYS, Row, Rule, Verdict
+from husk.abi.registry.signatures import arguments
 from husk.cli.exit_codes import run_command
 from husk.cli.options.other_options import SYSCALLS
 from husk.sandbox.errors import UsageError
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 # Two names share a number; Linux's manual pages use this one for calls that are not offered.
 _ERRNO_NAMES = {**errorcode, 95: "EOPNOTSUPP"}
+
+_EINTR = {
+    NEVER: "never",
+    RESTARTS: "after a handler without SA_RESTART",
+    ALWAYS: "after any handler",
+    IN_HUSK: "after a handler without SA_RESTART; it waits in husk",
+}
 
 _NARROWEST = 80
 _WIDEST = 140
@@ -50,7 +58,7 @@ def _syscalls(options: Values) -> int:
     if options.json:
         return _print(json.dumps([as_json(row) for row in rows], indent=2) + "\n")
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    return _print(table(rows, width, rules=bool(options.names)))
+    return _print(table(rows, width, details=bool(options.names)))
 
 
 def _print(text: str) -> int:
@@ -66,14 +74,14 @@ def _unknown(name: str) -> str:
 
 
 def way_text(verdict: Verdict) -> str:
-    if verdict.way != "refused":
+    if verdict.way in ("native", "virtual"):
         return verdict.way
-    return f"refused {_ERRNO_NAMES[verdict.errno]}" if verdict.errno else "answered 0"
+    return f"{verdict.way} {_ERRNO_NAMES[verdict.errno]}" if verdict.errno else "answered 0"
 
 
 def _summary(row: Row) -> str:
     """The way of a row in one or two words; a star says that rules can make it another."""
-    plain = way_text(row.otherwise) if row.way == "refused" else row.way
+    plain = way_text(row.otherwise) if row.way in ("judged", "refused") else row.way
     return plain + "*" if row.rules else plain
 
 
@@ -94,8 +102,22 @@ def rule_texts(row: Row) -> list[str]:
     return [*texts, f"{way_text(last)} otherwise{reason}"]
 
 
-def table(rows: list[Row], width: int, *, rules: bool) -> str:
-    """An aligned table, the reason wrapped within its own column; with `rules` they follow, indented."""
+def detail_texts(row: Row) -> list[str]:
+    """Signature, handler and EINTR of a row."""
+    texts = [row.signature]
+    if row.family:
+        texts.append(f"answered in {home(row)}")
+    if row.eintr != NEVER:
+        texts.append(f"EINTR {_EINTR[row.eintr]}")
+    return texts
+
+
+def home(row: Row) -> str:
+    return "C" if row.family == IN_C else f"kernel/syscalls/{row.family}.py"
+
+
+def table(rows: list[Row], width: int, *, details: bool) -> str:
+    """An aligned table, the reason wrapped within its own column; `details` and rules follow, indented."""
     if not rows:
         return "no such calls\n"
     names = max(len(row.name) for row in rows)
@@ -112,16 +134,16 @@ def table(rows: list[Row], width: int, *, rules: bool) -> str:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for text in rule_texts(row) if rules else ():
+        for text in [*detail_texts(row), *rule_texts(row)] if details else ():
             lines += textwrap.wrap(
                 text,
                 width,
-                initial_indent=margin + "- ",
-                subsequent_indent=margin + "  ",
+                initial_indent="    ",
+                subsequent_indent="      ",
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-    if not rules and any(row.rules for row in rows):
+    if not details and any(row.rules for row in rows):
         lines += ["", "* by arguments or walls: `husk syscalls NAME` shows the rules"]
     return "\n".join(lines) + "\n"
 
@@ -130,9 +152,11 @@ def as_json(row: Row) -> dict[str, Any]:
     return {
         "number": row.nr,
         "name": row.name,
+        "arguments": [{"name": name, "kind": kind} for name, kind in arguments(row)],
         "way": row.way,
         "reason": row.reason,
-        "interruptible": row.interruptible,
+        "family": row.family,
+        "eintr": row.eintr,
         "rules": [{**_verdict_json(rule.verdict), "when": _conditions(rule)} for rule in row.rules],
         "otherwise": _verdict_json(row.otherwise),
     }
@@ -140,7 +164,7 @@ def as_json(row: Row) -> dict[str, Any]:
 
 def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     said: dict[str, Any] = {"way": verdict.way}
-    if verdict.way == "refused":
+    if verdict.way in ("judged", "refused"):
         said["errno"] = _ERRNO_NAMES[verdict.errno] if verdict.errno else 0
         said["reported"] = not verdict.quiet
     if verdict.reason:
@@ -154,23 +178,36 @@ def markdown() -> str:
     parts = [
         "# What husk does with each system call",
         "",
-        "<!-- Written by `husk syscalls --markdown`; change the rows in src/husk/abi/ instead. -->",
+        "<!-- Written by `husk syscalls --markdown`; change the rows in src/husk/abi/registry/ instead. -->",
         "",
         textwrap.fill(
             f"All {len(ROWS)} system calls of Linux on x86-64, up to Linux 6.19. {counts['native']} are **native**: the"
             f" host kernel runs them. {counts['virtual']} are **virtual**: husk's kernel answers them."
-            f" {counts['refused']} are **refused**: the guest gets the errno named, and whoever runs the box gets the"
-            " reason. *Quiet* ones are not reported: programs try them all the time, and the filter answers by itself."
-            " A star means that arguments or walls can change the way; those rules are at the end. A number that is not"
-            " here gets `ENOSYS`; calls of i386 and x32 end the process.",
+            f" {counts['judged']} are **judged**: husk's kernel makes the checks that Linux makes first, then refuses"
+            f" them with the errno named. {counts['refused']} are **refused**: the guest gets the errno named, and the"
+            " reason is reported outside the box. *Quiet* ones are not reported: programs try them all the time, and"
+            " the filter answers by itself. A star means that arguments or walls can change the way; those rules are at"
+            " the end. A number that is not here gets `ENOSYS`; calls of i386 and x32 end the process.",
+            120,
+        ),
+        "",
+        textwrap.fill(
+            "Argument names are those of Linux's own definitions. The word behind each is its kind"
+            " (`src/husk/abi/registry/signatures.py` lists them): a descriptor, a path, a `*struct`, flags as in `O_*`."
+            " *In* is the file of `kernel/syscalls/` with the handler, or C. *EINTR* says what a signal with a handler"
+            " does to a call that waits: `restarts` is EINTR unless the handler has SA_RESTART, `always` is EINTR after"
+            " any handler.",
             120,
         ),
     ]
-    for family, rows in FAMILIES.items():
-        parts += ["", f"## {family.capitalize()}", "", "| call | number | way | why |", "|---|---|---|---|"]
+    for chapter, rows in CHAPTERS.items():
+        parts += ["", f"## {chapter.capitalize()}", ""]
+        parts += ["| call | number | way | in | EINTR | why |", "|---|---|---|---|---|---|"]
         for row in rows:
             way = _summary(row).replace("*", " \\*") + (", quiet" if row.otherwise.quiet else "")
-            parts.append(f"| `{row.name}` | {row.nr} | {way} | {row.reason} |")
+            place = "C" if row.family == IN_C else f"`{row.family}`" if row.family else ""
+            eintr = "" if row.eintr == NEVER else row.eintr
+            parts.append(f"| `{row.signature}` | {row.nr} | {way} | {place} | {eintr} | {row.reason} |")
     parts += ["", "## Rules", "", "The first rule that applies decides."]
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in ROWS.values():

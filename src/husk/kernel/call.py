@@ -68,12 +68,13 @@ def answered_remotely(error: int) -> Reply:
 class Call(Context):
     """A call, and as such the context of what the vfs does for it."""
 
-    __slots__ = ("address", "args", "given", "kernel", "looked_up", "nr", "raw", "start", "texts")
+    __slots__ = ("address", "address_at", "args", "given", "kernel", "looked_up", "nr", "raw", "start", "texts")
 
     def __init__(self, raw: RawCall, kernel: Kernel) -> None:
         self.raw, self.kernel = raw, kernel
         self.texts: dict[int, bytes] = {}  # string arguments by position, for events
-        self.address: bytes | None = None  # of connect or bind, once it was copied
+        self.address: bytes | None = None  # of connect, bind or sendto, once a hook has seen it
+        self.address_at = 0  # where the guest has it
         self.given: dict[int, bytes] = NOTHING  # string arguments as the guest has them, where a hook changed them
         self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
@@ -141,6 +142,13 @@ def path(call: Call, n: int) -> bytes:
     if text is None:  # else a hook has seen it, and what it saw is what is acted on
         text = call.texts[n] = call.raw.cstring(call.args[n])
     return text
+
+
+def text(call: Call, n: int, limit: int = 4096) -> bytes:
+    """A string that is no path. It is kept in front of the paths: a refusal speaks of the string copied last."""
+    value = call.raw.cstring(call.args[n], limit)
+    call.texts = {n: value, **call.texts}
+    return value
 
 
 def working_directory(call: Call) -> Dir:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.abi.arity import argument_count
 from husk.abi.registry import row
 from husk.abi.text import shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
@@ -206,35 +205,28 @@ def cast_count(refusal: dict[str, object]) -> int:
 
 def call_name(nr: int) -> str:
     entry = row(nr)
-    return entry.name if entry else "husk_call" if nr == 0x4855 else f"syscall_{nr}"
+    return entry.name if entry else f"syscall_{nr}"
 
 
 def signature(call: Call) -> str:
-    """name(arguments), with the string arguments spelled out and the rest as numbers."""
-    words = []
-    for n, value in enumerate(call.args[: argument_count(call_name(call.nr))]):
-        if n in call.texts:
-            words.append('"' + shown(call.texts[n].replace(b"\\", b"\\\\")).replace('"', '\\"') + '"')
-        elif value & 0xFFFFFFFF == 0xFFFFFF9C:
-            words.append("AT_FDCWD")
-        else:
-            words.append(str(value) if value < 65536 else hex(value))
-    return f"{call_name(call.nr)}({', '.join(words)})"
+    """name(arguments) as the call's row has them: strings as they were copied, flags by name."""
+    from husk.abi.registry.signatures import arguments, spell  # tables that most runs never print from
+
+    entry = row(call.nr)
+    if entry is None:
+        return f"{call_name(call.nr)}({', '.join(map(hex, call.args))})"
+    words = [
+        _quoted(call.texts[n]) if n in call.texts else spell(kind, call.args[n])
+        for n, (_, kind) in enumerate(arguments(entry))
+    ]
+    return f"{entry.name}({', '.join(words)})"
+
+
+def _quoted(text: bytes) -> str:
+    return '"' + shown(text.replace(b"\\", b"\\\\")).replace('"', '\\"') + '"'
 
 
 def open_flags(flags: int) -> str:
-    words = [("O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE")[flags & 3]]
-    for name in (
-        "O_CREAT",
-        "O_EXCL",
-        "O_TRUNC",
-        "O_APPEND",
-        "O_NONBLOCK",
-        "O_DIRECTORY",
-        "O_NOFOLLOW",
-        "O_PATH",
-        "O_CLOEXEC",
-    ):
-        if flags & getattr(os, name):
-            words.append(name)
-    return "|".join(words)
+    from husk.abi.registry.signatures import FLAGS
+
+    return FLAGS["O_*"].spell(flags)

@@ -1,8 +1,8 @@
 """kernel: an application looks at calls before they are answered, and may refuse them or change a name in them.
 
 A hook runs in the thread that serves the call, before the handler, without any lock held. What it was shown is what the
-handler acts on: names and addresses are copied out of the guest once, and handlers take that copy. Where to look up the
-arguments of which call is the only thing known here; what calls mean stays with their handlers.
+handler acts on: names and addresses are copied out of the guest once, and handlers take that copy. Which argument is a
+name or an address is in the call's row; what a call means stays with its handler.
 """
 
 from __future__ import annotations
@@ -10,59 +10,54 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.abi.registry import dispatch_names
+from husk.abi.registry import handled_rows
+from husk.abi.registry.rules import IN_C
 from husk.kernel.call import Refused
-from husk.kernel.events import call_name, open_flags
+from husk.kernel.events import open_flags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.abi.registry.rules import Row
     from husk.kernel.call import Call
 
     Answer = str | bytes | None
     Hook = Callable[["Seen"], Answer]
 
-# Where the names are among a call's arguments.
-_AT_0 = (
-    "open creat stat lstat access readlink statfs chdir chmod chown lchown truncate utime utimes mkdir rmdir unlink "
-    "mknod execve setxattr lsetxattr getxattr lgetxattr listxattr llistxattr removexattr lremovexattr chroot umount2"
-)
-_AT_1 = (
-    "openat openat2 newfstatat statx faccessat faccessat2 readlinkat fchmodat fchmodat2 fchownat futimesat utimensat "
-    "mkdirat unlinkat mknodat execveat inotify_add_watch open_tree name_to_handle_at"
-)
-NAMES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(_AT_0.split(), (0,)),
-    **dict.fromkeys(_AT_1.split(), (1,)),
-    "rename": (0, 1),
-    "link": (0, 1),
-    "symlink": (0, 1),
-    "renameat": (1, 3),
-    "renameat2": (1, 3),
-    "linkat": (1, 3),
-    "symlinkat": (0, 2),
-}
-FLAGS = {"open": 1, "openat": 2}
-ADDRESSES = ("connect", "bind")
-IN_C = ("rt_sigaction",)  # answered before Python hears of it
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 LONGEST_ADDRESS = 128
 
 
+class Shape:
+    """Where a call has what a hook sees, by its row: `address` is an address and its length."""
+
+    __slots__ = ("address", "flags", "name", "paths")
+
+    def __init__(self, row: Row) -> None:
+        from husk.abi.registry.signatures import address, positions  # here, not above: a box without hooks needs none
+
+        self.name, self.paths, self.flags, self.address = (
+            row.name,
+            positions(row, "path"),
+            positions(row, "O_*"),
+            address(row),
+        )
+
+
 class Seen:
     """A call as a hook sees it. `path` is the name as the guest wrote it, `new_path` the second of a rename, link or
-    symlink; `flags` are those of an open, spelled out; `address` is where connect or bind goes, as `1.2.3.4:80`,
-    `[::1]:80`, `unix:/path` or `unix:@abstract`. What a call does not have is empty."""
+    symlink; `flags` are those of an open, spelled out; `address` is where connect, bind or sendto goes, as
+    `1.2.3.4:80`, `[::1]:80`, `unix:/path` or `unix:@abstract`. What a call does not have is empty."""
 
     __slots__ = ("_call", "address", "args", "flags", "name", "new_path", "path", "pid")
 
-    def __init__(self, call: Call, name: str) -> None:
-        self._call, self.name, self.pid, self.args = call, name, call.tid, call.args
-        names = [os.fsdecode(call.texts[n]) if n in call.texts else "" for n in NAMES.get(name, ())]
+    def __init__(self, call: Call, shape: Shape) -> None:
+        self._call, self.name, self.pid, self.args = call, shape.name, call.tid, call.args
+        names = [os.fsdecode(call.texts[n]) if n in call.texts else "" for n in shape.paths]
         self.path = names[0] if names else ""
         self.new_path = names[1] if len(names) > 1 else ""
-        self.flags = open_flags(call.args[FLAGS[name]]) if name in FLAGS else ""
+        self.flags = open_flags(call.args[shape.flags[0]]) if shape.flags else ""
         self.address = _shown(call.address) if call.address is not None else ""
 
     def __repr__(self) -> str:
@@ -76,19 +71,20 @@ class Hooks:
     __slots__ = ("_by_number",)
 
     def __init__(self) -> None:
-        self._by_number: dict[int, tuple[Hook, ...]] = {}
+        self._by_number: dict[int, tuple[Shape, tuple[Hook, ...]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_number)
 
     def add(self, name: str, hook: Hook) -> None:
         """ValueError: husk does not see that call."""
-        for number, known in dispatch_names().items():
-            if known == name and name not in IN_C:
-                self._by_number[number] = (*self._by_number.get(number, ()), hook)
+        for row in handled_rows():
+            if row.name == name and row.family != IN_C:
+                shape, hooks = self._by_number.get(row.nr) or (Shape(row), ())
+                self._by_number[row.nr] = (shape, (*hooks, hook))
                 return
         raise ValueError(
-            f"{name!r} is no call that husk answers, so nobody can hook it; `husk syscalls --way virtual` lists them"
+            f"{name!r} is no call that husk answers, so it cannot be hooked; `husk syscalls --way virtual` lists them"
         )
 
     @property
@@ -97,7 +93,7 @@ class Hooks:
 
     def see_names(self) -> bool:
         """Does any of them see, and perhaps replace, a name that the name cache could answer or be taught?"""
-        return any(call_name(number) in NAMES for number in self._by_number)
+        return any(shape.paths for shape, _ in self._by_number.values())
 
     def copy(self) -> Hooks:
         other = Hooks()
@@ -105,20 +101,20 @@ class Hooks:
         return other
 
     def ask(self, call: Call) -> None:
-        hooks = self._by_number.get(call.nr)
-        if hooks is None:
+        known = self._by_number.get(call.nr)
+        if known is None:
             return
-        name = call_name(call.nr)
-        _copy(call, name)
+        shape, hooks = known
+        _copy(call, shape)
         for hook in hooks:
-            seen = Seen(call, name)
+            seen = Seen(call, shape)
             try:
                 answer = hook(seen)
             except OSError as error:
                 why = f"the application refused it{_because(error)}"
                 raise Refused(error.errno or _usual(error), why, str(seen)) from None
             if answer is not None:
-                _rewrite(call, name, answer)
+                _rewrite(call, shape, answer)
 
 
 def _because(error: OSError) -> str:
@@ -137,23 +133,25 @@ def _usual(error: OSError) -> int:
     return next((number for kind, number in kinds if isinstance(error, kind)), errno.EIO)
 
 
-def _copy(call: Call, name: str) -> None:
+def _copy(call: Call, shape: Shape) -> None:
     """What the handler would copy. Where that fails, it fails again there, in Linux's order."""
     try:
-        for n in NAMES.get(name, ()):
+        for n in shape.paths:
             call.texts[n] = call.raw.cstring(call.args[n])
-        size = call.args[2] & 0xFFFFFFFF
-        if name in ADDRESSES and 2 <= size <= LONGEST_ADDRESS:
-            call.address = call.raw.read(call.args[1], size)
+        if shape.address is not None:
+            where, size = (call.args[n] for n in shape.address)
+            size &= 0xFFFFFFFF
+            if where and 2 <= size <= LONGEST_ADDRESS:
+                call.address, call.address_at = call.raw.read(where, size), where
     except OSError:
         pass
 
 
-def _rewrite(call: Call, name: str, answer: str | bytes) -> None:
+def _rewrite(call: Call, shape: Shape, answer: str | bytes) -> None:
     """The first name of the call, or where it connects to, is another. TypeError, ValueError: a fault of the hook's."""
+    name, places = shape.name, shape.paths
     if not isinstance(answer, str | bytes):
         raise TypeError(f"a hook on {name} returned {answer!r}; None goes on, a name replaces the call's")
-    places = NAMES.get(name, ())
     if places and places[0] in call.texts:
         text = os.fsencode(answer)
         if b"\0" in text or len(text) >= 4096:

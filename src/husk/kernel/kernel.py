@@ -9,7 +9,7 @@ import _thread
 import errno
 import time
 
-from husk.abi.registry import mixed_calls, refusal, row
+from husk.abi.registry import looks_at_descriptor_first, mixed_calls, refusal, row
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
-ON_DESCRIPTOR = frozenset((16, 72))  # ioctl and fcntl, of which some commands are refused
 
 
 class Shared:
@@ -152,8 +151,8 @@ class Kernel:
         try:
             handler = self._handlers.get(raw.nr)
             if handler is None or (raw.nr in self._mixed and self._refuses(call)):
-                if raw.nr in ON_DESCRIPTOR:
-                    open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
+                if looks_at_descriptor_first(raw.nr):
+                    open_link(call, i32(call, 0))
                 number, reason = refusal(raw.nr, call.args, self.walls)
                 raise Refused(number, reason)
             if self.hooks is not None:

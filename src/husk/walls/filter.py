@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from errno import ENOSYS
 
-from husk.abi.numbers import AUDIT_ARCH_X86_64, HUSK_CALL, X32_SYSCALL_BIT
-from husk.abi.registry import ROWS
+from husk.abi.numbers import AUDIT_ARCH_X86_64, X32_SYSCALL_BIT
+from husk.abi.registry import HUSK_CALL_ROW, ROWS
 from husk.abi.registry.rules import COOKIE, ArgTest, Row, Verdict, Walls
 from husk.walls.bpf import AND, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GREATER, LOAD_WORD, Program
 
@@ -52,8 +52,7 @@ def compile_filter(walls: Walls, cookie: int) -> bytes:
 
 def _leaves(walls: Walls) -> list[tuple[int, Choice]]:
     """Consecutive ranges of call numbers, each by its first number, and what they come to."""
-    choices: dict[int, Choice] = {nr: _settle(row, walls) for nr, row in ROWS.items()}
-    choices[HUSK_CALL] = ([], NOTIFY)
+    choices: dict[int, Choice] = {row.nr: _settle(row, walls) for row in (*ROWS.values(), HUSK_CALL_ROW)}
     leaves: list[tuple[int, Choice]] = []
     unknown: Choice = ([], _UNKNOWN)
     expected = 0
@@ -92,7 +91,7 @@ def _settle(row: Row, walls: Walls) -> Choice:
 def _action(verdict: Verdict) -> int:
     if verdict.way == "native":
         return ALLOW
-    return ERRNO | verdict.errno if verdict.quiet else NOTIFY
+    return ERRNO | verdict.errno if verdict.way == "refused" and verdict.quiet else NOTIFY
 
 
 def _search(program: Program, leaves: list[tuple[int, Choice]], low: int, high: int, cookie: int) -> int:

@@ -12,17 +12,16 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from husk.abi.registry import ROWS, dispatch_names
-from husk.abi.registry.rules import Walls
+from husk.abi.numbers import HUSK_CALL
+from husk.abi.registry import ROWS, handled_rows
+from husk.abi.registry.rules import IN_C, Row, Walls
 from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
-from husk.kernel.syscalls import HUSK_CALL, LATER, handlers
+from husk.kernel.syscalls import handlers, load
 from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, number, open_descriptors
 from tests.unit.kernel.good_calls import GOOD
 
-HANDLERS = {**dispatch_names(), HUSK_CALL: "husk_call"}
-# Answered in C before Python sees it (native/remote/signals.c): its table entry would never be asked.
-IN_C = {"rt_sigaction"}
+HANDLERS = {row.nr: row.name for row in handled_rows()}
 GETCWD = number("getcwd")
 
 
@@ -72,21 +71,47 @@ def faults(told: list[dict[str, object]]) -> list[dict[str, object]]:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", sorted(set(dispatch_names().values()) - IN_C))
-def test_every_virtual_call_has_a_handler(name: str) -> None:
-    assert number(name) in handlers()
+@pytest.mark.parametrize("row", [row for row in handled_rows() if row.family != IN_C], ids=lambda row: row.name)
+def test_every_virtual_call_has_a_handler(row: Row) -> None:
+    assert row.nr in handlers() and callable(load(row))
 
 
 def test_calls_served_in_c_have_no_handler_that_nobody_would_run() -> None:
-    assert not {number(name) for name in IN_C} & handlers().keys()
+    """They are answered before Python sees them (native/remote/signals.c): a table entry would never be asked."""
+    in_c = {row.nr: row.name for row in handled_rows() if row.family == IN_C}
+    assert in_c == {number("rt_sigaction"): "rt_sigaction"} and not in_c.keys() & handlers().keys()
 
 
-def test_families_for_later() -> None:
-    """The table that spares the imports names each call of its families, and nothing else."""
-    virtual = set(dispatch_names().values())
-    for family, names in LATER.items():
-        module = vars(import_module(f"husk.kernel.syscalls.{family}"))
-        assert sorted(names.split()) == sorted(name for name in module if name in virtual and callable(module[name]))
+@pytest.mark.parametrize("family", sorted({row.family for row in handled_rows()} - {IN_C}))
+def test_a_family_has_the_calls_that_name_it(family: str) -> None:
+    """A public function that is spelled like a call is its handler: the row must say so."""
+    names = {row.name: row.family for row in handled_rows()}
+    module = import_module(f"husk.kernel.syscalls.{family}")
+    found = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+    assert found & names.keys() == {name for name, home in names.items() if home == family}
+
+
+JUDGED = [row for row in ROWS.values() if row.way == "judged"]
+
+
+@pytest.mark.parametrize("row", JUDGED, ids=lambda row: row.name)
+def test_a_judged_call_is_refused_whatever_its_check_says(
+    guest: Guest, told: list[dict[str, object]], row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for says in (None, 0, 7, CONTINUE):
+        monkeypatch.setattr(f"husk.kernel.syscalls.{row.family}.{row.name}", lambda _, says=says: says)
+        replace(guest, row.nr, load(row))
+        assert guest.answer(guest.make(row.nr)) == ("error", row.otherwise.errno)
+    refusals = [event for event in told if event["event"] == "refused"]
+    assert bool(refusals) == (not row.otherwise.quiet)
+    assert all(event["reason"] == row.reason for event in refusals)
+
+
+def test_a_judged_call_fails_in_linuxs_order(guest: Guest) -> None:
+    assert guest.errno("chroot", 0x10) == "EFAULT"
+    assert guest.errno("chroot", guest.text(b"missing")) == "ENOENT"
+    assert guest.errno("chroot", guest.text(b"file")) == "ENOTDIR"
+    assert guest.errno("chroot", guest.text(b"dir")) == "EPERM"
 
 
 def test_no_handler_without_a_row() -> None:
@@ -157,8 +182,7 @@ def test_every_handler_has_a_good_call() -> None:
     are always refused. fallocate asks nobody but the host."""
     processes = ("sched_", "getp", "gets", "get_robust", "setp", "ioprio", "prlimit", "husk_call", "uname", "shm")
     sockets = ("accept", "listen", "recv", "socket", "setsockopt")  # unless they name one
-    never_good = {"chroot", "fanotify_mark", "fsconfig", "mount", "mount_setattr", "name_to_handle_at"}
-    never_good |= {"open_by_handle_at", "quotactl", "quotactl_fd", "umount2"}
+    never_good = {row.name for row in JUDGED} | {"quotactl"}
     names = {HANDLERS[nr] for nr in handlers()} - never_good - {"fallocate"}
     assert {name for name in names if not name.startswith(processes + sockets)} == GOOD.keys()
 

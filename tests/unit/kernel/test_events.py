@@ -139,7 +139,7 @@ def test_linux_says_no_is_no_refusal(box: Box) -> None:
 def test_a_refused_call_is_told_with_the_registrys_reason(box: Box) -> None:
     assert box.guest.errno("io_uring_setup", 8, 0) == "ENOSYS"
     ((what, errno_name, reason),) = box.refusals()
-    assert what.startswith("io_uring_setup(8, 0") and errno_name == "ENOSYS" and len(reason) > 10
+    assert what.startswith("io_uring_setup(8, NULL)") and errno_name == "ENOSYS" and len(reason) > 10
 
 
 # -- what ran and what was read ----------------------------------------------------------------------------------------
@@ -179,11 +179,29 @@ def spelled(guest: Guest, name: str, *args: int, texts: dict[int, bytes] | None 
 
 
 def test_signature(guest: Guest) -> None:
-    assert spelled(guest, "getcwd") == "getcwd(0, 0)"
-    assert spelled(guest, "openat", -100, 0x7F00, 65, 0o600, texts={1: b"a b"}) == 'openat(AT_FDCWD, "a b", 65, 384)'
-    assert spelled(guest, "openat", 0xFFFFFF9C, 1, texts={1: b""}) == 'openat(AT_FDCWD, "", 0, 0)'
-    assert spelled(guest, "chdir", 65535, 7, 7, 7, 7, 7) == "chdir(65535)", "registers the call does not have stay out"
-    assert spelled(guest, "chdir", 65536) == "chdir(0x10000)"
+    assert spelled(guest, "getcwd") == "getcwd(NULL, 0)"
+    created = 'openat(AT_FDCWD, "a b", O_WRONLY|O_CREAT, 0600)'
+    assert spelled(guest, "openat", -100, 0x7F00, 65, 0o600, texts={1: b"a b"}) == created
+    assert spelled(guest, "openat", 0xFFFFFF9C, 1, texts={1: b""}) == 'openat(AT_FDCWD, "", O_RDONLY, 0)'
+    assert spelled(guest, "chdir", 65535, 7, 7, 7, 7, 7) == "chdir(0xffff)", "registers the call does not have stay out"
+    assert spelled(guest, "chown", 0x1000, 0xFFFFFFFF, 5, texts={0: b"f"}) == 'chown("f", -1, 5)'
+
+
+def test_signature_has_all_arguments(guest: Guest) -> None:
+    assert spelled(guest, "sendto", 3, 0x7F00, 5, 0x4040, 0x8000, 16) == (
+        "sendto(3, 0x7f00, 5, MSG_DONTWAIT|MSG_NOSIGNAL, 0x8000, 16)"
+    )
+    assert spelled(guest, "socket", 2, 0x80801, 6) == "socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK, 6)"
+    assert spelled(guest, "ioctl", 0, 0x5412, 0x1000) == "ioctl(0, TIOCSTI, 0x1000)"
+    assert spelled(guest, "ioctl", 0, 0xDEADBEEF, 0) == "ioctl(0, 0xdeadbeef, NULL)"
+    assert spelled(guest, "clone", 0x1200011) == (
+        "clone(SIGCHLD|CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID, NULL, NULL, NULL, NULL)"
+    )
+    assert spelled(guest, "getxattrat", -100, 1, 0x100, 2, 0x30, 16, texts={1: b"f", 3: b"user.a"}) == (
+        'getxattrat(AT_FDCWD, "f", AT_SYMLINK_NOFOLLOW, "user.a", 0x30, 16)'
+    )
+    assert spelled(guest, "prctl", 4, 0) == "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)"
+    assert spelled(guest, "kill", -1, 9) == "kill(-1, SIGKILL)"
 
 
 def test_signature_of_a_number_that_is_no_call(guest: Guest) -> None:
@@ -201,7 +219,7 @@ def test_a_guests_text_cannot_forge_a_line(box: Box, text: bytes) -> None:
     box.guest.errno("access", box.guest.text(text), 0)
     (line,) = box.traced
     assert line.isprintable()
-    assert re.fullmatch(r'\[\d+\] access\("(?:[^"\\]|\\.)*", 0\) = -1 ENOENT \([^"]*\)', line), line
+    assert re.fullmatch(r'\[\d+\] access\("(?:[^"\\]|\\.)*", F_OK\) = -1 ENOENT \([^"]*\)', line), line
 
 
 def test_names_that_are_not_text(box: Box) -> None:
@@ -215,9 +233,9 @@ def test_trace_says_what_became_of_a_call(box: Box) -> None:
     box.guest.errno("readlink", box.guest.text(b"link"), box.guest.memory.put(bytes(8)), 8)
     box.guest.errno("access", box.guest.text(b"missing"), 0)
     tid = os.getpid()
-    assert box.traced[0] == f'[{tid}] open("file", 0, 420) = fd'
+    assert box.traced[0] == f'[{tid}] open("file", O_RDONLY, 0644) = fd'
     assert box.traced[1].endswith(" = 4")
-    assert box.traced[2].startswith(f'[{tid}] access("missing", 0) = -1 ENOENT (')
+    assert box.traced[2].startswith(f'[{tid}] access("missing", F_OK) = -1 ENOENT (')
 
 
 @pytest.mark.parametrize(("flags", "text"), [

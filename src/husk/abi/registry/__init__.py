@@ -1,7 +1,7 @@
 """The registry: one row for every x86-64 system call, put together from the `rows_` modules.
 
-Here: look-ups over the rows. Filter, dispatcher, documentation and `husk syscalls` all read this one table. Not here:
-the rows themselves, and BPF.
+Here: look-ups over the rows. Filter, dispatcher, call printing, hooks, the C core's table, documentation and `husk
+syscalls` all read this one table. Not here: the rows themselves, and BPF.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 from errno import ENOSYS
 
 from husk.abi.registry import rows_descriptors, rows_host, rows_memory, rows_names, rows_processes, rows_sockets
-from husk.abi.registry.rules import NO_WALLS, Row, Walls
+from husk.abi.registry.rows_processes import HUSK_CALL_ROW
+from husk.abi.registry.rules import NO_WALLS, RESTARTS, Row, Walls
+
+__all__ = ["CHAPTERS", "HUSK_CALL_ROW", "ROWS", "by_name", "eintr_bitmap", "handled_rows", "looks_at_descriptor_first",
+           "mixed_calls", "refusal", "row"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAMILIES = {
+CHAPTERS = {
     "names": rows_names.ROWS,
     "descriptors": rows_descriptors.ROWS,
     "memory and time": rows_memory.ROWS,
@@ -24,13 +28,14 @@ FAMILIES = {
     "host": rows_host.ROWS,
 }
 
-ROWS: dict[int, Row] = {row.nr: row for rows in FAMILIES.values() for row in rows}
+ROWS: dict[int, Row] = {row.nr: row for rows in CHAPTERS.values() for row in rows}
 
 _EINTR_BYTES = 64  # the width of the bitmap in the loader's protocol
 
 
 def row(nr: int) -> Row | None:
-    return ROWS.get(nr)
+    """The row of a call of Linux, or of the loader's private one."""
+    return ROWS.get(nr) or (HUSK_CALL_ROW if nr == HUSK_CALL_ROW.nr else None)
 
 
 def by_name(name: str) -> Row | None:
@@ -40,22 +45,29 @@ def by_name(name: str) -> Row | None:
     return None
 
 
-def dispatch_names() -> dict[int, str]:
-    """Number to name of every call a handler must exist for: those that are virtual under some walls and arguments."""
-    return {
-        nr: candidate.name
-        for nr, candidate in ROWS.items()
-        if any(verdict.way == "virtual" for verdict in candidate.verdicts())
-    }
+def handled_rows() -> list[Row]:
+    """Every row that names a handler: the calls that are virtual or judged under some walls and arguments."""
+    return [candidate for candidate in (*ROWS.values(), HUSK_CALL_ROW) if candidate.family]
 
 
 def mixed_calls() -> frozenset[int]:
     """Calls that are notified both to be answered and to be refused: for these the dispatcher asks the row first."""
     return frozenset(
-        nr
-        for nr, candidate in ROWS.items()
-        if len({verdict.way for verdict in candidate.verdicts() if verdict.way != "native" and not verdict.quiet}) > 1
+        candidate.nr
+        for candidate in handled_rows()
+        if any(verdict.way == "refused" and not verdict.quiet for verdict in candidate.verdicts())
     )
+
+
+def looks_at_descriptor_first(nr: int) -> bool:
+    """True where some commands to a held descriptor are refused: Linux looks at the descriptor before the command."""
+    from husk.abi.registry.signatures import arguments
+
+    entry = row(nr)
+    if entry is None or not any(rule.tests and rule.verdict.way == "native" for rule in entry.rules):
+        return False
+    refused = any(verdict.way == "refused" and not verdict.quiet for verdict in entry.verdicts())
+    return refused and arguments(entry)[0][1] == "fd"
 
 
 def refusal(nr: int, args: Sequence[int], walls: Walls = NO_WALLS) -> tuple[int, str]:
@@ -74,15 +86,14 @@ def refusal(nr: int, args: Sequence[int], walls: Walls = NO_WALLS) -> tuple[int,
 
 
 def eintr_bitmap() -> bytes:
-    """Bit nr is set for native calls which Linux ends with EINTR after a handler without SA_RESTART.
+    """Bit nr is set for calls that wait in the host and that Linux ends with EINTR after a handler without SA_RESTART.
 
-    These are the calls that return ERESTARTSYS inside the kernel. Those with ERESTARTNOHAND or ERESTART_RESTARTBLOCK
-    (poll, pause, nanosleep, msgrcv...) end with EINTR after any handler and need no help; those with ERESTARTNOINTR
-    (fork, clone) never do. futex is the one call in two classes: FUTEX_WAIT belongs here, FUTEX_LOCK_PI and
-    FUTEX_LOCK_PI2 restart always; whoever reads the bit for futex must look at the operation as well.
+    Calls that end with EINTR after any handler (poll, pause, nanosleep, msgrcv...) and calls that never do (fork,
+    clone) need no help. futex is the one call in two classes: FUTEX_WAIT belongs here, FUTEX_LOCK_PI and FUTEX_LOCK_PI2
+    restart always; code that reads the bit for futex must look at the operation as well.
     """
     bitmap = bytearray(_EINTR_BYTES)
     for nr, candidate in ROWS.items():
-        if candidate.interruptible:
+        if candidate.eintr == RESTARTS:
             bitmap[nr >> 3] |= 1 << (nr & 7)
     return bytes(bitmap)

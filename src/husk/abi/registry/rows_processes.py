@@ -10,7 +10,10 @@ from errno import EINVAL, EPERM
 
 from husk.abi import numbers
 from husk.abi.registry.rules import (
+    ALWAYS,
+    IN_C,
     PID_WALL,
+    RESTARTS,
     SIGNAL_WALL,
     TRACE_WALL,
     Arg,
@@ -42,17 +45,17 @@ UNCONFINED_SIGNAL = refuse(
 UNCONFINED_REACH = refuse(EPERM, "without Landlock it would reach every host process of the same user")
 
 
-def signal_sender(nr: int, name: str, reason: str) -> Row:
-    return native(nr, name, reason, native_if(SIGNAL_WALL), otherwise=UNCONFINED_SIGNAL)
+def signal_sender(nr: int, signature: str, reason: str) -> Row:
+    return native(nr, signature, reason, native_if(SIGNAL_WALL), otherwise=UNCONFINED_SIGNAL)
 
 
-def within_box(nr: int, name: str, reason: str) -> Row:
-    return native(nr, name, reason, native_if(TRACE_WALL), otherwise=UNCONFINED_REACH)
+def within_box(nr: int, signature: str, reason: str) -> Row:
+    return native(nr, signature, reason, native_if(TRACE_WALL), otherwise=UNCONFINED_REACH)
 
 
-def process_named(nr: int, name: str, reason: str, *caller: ArgTest) -> Row:
-    """Native inside a pid namespace, and where the arguments name the caller; else husk checks whom they name."""
-    return virtual(nr, name, reason, native_if(PID_WALL), native_if(*caller))
+def process_named(nr: int, signature: str, reason: str, *caller: ArgTest) -> Row:
+    """Native inside a pid namespace, and where arguments name the caller; else husk checks the process they name."""
+    return virtual("processes", nr, signature, reason, native_if(PID_WALL), native_if(*caller))
 
 
 CORE_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_CORE)
@@ -69,126 +72,155 @@ ROWS = (
     # Beginning and ending
     native(
         56,
-        "clone",
+        "clone(clone_flags: CLONE_*, newsp: addr, parent_tidptr: *int, child_tidptr: *int, tls: addr)",
         "makes a child or thread under the same filter",
         refused_if(EPERM, NEW_NAMESPACE, FLAGS.has_any(numbers.CLONE_NAMESPACES)),
         refused_if(
             EPERM, "husk's tracing of the parent would spread to the child", FLAGS.has_any(numbers.CLONE_PTRACE)
         ),
     ),
-    absent(435, "clone3", "its flags lie behind a pointer, which no filter follows; libc falls back to clone"),
-    native(57, "fork", "makes a child under the same filter; fork must never see EINTR"),
-    native(58, "vfork", "makes a child under the same filter, in the parent's memory until it executes"),
-    virtual(59, "execve", "carries a name; husk finds program and interpreter itself and starts its loader instead"),
+    absent(435, "clone3(uargs: *clone_args, size: size)",
+           "its flags lie behind a pointer, which no filter follows; libc falls back to clone"),
+    native(57, "fork()", "makes a child under the same filter; fork must never see EINTR"),
+    native(58, "vfork()", "makes a child under the same filter, in the parent's memory until it executes"),
+    virtual("execve", 59, "execve(filename: path, argv: *argv, envp: *envp)",
+            "carries a name; husk finds program and interpreter itself and starts its loader instead"),
     virtual(
+        "execve",
         322,
-        "execveat",
+        "execveat(fd: dirfd, filename: path, argv: *argv, envp: *envp, flags: AT_*)",
         "carries a name; only husk's own repetition, which executes the loader by descriptor, goes to the host",
         native_if(carries_cookie(5)),
     ),
-    native(60, "exit", "ends the calling thread"),
-    native(231, "exit_group", "ends the calling process"),
-    native(61, "wait4", "waits for the caller's own children", interruptible=True),
-    native(247, "waitid", "waits for the caller's own children, pidfds included", interruptible=True),
+    native(60, "exit(error_code: int)", "ends the calling thread"),
+    native(231, "exit_group(error_code: int)", "ends the calling process"),
+    native(61, "wait4(upid: pid, stat_addr: *int, options: wait, ru: *rusage)",
+           "waits for the caller's own children", eintr=RESTARTS),
+    native(247, "waitid(which: P_*, upid: pid, infop: *siginfo, options: wait, ru: *rusage)",
+           "waits for the caller's own children, pidfds included", eintr=RESTARTS),
     # Who am I, and my groups
-    native(39, "getpid", "tells the caller's own pid"),
-    native(186, "gettid", "tells the caller's own thread id"),
-    native(110, "getppid", "tells the caller's own parent"),
-    native(111, "getpgrp", "tells the caller's own process group"),
-    native(109, "setpgid", "Linux accepts only the caller and its children, and only groups of the same session"),
-    native(112, "setsid", "starts a session of the caller's own"),
-    process_named(121, "getpgid", "names a process, and would tell about host processes", OWN_PID),
-    process_named(124, "getsid", "names a process, and would tell about host processes", OWN_PID),
+    native(39, "getpid()", "tells the caller's own pid"),
+    native(186, "gettid()", "tells the caller's own thread id"),
+    native(110, "getppid()", "tells the caller's own parent"),
+    native(111, "getpgrp()", "tells the caller's own process group"),
+    native(109, "setpgid(pid: pid, pgid: pid)",
+           "Linux accepts only the caller and its children, and only groups of the same session"),
+    native(112, "setsid()", "starts a session of the caller's own"),
+    process_named(121, "getpgid(pid: pid)",
+                  "names a process, and would tell about host processes", OWN_PID),
+    process_named(124, "getsid(pid: pid)",
+                  "names a process, and would tell about host processes", OWN_PID),
     # Signals
     virtual(
+        IN_C,
         13,
-        "rt_sigaction",
+        "rt_sigaction(sig: signal, act: *sigaction, oact: *sigaction, sigsetsize: size)",
         "husk installs handlers without SA_RESTART through the resident page, so that no virtual call ends with an "
         "EINTR Linux would not give; husk's own repetition, and a mere question, go to the host",
         native_if(carries_cookie(4)),
         native_if(is_null(1, "the new action")),
     ),
-    native(14, "rt_sigprocmask", "blocks signals of the calling thread"),
-    native(15, "rt_sigreturn", "restores the calling thread's own registers"),
-    native(127, "rt_sigpending", "reads the caller's own pending signals"),
-    native(128, "rt_sigtimedwait", "takes one of the caller's own pending signals"),
-    native(130, "rt_sigsuspend", "waits for a signal to the caller"),
-    native(34, "pause", "waits for a signal to the caller"),
-    native(131, "sigaltstack", "names a stack in the caller's own memory"),
-    native(219, "restart_syscall", "the host continues a sleep or wait it interrupted itself"),
-    signal_sender(62, "kill", "a pid namespace or Landlock's signal scope confines whom it reaches"),
-    signal_sender(200, "tkill", "a pid namespace or Landlock's signal scope confines whom it reaches"),
-    signal_sender(234, "tgkill", "a pid namespace or Landlock's signal scope confines whom it reaches"),
-    signal_sender(129, "rt_sigqueueinfo", "a pid namespace or Landlock's signal scope confines whom it reaches"),
-    signal_sender(297, "rt_tgsigqueueinfo", "a pid namespace or Landlock's signal scope confines whom it reaches"),
-    signal_sender(
-        434, "pidfd_open", "the descriptor serves to wait, to signal and to reach in, and the latter two are confined"
-    ),
-    signal_sender(424, "pidfd_send_signal", "a pid namespace or Landlock's signal scope confines whom it reaches"),
+    native(14, "rt_sigprocmask(how: SIG_*, nset: *sigset, oset: *sigset, sigsetsize: size)",
+           "blocks signals of the calling thread"),
+    native(15, "rt_sigreturn()", "restores the calling thread's own registers"),
+    native(127, "rt_sigpending(uset: *sigset, sigsetsize: size)", "reads the caller's own pending signals"),
+    native(128, "rt_sigtimedwait(uthese: *sigset, uinfo: *siginfo, uts: *timespec, sigsetsize: size)",
+           "takes one of the caller's own pending signals", eintr=ALWAYS),
+    native(130, "rt_sigsuspend(unewset: *sigset, sigsetsize: size)", "waits for a signal to the caller", eintr=ALWAYS),
+    native(34, "pause()", "waits for a signal to the caller", eintr=ALWAYS),
+    native(131, "sigaltstack(uss: *sigaltstack, uoss: *sigaltstack)", "names a stack in the caller's own memory"),
+    native(219, "restart_syscall()", "the host continues a sleep or wait it interrupted itself", eintr=ALWAYS),
+    signal_sender(62, "kill(pid: pid, sig: signal)",
+                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+    signal_sender(200, "tkill(pid: pid, sig: signal)",
+                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+    signal_sender(234, "tgkill(tgid: pid, pid: pid, sig: signal)",
+                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+    signal_sender(129, "rt_sigqueueinfo(pid: pid, sig: signal, uinfo: *siginfo)",
+                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+    signal_sender(297, "rt_tgsigqueueinfo(tgid: pid, pid: pid, sig: signal, uinfo: *siginfo)",
+                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+    signal_sender(434, "pidfd_open(pid: pid, flags: PIDFD_*)",
+                  "the descriptor serves to wait, to signal and to reach in, and the latter two are confined"),
+    signal_sender(424, "pidfd_send_signal(pidfd: fd, sig: signal, info: *siginfo, flags: uint)",
+                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
     # Scheduling: a process of the same user may be changed, and without a pid namespace that includes the host's
-    native(24, "sched_yield", "lets other threads run"),
-    native(146, "sched_get_priority_max", "tells a constant of a scheduling policy"),
-    native(147, "sched_get_priority_min", "tells a constant of a scheduling policy"),
-    process_named(142, "sched_setparam", "names a process; a host process of the same user could be slowed", OWN_PID),
-    process_named(143, "sched_getparam", "names a process, and would tell about host processes", OWN_PID),
-    process_named(
-        144, "sched_setscheduler", "names a process; a host process of the same user could be slowed", OWN_PID
-    ),
-    process_named(145, "sched_getscheduler", "names a process, and would tell about host processes", OWN_PID),
-    process_named(148, "sched_rr_get_interval", "names a process, and would tell about host processes", OWN_PID),
-    process_named(203, "sched_setaffinity", "names a thread; a host thread of the same user could be moved", OWN_PID),
-    process_named(204, "sched_getaffinity", "names a thread, and would tell about host threads", OWN_PID),
-    process_named(314, "sched_setattr", "names a process; a host process of the same user could be slowed", OWN_PID),
-    process_named(315, "sched_getattr", "names a process, and would tell about host processes", OWN_PID),
-    process_named(140, "getpriority", "names processes, groups or a whole user", *OWN_PRIORITY),
-    process_named(
-        141, "setpriority", "names processes; host processes of the same user could be slowed", *OWN_PRIORITY
-    ),
-    process_named(
-        251, "ioprio_set", "names processes; host processes of the same user could be slowed", *OWN_IO_PRIORITY
-    ),
-    process_named(252, "ioprio_get", "names processes, groups or a whole user", *OWN_IO_PRIORITY),
+    native(24, "sched_yield()", "lets other threads run"),
+    native(146, "sched_get_priority_max(policy: SCHED_*)", "tells a constant of a scheduling policy"),
+    native(147, "sched_get_priority_min(policy: SCHED_*)", "tells a constant of a scheduling policy"),
+    process_named(142, "sched_setparam(pid: pid, param: *sched_param)",
+                  "names a process; a host process of the same user could be slowed", OWN_PID),
+    process_named(143, "sched_getparam(pid: pid, param: *sched_param)",
+                  "names a process, and would tell about host processes", OWN_PID),
+    process_named(144, "sched_setscheduler(pid: pid, policy: SCHED_*, param: *sched_param)",
+                  "names a process; a host process of the same user could be slowed", OWN_PID),
+    process_named(145, "sched_getscheduler(pid: pid)",
+                  "names a process, and would tell about host processes", OWN_PID),
+    process_named(148, "sched_rr_get_interval(pid: pid, interval: *timespec)",
+                  "names a process, and would tell about host processes", OWN_PID),
+    process_named(203, "sched_setaffinity(pid: pid, len: uint, user_mask_ptr: *ulong)",
+                  "names a thread; a host thread of the same user could be moved", OWN_PID),
+    process_named(204, "sched_getaffinity(pid: pid, len: uint, user_mask_ptr: *ulong)",
+                  "names a thread, and would tell about host threads", OWN_PID),
+    process_named(314, "sched_setattr(pid: pid, uattr: *sched_attr, flags: uint)",
+                  "names a process; a host process of the same user could be slowed", OWN_PID),
+    process_named(315, "sched_getattr(pid: pid, uattr: *sched_attr, usize: uint, flags: uint)",
+                  "names a process, and would tell about host processes", OWN_PID),
+    process_named(140, "getpriority(which: PRIO_*, who: int)",
+                  "names processes, groups or a whole user", *OWN_PRIORITY),
+    process_named(141, "setpriority(which: PRIO_*, who: int, niceval: int)",
+                  "names processes; host processes of the same user could be slowed", *OWN_PRIORITY),
+    process_named(251, "ioprio_set(which: IOPRIO_WHO_*, who: int, ioprio: int)",
+                  "names processes; host processes of the same user could be slowed", *OWN_IO_PRIORITY),
+    process_named(252, "ioprio_get(which: IOPRIO_WHO_*, who: int)",
+                  "names processes, groups or a whole user", *OWN_IO_PRIORITY),
     # Limits and accounts
-    native(97, "getrlimit", "reads the caller's own limits"),
+    native(97, "getrlimit(resource: RLIMIT_*, rlim: *rlimit)", "reads the caller's own limits"),
     native(
         160,
-        "setrlimit",
+        "setrlimit(resource: RLIMIT_*, rlim: *rlimit)",
         "lowers the caller's own limits; the hard ones husk set cannot be raised",
         answered_if(CORE_STAYS, Arg(0, "the resource").is_in(numbers.RLIMIT_CORE)),
     ),
     virtual(
+        "processes",
         302,
-        "prlimit64",
+        "prlimit64(pid: pid, resource: RLIMIT_*, new_rlim: *rlimit64, old_rlim: *rlimit64)",
         "names a process; a host process of the same user could be limited",
         virtual_if(CORE_LIMIT),  # setting that one does nothing (see setrlimit), and the old value must be told
         native_if(PID_WALL),
         native_if(OWN_PID),
     ),
-    native(98, "getrusage", "reads the accounts of the caller and its children"),
-    native(100, "times", "reads the accounts of the caller and its children"),
+    native(98, "getrusage(who: RUSAGE_*, ru: *rusage)", "reads the accounts of the caller and its children"),
+    native(100, "times(tbuf: *tms)", "reads the accounts of the caller and its children"),
     # User ids and capabilities: a guest has no capability, so it can only move among the ids it has
-    native(102, "getuid", "tells the caller's own user id"),
-    native(104, "getgid", "tells the caller's own group id"),
-    native(107, "geteuid", "tells the caller's own user id"),
-    native(108, "getegid", "tells the caller's own group id"),
-    native(118, "getresuid", "tells the caller's own user ids"),
-    native(120, "getresgid", "tells the caller's own group ids"),
-    native(115, "getgroups", "tells the caller's own groups"),
-    native(105, "setuid", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(106, "setgid", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(113, "setreuid", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(114, "setregid", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(117, "setresuid", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(119, "setresgid", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(122, "setfsuid", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(123, "setfsgid", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(116, "setgroups", "wants CAP_SETGID, which no guest has, so Linux answers EPERM"),
-    native(125, "capget", "reads capability sets, all of them empty inside"),
-    native(126, "capset", "can only drop capabilities, and a guest has none"),
+    native(102, "getuid()", "tells the caller's own user id"),
+    native(104, "getgid()", "tells the caller's own group id"),
+    native(107, "geteuid()", "tells the caller's own user id"),
+    native(108, "getegid()", "tells the caller's own group id"),
+    native(118, "getresuid(ruidp: *uid, euidp: *uid, suidp: *uid)", "tells the caller's own user ids"),
+    native(120, "getresgid(rgidp: *gid, egidp: *gid, sgidp: *gid)", "tells the caller's own group ids"),
+    native(115, "getgroups(gidsetsize: int, grouplist: *gid)", "tells the caller's own groups"),
+    native(105, "setuid(uid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
+    native(106, "setgid(gid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
+    native(113, "setreuid(ruid: uid, euid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
+    native(114, "setregid(rgid: gid, egid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
+    native(117, "setresuid(ruid: uid, euid: uid, suid: uid)",
+           "without CAP_SETUID Linux accepts only the ids the caller has"),
+    native(119, "setresgid(rgid: gid, egid: gid, sgid: gid)",
+           "without CAP_SETGID Linux accepts only the ids the caller has"),
+    native(122, "setfsuid(uid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
+    native(123, "setfsgid(gid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
+    native(116, "setgroups(gidsetsize: int, grouplist: *gid)",
+           "wants CAP_SETGID, which no guest has, so Linux answers EPERM"),
+    native(125, "capget(header: *cap_user_header, dataptr: *cap_user_data)",
+           "reads capability sets, all of them empty inside"),
+    native(126, "capset(header: *cap_user_header, data: *cap_user_data)",
+           "can only drop capabilities, and a guest has none"),
     # The process as a whole
     native(
         157,
-        "prctl",
+        "prctl(option: PR_*, arg2: ulong, arg3: ulong, arg4: ulong, arg5: ulong)",
         "the listed options concern the calling thread or process only",
         native_if(OPTION.is_in(numbers.PRCTL_ALLOWED)),
         answered_if(
@@ -206,7 +238,7 @@ ROWS = (
     ),
     native(
         135,
-        "personality",
+        "personality(personality: persona)",
         "the listed bits change the caller's own address layout, uname and time-outs",
         native_if(PERSONA.is_in(numbers.PERSONALITY_QUERY)),
         native_if(PERSONA.within(numbers.PERSONALITY_ALLOWED)),
@@ -214,26 +246,35 @@ ROWS = (
     ),
     native(
         272,
-        "unshare",
+        "unshare(unshare_flags: CLONE_*)",
         "the listed flags stop sharing with the caller's own threads",
         native_if(FLAGS.within(numbers.UNSHARE_ALLOWED)),
         refused_if(EPERM, NEW_NAMESPACE, FLAGS.has_any({**numbers.CLONE_NAMESPACES, "CLONE_NEWTIME": 0x80})),
         otherwise=refuse(EINVAL, "no flag that Linux lets one stop sharing"),
     ),
-    native(317, "seccomp", "a further filter can only narrow; a second listener is refused by Linux itself (EBUSY)"),
+    native(317, "seccomp(op: SECCOMP_*, flags: uint, uargs: buf)",
+           "a further filter can only narrow; a second listener is refused by Linux itself (EBUSY)"),
     # Reaching into other processes
     # Another guest's memory, registers or descriptors: what husk judged there was copied first, a tracer stops a call
     # only before the filter looks at it, and a thread or a socket could change or pass the same
-    within_box(
-        101,
-        "ptrace",
-        "traces a process of the same box; what husk has to stop a thread for itself (execve, chdir, taking a "
-        "terminal) fails with EPERM while another guest traces it",
-    ),
-    within_box(310, "process_vm_readv", "reads the memory of a process of the same box"),
-    within_box(311, "process_vm_writev", "writes the memory of a process of the same box"),
-    within_box(312, "kcmp", "compares what two processes of the same box share"),
-    within_box(438, "pidfd_getfd", "takes a descriptor out of a process of the same box"),
-    refused(448, "process_mrelease", EPERM, "frees the memory of another process, which is the host's business"),
-    refused(308, "setns", EPERM, "enters a namespace other than the box's"),
+    within_box(101, "ptrace(request: PTRACE_*, pid: pid, addr: addr, data: addr)",
+               "traces a process of the same box; what husk has to stop a thread for itself (execve, chdir, taking "
+               "a terminal) fails with EPERM while another guest traces it"),
+    within_box(310,
+               "process_vm_readv(pid: pid, lvec: *iovec, liovcnt: ulong, rvec: *iovec, riovcnt: ulong, flags: ulong)",
+               "reads the memory of a process of the same box"),
+    within_box(311,
+               "process_vm_writev(pid: pid, lvec: *iovec, liovcnt: ulong, rvec: *iovec, riovcnt: ulong, flags: ulong)",
+               "writes the memory of a process of the same box"),
+    within_box(312, "kcmp(pid1: pid, pid2: pid, type: KCMP_*, idx1: ulong, idx2: ulong)",
+               "compares what two processes of the same box share"),
+    within_box(438, "pidfd_getfd(pidfd: fd, fd: fd, flags: uint)",
+               "takes a descriptor out of a process of the same box"),
+    refused(448, "process_mrelease(pidfd: fd, flags: uint)", EPERM,
+            "frees the memory of another process, which is the host's business"),
+    refused(308, "setns(fd: fd, flags: CLONE_*)", EPERM, "enters a namespace other than the box's"),
 )
+
+# The loader's question to husk's kernel: not a call of Linux, so it stands apart from the rows.
+HUSK_CALL_ROW = virtual("execve", numbers.HUSK_CALL, "husk_call(op: int, buf: buf, size: size, fd: fd)",
+                        "the loader asks for the program it has to map; anyone else gets ENOSYS")

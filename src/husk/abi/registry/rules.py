@@ -1,7 +1,15 @@
 """Layer abi: the words the registry is written in: walls, argument tests, verdicts, rules and rows.
 
 Here: plain values, and the direct meaning of a rule (`Row.verdict`). Not here: any particular system call (those are
-the rows_*.py files) and the translation to BPF (husk.walls.filter), which is tested against the meaning given here.
+the rows_*.py files), the words of a signature (signatures.py), and the translation to BPF (husk.walls.filter), which is
+tested against the meaning given here.
+
+A call goes one of four ways:
+  native   the host kernel runs it; husk does not see it
+  virtual  a handler of husk's kernel answers it
+  judged   a handler makes the checks that Linux makes first, then husk refuses it with the errno of the row; a judged
+           call never succeeds
+  refused  it gets an errno without a look at anything but its registers
 """
 
 from __future__ import annotations
@@ -12,7 +20,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-WAYS = ("native", "virtual", "refused")
+WAYS = ("native", "virtual", "judged", "refused")
+HANDLED = ("virtual", "judged")  # a handler exists
+
+# The family of a call that the C core answers, so that no Python handler exists.
+IN_C = "native"
+
+# What a signal with a handler does to a call that waits.
+NEVER = "never"  # no EINTR: the call does not wait for long, or Linux restarts it always (ERESTARTNOINTR)
+RESTARTS = "restarts"  # EINTR after a handler without SA_RESTART, a restart after others (ERESTARTSYS)
+ALWAYS = "always"  # EINTR after any handler (EINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK)
+IN_HUSK = "restarts, in husk"  # as RESTARTS, but the call waits in husk, and kernel/blocking.py sees to it
+EINTR = (NEVER, RESTARTS, ALWAYS, IN_HUSK)
 
 # Stands in a rule for the box's secret 64-bit number, which is known only when a filter is compiled.
 COOKIE = -1
@@ -161,7 +180,7 @@ def is_null(index: int, label: str) -> ArgTest:
 
 
 class Verdict:
-    """What becomes of a call. `quiet`: the filter answers by itself, husk neither sees nor reports the call."""
+    """What becomes of a call. `quiet`: nothing is reported; a refused call is then answered by the filter itself."""
 
     __slots__ = ("errno", "quiet", "reason", "way")
 
@@ -208,27 +227,34 @@ def answered_if(reason: str, *conditions: WallTest | ArgTest) -> Rule:
 
 
 class Row:
-    """One system call: the way it goes, why, and the rules; the first rule that holds wins, then `otherwise`."""
+    """One system call: its signature, the way it goes, why, and the rules; the first rule that holds wins, then
+    `otherwise`.
 
-    __slots__ = ("interruptible", "name", "nr", "otherwise", "reason", "rules", "way")
+    `signature` is text, `NAME(ARGUMENT: KIND, ...)`; signatures.py reads it when something has to be printed.
+    `family` is the module in kernel/syscalls that has the handler, empty where no way leads to one.
+    """
+
+    __slots__ = ("eintr", "family", "name", "nr", "otherwise", "reason", "rules", "signature", "way")
 
     def __init__(
         self,
         nr: int,
-        name: str,
+        signature: str,
         plain: Verdict,
         rules: tuple[Rule, ...],
         otherwise: Verdict | None = None,
-        interruptible: bool = False,
+        family: str = "",
+        eintr: str = NEVER,
     ) -> None:
         self.nr = nr
-        self.name = name
+        self.signature = signature
+        self.name = signature.partition("(")[0]
         self.way = plain.way
         self.reason = plain.reason
         self.rules = rules
         self.otherwise = otherwise or plain
-        # Linux ends this call, where it runs natively, with EINTR after a handler without SA_RESTART (ERESTARTSYS).
-        self.interruptible = interruptible
+        self.family = family
+        self.eintr = eintr
 
     def verdict(self, args: Sequence[int], walls: Walls, cookie: int | None = None) -> Verdict:
         for rule in self.rules:
@@ -242,19 +268,31 @@ class Row:
 
 
 def native(
-    nr: int, name: str, reason: str, *rules: Rule, otherwise: Verdict | None = None, interruptible: bool = False
+    nr: int,
+    signature: str,
+    reason: str,
+    *rules: Rule,
+    otherwise: Verdict | None = None,
+    family: str = "",
+    eintr: str = NEVER,
 ) -> Row:
-    return Row(nr, name, Verdict("native", reason), rules, otherwise, interruptible)
+    """`family` where rules make some of it virtual."""
+    return Row(nr, signature, Verdict("native", reason), rules, otherwise, family, eintr)
 
 
-def virtual(nr: int, name: str, reason: str, *rules: Rule, interruptible: bool = False) -> Row:
-    return Row(nr, name, Verdict("virtual", reason), rules, interruptible=interruptible)
+def virtual(family: str, nr: int, signature: str, reason: str, *rules: Rule, eintr: str = NEVER) -> Row:
+    return Row(nr, signature, Verdict("virtual", reason), rules, None, family, eintr)
 
 
-def refused(nr: int, name: str, errno: int, reason: str, quiet: bool = False) -> Row:
-    return Row(nr, name, refuse(errno, reason, quiet), ())
+def judged(family: str, nr: int, signature: str, errno: int, reason: str, quiet: bool = False) -> Row:
+    """`quiet` where Linux would say the same to anyone: that is no refusal worth a report."""
+    return Row(nr, signature, Verdict("judged", reason, errno, quiet), (), None, family)
 
 
-def absent(nr: int, name: str, reason: str) -> Row:
+def refused(nr: int, signature: str, errno: int, reason: str, quiet: bool = False) -> Row:
+    return Row(nr, signature, refuse(errno, reason, quiet), ())
+
+
+def absent(nr: int, signature: str, reason: str) -> Row:
     """Refused like a call this kernel does not have. Quietly: programs try such calls all the time and cope."""
-    return refused(nr, name, ENOSYS, reason, quiet=True)
+    return refused(nr, signature, ENOSYS, reason, quiet=True)

@@ -21,15 +21,17 @@ SYSCALLS = Command(
     "what husk does with each system call",
     "What husk does with each x86-64 system call, and why.",
     options=(
-        Option("--way", "native|virtual|refused", "show only the calls that go this way",
-               choices=("native", "virtual", "refused")),
+        Option("--way", "native|virtual|judged|refused", "show only the calls that go this way",
+               choices=("native", "virtual", "judged", "refused")),
         Option("--markdown", "", "print the page docs/compat.md"),
         JSON,
     ),
     arguments=(
-        Argument("NAME", "show only these calls (names or numbers), with their rules", count="*", attribute="names"),
+        Argument("NAME", "show only these calls (names or numbers), with signature and rules", count="*",
+                 attribute="names"),
     ),
-    end="native: the host kernel runs it. virtual: husk's kernel answers it. refused: it gets an errno.",
+    end="native: the host kernel runs it. virtual: husk's kernel answers it. judged: husk's kernel makes Linux's"
+    " checks, then refuses it. refused: it gets an errno.",
 )  # fmt: skip
 MCP = Command(
     "mcp",

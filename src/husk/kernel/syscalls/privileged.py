@@ -1,9 +1,9 @@
 """chroot(2), mount(2), umount2(2), mount_setattr(2), open_tree(2), fsconfig(2), quotactl(2), quotactl_fd(2),
-name_to_handle_at(2), open_by_handle_at(2), fanotify_mark(2): what no guest is allowed, refused in Linux's order.
+name_to_handle_at(2), open_by_handle_at(2), fanotify_mark(2): calls no guest is allowed, refused in Linux's order.
 
 Linux looks at the name, and often at the other arguments, before it says EPERM. Programs probe with these calls and go
-by the errno, so the checks that come first for an ordinary user are made here; none of them ever succeeds in changing
-anything.
+by the errno, so the checks that come first for an ordinary user are made here. Nearly all are `judged` in the registry:
+a handler that returns has found nothing else wrong, and the dispatcher refuses the call with the errno of its row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, path, start_dir, u32
+from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, path, start_dir, text, u32
 from husk.kernel.syscalls.open import open_path
 from husk.vfs.node import Dir
 
@@ -29,40 +29,36 @@ Q_SYNC, QUOTA_TYPES = 0x800001, 3
 MOST_HANDLE = 128
 
 
-def chroot(call: Call) -> Reply:
+def chroot(call: Call) -> None:
     node = _walk(call, AT_FDCWD, path(call, 0))
     if not isinstance(node, Dir):
         raise OSError(errno.ENOTDIR, "not a directory")
     call.vfs.access_node(call, node, os.X_OK)
-    raise Refused(errno.EPERM, "the root of a guest is husk's virtual root; Linux wants CAP_SYS_CHROOT for it")
 
 
-def mount(call: Call) -> Reply:
+def mount(call: Call) -> None:
     for n in (2, 0):  # the type, then the device, in the order in which Linux copies them
         if call.args[n]:
-            call.raw.cstring(call.args[n])
+            text(call, n)
     if call.args[4]:
         call.raw.read(call.args[4], 1)
     _walk(call, AT_FDCWD, path(call, 1))
-    raise Refused(errno.EPERM, "a box's mounts are chosen from outside, with --mount")
 
 
-def umount2(call: Call) -> Reply:
+def umount2(call: Call) -> None:
     flags = u32(call, 1)
     if flags & ~UMOUNT_KNOWN:
         raise OSError(errno.EINVAL, "unknown flag")
     _walk(call, AT_FDCWD, path(call, 0), follow=not flags & UMOUNT_NOFOLLOW)
-    raise Refused(errno.EPERM, "a box's mounts are chosen from outside, with --mount")
 
 
-def mount_setattr(call: Call) -> Reply:
+def mount_setattr(call: Call) -> None:
     if u32(call, 2) & ~(AT_EMPTY_PATH | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT):
         raise OSError(errno.EINVAL, "unknown flag")
     if call.args[4] > PAGE:
         raise OSError(errno.E2BIG, "struct mount_attr is too large")
     if call.args[4] < MOUNT_ATTR_SIZE:
         raise OSError(errno.EINVAL, "struct mount_attr is too small")
-    raise Refused(errno.EPERM, "changes flags of mounts, which are chosen from outside")
 
 
 def open_tree(call: Call) -> Reply:
@@ -76,14 +72,13 @@ def open_tree(call: Call) -> Reply:
     return open_path(call, i32(call, 0), path(call, 1), flags & os.O_CLOEXEC, not flags & AT_SYMLINK_NOFOLLOW)
 
 
-def fsconfig(call: Call) -> Reply:
+def fsconfig(call: Call) -> None:
     """No guest can have a descriptor of a file system being made: fsopen is refused."""
     if i32(call, 0) < 0:
         raise OSError(errno.EINVAL, "no descriptor")
     if u32(call, 1) > FSCONFIG_LAST:
         raise OSError(errno.EOPNOTSUPP, "unknown command")
     call.raw.fd_link(i32(call, 0))
-    raise OSError(errno.EINVAL, "not a file system being made")
 
 
 def quotactl(call: Call) -> Reply:
@@ -98,14 +93,13 @@ def quotactl(call: Call) -> Reply:
     raise OSError(errno.ENOTBLK, "the box has no block devices")
 
 
-def quotactl_fd(call: Call) -> Reply:
+def quotactl_fd(call: Call) -> None:
     call.raw.fd_link(i32(call, 0))
     if u32(call, 1) & 0xFF >= QUOTA_TYPES:
         raise OSError(errno.EINVAL, "no such kind of quota")
-    raise OSError(errno.ENOSYS, "no file system of the box has quotas")
 
 
-def name_to_handle_at(call: Call) -> Reply:
+def name_to_handle_at(call: Call) -> None:
     flags = u32(call, 4)
     if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH | AT_HANDLE_FID | AT_HANDLE_MNT_ID_UNIQUE):
         raise OSError(errno.EINVAL, "unknown flag")
@@ -114,22 +108,19 @@ def name_to_handle_at(call: Call) -> Reply:
         _walk(call, i32(call, 0), name, follow=bool(flags & AT_SYMLINK_FOLLOW))
     elif i32(call, 0) != AT_FDCWD:
         call.raw.fd_link(i32(call, 0))
-    raise Refused(errno.EOPNOTSUPP, "a handle would name the host's inode and mount; overlayfs has none either")
 
 
-def open_by_handle_at(call: Call) -> Reply:
+def open_by_handle_at(call: Call) -> None:
     size = int.from_bytes(call.raw.read(call.args[1], 8)[:4], "little")
     if not 0 < size <= MOST_HANDLE:
         raise OSError(errno.EINVAL, "no handle is that long")
     if i32(call, 0) != AT_FDCWD:
         call.raw.fd_link(i32(call, 0))
-    raise Refused(errno.EPERM, "opens by host inode, past every path, as CAP_DAC_READ_SEARCH allows")
 
 
-def fanotify_mark(call: Call) -> Reply:
+def fanotify_mark(call: Call) -> None:
     """No guest can have a fanotify descriptor: fanotify_init is refused."""
     call.raw.fd_link(i32(call, 0))
-    raise OSError(errno.EINVAL, "not a fanotify descriptor")
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------

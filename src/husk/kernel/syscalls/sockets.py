@@ -154,7 +154,7 @@ def socket_of(call: Call, number: int) -> int:
 def copy_address(call: Call, where: int, size: int) -> bytes:
     if not 0 <= size <= LONGEST_ADDRESS:
         raise OSError(errno.EINVAL, "an address of impossible length")
-    if call.address is None or where != call.args[1]:
+    if call.address is None or where != call.address_at:
         return call.raw.read(where, size)
     return call.address  # a hook has seen it, and what it saw is what is acted on
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.abi.ioctls import PEER
-from husk.abi.registry import refusal
-from husk.kernel.call import Call, GiveFd, Refused, Reply, answered_remotely, i32, open_link, u32
+from husk.kernel.call import Call, GiveFd, Reply, answered_remotely, i32, u32
 from husk.vfs.synth.pts import PtsTree, Slave
 from husk.vfs.synth.synth_tree import read_host
 
@@ -17,15 +15,9 @@ if TYPE_CHECKING:
 
 
 def ioctl(call: Call) -> Reply:
-    if u32(call, 1) not in PEER.values():
-        open_link(call, i32(call, 0))  # Linux looks at the descriptor before the command
-        raise Refused(*refusal(call.nr, call.args, call.kernel.walls))
-    return _peer(call, i32(call, 0), u32(call, 2))
-
-
-def _peer(call: Call, master: int, flags: int) -> Reply:
-    """The slave of a master the guest holds. As in Linux its name plays no part, so neither do mode and owner."""
-    slave = _slave_of(call, master)
+    """TIOCGPTPEER, the only command that the row hands to husk: the slave of a master the guest holds. As in Linux its
+    name plays no part, so neither do mode and owner."""
+    slave, flags = _slave_of(call, i32(call, 0)), u32(call, 2)
     with call.vfs.lock:
         fd = slave.tree.open(call, slave, flags)
     return hand_over(call, slave, fd, flags)

@@ -17,6 +17,7 @@ from husk.kernel.call import (
     open_link,
     path,
     start_dir,
+    text,
     u32,
     working_directory,
 )
@@ -151,7 +152,7 @@ def _arguments(call: Call) -> tuple[int, int, int]:
 
 def _attribute(call: Call, n: int) -> bytes:
     try:
-        name = call.raw.cstring(call.args[n], NAME_MAX + 1)
+        name = text(call, n, NAME_MAX + 1)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise OSError(errno.ERANGE, "an attribute's name is at most 255 bytes") from None
