@@ -12,6 +12,7 @@ import os
 from husk.abi.registry import row
 from husk.abi.text import shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
+from husk.native._core import ClosedFileSystem
 from husk.vfs.host.host_tree import HostRead
 from husk.vfs.node import Damaged
 
@@ -84,7 +85,8 @@ class Events:
         name = errno.errorcode.get(number, str(number))
         if self._trace:
             self._line(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
-        if (number == errno.ENOENT and call.texts) or number == errno.EROFS or isinstance(error, Refused | Damaged):
+        told = isinstance(error, Refused | Damaged | ClosedFileSystem)
+        if told or (number == errno.ENOENT and call.texts) or number == errno.EROFS:
             advice = self._reason(call, number, error)
             if advice is not None:
                 self._refuse(call, name, *advice)
@@ -135,7 +137,7 @@ class Events:
         if isinstance(error, Refused):
             return error.filename or signature(call), str(error.strerror), error.filename2 or ""
         where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
-        if isinstance(error, Damaged):
+        if isinstance(error, Damaged | ClosedFileSystem):
             return shown(where), str(error.strerror), ""
         if number == errno.EROFS:
             return (

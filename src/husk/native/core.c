@@ -15,6 +15,11 @@ PyObject *core_raise_errno(int error)
 static PyMethodDef functions[] = {
     {"open_beneath", host_py_open_beneath, METH_VARARGS, "open_beneath(root_fd, relative, flags, mode=0) -> fd"},
     {"stat_beneath", host_py_stat_beneath, METH_VARARGS, "stat_beneath(root_fd, relative) -> HostStat, as lstat"},
+    {"guard_root", host_py_guard_root, METH_VARARGS, "guard_root(root_fd, closed, fixed, holds_closed, owner)"},
+    {"unguard_root", host_py_unguard_root, METH_VARARGS, "unguard_root(root_fd): before it is closed"},
+    {"is_fixed", host_py_is_fixed, METH_VARARGS, "is_fixed(root_fd, dev, ino): this directory must stay where it is"},
+    {"kernel_file_system", host_py_kernel_file_system, METH_VARARGS,
+     "kernel_file_system(fd): its name, or empty: an ordinary one"},
     {"stat_fd", host_py_stat_fd, METH_VARARGS, "stat_fd(fd) -> HostStat, as fstat"},
     {"watch", host_py_watch, METH_VARARGS, "watch(inotify_fd, file_fd, mask) -> watch descriptor"},
     {"clear_umask", host_py_clear_umask, METH_NOARGS, "clear_umask(): this thread gets a umask of its own, 0"},
@@ -61,7 +66,7 @@ PyMODINIT_FUNC PyInit__core(void)
         PyType_Ready(&tree_type) < 0)
         return NULL;
     PyObject *self = PyModule_Create(&module);
-    if (self && (host_add_types(self) < 0 ||
+    if (self && (host_add_types(self) < 0 || host_add_guard_types(self) < 0 ||
                  PyModule_AddObjectRef(self, "Listener", (PyObject *)&notify_listener_type) < 0 ||
                  PyModule_AddObjectRef(self, "Call", (PyObject *)&notify_call_type) < 0 ||
                  PyModule_AddObjectRef(self, "Manifest", (PyObject *)&manifest_type) < 0 ||

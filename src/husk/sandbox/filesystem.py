@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
     from husk.sandbox.kept.box_content import BoxContent
+    from husk.sandbox.mount_guards import OwnPlaces
     from husk.sandbox.policy import Mount, Policy
     from husk.walls.ids import Ids
 
@@ -124,12 +125,9 @@ def _furnish(
     files: Files, policy: Policy, ids: Ids, source: ImageSource | None, kept: BoxContent | None, *, remember: bool
 ) -> None:
     """The mounts, and what lies over them from the beginning."""
-    (_, image), state = files.layers[0], files.vfs.state
-    for number, mount in enumerate(policy.mounts, 1):
-        if mount.mode == "image":
-            _mount_image(files, state, mount, policy.store, number)
-        else:
-            _mount(files, state, mount, ids)
+    image = files.layers[0][1]
+    if policy.mounts:
+        _mount_all(files, policy, ids)
     image.seal()  # what the caller mounted is no change of the guest's
     if source is not None and source.on_host:
         from husk.vfs.image.store_image import lay_over_host
@@ -144,17 +142,34 @@ def _furnish(
         kept.lay_over(files.layers, files.creds)
 
 
-def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
+def _mount_all(files: Files, policy: Policy, ids: Ids) -> None:
+    from husk.sandbox.mount_guards import OwnPlaces, guard_mounts
+    from husk.store.layout import default_place
+
+    state = files.vfs.state
+    own = OwnPlaces(os.fsdecode(os.path.dirname(state.path)), policy.store or default_place())
+    owners: dict[int, tuple[int, int] | None] = {}  # by the descriptor of a mount's root
+    for number, mount in enumerate(policy.mounts, 1):
+        if mount.mode == "image":
+            _mount_image(files, state, mount, policy.store, number)
+        else:
+            _mount(files, state, mount, ids, own, owners)
+    guard_mounts(files.vfs, files.layers[0][1], owners, own)
+
+
+def _mount(
+    files: Files,
+    state: State,
+    mount: Mount,
+    ids: Ids,
+    own: OwnPlaces,
+    owners: dict[int, tuple[int, int] | None],
+) -> None:
+    from husk.sandbox.mount_guards import check_source
+
     source, target = os.fsencode(mount.source), os.fsencode(mount.target)
-    state_base = os.path.dirname(state.path)
-    inside = os.path.relpath(state_base, source)
-    holds_state = inside != b".." and not inside.startswith(b"../")
-    if holds_state and (mount.mode == "rw" or inside == b"."):
-        raise UsageError(
-            f"--mount {mount.source}: husk keeps the files of its boxes below it ({os.fsdecode(state_base)}), where no "
-            "guest may reach; set HUSK_STATE to a directory elsewhere."
-        )
     try:
+        check_source(mount, own)
         found = os.lstat(source)
         if st.S_ISLNK(found.st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))  # it was none when the mount was read
@@ -168,14 +183,12 @@ def _mount(files: Files, state: State, mount: Mount, ids: Ids) -> None:
             _must_be(found, lower.stat(b""), layer)
             files.vfs.mount(layer, target)
             files.layers.append((target, layer))
+            owners[lower.fd] = owner
         else:
             tree = HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner)
             _must_be(found, stat_beneath(tree.fd, b""), tree)
             files.vfs.mount(tree, target)
-        if holds_state:
-            files.vfs.mount(
-                LayeredTree(state), os.path.join(target, inside)
-            )  # other boxes' files are none of its business
+            owners[tree.fd] = owner
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
 

@@ -73,11 +73,6 @@ static int drop_capabilities(uint32_t some, struct capabilities *all)
  * gain rights. But this process may be any program that uses husk as a library, which wants its core files, or wants to
  * have none. So both are restored after each change. One change at a time: otherwise a thread would save what another
  * thread's change has just cleared. */
-struct process_flags {
-    int dumpable, death_signal;
-    pid_t parent;
-};
-
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_handler = PTHREAD_ONCE_INIT;
 
@@ -91,7 +86,7 @@ static void install_fork_handler(void)
     pthread_atfork(NULL, NULL, unlock_in_child);
 }
 
-static void begin_change(struct process_flags *saved)
+void host_begin_change(struct host_process_flags *saved)
 {
     pthread_once(&fork_handler, install_fork_handler);
     pthread_mutex_lock(&changing);
@@ -101,7 +96,7 @@ static void begin_change(struct process_flags *saved)
     saved->parent = saved->death_signal ? getppid() : 0;
 }
 
-static void end_change(const struct process_flags *saved)
+void host_end_change(const struct host_process_flags *saved)
 {
     if (saved->dumpable == 1)
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
@@ -124,13 +119,13 @@ struct effective_ids {
 
 static void restore_effective(struct effective_ids *own)
 {
-    struct process_flags saved;
-    begin_change(&saved);
+    struct host_process_flags saved;
+    host_begin_change(&saved);
     must(SYS_setresuid, UNCHANGED, own->user, UNCHANGED);
     restore_capabilities(&own->capabilities);
     must(SYS_setresgid, UNCHANGED, own->group, UNCHANGED);
     must(SYS_setgroups, own->group_count, (long)own->groups, 0);
-    end_change(&saved);
+    host_end_change(&saved);
     free(own->groups);
 }
 
@@ -154,13 +149,13 @@ static int change_effective(struct effective_ids *own, uid_t user, gid_t group)
         free(own->groups);
         return error;
     }
-    struct process_flags saved;
-    begin_change(&saved);
+    struct host_process_flags saved;
+    host_begin_change(&saved);
     if (syscall(SYS_setresgid, UNCHANGED, group, UNCHANGED) < 0 || syscall(SYS_setresuid, UNCHANGED, user, UNCHANGED) < 0)
         error = -errno;
     syscall(SYS_setfsgid, own->group);
     syscall(SYS_setfsuid, own->user);
-    end_change(&saved);
+    host_end_change(&saved);
     if (error)
         restore_effective(own);
     return error;
@@ -200,32 +195,32 @@ static bool file_ids_are(uid_t user, gid_t group)
 
 static int change_file_ids(uid_t user, gid_t group, const struct capabilities *all)
 {
-    struct process_flags saved;
+    struct host_process_flags saved;
     int error = 0;
     struct capabilities fewer = *all;
     fewer.data[0].effective &= ~OVER_OTHERS;
-    begin_change(&saved);
+    host_begin_change(&saved);
     syscall(SYS_setfsgid, group);
     syscall(SYS_setfsuid, user);
     if (!file_ids_are(user, group))
         error = -EPERM;
     else if (syscall(SYS_capset, &fewer.header, fewer.data) < 0)
         error = -errno;
-    end_change(&saved);
+    host_end_change(&saved);
     return error;
 }
 
 static void restore_file_ids(uid_t user, gid_t group, struct capabilities *all)
 {
-    struct process_flags saved;
-    begin_change(&saved);
+    struct host_process_flags saved;
+    host_begin_change(&saved);
     while (!file_ids_are(user, group)) {
         syscall(SYS_setfsuid, user);
         syscall(SYS_setfsgid, group);
         sched_yield();
     }
     restore_capabilities(all);
-    end_change(&saved);
+    host_end_change(&saved);
 }
 
 /* make_as(user, group, make): what `make` returns. It restores the ids itself, so that no exception can skip it. */

@@ -9,7 +9,8 @@
 #include <sys/types.h>
 
 /* hostfs.c. Descriptors that come in stay the caller's; those that go out belong to the caller. */
-int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno */
+int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno, or -HOST_CLOSED_… */
+int host_open_beneath_once(int root, const char *relative, uint64_t flags, uint64_t mode, uint64_t resolve); /* no guard */
 PyObject *host_stat(const struct stat *stat); /* a new HostStat */
 int host_add_types(PyObject *module);         /* -1: an exception is set */
 PyObject *host_py_open_beneath(PyObject *self, PyObject *args);
@@ -25,6 +26,28 @@ int host_open_as(uid_t user, const char *path, int flags); /* a descriptor for t
 int host_run_as_peer(long long user, long long group, int (*action)(const void *), const void *argument);
 ssize_t host_send_as(uid_t user, int fd, const struct msghdr *message, int flags);
 PyObject *host_py_make_as(PyObject *self, PyObject *args);
+
+/* Around every change of a thread's ids or capabilities, not around what is done with them: Linux clears these two. */
+struct host_process_flags {
+    int dumpable, death_signal;
+    pid_t parent;
+};
+void host_begin_change(struct host_process_flags *saved);
+void host_end_change(const struct host_process_flags *saved);
+
+/* guard.c: what a walk beneath a mounted host directory may pass. The first two stand for no errno, so that the fast path
+ * leaves them to Python: a file system that speaks for the kernel is closed (EACCES, and why), and a closed directory itself
+ * was to be opened (ENOENT; to look at it is allowed). */
+#define HOST_CLOSED_FILE_SYSTEM 100000
+#define HOST_CLOSED_DIRECTORY 100001
+/* False: `root` has no guard, and nothing was done. Else *fd is the caller's, or -errno. */
+bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, int *fd);
+PyObject *host_raise(int result); /* OSError for a negative result of host_open_beneath */
+int host_add_guard_types(PyObject *module); /* -1: an exception is set */
+PyObject *host_py_guard_root(PyObject *self, PyObject *args);
+PyObject *host_py_unguard_root(PyObject *self, PyObject *args);
+PyObject *host_py_is_fixed(PyObject *self, PyObject *args);
+PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args);
 
 /* sockets.c: on descriptors that stay the caller's. */
 PyObject *host_py_socket_name(PyObject *self, PyObject *args);

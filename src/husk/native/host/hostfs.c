@@ -11,12 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
+int host_open_beneath_once(int root, const char *relative, uint64_t flags, uint64_t mode, uint64_t resolve)
 {
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
         .mode = mode,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | resolve,
     };
     long fd;
     /* EAGAIN: a rename raced with the walk, and the kernel could not prove that we stayed beneath the root. */
@@ -26,6 +26,12 @@ int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t m
             break;
     }
     return fd < 0 ? -errno : (int)fd;
+}
+
+int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
+{
+    int fd;
+    return host_guard_open(root, relative, flags, mode, &fd) ? fd : host_open_beneath_once(root, relative, flags, mode, 0);
 }
 
 /* Exact, even beyond 64 bits of nanoseconds; a new reference. */
@@ -102,7 +108,7 @@ PyObject *host_py_open_beneath(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     fd = host_open_beneath(root, relative, flags, mode);
     Py_END_ALLOW_THREADS
-    return fd < 0 ? core_raise_errno(-fd) : PyLong_FromLong(fd);
+    return fd < 0 ? host_raise(fd) : PyLong_FromLong(fd);
 }
 
 PyObject *host_py_open_interruptible(PyObject *self, PyObject *args)
@@ -132,7 +138,7 @@ PyObject *host_py_stat_beneath(PyObject *self, PyObject *args)
     /* Short, and never blocks on local file systems: keeping the GIL is cheaper than releasing it. */
     int fd = host_open_beneath(root, relative, O_PATH | O_NOFOLLOW, 0);
     if (fd < 0)
-        return core_raise_errno(-fd);
+        return host_raise(fd);
     struct stat s;
     int error = fstat(fd, &s) < 0 ? errno : 0;
     close(fd);

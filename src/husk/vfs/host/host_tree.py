@@ -13,7 +13,7 @@ import os
 import stat as st
 from bisect import bisect_right
 
-from husk.native._core import open_beneath, stat_beneath
+from husk.native._core import is_fixed, open_beneath, stat_beneath, unguard_root
 from husk.vfs.host.host_file import (
     HOST_FLAGS,
     beneath,
@@ -113,6 +113,7 @@ class HostRead(Tree):
         self.known, self.many = 1, MANY  # directories, and how many are too many to keep all
 
     def close(self) -> None:
+        unguard_root(self.fd)
         os.close(self.fd)
 
     def lookup(self, ctx: Context | None, directory: Dir, name: bytes) -> Node:
@@ -174,7 +175,12 @@ class HostRead(Tree):
 
     def _snapshot(self, directory: HostDir) -> list[Entry]:
         found: dict[bytes, tuple[int, int]] = {}
-        fd = open_beneath(self.fd, directory.rel(), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fd = open_beneath(self.fd, directory.rel(), os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            if is_fixed(self.fd, *directory.key):
+                return []  # closed to every guest: it looks empty
+            raise
         try:
             with os.scandir(fd) as names:
                 for entry in names:

@@ -12,9 +12,9 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import make_as, open_beneath
+from husk.native._core import is_fixed, make_as, open_beneath, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
-from husk.vfs.host.host_tree import HostDir, HostNode, HostRead, Reached
+from husk.vfs.host.host_tree import HostDir, HostRead, Reached
 from husk.vfs.layer.inodes import Orphan, pinned
 from husk.vfs.node import error
 
@@ -127,6 +127,7 @@ class HostTree(HostRead):
     def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, HostDir)
         with _At(self, directory) as at:
+            self._may_move(at, name)
             os.rmdir(name, dir_fd=at)
         self._vanished(directory, name)
 
@@ -134,6 +135,8 @@ class HostTree(HostRead):
         assert isinstance(old, HostDir)
         assert isinstance(new, HostDir)
         with _At(self, old) as at, _At(self, new) as to:
+            self._may_move(at, old_name)
+            self._may_move(to, new_name)
             if flags:
                 rename_with_flags(at, old_name, to, new_name, flags)
             else:
@@ -150,6 +153,15 @@ class HostTree(HostRead):
         if moved is not None:
             moved.parent, moved.name = new, new_name
             new.children[new_name] = moved
+
+    def _may_move(self, at: int, name: bytes) -> None:
+        """EBUSY, as for a mount point, where husk's own state lies in it, or a mount covers it."""
+        try:
+            found = stat_beneath(at, name)
+        except FileNotFoundError:
+            return
+        if is_fixed(self.fd, found.dev, found.ino):
+            raise error(errno.EBUSY)
 
     # -- metadata ----------------------------------------------------------------------------------------------
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
@@ -168,12 +180,8 @@ class HostTree(HostRead):
             gid = self.owner[1]
         self.distrust(node)
         try:
-            if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
-                with _At(self, node.parent) as at:
-                    os.chown(node.name, uid, gid, dir_fd=at, follow_symlinks=False)
-            else:
-                with Reached(self, node) as path:
-                    os.chown(path, uid, gid)
+            with Reached(self, node) as path:  # of a symbolic link it is the link itself, and is not followed
+                os.chown(path, uid, gid)
         except OSError:
             raise error(errno.EPERM) from None
 
@@ -181,12 +189,8 @@ class HostTree(HostRead):
         shown = self.stat(ctx, node)
         times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
         self.distrust(node)
-        if isinstance(node, HostNode) and node.kind == st.S_IFLNK:
-            with _At(self, node.parent) as at:
-                os.utime(node.name, ns=times, dir_fd=at, follow_symlinks=False)
-        else:
-            with Reached(self, node) as path:
-                os.utime(path, ns=times)
+        with Reached(self, node) as path:
+            os.utime(path, ns=times)
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         # Not by opening it: that, too, is something a watcher sees.

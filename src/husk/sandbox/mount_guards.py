@@ -1,0 +1,134 @@
+"""sandbox: which host directories stay closed in a box, and the guards of its mounts' roots (native/host/guard.c).
+
+Closed by identity are husk's state, its store, and every host directory that a nested mount covers: a guest may rename
+what lies above them, and keep that, and the host may have a second path to them. Not here: the walk that heeds it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from husk.native._core import guard_root, kernel_file_system, open_beneath
+from husk.sandbox.errors import UsageError
+from husk.vfs.host.host_tree import HostDir, HostRead
+from husk.vfs.layer.inodes import LayerDir
+from husk.vfs.layer.layered_tree import LayeredTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from husk.sandbox.policy import Mount
+    from husk.vfs.node import Dir
+    from husk.vfs.vfs import Vfs
+
+    Identity = tuple[int, int]  # device and inode
+
+ONLY_NAMED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class OwnPlaces:
+    """husk's own directories, by identity, with all that lie above them."""
+
+    __slots__ = ("above", "above_state", "identities", "state", "store")
+
+    def __init__(self, state: str, store: str) -> None:
+        self.state, self.store = state, store
+        self.identities: list[Identity] = []
+        self.above: list[Identity] = []
+        here, *self.above_state = _upward(os.open(state, ONLY_NAMED))
+        self.identities.append(here)
+        self.above += self.above_state
+        if os.path.isdir(store):
+            here, *above = _upward(os.open(store, ONLY_NAMED))
+            self.identities.append(here)
+            self.above += above
+
+    def holds(self, identity: Identity) -> bool:
+        """Is this one of them, or one of the directories in it, by whatever path?"""
+        inside = (inner for path in (self.state, self.store) for inner in _inside(path, 2))
+        return identity in self.identities or any(identity == inner for inner in inside)
+
+
+def check_source(mount: Mount, own: OwnPlaces) -> None:
+    """Raises for a source that no guest may have at all."""
+    fd = os.open(mount.source, os.O_PATH | os.O_CLOEXEC)
+    try:
+        name = kernel_file_system(fd)
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if name:
+        raise UsageError(
+            f"--mount {mount.source}: {name} speaks for the host's kernel, which would judge husk instead of the "
+            "guest; a box has a /proc and a /sys of its own."
+        )
+    identity = found.st_dev, found.st_ino
+    if own.holds(identity) or (mount.mode == "rw" and identity in own.above_state):
+        raise UsageError(
+            f"--mount {mount.source}: husk keeps the files of its boxes below it ({own.state}), where no guest may "
+            "reach; set HUSK_STATE to a directory elsewhere."
+        )
+
+
+def guard_mounts(vfs: Vfs, image: LayeredTree, owners: dict[int, tuple[int, int] | None], own: OwnPlaces) -> None:
+    """`owners`: descriptor of each mount's root, and as whom husk reaches what is beneath; None: as itself."""
+    closed, above = set(own.identities), set(own.above)
+    for covered in _covered(vfs):
+        here, *upward = _upward(covered)
+        closed.add(here)
+        above.update(upward)
+    roots = dict(owners)
+    for lower in image.lowers:
+        if lower.is_host:
+            roots.setdefault(lower.fd, None)
+    for fd, owner in roots.items():
+        found = os.fstat(fd)
+        holds_closed = (found.st_dev, found.st_ino) in above
+        if holds_closed or fd in owners:
+            guard_root(fd, list(closed), own.above, holds_closed, owner)
+
+
+def _covered(vfs: Vfs) -> Iterator[int]:
+    """A descriptor of every host directory that a mount covers, the caller's to close."""
+    for _, tree in vfs.mounts():
+        node: Dir | None = tree.root.covers
+        try:
+            if isinstance(node, HostDir) and isinstance(node.tree, HostRead):
+                yield open_beneath(node.tree.fd, node.rel(), os.O_PATH | os.O_DIRECTORY)
+            elif isinstance(node, LayerDir) and node.lower is not None and node.lower.is_host and node.only is None:
+                yield open_beneath(node.lower.fd, node.rel, os.O_PATH | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue  # a mount point of the box's own: it covers nothing of the host's
+
+
+def _upward(fd: int) -> list[Identity]:
+    """The directory behind `fd`, which is closed, and those above it up to the root."""
+    found: list[Identity] = []
+    while True:
+        info = os.fstat(fd)
+        identity = info.st_dev, info.st_ino
+        if found and identity == found[-1]:  # the root is its own parent
+            os.close(fd)
+            return found
+        found.append(identity)
+        try:
+            parent = os.open("..", ONLY_NAMED, dir_fd=fd)
+        except OSError:  # husk may not go further up, and so no mount begins there
+            os.close(fd)
+            return found
+        os.close(fd)
+        fd = parent
+
+
+def _inside(path: str, depth: int) -> Iterator[Identity]:
+    try:
+        with os.scandir(path) as entries:
+            folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for entry in folders:
+            info = entry.stat(follow_symlinks=False)
+            yield info.st_dev, info.st_ino
+            if depth > 1:
+                yield from _inside(entry.path, depth - 1)
+    except OSError:
+        return  # gone meanwhile

@@ -1,0 +1,170 @@
+"""What is closed is closed by host identity (device and inode), not by the guest path it happens to have.
+
+Closed are husk's own state and store, and every host directory that a nested mount covers. A guest that renames a
+directory above them, keeps the box, and looks again finds empty directories. So does a guest that reaches them by
+another host path. Each test shows first that the secret is there to be found.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import PIPE, husk, husk_command, husk_process, scratch, until
+from tests.snapshots.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
+    pytest.mark.both_settings,
+]
+
+SECRET = "host-credentials"
+FIND = "find /h -type f -exec cat {} + 2>&1"
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a bind mount")
+
+
+class Home(Place):
+    """A person's home: credentials in .config/gcloud, husk's state and store below .local."""
+
+    def __init__(self, top: Path) -> None:
+        super().__init__(top)
+        self.home, self.empty = top / "home", top / "empty"
+        self.gcloud = self.home / ".config" / "gcloud"
+        self.state, self.store = self.home / ".local" / "state", self.home / ".local" / "share"
+        for path in (self.gcloud, self.empty, self.state, self.store):
+            path.mkdir(parents=True)
+        self.state.chmod(0o700)
+        (self.gcloud / "token").write_text(SECRET)
+
+    def mounts(self, mode: str) -> list[str]:
+        return ["--mount", f"{self.home}:/h:{mode}", "--mount", f"{self.empty}:/h/.config/gcloud:ro"]
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with scratch() as top:
+        yield Home(top)
+
+
+# -- masks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kept_box_does_not_rename_a_mask_away(home: Home) -> None:
+    shown = home.husk("run", "--mount", f"{home.home}:/h:ro", "--", "sh", "-c", FIND)
+    assert SECRET in shown, "without the mask the guest reads it"
+    home.sh("box", f"{FIND}; mv /h/.config /h/seen", *home.mounts("cow"))
+    for _ in range(2):
+        found = home.sh("box", f"ls -a /h/seen; ls -a /h/seen/gcloud; {FIND} || true; cat /h/seen/gcloud/token || true")
+        assert SECRET not in found
+        assert "gcloud" in found
+
+
+def test_a_fork_of_a_box_does_not_show_it_either(home: Home) -> None:
+    home.sh("box", "mv /h/.config /h/seen; mkdir /h/.config; mv /h/seen /h/.config/deep", *home.mounts("cow"))
+    home.husk("fork", "box", "other")
+    assert SECRET not in home.sh("other", f"{FIND}; cat /h/.config/deep/gcloud/token || true")
+
+
+def test_a_mask_on_an_rw_mount_stays_where_the_directory_goes(home: Home) -> None:
+    """The rename is the host's own here: the next run finds the masked directory under its new name."""
+    home.state = home.top / "state"
+    home.husk("run", *home.mounts("rw"), "--", "sh", "-c", "mv /h/.config /h/seen; mkdir -p /h/.config/gcloud")
+    assert (home.home / "seen" / "gcloud" / "token").read_text() == SECRET
+    # Nothing tells the next run what the last one hid. Within one run it holds, whatever is renamed.
+    (home.home / ".config" / "gcloud" / "token").write_text(SECRET)
+    os.unlink(home.home / "seen" / "gcloud" / "token")
+    script = f"mv /h/.config /h/again; {FIND}; cat /h/again/gcloud/token; mv /h/again/gcloud /h/out"
+    _, out, err = home.call("run", *home.mounts("rw"), "--", "sh", "-c", script)
+    assert SECRET not in out + err
+
+
+@as_root
+def test_a_masked_directory_by_another_path_of_the_host(home: Home) -> None:
+    """A bind mount below the same mount leads to what the mask covers."""
+    alias = home.home / "alias"
+    alias.mkdir()
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    command = [*husk_command(), "run", *home.mounts("ro"), "--", "sh", "-c", FIND]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.gcloud), str(alias), *command]
+    done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout
+
+
+# -- husk's own state --------------------------------------------------------------------------------------------------
+
+
+def test_a_kept_box_does_not_rename_its_way_to_the_state(home: Home) -> None:
+    """Another box runs meanwhile, with a private file."""
+    other = ["run", "--", "sh", "-c", f"echo {SECRET} >/tmp/private; echo ready; exec sleep 300"]
+    environment = {"HUSK_STATE": str(home.state), "HUSK_STORE": str(home.store)}
+    with husk_process(other, env=environment, stdout=PIPE) as running:
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == b"ready\n"
+        assert until(lambda: any(_holds(home.state, SECRET)))
+        home.sh("box", "mv /h/.local /h/seen", "--mount", f"{home.home}:/h:cow")
+        found = home.sh("box", f"find /h/seen; {FIND}")
+        running.process.terminate()
+        running.process.wait()
+    assert "box-" not in found and "record" not in found
+    assert found.count(SECRET) == 1, "only the token, which nothing hides here"
+
+
+def _holds(place: Path, text: str) -> Iterator[bool]:
+    for where, _, names in os.walk(place):
+        for name in names:
+            path = Path(where, name)
+            if path.is_file() and not path.is_symlink():
+                yield text in path.read_text(errors="replace")
+
+
+@as_root
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+@pytest.mark.parametrize("below", ["", ".local", ".local/state"])
+def test_the_state_by_another_path_of_the_host(home: Home, mode: str, below: str) -> None:
+    """The mount's source is a bind mount: no comparison of paths can tell that husk's state lies in it."""
+    alias = home.top / "alias"
+    alias.mkdir()
+    inside = Path("/a", os.path.relpath(".local/state", below or "."))
+    guest = f'ls -a {inside}; cd {inside} && for box in box-*; do test -e "$box" && echo "reached $box"; done; exit 0'
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    command = [*husk_command(), "run", "--mount", f"{alias}:/a:{mode}", "--", "sh", "-c", guest]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.home / below), str(alias), *command]
+    done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert "reached" not in done.stdout, done
+    if below == ".local/state" or mode == "rw":
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert "HUSK_STATE" in done.stderr and done.stderr.count("\n") == 1
+    else:
+        assert done.returncode == 0, done
+
+
+# -- file systems that speak for the kernel ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["ro", "cow"])
+def test_the_host_s_proc_below_a_mount_of_the_root(mode: str) -> None:
+    """The kernel would judge husk, which reads it, and not the guest."""
+    script = (
+        "ls -a /host/proc /host/sys; cat /host/proc/1/environ /host/proc/self/maps /host/proc/version;"
+        " cat /host/sys/kernel/mm/transparent_hugepage/enabled; echo 1 >/host/proc/sys/kernel/printk;"
+        " head -c1 /host/usr/bin/env"
+    )
+    done = husk(["run", "--mount", f"/:/host:{mode}", "--", "sh", "-c", script])
+    for line in ("Linux version", "always", "[stack]", "PATH="):
+        assert line not in done.out, done.out
+    assert done.out.splitlines()[-1].startswith("\x7f"), "the rest of the root is there"
+    assert "kernel" in husk(["run", "--summary", "--mount", f"/:/host:{mode}", "--", "cat", "/host/proc/version"]).err
+
+
+@pytest.mark.parametrize("source", ["/proc", "/proc/1", "/proc/sys", "/sys", "/sys/kernel"])
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_such_a_file_system_cannot_be_mounted(source: str, mode: str) -> None:
+    done = husk(["run", "--mount", f"{source}:/m:{mode}", "--", "true"])
+    assert done.status == 2, done
+    assert done.err.count("\n") == 1 and done.err.endswith(".\n") and source in done.err, done.err
