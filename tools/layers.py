@@ -50,7 +50,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "errors start_errors locked_dir remove_tree toml_reader weaken doctor.rows",
         "apply limits",
         "policy result state_dir kept.record",
-        "stdio doctor image_source launch network_setup orphans",
+        "stdio doctor image_source launch mount_guards network_setup orphans",
         # What a kept box begins with is laid over the trees while the file system is built.
         "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",
         "filesystem",
