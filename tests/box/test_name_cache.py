@@ -17,8 +17,8 @@ import pytest
 
 from husk.kernel.events import Events
 from husk.kernel.kernel import Kernel
-from husk.sandbox.box import Box
 from husk.sandbox.policy import Mount, Policy
+from husk.sandbox.runner import Runner
 from husk.store.ingest import ingest
 from husk.store.store import Store
 from tests.images.hostroot import add_programs
@@ -291,7 +291,7 @@ def test_the_cache_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cach
     policy = Policy(["/bin/sh", "-c", loop])
     policy.mounts.append(Mount(str(tmp_path / "ro"), "/ro", "ro"))
     with open(os.devnull, "r+b") as null:
-        result = Box(policy, Events(None, None, collect=not cached), (null.fileno(),) * 3).run()
+        result = Runner(policy, Events(None, None, collect=not cached), (null.fileno(),) * 3).run()
     assert result.exit_code == 0 and not result.faults
     assert (len(asked) < 200) if cached else (len(asked) >= 1500), len(asked)
 
@@ -311,6 +311,6 @@ def test_the_cache_answers_for_images(tmp_path: Path, monkeypatch: pytest.Monkey
     policy = Policy(["/bin/sh", "-c", loop])
     policy.image, policy.store = image[1], image[3]
     with open(os.devnull, "r+b") as null:
-        result = Box(policy, Events(None, None), (null.fileno(),) * 3).run()
+        result = Runner(policy, Events(None, None), (null.fileno(),) * 3).run()
     assert result.exit_code == 0 and not result.faults
     assert len(asked) < 200, len(asked)

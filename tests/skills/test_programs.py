@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox.box import Box, Events
 from husk.sandbox.policy import Policy
+from husk.sandbox.runner import Events, Runner
 from husk.skills.companions import companions
 from husk.skills.learning import expectation
 from tests.lib import running
@@ -96,7 +96,7 @@ def test_programs_that_the_core_knows_by_name(tmp_path: Path, monkeypatch: pytes
     policy.namespaces = running.BARE not in running.OPTIONS
     nothing, (read_end, write_end) = os.open("/dev/null", os.O_RDWR), os.pipe()
     try:
-        result = Box(policy, Events(None, None), (nothing, write_end, nothing)).run()
+        result = Runner(policy, Events(None, None), (nothing, write_end, nothing)).run()
         os.close(write_end)
         assert os.read(read_end, 100) == b"0\n126\n" * 3 and result.exit_code == 0
         assert [item["count"] for item in result.refusals] == [3]

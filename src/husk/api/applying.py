@@ -12,7 +12,7 @@ from husk.sandbox.errors import UsageError
 if TYPE_CHECKING:
     from husk.api.runs import Runs
     from husk.sandbox.apply.apply_plan import Plan
-    from husk.sandbox.ground import Ground
+    from husk.sandbox.box import Box
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Applied:
 def apply_changes(runs: Runs, wanted: str, *, dry_run: bool) -> Applied:
     with runs.lock:
         if dry_run:
-            return _planned(runs.ground(), wanted)
-        runs.ground()  # ValueError: it is closed
+            return _planned(runs.box(), wanted)
+        runs.box()  # ValueError: it is closed
         if not runs.idle:
             raise UsageError("something runs in the box, and might be writing; wait for its end, then apply.")
         return _applied(runs, wanted)
 
 
-def _planned(ground: Ground, wanted: str) -> Applied:
+def _planned(box: Box, wanted: str) -> Applied:
     from husk.sandbox.apply.apply import mount_of
     from husk.sandbox.apply.apply_plan import Plan
 
-    source, target = mount_of([[one.source, one.target, one.mode] for one in ground.policy.mounts], wanted)
-    with ground.files.vfs.lock:
-        for at, tree in ground.files.layers:
+    source, target = mount_of([[one.source, one.target, one.mode] for one in box.policy.mounts], wanted)
+    with box.files.vfs.lock:
+        for at, tree in box.files.layers:
             if at == os.fsencode(target) and tree.root.lower is not None:
-                before = ground.before.baseline(target) if ground.before is not None else {}
+                before = box.before.baseline(target) if box.before is not None else {}
                 return _told(source, target, Plan(tree, (tree.root.lower.seen or {}) | before))
     return Applied(source)
 

@@ -225,10 +225,10 @@ class Process:
         if room:
             kept.append(piece[:room])
         self._lost[name] = self._lost.get(name, 0) + max(0, len(piece) - room)
-        limit = self._run.policy.limits["output"]
+        stop, limit = self._run.stop, self._run.policy.limits["output"]
         seen = sum(len(one) for pieces in self._kept.values() for one in pieces) if limit is not None else 0
-        if limit is not None and seen > limit and not any(met.name == "output" for met in self._run.met):
-            self._run.exceeded(Exceeded("output", limit, seen, ended=True))
+        if limit is not None and seen > limit and not any(met.name == "output" for met in stop.met):
+            stop.exceeded(Exceeded("output", limit, seen, ended=True))
 
     def _room(self, name: str) -> int:
         return max(0, MOST_KEPT - sum(map(len, self._kept.get(name, ()))))

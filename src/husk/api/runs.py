@@ -1,7 +1,7 @@
-"""api: an open box from the inside: the ground it stands on, the runs under way, and the one that is kept ready.
+"""api: an open sandbox from the inside: its box, the runs under way, and the one that is kept ready.
 
-Life: built, used from any threads, closed once. In between the ground may be given away to a snapshot (`settle`); the
-next who needs one builds it anew upon that. Not here: what an application sees of it (`sandbox`, `snapshot`).
+Life: built, used from any threads, closed once. In between the box may be given away to a snapshot (`settle`); the
+next caller that needs one builds it anew upon that. Not here: what an application sees of it (`sandbox`, `snapshot`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from husk.api.process import Pipes, Process
 from husk.api.run_result import in_public
 from husk.kernel.events import Events, Full
 from husk.kernel.hooks import Hooks
+from husk.sandbox.box import Box
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
-from husk.sandbox.ground import Ground, behind_walls
+from husk.sandbox.plan import behind_walls
 from husk.sandbox.result import Result as Ended
-from husk.sandbox.run import Run
+from husk.sandbox.run import Run, Standby, launch
 from husk.sandbox.stdio.streams import as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.abi.registry.rules import Walls
     from husk.api.options import Texts
     from husk.sandbox.kept.keeping import Keeping
     from husk.sandbox.kept.snapshot import Snapshot
+    from husk.sandbox.plan import Plan
     from husk.sandbox.policy import Policy
 
 MOST_EVENTS = 100_000  # kept of one run; what comes later is counted
@@ -42,18 +43,19 @@ class Runs:
         self.lock = threading.RLock()
         self.policy, self.hooks, self.keeps_events = policy, hooks, events
         self.closed = False
-        self.standby: Run | None = None
-        self._ground: Ground | None = None
+        self.standby: Standby | None = None
+        self._standby_kept: list[dict[str, object]] = []  # events of that one
+        self._box: Box | None = None
         self._processes: set[Process] = set()
         self._writing = 0  # files that the application itself is writing to
         self._last: tuple[list[str], Ended] = [], Ended()  # what ran last, for the record of a kept box
-        self._start = start  # while there is no ground: what to build it upon
+        self._start = start  # while there is no box: what to build it upon
         self._keeping: Keeping | None = None  # likewise
-        self._make_ground()
+        self._make_box()
         self._start = None
 
-    # -- the ground ------------------------------------------------------------------------------------------------
-    def _make_ground(self) -> None:
+    # -- the box ---------------------------------------------------------------------------------------------------
+    def _make_box(self) -> None:
         try:
             behind_walls(self.policy, self._build)
         except OSError as error:
@@ -65,10 +67,10 @@ class Runs:
                 "close boxes, or raise the limit: resource.setrlimit(resource.RLIMIT_NOFILE, …), `ulimit -n`."
             ) from None
 
-    def _build(self, walls: Walls) -> None:
+    def _build(self, plan: Plan) -> None:
         """Also launches the first run, which waits to be told what to run: only that shows which walls stand."""
         start = self._start.again() if self._start is not None else None
-        self._ground = Ground(self.policy, walls, start=start, kept=self._keeping, lasting=True)
+        self._box = Box(plan, start=start, kept=self._keeping, lasting=True)
         try:
             self.prepare()
             assert self.standby is not None
@@ -76,22 +78,22 @@ class Runs:
         except BaseException:
             self.end_standby()
             if self._keeping is not None:
-                self._ground.kept = None  # it goes on in the next attempt
-            self._ground.close()
-            self._ground = None
+                self._box.release_kept()  # it goes on in the next attempt
+            self._box.close()
+            self._box = None
             raise
 
-    def ground(self) -> Ground:
+    def box(self) -> Box:
         """The caller holds the lock."""
         if self.closed:
             raise ValueError("the sandbox is closed")
-        if self._ground is None:
-            self._make_ground()
+        if self._box is None:
+            self._make_box()
             if self._start is not None:
                 self._start.close()
             self._start = self._keeping = None
-        assert self._ground is not None
-        return self._ground
+        assert self._box is not None
+        return self._box
 
     @property
     def idle(self) -> bool:
@@ -115,21 +117,21 @@ class Runs:
 
         with self.lock:
             if self._start is None and not self.idle:
-                return take_snapshot(self.ground(), over=False)
+                return take_snapshot(self.box(), over=False)
             return self.settle().again()
 
     def settle(self) -> Snapshot:
-        """The ground becomes a snapshot, which stays ours, and is what the box goes on from. The caller holds the lock,
-        and the box is idle."""
+        """The box becomes a snapshot, which stays ours and is what the next box goes on from. The caller holds the
+        lock, and the box is idle."""
         if self._start is None:
             from husk.sandbox.kept.take_snapshot import take_snapshot
 
-            ground = self.ground()
+            box = self.box()
             self.end_standby()
-            self._start = take_snapshot(ground, over=True)
-            self._keeping, ground.kept = ground.kept, None
-            self._ground = None
-            ground.close()
+            self._start = take_snapshot(box, over=True)
+            self._keeping = box.release_kept()
+            self._box = None
+            box.close()
         return self._start
 
     def go_on_from(self, start: Snapshot) -> None:
@@ -145,9 +147,10 @@ class Runs:
 
     # -- runs ------------------------------------------------------------------------------------------------------
     def prepare(self) -> None:
-        assert self._ground is not None
-        run = self.standby = Run(self._ground, self.policy, self._new_events([]), self.hooks or None)
-        run.ready()
+        assert self._box is not None
+        kept: list[dict[str, object]] = []
+        self.standby = Standby(self._box, self.policy, self._new_events(kept), self.hooks or None)
+        self._standby_kept = kept
 
     def end_standby(self) -> None:
         if self.standby is not None:
@@ -155,12 +158,10 @@ class Runs:
             self.standby = None
 
     def begin(self, policy: Policy, pipes: Pipes, text: Texts | None) -> Process:
-        kept: list[dict[str, object]] = []
-        events = self._new_events(kept)
         try:
             # In one go: whoever finds the box idle, or closes it, must know of this run.
             with self.lock:
-                run = self._launched(policy, events, pipes.guest)
+                run, kept = self._launched(policy, pipes.guest)
                 pipes.given()
                 process = Process(run, pipes, policy.argv, kept, self._over, text=text)
                 self._processes.add(process)
@@ -170,16 +171,18 @@ class Runs:
         finally:
             pipes.close()
 
-    def _launched(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> Run:
-        ground = self.ground()
+    def _launched(self, policy: Policy, stdio: tuple[int, int, int]) -> tuple[Run, list[dict[str, object]]]:
+        """The run, and where its events are kept."""
+        box = self.box()
         standby, self.standby = self.standby, None
         if standby is not None and (not all(map(as_it_is, stdio)) or not standby.waits()):
             standby.finish()
             standby = None
         if standby is not None:
             try:
-                if standby.start(policy, events, stdio):
-                    return standby
+                run = standby.start(policy, stdio)
+                if run is not None:
+                    return run, self._standby_kept
                 standby.finish()
             except (NotFound, NotExecutable, UsageError):
                 self.standby = standby  # it was told nothing
@@ -187,13 +190,8 @@ class Runs:
             except BaseException:
                 standby.finish()
                 raise
-        run = Run(ground, policy, events, self.hooks or None)
-        try:
-            run.launch(stdio)
-        except BaseException:
-            run.finish()
-            raise
-        return run
+        kept: list[dict[str, object]] = []
+        return launch(box, policy, self._new_events(kept), stdio, hooks=self.hooks or None), kept
 
     def _over(self, process: Process, ended: Ended) -> None:
         with self.lock:
@@ -220,24 +218,24 @@ class Runs:
         """End every run and remove everything, but what is to be kept. False: that was done already."""
         with self.lock:
             was, self.closed = self.closed, True
-            ground, self._ground = self._ground, None
+            box, self._box = self._box, None
             processes = list(self._processes)
         if was:
             return False
         try:
-            if ground is not None:
-                ground.files.vfs.state.ending = True
+            if box is not None:
+                box.ends()
             for process in processes:
                 process.kill()
             for process in processes:
                 process.ended()
             self.end_standby()
-            if ground is not None:
-                ground.keep(*self._last)
+            if box is not None:
+                box.keep(*self._last)
             elif self._keeping is not None:
                 self._keeping.record_now(self._last[0], self._last[1].exit_code)
         finally:
-            for held in (ground, self._keeping, self._start):
+            for held in (box, self._keeping, self._start):
                 if held is not None:
                     held.close()
             self._keeping = self._start = None
@@ -251,7 +249,7 @@ class Runs:
             if run is not None:
                 run.forget()
         self.standby, self._processes = None, set()
-        for held in (self._ground, self._keeping, self._start):
+        for held in (self._box, self._keeping, self._start):
             if held is not None:
                 held.forget()
-        self._ground = self._keeping = self._start = None
+        self._box = self._keeping = self._start = None

@@ -177,7 +177,7 @@ class Sandbox(BoxFiles):
             pass  # an image without it; then look-ups are learned later
         runs = self._runs
         with runs.lock:
-            runs.ground()
+            runs.box()
             if runs.standby is None and runs.idle and not runs.hooks:
                 runs.prepare()
 
@@ -193,7 +193,7 @@ class Sandbox(BoxFiles):
         from husk.sandbox.kept.operations import commit_open
 
         with self._runs.lock:
-            return commit_open(self._runs.ground(), image)
+            return commit_open(self._runs.box(), image)
 
     def apply(self, mount: str = "", *, dry_run: bool = False) -> Applied:
         """Write what changed below a `cow` mount (which, if there are several: its place in the box, or the host
@@ -219,7 +219,7 @@ class Sandbox(BoxFiles):
         def hooked(hook: HookT) -> HookT:
             runs = self._runs
             with runs.lock:
-                runs.ground()
+                runs.box()
                 for name in names:
                     runs.hooks.add(name, hook)
                 runs.end_standby()  # it answers from memory what the hook wants to see
@@ -230,7 +230,7 @@ class Sandbox(BoxFiles):
     @contextmanager
     def _mounted(self) -> Iterator[Files]:
         with self._runs.lock:
-            yield self._runs.ground().files
+            yield self._runs.box().files
 
     def _writing(self) -> AbstractContextManager[None]:
         return self._runs.writing()

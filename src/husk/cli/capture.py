@@ -6,28 +6,28 @@ import _thread
 import os
 
 from husk.native.threads import start_thread
-from husk.sandbox.box import Box
 from husk.sandbox.limits.limits import Exceeded
+from husk.sandbox.runner import Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.sandbox.box import Events
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
+    from husk.sandbox.runner import Events
 
 MOST_KEPT = 16 << 20  # bytes of each stream; what comes after is read, counted and dropped
 ROOM = 1 << 16
 
 
-def run_captured(policy: Policy, events: Events, *, keep: bool, run: Callable[[Box], Result]) -> Result:
+def run_captured(policy: Policy, events: Events, *, keep: bool, run: Callable[[Runner], Result]) -> Result:
     """Streams that are terminals stay as they are unless they are kept: programs behave differently on one, and
     nothing piles up behind it."""
     output = _Output(policy.limits["output"])
     streams = [_Stream(output, number, keep=keep) if keep or not _is_tty(number) else None for number in (1, 2)]
     ends = [number if stream is None else stream.write_end for number, stream in zip((1, 2), streams, strict=True)]
-    output.box = box = Box(policy, events, (0, ends[0], ends[1]))
+    output.box = box = Runner(policy, events, (0, ends[0], ends[1]))
     try:
         result = run(box)
     finally:
@@ -52,7 +52,7 @@ class _Output:
 
     def __init__(self, limit: int | None) -> None:
         self._limit, self._seen = limit, 0
-        self.box: Box | None = None
+        self.box: Runner | None = None
 
     def admit(self, size: int) -> int:
         """How many of `size` more bytes are still within the limit."""

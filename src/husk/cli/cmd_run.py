@@ -11,8 +11,8 @@ from husk.cli.exit_codes import failed  # not when something failed: there may b
 from husk.cli.options.run_options import RUN
 from husk.cli.run_policy import RunOptions
 from husk.sandbox import orphans
-from husk.sandbox.box import Box, Events, Full
 from husk.sandbox.errors import UsageError
+from husk.sandbox.runner import Events, Full, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _run(options: RunOptions) -> int:
 
         result = run_captured(options.policy, events, keep=options.json, run=_with_signals)
     else:
-        result = _with_signals(Box(options.policy, events))
+        result = _with_signals(Runner(options.policy, events))
     for fault in result.faults:
         print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
     for limit in result.limits:
@@ -58,26 +58,26 @@ def _run(options: RunOptions) -> int:
     return result.exit_code
 
 
-def _with_signals(box: Box) -> Result:
+def _with_signals(runner: Runner) -> Result:
     """What a key sends is passed on to the guest, which has a session of its own; SIGTERM and SIGHUP end the box."""
 
     def end(number: int, _frame: object) -> None:
-        box.end(number)
+        runner.end(number)
 
     def pass_on(number: int, _frame: object) -> None:
-        box.signal(number)
+        runner.signal(number)
 
-    box.wakes, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    wakes, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     _signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     for number in (_signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, end)
     for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGCONT):
         _signal.signal(number, pass_on)
-    if any(map(os.isatty, box.stdio)):
+    if any(map(os.isatty, runner.stdio)):
         _signal.signal(_signal.SIGTSTP, pass_on)
-        _signal.signal(_signal.SIGWINCH, lambda *_: box.resize())
+        _signal.signal(_signal.SIGWINCH, lambda *_: runner.resize())
     orphans.adopt()
-    return box.run()
+    return runner.run(wakes)
 
 
 def _listeners(options: RunOptions) -> tuple[Callable[[dict[str, object]], None] | None, Callable[[str], None] | None]:

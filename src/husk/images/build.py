@@ -19,10 +19,10 @@ from husk.images.archive_layer import Layer
 from husk.images.archive_limits import Budget, Limits
 from husk.images.recipe import PACKED, SCRATCH, Recipe, Step
 from husk.images.tarread import TarEntry
-from husk.sandbox.box import Box, Events
 from husk.sandbox.image_source import Unnamed
 from husk.sandbox.kept.capture_layer import layer_of
 from husk.sandbox.policy import Mount, Policy
+from husk.sandbox.runner import Events, Runner
 from husk.store.flatten import flatten
 from husk.store.images import ImageConfig, check_name
 from husk.store.layout import is_hash, write_whole
@@ -185,10 +185,9 @@ class _Build:
                 for one in step.inputs:
                     shutil.copyfile(one.path, os.path.join(folder, one.rel))
                 policy.mounts.append(Mount(folder, f"/run/{PACKED}", "ro"))
-            box = Box(policy, Events(None, None), (nothing.fileno(), 2, 2))
-            box.unnamed = Unnamed(self._flat(), self.layers, config)
-            box.at_end = keep
-            result = box.run()
+            unnamed = Unnamed(self._flat(), self.layers, config)
+            stdio = (nothing.fileno(), 2, 2)
+            result = Runner(policy, Events(None, None), stdio, unnamed=unnamed, at_end=keep).run()
         if result.exit_code or not made:
             why = _refused(result)
             if step.fetches and not self.recipe.allow_net:

@@ -9,15 +9,12 @@ import _thread
 import errno
 import time
 
-from husk.abi.registry import looks_at_descriptor_first, mixed_calls, refusal, row
+from husk.abi.registry import eintr_bitmap, looks_at_descriptor_first, mixed_calls, refusal, row
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
-from husk.kernel.net.network import Network
-from husk.kernel.net.peers import Peers
 from husk.kernel.net.unix_sockets import UnixSockets
 from husk.kernel.syscalls import handlers
-from husk.kernel.syscalls.execve import names_in
 from husk.native._core import clear_umask, wake_thread
 from husk.native.threads import start_thread
 
@@ -30,8 +27,10 @@ if TYPE_CHECKING:
     from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
+    from husk.kernel.net.network import Network
+    from husk.kernel.net.peers import Peers
     from husk.kernel.segments import Segments
-    from husk.kernel.tasks import Names, Tasks, TasksHere
+    from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
     from husk.vfs.node import Credentials
@@ -41,72 +40,99 @@ THREADS = 4  # one waits, others may sit in a remote call or in a slow host file
 
 
 class Shared:
-    """What the kernels of a box's runs have in common, beside its file system. `names` None: this one does without."""
+    """What the kernels of a box's runs have in common: its file system, its identity, its walls, its network."""
 
-    __slots__ = ("names", "peers", "segments", "sockets", "tasks")
+    __slots__ = (
+        "_segments",
+        "creds",
+        "disk_is_limited",
+        "identity",
+        "live",
+        "loader_fd",
+        "network",
+        "peers",
+        "programs",
+        "sockets",
+        "tasks",
+        "vfs",
+        "walls",
+    )
 
     def __init__(
         self,
-        tasks: TasksHere,
-        sockets: UnixSockets,
-        peers: Peers,
-        names: NameCache | None,
-        segments: Callable[[], Segments],
-    ) -> None:
-        self.tasks, self.sockets, self.peers, self.names, self.segments = tasks, sockets, peers, names, segments
-
-
-class Kernel:
-    """Serves one run of a box. Owns the loader's descriptor."""
-
-    def __init__(
-        self,
-        listener: Listener,
         vfs: Vfs,
+        tasks: TasksHere,
+        live: LiveRuns,
         creds: Credentials,
         identity: Identity,
         walls: Walls,
-        events: Events,
+        network: Network,
+        peers: Peers,
+        *,
         loader_fd: int,
-        eintr_bitmap: bytes,
-        tasks: Tasks,
-        diagnosis: int = -1,
-        network: Network | None = None,
-        box: Shared | None = None,
+        programs: AllowedPrograms | None = None,
+        disk_is_limited: bool = False,
     ) -> None:
-        """`box` is what the runs of one box share; alone, a kernel has its own."""
-        self.listener, self.vfs, self.creds, self.identity = listener, vfs, creds, identity
-        self.walls, self.events, self.tasks = walls, events, tasks
-        self.loader_fd, self.eintr_bitmap = loader_fd, eintr_bitmap
-        self._shares = box is not None
-        self._box = box
-        self._tasks_here = box.tasks if box is not None else None
-        self.sockets = box.sockets if box is not None else UnixSockets(own_abstract_names=walls.net)
-        self.peers = box.peers if box is not None else Peers(diagnosis)
-        self.hooks: Hooks | None = None
-        self.disk_is_limited = False
-        self.table_is_full: Callable[[int], None] | None = None  # told whose descriptors are used up, where that counts
-        self.programs: AllowedPrograms | None = None  # None: whichever are there
-        self.network = network or Network()
+        """`programs` None: the guest may start whatever is there."""
+        self.vfs, self.tasks, self.live = vfs, tasks, live
+        self.creds, self.identity, self.walls = creds, identity, walls
+        self.network, self.peers, self.sockets = network, peers, UnixSockets(own_abstract_names=walls.net)
+        self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
+        self._segments: Segments | None = None
+
+    def segments(self) -> Segments:
+        with self.vfs.lock:  # two threads may be the first
+            if self._segments is None:
+                from husk.kernel.segments import Segments
+
+                self._segments = Segments(self.live)
+            return self._segments
+
+    def segments_in_memory(self) -> dict[tuple[int, int], int]:
+        """Shared memory that stays even where no process has it attached."""
+        return self._segments.in_memory() if self._segments is not None else {}
+
+    def close(self) -> None:
+        if self._segments is not None:
+            self._segments.close()
+        self.peers.close()
+
+
+class Kernel:
+    """Serves one run of a box."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        listener: Listener,
+        tasks: Tasks,
+        events: Events,
+        *,
+        names: NameCache | None = None,
+        hooks: Hooks | None = None,
+        table_is_full: Callable[[int], None] | None = None,
+    ) -> None:
+        """`names` None: this run does without the box's name cache. `table_is_full` is told of a thread that has no
+        descriptor left, where there is a limit."""
+        self._shared, self.listener, self.tasks, self.events, self.hooks = shared, listener, tasks, events, hooks
+        self.vfs, self.creds, self.identity, self.walls = shared.vfs, shared.creds, shared.identity, shared.walls
+        self.network, self.peers, self.sockets = shared.network, shared.peers, shared.sockets
+        self.loader_fd, self.programs = shared.loader_fd, shared.programs
+        self.disk_is_limited = shared.disk_is_limited
+        self.eintr_bitmap = eintr_bitmap()
         self.listings = Listings()
-        tasks.begun = self.begun
+        self._table_is_full = table_is_full
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
-        self._own_names = box is None or box.names is None
-        self.names = (box and box.names) or NameCache(
-            listener,
-            vfs,
-            creds.uid,
-            creds.gid,
-            identity.host_uid,
-            sorted(creds.groups),
-            cached=box is None and not events.watching,
+        self._own_names = names is None
+        creds = self.creds
+        self.names = names or NameCache(
+            listener, self.vfs, creds.uid, creds.gid, self.identity.host_uid, sorted(creds.groups), cached=False
         )
 
     @property
     def segments(self) -> Segments:
-        assert self._box is not None, "a kernel alone serves boxes with an ipc namespace"
-        return self._box.segments()
+        return self._shared.segments()
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -120,23 +146,19 @@ class Kernel:
             for tid in list(self._threads):
                 wake_thread(tid)
             time.sleep(0.0005)
-        if not self._shares:
-            self.peers.close()
         if self._own_names:
             self.names.close()
-        self.forget()
+        self.tasks.close()
 
     def forget(self) -> None:
-        """Nothing holds on to this any more, and with it to the listener: its descriptor closes at once. In a forked
-        child, which has none of the threads, that is all."""
-        self.tasks.begun = lambda tgid: None
+        """In a forked child, which has none of the threads."""
+        self.tasks.close()
 
     def _serve(self) -> None:
         me = _thread.get_native_id()
         self._threads[me] = None
         clear_umask()
-        if self._tasks_here is not None:
-            self._tasks_here.serve(self.tasks)
+        self._shared.tasks.serve(self.tasks)
         try:
             receive, answer = self.listener.receive, self.answer
             while (raw := receive()) is not None:
@@ -180,8 +202,8 @@ class Kernel:
 
     def _fail(self, call: Call, error: OSError) -> None:
         try:
-            if error.errno == errno.EMFILE and self.table_is_full is not None:
-                self.table_is_full(call.tid)
+            if error.errno == errno.EMFILE and self._table_is_full is not None:
+                self._table_is_full(call.tid)
             # Told before the answer: afterwards the caller's working directory can no longer be asked for.
             self.events.failed(call, error)
             if not call.raw.answered:
@@ -198,9 +220,3 @@ class Kernel:
         except OSError:
             pass  # nobody is left to hear it
         self.events.fault(raw.nr, fault)
-
-    # -- programs on their way ---------------------------------------------------------------------------------
-    def begun(self, tgid: int) -> Names | None:
-        """The names of the program that was started last in a process."""
-        info = self.listener.begun(tgid)
-        return names_in(info) if info is not None else None

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.kernel.tasks import Tasks
+    from husk.kernel.tasks import LiveRuns
 
 IPC_PRIVATE = 0
 DEST = 0o1000  # in a mode: to be destroyed with its last attachment
@@ -54,11 +54,11 @@ class Segment:
 
 
 class Segments:
-    """`live` are the tasks of the box's runs."""
+    """Those of one box. `live` knows which processes may have one attached."""
 
     __slots__ = ("_by_id", "_last", "_live", "lock")
 
-    def __init__(self, live: list[Tasks]) -> None:
+    def __init__(self, live: LiveRuns) -> None:
         self._live, self._last, self._by_id = live, -1, dict[int, Segment]()
         self.lock = _thread.allocate_lock()  # held by the callers of everything below
 
@@ -104,9 +104,8 @@ class Segments:
 
     def attached(self, segment: Segment) -> int:
         """Counted as Linux counts: one that mprotect has split is two."""
-        pids = [pid for tasks in self._live for pid in tasks.host_pids()]
         ours = segment.dev, segment.ino
-        return sum(1 for pid in pids for _, _, _, file in _mappings(pid) if file == ours)
+        return sum(1 for pid in self._live.host_pids() for _, _, _, file in _mappings(pid) if file == ours)
 
     def at(self, pid: int, address: int) -> tuple[Segment, int] | None:
         """The segment attached at `address`, and how much of it lies there in one piece."""

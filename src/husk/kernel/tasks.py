@@ -1,6 +1,6 @@
-"""kernel: the box's processes, as the host shows them. husk keeps no process table; this only looks.
+"""kernel: the processes of a box, as the host shows them. husk keeps no process table; this only looks.
 
-Guest and host numbers differ inside a pid namespace. The reaper is the root of the box: what descends from it is ours.
+Guest and host numbers differ inside a pid namespace. The reaper is the root of a run: all its descendants are guests.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MOST_REMEMBERED = 4096
 
 class TasksHere:
     """The tasks of the run that the calling thread serves: runs share a file system, and in it /proc, but each sees its
-    own processes there. A thread that serves none sees none."""
+    own processes there. A thread that serves no run sees no process."""
 
-    __slots__ = ("_local", "_nobody")
+    __slots__ = ("_local", "_none")
 
-    def __init__(self, nobody: Tasks) -> None:
-        self._local, self._nobody = _thread._local(), nobody
+    def __init__(self, vfs: Vfs) -> None:
+        self._local, self._none = _thread._local(), Tasks(vfs, 0)
 
     def serve(self, tasks: Tasks) -> None:
         """From here on this thread serves a run."""
@@ -42,21 +42,63 @@ class TasksHere:
 
     @property
     def here(self) -> Tasks:
-        found: Tasks = getattr(self._local, "tasks", self._nobody)
+        found: Tasks = getattr(self._local, "tasks", self._none)
         return found
 
 
+class LiveRuns:
+    """The runs of a box that are under way, for questions about the processes of all of them. The vfs asks here whether
+    a file is running and what is held open (its `Holders`)."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: list[Tasks] = []
+
+    def add(self, tasks: Tasks) -> None:
+        self._runs.append(tasks)
+
+    def remove(self, tasks: Tasks) -> None:
+        self._runs.remove(tasks)
+
+    def host_pids(self) -> list[int]:
+        return [pid for tasks in self._runs for pid in tasks.host_pids()]
+
+    def runs(self, identity: tuple[int, int]) -> bool:
+        """Does a process of the box run this file? (For ETXTBSY.)"""
+        return any(tasks.runs(identity) for tasks in self._runs)
+
+    def held_links(self) -> set[bytes]:
+        from husk.kernel.fd_tables import links_held
+
+        return links_held([tasks.reaper for tasks in self._runs])
+
+
+def _none_starting(tgid: int) -> Names | None:
+    return None
+
+
 class Tasks:
-    """`vfs` is set once the box is built: the proc tree, which asks here, is part of it."""
+    """The processes of one run. `starting` tells the names of the program that a process (by thread group) is about to
+    run, while the loader is still in its place."""
 
-    __slots__ = ("_hosts", "_namespace", "_own_namespace", "begun", "reaper", "vfs")
+    __slots__ = ("_hosts", "_namespace", "_own_namespace", "_starting", "_vfs", "reaper")
 
-    def __init__(self, own_namespace: bool) -> None:
+    def __init__(
+        self,
+        vfs: Vfs,
+        reaper: int,
+        starting: Callable[[int], Names | None] = _none_starting,
+        *,
+        own_namespace: bool = False,
+    ) -> None:
+        self._vfs, self.reaper, self._starting = vfs, reaper, starting
         self._own_namespace, self._namespace = own_namespace, ""
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen
-        self.reaper = 0
-        self.begun: Callable[[int], Names | None] = lambda tgid: None  # the kernel's, once there is one
-        self.vfs: Vfs
+
+    def close(self) -> None:
+        """The run is over. Hold on to the listener no longer: its descriptor is to close at once."""
+        self._starting = _none_starting
 
     # -- numbers -----------------------------------------------------------------------------------------------
     def host_pids(self) -> list[int]:
@@ -147,34 +189,34 @@ class Tasks:
         """What the loader noted, brought up to date: the file may have been renamed or removed since."""
         noted = resident.exe_of(host_pid)
         if noted is None:
-            begun = self.begun(self.tgid_of(host_pid))  # the loader has not noted it yet
-            return begun[0] if begun is not None else None
+            starting = self._starting(self.tgid_of(host_pid))  # the loader has not noted it yet
+            return starting[0] if starting is not None else None
         path, identity = noted
-        node = self.vfs.running(identity)
+        node = self._vfs.running(identity)
         if isinstance(node, Inode):
-            return self.vfs.path_of_node(node)
+            return self._vfs.path_of_node(node)
         return path
 
     def starting(self, host_pid: int) -> Names | None:
         """The names of the program that a process is about to run, while the host still shows the loader's."""
-        begun = self.begun(self.tgid_of(host_pid))
-        return begun if begun is not None and not resident.loader_done(host_pid) else None
+        starting = self._starting(self.tgid_of(host_pid))
+        return starting if starting is not None and not resident.loader_done(host_pid) else None
 
     def runs(self, identity: tuple[int, int]) -> bool:
-        """Is some process of the box running this file? (For ETXTBSY.)"""
+        """Does a process of the run run this file?"""
         return any(resident.runs(pid, identity) for pid in self.host_pids())
 
     # -- what they hold ----------------------------------------------------------------------------------------
     def node_of_fd(self, ctx: Context, host_tid: int, fd: int) -> Node | None:
         link, host = self._held(host_tid, fd)
         via = b"/proc/%d/fd/%d" % (host_tid, fd)
-        return self.vfs.node_of_link(link, host.st_dev, host.st_ino, via) if link[:1] == b"/" else None
+        return self._vfs.node_of_link(link, host.st_dev, host.st_ino, via) if link[:1] == b"/" else None
 
     def fd_text(self, ctx: Context, host_tid: int, fd: int) -> bytes:
         link, host = self._held(host_tid, fd)
         if link[:1] != b"/":
             return link
-        shown = self.vfs.path_of_link(link, host.st_dev, host.st_ino)
+        shown = self._vfs.path_of_link(link, host.st_dev, host.st_ino)
         if shown is not None:
             return shown
         # A host file husk was started with (a redirect): its name is the host's affair.
@@ -189,10 +231,10 @@ class Tasks:
 
     def cwd_of(self, ctx: Context, host_tid: int) -> Dir | None:
         try:
-            node = self.vfs.node_of_link(os.readlink(b"/proc/%d/cwd" % host_tid), 0, 0)
+            node = self._vfs.node_of_link(os.readlink(b"/proc/%d/cwd" % host_tid), 0, 0)
         except OSError:
             return None
         return node if isinstance(node, Dir) else None
 
     def root_of(self, ctx: Context, host_tid: int) -> Dir | None:
-        return self.vfs.root
+        return self._vfs.root

@@ -25,8 +25,8 @@ from husk.sandbox.errors import UsageError
 if TYPE_CHECKING:
     from husk.api.sandbox import Sandbox
     from husk.mcp.config import Config
-    from husk.sandbox.box import Box
     from husk.sandbox.result import Result
+    from husk.sandbox.runner import Runner
     from husk.skills.permission_file import Permissions
     from husk.skills.running import Request
 
@@ -147,23 +147,23 @@ class _Ending:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._box: Box | None = None
+        self._runner: Runner | None = None
         self._unwanted = False
 
-    def run(self, box: Box) -> Result:
+    def run(self, runner: Runner) -> Result:
         with self._lock:
-            self._box = box
+            self._runner = runner
             unwanted = self._unwanted
         if unwanted:
             raise UsageError("the call was cancelled.")
-        return box.run()
+        return runner.run()
 
     def give_up(self) -> None:
         with self._lock:
             self._unwanted = True
-            box = self._box
-        if box is not None:
-            box.end(signal.SIGKILL)
+            runner = self._runner
+        if runner is not None:
+            runner.end(signal.SIGKILL)
 
 
 def _request(config: Config, wanted: Wanted, allowed: Permissions | None, given: Path, left: Path) -> Request:

@@ -1,83 +1,284 @@
-"""sandbox: a box with one run, from its file system to its result. Boxes that outlive a run are `husk.api`'s."""
+"""sandbox: the second phase of a start: the box. It is what its runs share: its directory on the host, its file system,
+its namespaces, its identity, its network.
+
+Life: built once from a plan, used by one run or by many, also side by side, closed once. Not here: starting anything
+(`launch`, `serve`), and what a caller sees of it (`runner`, `husk.api`).
+"""
 
 from __future__ import annotations
 
-from husk.kernel.events import Events, Full
-from husk.sandbox.errors import HuskError
-from husk.sandbox.ground import Ground, behind_walls
-from husk.sandbox.result import ended_by
-from husk.sandbox.run import Run
+import os
+from _thread import RLock
+
+from husk.kernel.identity import Identity
+from husk.kernel.kernel import Shared
+from husk.kernel.namecache import NameCache
+from husk.kernel.net.network import Network
+from husk.kernel.net.peers import Peers
+from husk.kernel.tasks import LiveRuns
+from husk.native import LOADER
+from husk.native._core import Listener
+from husk.sandbox.filesystem import build
+from husk.sandbox.policy import WORKDIR
+from husk.sandbox.state_dir import StateDir
+from husk.sandbox.stdio.std_fds import fill
+from husk.walls.namespaces import JOINED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from husk.abi.registry.rules import Walls
+    from husk.kernel.events import Events
+    from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.sandbox.filesystem import Files
-    from husk.sandbox.image_source import Unnamed
-    from husk.sandbox.limits.limits import Exceeded
-    from husk.sandbox.policy import Policy
+    from husk.sandbox.image_source import ImageSource, Unnamed
+    from husk.sandbox.kept.box_content import BoxContent
+    from husk.sandbox.kept.keeping import Keeping
+    from husk.sandbox.kept.snapshot import Snapshot
+    from husk.sandbox.launch import Guest
+    from husk.sandbox.limits.memory_use import InMemory
+    from husk.sandbox.plan import Plan
     from husk.sandbox.result import Result
-
-__all__ = ["Box", "Events", "Full"]
 
 
 class Box:
-    """Builds, runs and removes. `run` is called once."""
+    """`files` is the file system, `live` are the runs under way."""
 
-    def __init__(self, policy: Policy, events: Events, stdio: tuple[int, int, int] = (0, 1, 2)) -> None:
-        self.policy, self.events, self.stdio = policy, events, stdio
-        self.unnamed: Unnamed | None = None  # what to start from instead of the image the policy names
-        self.at_end: Callable[[Files], None] | None = None  # sees the box's files when nobody runs in it any more
-        self.wakes = -1  # see Run._report
-        self._run: Run | None = None
-        self._ended_by: int | None = None
+    __slots__ = (
+        "_learned",
+        "_names",
+        "_network",
+        "_shared",
+        "_told",
+        "disk_elsewhere",
+        "files",
+        "ids",
+        "joined",
+        "kept",
+        "live",
+        "loader_fd",
+        "plan",
+        "policy",
+        "programs",
+        "source",
+        "start",
+        "state",
+        "walls",
+    )
 
-    def run(self) -> Result:
-        return behind_walls(self.policy, self._run_behind)
-
-    def end(self, signal: int) -> None:
-        """Called from a signal handler: the box ends now."""
-        self._ended_by = signal
-        if self._run is not None:
-            self._run.end(signal)
-
-    def exceeded(self, limit: Exceeded) -> None:
-        """Called from any thread: a limit was met."""
-        if self._run is not None:
-            self._run.exceeded(limit)
-
-    def signal(self, number: int) -> None:
-        """Called from a signal handler: what a key on the person's terminal sent us is meant for the guest."""
-        if self._run is not None:
-            self._run.signal(number)
-
-    def resize(self) -> None:
-        if self._run is not None:
-            self._run.resize()
-
-    def _run_behind(self, walls: Walls) -> Result:
-        ground = Ground(self.policy, walls, self.unnamed)
+    def __init__(
+        self,
+        plan: Plan,
+        unnamed: Unnamed | None = None,
+        *,
+        start: Snapshot | None = None,
+        kept: Keeping | None = None,
+        lasting: bool = False,
+    ) -> None:
+        """`unnamed` replaces the image that the policy names. `start` is a snapshot to begin with; the box closes it.
+        `kept` is the hold of a kept box that was open before; it stays the caller's if this fails. `lasting`: changes
+        may be applied to the host while the box lives."""
+        fill()
+        self.plan, self.policy, self.walls = plan, plan.policy, plan.walls
+        self.live = LiveRuns()
+        self.joined: list[int] = []  # descriptors of its namespaces, once they have to outlive their first run
+        self._told: Events | None = None  # of the run that began last: told what concerns no run in particular
+        self._network: Network | None = None
+        self._shared: Shared | None = None
+        self._names: NameCache | None = None
+        self.loader_fd = -1
+        self.source: ImageSource | None = None
+        self.start, self.kept = start, kept
+        self.state: StateDir | None = None
         try:
-            if ground.source is not None:
-                self.policy.adopt_program(ground.source)
-            self._run = run = Run(ground, self.policy, self.events)
-            run.wakes = self.wakes
-            run.ended_by = self._ended_by  # by a signal that came while there was nothing to end yet
+            self.state = StateDir()
+            if plan.policy.keep and kept is None:
+                from husk.sandbox.kept.keeping import Keeping
+
+                self.kept = Keeping(plan.policy, start.record if start is not None else None)
+            self._build(self.state, unnamed, lasting)
+        except BaseException:
+            if kept is not None:
+                self.kept = None
+            self.close()
+            raise
+
+    @property
+    def before(self) -> BoxContent | None:
+        """What the box began with, beyond its image."""
+        return self.kept if self.kept is not None else self.start
+
+    def _build(self, state: StateDir, unnamed: Unnamed | None, lasting: bool) -> None:
+        policy, before = self.policy, self.before
+        if policy.image:
+            from husk.sandbox.image_source import ImageSource
+
+            pinned = next((one.record for one in (before, self.start) if one and one.record.manifests), unnamed)
+            self.source = ImageSource(policy.image, policy.store, pinned)
+            policy.adopt(self.source)
+        wanted = (self.source.uid, self.source.gid) if self.source and not self.source.on_host else None
+        self.ids = self.plan.ids(wanted)
+        policy.workdir = policy.workdir or WORKDIR
+        if self.kept is not None:
+            self.kept.begin(policy, self.source)
+        self.files: Files = build(
+            policy, os.fsencode(state.path), self.ids, self.live, self.source, before, remember=lasting
+        )
+        self.disk_elsewhere = 0  # what `disk` counts beyond the state directory, in which husk's own files do not count
+        if policy.limits["disk"] is not None:
+            from husk.sandbox.limits.disk_use import kept_bytes
+
+            self.disk_elsewhere = (before.record.bytes if before else 0) - kept_bytes(os.fsencode(state.path))
+        self.programs: AllowedPrograms | None = None
+        if policy.programs is not None:
+            from husk.kernel.exec.allowed_programs import AllowedPrograms
+
+            path = policy.environment().get("PATH", "")
+            self.programs = AllowedPrograms(self.files.vfs, map(os.fsencode, policy.programs), os.fsencode(path))
+        self.loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+    def admit(self, guest: Guest, events: Events, *, cached: bool) -> tuple[Shared, Listener, NameCache | None]:
+        """A guest stands behind its filter: what its kernel needs. The first guest brings what only its namespaces
+        can give: a diagnosis socket, and the state directory as its mount namespace shows it."""
+        self.follow(events)
+        if guest.state >= 0:
+            self.files.vfs.state.move(guest.take_state())
+        if self._shared is None:
+            self._shared = self._share(guest)
+        listener, names = self._listen(guest.take_listener(), cached=cached)
+        return self._shared, listener, names
+
+    def follow(self, events: Events) -> None:
+        """The run of these events began last."""
+        self._told = events
+
+    def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:
+        if self._told is not None:
+            self._told.refused(by, error, what, why, allow)
+
+    def published(self, host: str, guest_port: int) -> None:
+        if self._told is not None:
+            self._told.published(host, guest_port)
+
+    def _share(self, guest: Guest) -> Shared:
+        if self._network is None:
+            self._network = Network()
+            if not self.walls.private_net:
+                from husk.sandbox.network_setup import build_network
+
+                self._network = build_network(self.policy, self)
+        ids, files = self.ids, self.files
+        return Shared(
+            files.vfs,
+            files.tasks,
+            self.live,
+            files.creds,
+            Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid),
+            self.walls,
+            self._network,
+            Peers(guest.take_diagnosis()),
+            loader_fd=self.loader_fd,
+            programs=self.programs,
+            disk_is_limited=self.policy.limits["disk"] is not None,
+        )
+
+    def _listen(self, fd: int, *, cached: bool) -> tuple[Listener, NameCache | None]:
+        """What the name cache of one run has learned, the others know."""
+        cookie, walls = self.plan.cookie, self.walls
+        mapped, confined = not walls.private_net, walls.private_net and walls.own_placeholders
+        if not cached:
+            return Listener(fd, cookie, self.loader_fd, False, mapped, confined), None
+        if self._names is None:
+            creds = self.files.creds
+            self._learned = Listener(-1, cookie, self.loader_fd)  # without a guest: it only holds the cache
+            self._names = NameCache(
+                self._learned,
+                self.files.vfs,
+                creds.uid,
+                creds.gid,
+                self.ids.host_uid,
+                sorted(creds.groups),
+                cached=True,
+            )
+            if self.before is not None and any(tree.links_touched for _, tree in self.files.layers):
+                self.files.vfs.changed(self.files.vfs.root, True)  # it must not ask the host about hard links
+        return Listener(fd, cookie, self.loader_fd, True, mapped, confined, self._learned), self._names
+
+    def segments_in_memory(self) -> InMemory:
+        """Shared memory that stays even where no process has it attached."""
+        return self._shared.segments_in_memory() if self._shared is not None else {}
+
+    @property
+    def own_user(self) -> bool:
+        """Does the host count the box's processes apart from the caller's?"""
+        return self.ids.switch or self.walls.user
+
+    def keep_namespaces(self, reaper: int) -> None:
+        """Those of the first run outlive it: later ones join them."""
+        if self.walls.user and not self.joined:
+            found: list[int] = []
             try:
-                run.launch(self.stdio)
-                result = run.wait()
-            except (HuskError, OSError):
-                if run.ended_by is None:
-                    raise
-                result = ended_by(run.ended_by)  # in the midst of being launched, which failed by that
-            finally:
-                ground.files.vfs.state.ending = True  # what takes long need not be finished
-                run.finish()
-            run.collect(result)
-            ground.keep(self.policy.argv, result)
-            if self.at_end is not None and not result.exit_code:
-                self.at_end(ground.files)
-            return result
-        finally:
-            ground.close()
+                for kind in JOINED:
+                    found.append(os.open(f"/proc/{reaper}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                for fd in found:
+                    os.close(fd)
+                raise
+            self.joined = found
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+    def ends(self) -> None:
+        """What takes long need not be finished any more."""
+        self.files.vfs.state.ending = True
+
+    def keep(self, argv: list[str], result: Result) -> None:
+        """After the last run, where the policy wants it: what the box is now is to stay."""
+        if self.kept is not None and self.state is not None:
+            policy = self.policy.again()
+            policy.argv = argv
+            self.kept.keep(self.state, self.files, policy, result)
+
+    def release_kept(self) -> Keeping | None:
+        """The hold of the kept box is the caller's from now on."""
+        kept, self.kept = self.kept, None
+        return kept
+
+    def close(self) -> None:
+        """After the last run. Nothing of the box is left, except what was kept."""
+        self._let_go()
+        if self.source is not None:
+            self.source.close()
+            self.source = None
+        if self.state is not None:
+            self.state.remove()
+            self.state = None
+        if self.kept is not None:
+            self.kept.close()
+            self.kept = None
+        if self.start is not None:
+            self.start.close()
+            self.start = None
+
+    def forget(self) -> None:
+        """In a forked child: the box is the parent's. A lock that another thread held while the parent forked is held
+        for ever here, so none of the old ones is taken."""
+        self.files.vfs.lock = RLock()
+        self._let_go()
+        if self.state is not None:
+            self.state.forget()
+            self.state = None
+        for held in (self.start, self.kept):
+            if held is not None:
+                held.forget()
+        self.start = self.kept = None
+
+    def _let_go(self) -> None:
+        for fd in [*self.joined, *([self.loader_fd] if self.loader_fd >= 0 else [])]:
+            os.close(fd)
+        self.joined, self.loader_fd = [], -1
+        if self._network is not None:
+            self._network.close()
+        if self._shared is not None:
+            self._shared.close()
+        files = getattr(self, "files", None)
+        if files is not None:
+            files.close()

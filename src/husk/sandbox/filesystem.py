@@ -6,6 +6,7 @@ import errno
 import os
 import stat as st
 
+from husk.kernel.tasks import TasksHere
 from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.policy import HOME, USER
@@ -25,7 +26,7 @@ from husk.vfs.vfs import Vfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.tasks import TasksHere
+    from husk.kernel.tasks import LiveRuns
     from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
     from husk.sandbox.kept.box_content import BoxContent
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 class Files:
     """The vfs of a box and what made it."""
 
-    __slots__ = ("creds", "layers", "proc", "terminals", "vfs")
+    __slots__ = ("creds", "layers", "proc", "tasks", "terminals", "vfs")
 
     def __init__(
         self,
@@ -46,7 +47,9 @@ class Files:
         layers: list[tuple[bytes, LayeredTree]],
         terminals: PtsTree,
         proc: ProcTree,
+        tasks: TasksHere,
     ) -> None:
+        self.tasks = tasks
         self.vfs, self.creds, self.layers, self.terminals, self.proc = vfs, creds, layers, terminals, proc
 
     def run_over(self, reaper: int) -> None:
@@ -73,7 +76,7 @@ def build(
     policy: Policy,
     state_path: bytes,
     ids: Ids,
-    tasks: TasksHere,
+    live: LiveRuns,
     source: ImageSource | None = None,
     kept: BoxContent | None = None,
     *,
@@ -97,7 +100,8 @@ def build(
         # Without a user namespace the guest cannot be whom the image wants; what belongs to that one is the guest's.
         owner = (source.uid, source.gid)
         image = store_image(state, creds, source.store, source.manifest, owner, generated)
-    vfs = Vfs(state, image, creds)
+    vfs = Vfs(state, image, creds, live)
+    tasks = TasksHere(vfs)
     # A box has a session and terminals of its own only, so what the host tells of them is the guest's business.
     proc = ProcTree(
         lambda: tasks.here, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True
@@ -110,7 +114,7 @@ def build(
     shared_memory.fstype = b"tmpfs"  # shm_open(3) of older C libraries takes nothing else for /dev/shm
     vfs.mount(shared_memory, b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
-    files = Files(vfs, creds, [(b"/", image)], terminals, proc)
+    files = Files(vfs, creds, [(b"/", image)], terminals, proc, tasks)
     try:
         _furnish(files, policy, ids, source, kept, remember=remember)
     except BaseException:

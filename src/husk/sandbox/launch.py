@@ -1,6 +1,6 @@
-"""sandbox: starts husk-init with a plan, and listens to what it reports.
+"""sandbox: the third phase of a start: husk-init gets its order, and the guest comes to stand behind its filter.
 
-Not here: the layout of plan and reports (husk.walls.init_plan), and what happens once the guest runs (`run`).
+Not here: the layout of plan and reports (husk.walls.init_plan), and what happens once the guest runs (`serve`, `run`).
 """
 
 from __future__ import annotations
@@ -39,15 +39,41 @@ NETLINK_SOCK_DIAG = 4
 _SIGKILL = 9
 
 
+class Guest:
+    """A guest behind its filter, and the descriptors that husk-init handed over for it: the listener; the state
+    directory in the box's mount namespace and a diagnosis socket in its network namespace, where this run made those
+    (else -1). Take what you keep, then `close`."""
+
+    __slots__ = ("_diagnosis", "_listener", "pid", "state")
+
+    def __init__(self, pid: int, listener: int, state: int, diagnosis: int) -> None:
+        self.pid, self._listener, self.state, self._diagnosis = pid, listener, state, diagnosis
+
+    def take_listener(self) -> int:
+        fd, self._listener = self._listener, -1
+        return fd
+
+    def take_state(self) -> int:
+        fd, self.state = self.state, -1
+        return fd
+
+    def take_diagnosis(self) -> int:
+        fd, self._diagnosis = self._diagnosis, -1
+        return fd
+
+    def close(self) -> None:
+        for fd in (self.take_listener(), self.take_state(), self.take_diagnosis()):
+            if fd >= 0:
+                os.close(fd)
+
+
 class Launch:
-    """One husk-init: its control socket, and what it told. Call `listener`, then poll `control`; `close` and `reap`,
-    or `abandon`, in any case."""
+    """One husk-init and its control socket. Call `guest`, then poll `control`; `close` and `reap`, or `abandon`, in any
+    case."""
 
     def __init__(self, walls: Walls, ids: Ids, order: Order, workdir_fd: int) -> None:
         self.walls, self.ids = walls, ids
-        self.builder = self.guest = self.reaper = 0
-        self.state = -1  # the state directory in the box's mount namespace, where this run made one
-        self.diagnosis = -1  # a diagnosis socket in the box's network namespace, where this run made one
+        self.builder = self.reaper = 0
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
         self.control = ours
         self.start: _socket.socket | None = None
@@ -82,30 +108,35 @@ class Launch:
             for fd in closing:
                 os.close(fd)
 
-    def listener(self) -> int:
-        """Take husk-init through its steps until the guest is behind its filter. Returns the listener."""
-        while True:
-            kind, a, b, fds, pid = self._receive()
-            if kind == MAP_IDS:
-                self._map_ids()
-            elif kind == REAPER:
-                self.reaper = pid
-            elif kind == GUEST:
-                self.guest = pid
-            elif kind == STATE:
-                self.state = fds[0]
-            elif kind == DIAGNOSIS:
-                self.diagnosis = fds[0]
-            elif kind == LISTENER:
-                _reap(self.builder)
-                self.builder = 0
-                if not self.walls.net:
-                    self.diagnosis = _diagnosis()
-                return fds[0]
-            elif kind == FAILED:
-                from husk.sandbox.start_errors import explain
+    def guest(self) -> Guest:
+        """Take husk-init through its steps until the guest is behind its filter."""
+        guest_pid, handed = 0, {STATE: -1, DIAGNOSIS: -1}
+        try:
+            while True:
+                kind, a, b, fds, pid = self._receive()
+                if kind == MAP_IDS:
+                    self._map_ids()
+                elif kind == REAPER:
+                    self.reaper = pid
+                elif kind == GUEST:
+                    guest_pid = pid
+                elif kind in handed:
+                    handed[kind] = fds[0]
+                elif kind == LISTENER:
+                    _reap(self.builder)
+                    self.builder = 0
+                    if not self.walls.net:
+                        handed[DIAGNOSIS] = _diagnosis()
+                    return Guest(guest_pid, fds[0], handed[STATE], handed[DIAGNOSIS])
+                elif kind == FAILED:
+                    from husk.sandbox.start_errors import explain
 
-                raise explain(a, b)
+                    raise explain(a, b)
+        except BaseException:
+            for fd in handed.values():
+                if fd >= 0:
+                    os.close(fd)
+            raise
 
     def run(self, program: bytes, argv: list[bytes], env: list[bytes], stdio: list[int], workdir_fd: int) -> None:
         """Tell a run that was kept ready what to run. OSError: it is dead."""
@@ -152,9 +183,9 @@ class Launch:
         self.control.send(SAID_GO)
 
     def end(self) -> None:
-        """Kill the box: the reaper notices that nobody listens, whoever hangs up. From any thread, more than once."""
+        """Kill the run: the reaper notices that the control socket is hung up. From any thread, more than once."""
         try:
-            # With a word: a silent end is our death, after which the reaper puts the person's terminal back.
+            # With a word: a silent end means that husk died, and then the reaper puts the person's terminal back.
             self.control.send(SAID_END, _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT)
         except OSError:
             pass  # it was hung up before
@@ -168,24 +199,20 @@ class Launch:
         self.forget()
 
     def forget(self) -> None:
-        """Let go of the descriptors. In a forked child that is all: the box is the parent's."""
+        """Close the descriptors. In a forked child that is all: the box is the parent's."""
         self.control.close()
         if self.start is not None:
             self.start.close()
-        for fd in (self.state, self.diagnosis):
-            if fd >= 0:
-                os.close(fd)
-        self.state = self.diagnosis = -1
 
     def reap(self) -> None:
-        """The reaper was told to end, or ended; from here on its number may be anybody's."""
-        # Forgotten first: a signal's handler may run between the wait and whatever follows it, and signal that number.
+        """The reaper was told to end, or ended. From here on the host may give its pid to another process."""
+        # Forgotten first: a signal handler may run right after the wait, and signal that pid.
         reaper, self.reaper = self.reaper, 0
         if reaper:
             _reap(reaper)
 
     def abandon(self) -> None:
-        """It did not come to a running guest. Leaves no process behind, not even a dead one."""
+        """The guest never ran. Leaves no process behind, not even a dead one."""
         if self.builder:
             os.kill(self.builder, _SIGKILL)
             _reap(self.builder)
@@ -208,11 +235,11 @@ def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
-        pass  # somebody waits for whatever child there is, or SIGCHLD is ignored
+        pass  # the application waits for any child, or ignores SIGCHLD
 
 
 def _diagnosis() -> int:
-    """Where the box has no network namespace, its sockets are in ours."""
+    """A diagnosis socket of husk's own network namespace: without one of its own the box is in that."""
     try:
         return _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG).detach()
     except OSError:

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from husk.sandbox.box import Box, Events
 from husk.sandbox.policy import Mount, Policy
 from husk.sandbox.result import Result
+from husk.sandbox.runner import Events, Runner
 
 MOST_KEPT = 64 << 20
 PIECE = 1 << 16
-Around = Callable[[Box], Result]
+Around = Callable[[Runner], Result]
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Outcome:
     read: list[str]
 
 
-def run(wish: Wish, *, stdin: bytes | None = None, capture: bool = False, around: Around = Box.run) -> Outcome:
+def run(wish: Wish, *, stdin: bytes | None = None, capture: bool = False, around: Around = Runner.run) -> Outcome:
     """Run it. `stdin` None is the caller's own. `capture`: the output is kept instead of shown. `around` may hand the
     box's signals to the caller before it runs it."""
     policy = Policy(wish.argv)
@@ -75,7 +75,7 @@ def run(wish: Wish, *, stdin: bytes | None = None, capture: bool = False, around
     out, err = (_Kept(), _Kept()) if capture else (None, None)
     try:
         ends = (source, 1, 2) if out is None or err is None else (source, out.write_end, err.write_end)
-        result = around(Box(policy, events, ends))
+        result = around(Runner(policy, events, ends))
     finally:
         for kept in (out, err):
             if kept is not None:

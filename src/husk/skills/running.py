@@ -9,9 +9,9 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from husk.sandbox.box import Box
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.sandbox.runner import Runner
 from husk.skills.box_runner import Around, Outcome, Setting, Wish
 from husk.skills.box_runner import run as run_box
 from husk.skills.describe import Description, describe
@@ -63,7 +63,7 @@ class Prepared:
     provided: Providing
 
     def run(
-        self, *, stdin: bytes | None = None, capture: bool = False, around: Around = Box.run
+        self, *, stdin: bytes | None = None, capture: bool = False, around: Around = Runner.run
     ) -> tuple[Outcome, Produced]:
         try:
             outcome = run_box(self.wish, stdin=stdin, capture=capture, around=around)

@@ -157,7 +157,7 @@ class Attributes(Opening):
         require(ctx.creds, info, WRITE)
         if node.tree.read_only:
             raise error(errno.EROFS)
-        self._refuse_text(node, info)
+        self._refuse_text(info)
         if size > info.size:
             ctx.may_grow(size)
         node.tree.truncate(ctx, node, size)

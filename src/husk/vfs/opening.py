@@ -13,8 +13,6 @@ from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS, Trail, Walker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from husk.vfs.node import Context, Node, Stat
 
 TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
@@ -35,8 +33,6 @@ class Opened:
 class Opening(Walker):
     """Descriptors for names, and the rule that a running program is not written to."""
 
-    text_busy: Callable[[Node], bool] | None = None
-    held_links: Callable[[], Iterable[bytes]] | None = None  # of all descriptors and working directories of the box
     _running: dict[tuple[int, int], Node] | None = None
 
     def open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int = 0) -> Opened:
@@ -163,7 +159,7 @@ class Opening(Walker):
         if kind == st.S_IFREG and (flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)):
             if tree.read_only:
                 raise error(errno.EROFS)
-            self._refuse_text(node, info)
+            self._refuse_text(info)
         elif kind == st.S_IFIFO:
             pin = tree.pin_fifo(ctx, node, flags)
             flags &= ~(os.O_NOFOLLOW | os.O_CREAT)  # what is opened now is the link to the pin
@@ -191,11 +187,11 @@ class Opening(Walker):
 
     def _make_room(self) -> None:
         """Before another placeholder is made."""
-        if len(self.state.dirs) >= self.state.many and self.held_links is not None:
+        if len(self.state.dirs) >= self.state.many and self.holders is not None:
             from husk.vfs.placeholders import forget_unheld
 
             self.changed(self.root, True)  # first: from now on the name cache hands none out
-            forget_unheld(self.state, self.held_links())
+            forget_unheld(self.state, self.holders.held_links())
 
     # -- running programs --------------------------------------------------------------------------------------
     def identity(self, ctx: Context, node: Node) -> tuple[int, int]:
@@ -219,10 +215,10 @@ class Opening(Walker):
         """The node of a program that was run, by what `identity` said of it: renamed or not."""
         return (self._running or {}).get(identity)
 
-    def _refuse_text(self, node: Node, info: Stat) -> None:
+    def _refuse_text(self, info: Stat) -> None:
         running = self._running
         if not running or (info.dev, info.ino) not in running:
             return
-        if self.text_busy is not None and self.text_busy(node):
+        if self.holders is not None and self.holders.runs((info.dev, info.ino)):
             raise error(errno.ETXTBSY)
         del running[info.dev, info.ino]

@@ -16,10 +16,21 @@ from husk.vfs.permissions import SEARCH, permitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from typing import Protocol
 
     from husk.vfs.node import Credentials, Node, Stat, Tree
     from husk.vfs.state import State
+
+    class Holders(Protocol):
+        """The processes of the box, as far as the vfs has to ask about them."""
+
+        def runs(self, identity: tuple[int, int]) -> bool:
+            """Does a process run this file?"""
+
+        def held_links(self) -> Iterable[bytes]:
+            """The links of all open descriptors and working directories."""
+
 
 PATH_MAX = 4096  # including the final NUL
 NAME_MAX = 255
@@ -58,10 +69,11 @@ class Trail:
 class Walker:
     """The mount table and the walk. Everything a subclass does happens under `lock`."""
 
-    def __init__(self, state: State, root: Tree, creds: Credentials) -> None:
+    def __init__(self, state: State, root: Tree, creds: Credentials, holders: Holders | None = None) -> None:
+        """Without `holders` no process is in the box."""
         self.context = Context(creds)  # for what is asked on nobody's behalf
         self.lock = RLock()
-        self.state = state
+        self.state, self.holders = state, holders
         self.root = root.root
         self._mounts: list[tuple[Dir | None, Tree]] = [(None, root)]
         self.changed: Callable[[Dir, bool], None] = _nobody_asked

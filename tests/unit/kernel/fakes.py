@@ -15,8 +15,11 @@ from husk.abi.registry import by_name
 from husk.abi.registry.rules import Walls
 from husk.kernel.events import Events
 from husk.kernel.identity import Identity
-from husk.kernel.kernel import Kernel
-from husk.kernel.tasks import Tasks
+from husk.kernel.kernel import Kernel, Shared
+from husk.kernel.namecache import NameCache
+from husk.kernel.net.network import Network
+from husk.kernel.net.peers import Peers
+from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
 from husk.native._core import stat_fd
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Credentials, Dir
@@ -256,15 +259,20 @@ class Guest:
         self.state = State(state)
         self.tree = LayeredTree(self.state)
         self.tree.show(self.tree.root, lower)
-        self.vfs = Vfs(self.state, self.tree, self.creds)
+        live = LiveRuns()
+        self.vfs = Vfs(self.state, self.tree, self.creds, live)
         self.events = events or Events(None, None)
         self.faults_expected = False  # else a fault of husk's own fails the test, with its traceback
         self.listener = FakeListener()
         identity = Identity(self.creds.uid, self.creds.gid, self.creds.uid, self.creds.gid)
-        tasks = Tasks(False)  # the guest's numbers are the host's
-        tasks.vfs, tasks.reaper = self.vfs, os.getpid()
-        self.kernel = Kernel(cast(Any, self.listener), self.vfs, self.creds, identity, walls or Walls(), self.events,
-                             -1, bytes(64), tasks)
+        walls = walls or Walls()
+        network, peers = Network(), Peers(-1)
+        shared = Shared(self.vfs, TasksHere(self.vfs), live, self.creds, identity, walls, network, peers, loader_fd=-1)
+        tasks = Tasks(self.vfs, os.getpid())  # the guest's numbers are the host's
+        listener, uid = cast(Any, self.listener), self.creds.uid
+        cached = not self.events.watching
+        names = NameCache(listener, self.vfs, uid, self.creds.gid, uid, sorted(self.creds.groups), cached=cached)
+        self.kernel = Kernel(shared, listener, tasks, self.events, names=names)
         self.cwd = self.vfs.place_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
 
     def close(self) -> None:

@@ -6,21 +6,24 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from husk.kernel.events import Events
-from husk.sandbox.ground import Ground
+from husk.sandbox.box import Box
+from husk.sandbox.plan import Plan
 from husk.sandbox.policy import Policy
 from husk.sandbox.result import Result
 from husk.sandbox.run import Run
+from husk.sandbox.serve import Served, Stop
 from husk.walls.init_plan import ENDED, REPORT
 from husk.walls.namespaces import walls_here
 
 CODE = 7
 
 
-class Launched:
+class FakeLaunch:
     """What a run hears of husk-init by."""
 
     def __init__(self) -> None:
@@ -29,49 +32,61 @@ class Launched:
     def ends(self, when: float) -> None:
         self.reaper_end.send(REPORT.pack(ENDED, CODE << 8, 0, 0, 0, 0, 0, round(when * 1e9)))
 
+    def close(self) -> None:
+        self.control.close()
+        self.reaper_end.close()
+
+
+class FakeServed:
+    """A guest that another test would launch."""
+
+    pid = 0
+
+    def __init__(self) -> None:
+        self.launch = FakeLaunch()
+
+    def final(self, result: Result) -> None:
+        pass
+
 
 @pytest.fixture
-def run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def box(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
     monkeypatch.setenv("HUSK_STATE", f"{tmp_path}/state")
     policy = Policy(["true"])
     policy.timeout = 10.0
-    ground = Ground(policy, walls_here(namespaces=False))
+    box = Box(Plan(policy, walls_here(namespaces=False)))
     try:
-        yield Run(ground, policy, Events(None, None))
+        yield box
     finally:
-        ground.close()
+        box.close()
 
 
-def heard_late(run: Run, ended: float, *, wakes: bool) -> Result:
+def heard_late(box: Box, ended: float, *, wakes: bool) -> Result:
     """The run began 100 seconds ago, ended that many seconds after its beginning, and husk looks only now."""
-    launched = Launched()
-    run._launch = launched  # type: ignore[assignment]
-    run._started = time.monotonic() - 100
+    served, started = FakeServed(), time.monotonic() - 100
+    run = Run(box, cast(Served, served), box.policy, Events(None, None), Stop(), b"true", started)
     read_end = write_end = -1
     if wakes:
         read_end, write_end = os.pipe()
-        run.wakes = read_end
-    launched.ends(run._started + ended)
-    result = run.wait()
-    run._launch = None
+    served.launch.ends(started + ended)
+    result = run.wait(read_end)
     run.collect(result)
     for fd in (read_end, write_end):
         if fd >= 0:
             os.close(fd)
-    launched.control.close()
-    launched.reaper_end.close()
+    served.launch.close()
     return result
 
 
 @pytest.mark.parametrize("wakes", [True, False])
-def test_it_ended_in_time(run: Run, wakes: bool) -> None:
-    result = heard_late(run, 9.5, wakes=wakes)
+def test_it_ended_in_time(box: Box, wakes: bool) -> None:
+    result = heard_late(box, 9.5, wakes=wakes)
     assert (result.exit_code, result.timed_out, result.limits) == (CODE, False, [])
     assert result.seconds == pytest.approx(9.5)
 
 
 @pytest.mark.parametrize("wakes", [True, False])
-def test_it_ended_by_itself_but_too_late(run: Run, wakes: bool) -> None:
-    result = heard_late(run, 10.5, wakes=wakes)
+def test_it_ended_by_itself_but_too_late(box: Box, wakes: bool) -> None:
+    result = heard_late(box, 10.5, wakes=wakes)
     assert (result.exit_code, result.timed_out) == (124, True)
     assert [str(limit) for limit in result.limits] == ["limit: time 10s exceeded (seen: 10.5s)"]

@@ -216,15 +216,14 @@ def test_listing_positions_are_stable(world: Virtual) -> None:
 
 
 def test_running_programs_are_not_written_to(world: Virtual) -> None:
-    busy = True
-    world.vfs.text_busy = lambda node: busy
+    world.holders.busy = True
     world.vfs.executed(world.ctx, world.node(b"/file"))
     assert world.answer(("open", 1, b"/file", os.O_RDWR)).endswith("ETXTBSY")
     assert world.answer(("truncate", b"/file", 0)).endswith("ETXTBSY")
     assert world.answer(("open", 1, b"/file", os.O_RDONLY)).endswith("ok")
-    busy = False
+    world.holders.busy = False
     assert world.answer(("open", 1, b"/file", os.O_RDWR)).endswith("ok")
-    busy = True
+    world.holders.busy = True
     assert world.answer(("open", 1, b"/file", os.O_RDWR)).endswith("ok"), "the mark was not cleared"
 
 

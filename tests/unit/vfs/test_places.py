@@ -20,7 +20,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 def few(world: Virtual) -> Virtual:
     """This test is the guest, and husk."""
     world.vfs.state.many = 4
-    world.vfs.held_links = lambda: links_held([])
+    world.holders.held = lambda: links_held([])
     return world
 
 
@@ -79,7 +79,7 @@ def test_without_an_answer_nothing_is_forgotten(few: Virtual) -> None:
     def fails() -> list[bytes]:
         raise OSError(24, "Too many open files")
 
-    few.vfs.held_links = fails
+    few.holders.held = fails
     for number in range(4):
         few.do_mkdir(b"/%d" % number)
         few.do_open(number, b"/%d" % number, DIRECTORY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from husk.vfs.layer.inodes import Inode
@@ -27,13 +28,29 @@ class Umasked(Context):
         return self.mask
 
 
+class FakeHolders:
+    """The processes of a box: a test says what they run and hold."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.held: Callable[[], Iterable[bytes]] | None = None
+
+    def runs(self, identity: tuple[int, int]) -> bool:
+        return self.busy
+
+    def held_links(self) -> Iterable[bytes]:
+        assert self.held is not None, "the test does not expect placeholders to be collected"
+        return self.held()
+
+
 class Virtual(World):
     """The vfs, over whatever tree it is given."""
 
     def __init__(self, state: State, root: Tree) -> None:
         super().__init__()
         creds = Credentials(GUEST, GUEST, frozenset((FRIENDS,)))
-        self.vfs = Vfs(state, root, creds)
+        self.holders = FakeHolders()
+        self.vfs = Vfs(state, root, creds, self.holders)
         self.ctx = Umasked(creds)
         self.here: Dir = self.vfs.root
         self.only_names: set[int] = set()  # slots opened with O_PATH

@@ -64,9 +64,9 @@ def signals() -> str:
 
 
 def box() -> str:
-    from husk.sandbox.box import Box, Events
     from husk.sandbox.errors import HuskError
     from husk.sandbox.policy import Policy
+    from husk.sandbox.runner import Events, Runner
 
     nothing = os.open("/dev/null", os.O_RDWR)
     policy = Policy(["true"])
@@ -76,7 +76,7 @@ def box() -> str:
     if not _stands(walls.scopes):
         policy.weaken.add("signals")
     try:
-        result = Box(policy, Events(None, None), (nothing, nothing, nothing)).run()
+        result = Runner(policy, Events(None, None), (nothing, nothing, nothing)).run()
     except HuskError as error:
         raise Missing(str(error)) from None
     if result.exit_code or result.faults:

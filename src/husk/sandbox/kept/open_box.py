@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from husk.kernel.tasks import Tasks, TasksHere
+from husk.kernel.tasks import LiveRuns
 from husk.sandbox.filesystem import build
 from husk.sandbox.image_source import ImageSource
 from husk.sandbox.kept.box_content import BoxContent
@@ -39,8 +39,7 @@ class OpenBox(BoxContent):
             self._state = StateDir()
             ids = Ids(user_namespace=False)
             ids.uid, ids.gid = record.owner
-            no_tasks = TasksHere(Tasks(False))
-            self.files: Files = build(policy, os.fsencode(self._state.path), ids, no_tasks, self._source, self)
+            self.files: Files = build(policy, os.fsencode(self._state.path), ids, LiveRuns(), self._source, self)
         except BaseException:
             self.close()
             raise

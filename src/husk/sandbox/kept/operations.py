@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from husk.sandbox.ground import Ground
+    from husk.sandbox.box import Box
 
 
 def list_boxes(kept: KeptBoxes, *, including_stopped: bool) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def _commit(kept: KeptBoxes, record: Record, image: str, store: str) -> dict[str
     return {"image": image, "layer": layer, "layers": made.layers, "base": record.image or HOST, "store": place.place}
 
 
-def commit_open(ground: Ground, image: str) -> str:
+def commit_open(box: Box, image: str) -> str:
     """Commit the changes so far of a box that is open now. Guests that change something wait meanwhile."""
     from husk.sandbox.image_source import BASE, HOST, OWNER
     from husk.sandbox.kept.capture_layer import layer_of
@@ -163,15 +163,15 @@ def commit_open(ground: Ground, image: str) -> str:
     from husk.store.images import check_name
 
     check_name(image)
-    source, files = ground.source, ground.files
+    source, files = box.source, box.files
     if source is None:
-        place, below, config = Store.create(ground.policy.store or None), [], ImageConfig()
+        place, below, config = Store.create(box.policy.store or None), [], ImageConfig()
         config.labels |= {BASE: HOST, OWNER: f"{files.creds.uid}:{files.creds.gid}"}
     elif source.on_host:
         # The image's layer and the new one have to become one, but in the open box the former is what it began with.
         from husk.sandbox.kept.take_snapshot import take_snapshot
 
-        snapshot = take_snapshot(ground, over=False)
+        snapshot = take_snapshot(box, over=False)
         try:
             return str(_commit(snapshot.kept, snapshot.record, image, "")["layer"])
         finally:

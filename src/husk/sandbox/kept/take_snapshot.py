@@ -13,38 +13,38 @@ from husk.sandbox.kept.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.sandbox.ground import Ground
+    from husk.sandbox.box import Box
 
 
-def take_snapshot(ground: Ground, *, over: bool) -> Snapshot:
+def take_snapshot(box: Box, *, over: bool) -> Snapshot:
     """What the box is now. `over`: no guest runs in it, and it is closed with this; its files become the snapshot's.
     Otherwise its own files are copied (blocks are shared where the file system can), and it goes on."""
-    kept = ground.kept.kept if ground.kept is not None else KeptBoxes()
+    kept = box.kept.kept if box.kept is not None else KeptBoxes()
     kept.create()
     kept.collect()
     try:
-        return _take(ground, kept, over=over)
+        return _take(box, kept, over=over)
     except OSError as error:
         raise HuskError(f"the files of the box cannot be kept ({error.strerror}); make room and try again.") from None
 
 
-def _take(ground: Ground, kept: KeptBoxes, *, over: bool) -> Snapshot:
+def _take(box: Box, kept: KeptBoxes, *, over: bool) -> Snapshot:
     record = Record("")
-    source, state = ground.source, ground.state
+    source, state = box.source, box.state
     assert state is not None
     if source is not None:
         record.image, record.store, record.flat = source.name, source.store.place, source.flat
         record.manifests, record.config = source.manifests, source.config.as_json()
         record.image_layers = source.layers
-    record.mounts = [[mount.source, mount.target, mount.mode] for mount in ground.policy.mounts]
+    record.mounts = [[mount.source, mount.target, mount.mode] for mount in box.policy.mounts]
     with kept.without_collection():
         if not over:
-            copy(kept, ground.files, ground.before, record)
-        elif ground.kept is not None:
-            ground.kept.settle(state, ground.files)
+            copy(kept, box.files, box.before, record)
+        elif box.kept is not None:
+            box.kept.settle(state, box.files)
             for name in FIELDS:
-                setattr(record, name, getattr(ground.kept.record, name))
+                setattr(record, name, getattr(box.kept.record, name))
         else:
-            settle(state, ground.files, ground.before, record)
+            settle(state, box.files, box.before, record)
             state.publish(os.path.join(kept.layers, record.layer), share=True)
         return Snapshot(kept, record)

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.kernel.tasks import Tasks
-    from husk.sandbox.ground import Ground
-    from husk.sandbox.launch import Launch
+    from husk.sandbox.box import Box
     from husk.sandbox.limits.cgroups import Group
     from husk.sandbox.limits.limits import Exceeded, Limits
     from husk.sandbox.limits.meter import Meter
@@ -31,11 +30,11 @@ class Watch:
         self,
         limits: Limits,
         exceeded: Callable[[Exceeded], None],
-        launch: Launch,
+        guest_pid: int,
         tasks: Tasks,
-        ground: Ground,
+        box: Box,
     ) -> None:
-        state = ground.files.vfs.state.path
+        state = box.files.vfs.state.path
         self._limits, self._exceeded, self._state = limits, exceeded, state
         self._group: Group | None = None
         self._meter: Meter | None = None
@@ -44,26 +43,24 @@ class Watch:
         from husk.sandbox.limits.cgroups import make_group
 
         group = make_group(limits)
-        if group is not None and not group.add(launch.guest):
+        if group is not None and not group.add(guest_pid):
             group.remove()
             group = None
         self._group = group
         try:
-            self._meter = self._begin_to_look(launch, tasks, ground, exceeded)
+            self._meter = self._begin_to_look(tasks, box, exceeded)
         except BaseException:  # then the run does not begin, and nobody stops us
             if group is not None:
                 group.remove()
             raise
 
-    def _begin_to_look(
-        self, launch: Launch, tasks: Tasks, ground: Ground, exceeded: Callable[[Exceeded], None]
-    ) -> Meter:
+    def _begin_to_look(self, tasks: Tasks, box: Box, exceeded: Callable[[Exceeded], None]) -> Meter:
         from husk.sandbox.limits.meter import Disk, Meter
 
         limits, group = self._limits, self._group
-        bounded = ground.own_user or (group is not None and "processes" in group.enforces)
-        disk, segments = Disk(self._state, ground.disk_elsewhere), ground.segments_in_memory
-        meter = Meter(limits, tasks.host_pids, launch.reaper, disk, group, exceeded, segments, forks_bounded=bounded)
+        bounded = box.own_user or (group is not None and "processes" in group.enforces)
+        disk, segments = Disk(self._state, box.disk_elsewhere), box.segments_in_memory
+        meter = Meter(limits, tasks.host_pids, tasks.reaper, disk, group, exceeded, segments, forks_bounded=bounded)
         meter.start()
         return meter
 

@@ -1,0 +1,73 @@
+"""sandbox: the first phase of a start: which walls to raise, and the filter that belongs to them. Nothing is made here.
+
+The phases: plan (here) → build (`box`) → launch (`launch`) → serve (`serve`, `run`). Each returns a value for the next.
+"""
+
+from __future__ import annotations
+
+import os
+
+from husk.sandbox.errors import NoNamespaces, missing
+from husk.walls.filter import compile_filter
+from husk.walls.ids import Ids, may_switch_user
+from husk.walls.landlock import SCOPES_SIGNALS
+from husk.walls.namespaces import walls_here
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from husk.abi.registry.rules import Walls
+    from husk.sandbox.policy import Policy
+
+    T = TypeVar("T")
+
+
+class Plan:
+    """A policy, the walls to raise around its box, and the seccomp filter that fits them."""
+
+    __slots__ = ("cookie", "filter", "policy", "walls")
+
+    def __init__(self, policy: Policy, walls: Walls) -> None:
+        self.policy, self.walls = policy, walls
+        # The cookie marks husk's own calls. Each box has its own, keeps it secret, and has it in every filter.
+        self.cookie = int.from_bytes(os.urandom(8), "little")
+        self.filter = compile_filter(walls, self.cookie)
+
+    def ids(self, wanted: tuple[int, int] | None) -> Ids:
+        """The guest's ids; `wanted` are those of the image, if it names any."""
+        return Ids(user_namespace=self.walls.user, keep_user="user" in self.policy.weaken, wanted=wanted)
+
+
+def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
+    """`attempt` behind the best walls that stand. After NoNamespaces try again without namespaces, if that will do."""
+    policy.check_net()
+    if not os.access("/proc/self/status", os.R_OK):
+        raise missing("proc")
+    weaken, outside = policy.weaken, policy.outside
+    walls = walls_here(namespaces=policy.namespaces and "namespaces" not in weaken, outside=outside)
+    if not walls.landlock:
+        raise missing("landlock")
+    denied = "they were not wanted"
+    if walls.pid:
+        try:
+            return attempt(Plan(policy, walls))
+        except NoNamespaces as error:
+            denied = str(error)
+            walls = walls_here(namespaces=False, outside=outside)
+    if walls.landlock < SCOPES_SIGNALS and "signals" not in weaken:
+        raise missing("signals", f"no namespaces, {denied}; Landlock ABI {walls.landlock}")
+    if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):
+        raise missing("user", f"{lacking} is missing; no namespaces, {denied}")
+    return attempt(Plan(policy, walls))
+
+
+def weakened(policy: Policy, walls: Walls) -> list[str]:
+    """The walls that the caller allowed to be missing and that are missing."""
+    lacks = {
+        "namespaces": not walls.pid,
+        "signals": not walls.pid and walls.landlock < SCOPES_SIGNALS,
+        "user": os.geteuid() == 0,
+    }
+    return [name for name in lacks if name in policy.weaken and lacks[name]]

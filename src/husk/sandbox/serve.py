@@ -1,0 +1,193 @@
+"""sandbox: the fourth phase of a start: a guest that stands behind its filter gets its kernel and its limits.
+
+Not here: what the guest runs and how long it may (`run`).
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the bare C module: see cli/cmd_run.py
+import _thread
+import os
+
+from husk.kernel.kernel import Kernel
+from husk.kernel.syscalls.execve import names_in
+from husk.kernel.tasks import Tasks
+from husk.sandbox.launch import Launch
+from husk.sandbox.limits.enforcement import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.kernel.events import Events
+    from husk.kernel.hooks import Hooks
+    from husk.kernel.tasks import Names
+    from husk.native._core import Listener
+    from husk.sandbox.box import Box
+    from husk.sandbox.limits.limits import Exceeded
+    from husk.sandbox.policy import Policy
+    from husk.sandbox.result import Result
+    from husk.walls.init_plan import Order
+
+
+class Stop:
+    """Ends one run: from any thread and from signal handlers, also while it is being launched. Keeps why."""
+
+    __slots__ = ("_launch", "ended_by", "met")
+
+    def __init__(self) -> None:
+        self._launch: Launch | None = None
+        self.ended_by: int | None = None  # a signal that husk itself got
+        self.met: list[Exceeded] = []  # limits, in the order they were noticed
+
+    def reaches(self, launch: Launch) -> None:
+        """From now on this is what ends."""
+        self._launch = launch
+
+    def end(self, signal: int) -> None:
+        """The run ends now, as if by `signal`."""
+        self.ended_by = signal
+        if self._launch is not None:
+            self._launch.end()
+
+    def exceeded(self, limit: Exceeded) -> None:
+        """A limit was met. If it is one that ends boxes, this one ends now."""
+        self.met.append(limit)
+        if limit.ended and self._launch is not None:
+            self._launch.end()
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the guest, through the reaper."""
+        launch = self._launch
+        if launch is not None and launch.reaper:
+            os.kill(launch.reaper, number)
+
+    @property
+    def limit_ended(self) -> bool:
+        return any(limit.ended for limit in self.met)
+
+
+class Served:
+    """One launched guest, its kernel and its limits, all at work. The owner calls `finish` in any case."""
+
+    def __init__(
+        self,
+        box: Box,
+        order: Order,
+        workdir_fd: int,
+        policy: Policy,
+        events: Events,
+        stop: Stop,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._box = box
+        # The first program by descriptor: the reaper reaps it before husk hears of it, and its pid may be used again.
+        self._first, self._lock = -1, _thread.allocate_lock()
+        self._kernel: Kernel | None = None
+        self.watch: Watch | None = None
+        cached = not (events.watching or (hooks is not None and hooks.see_names()))
+        cached = cached and not box.files.creds.over_files  # its answers are those for a guest without that power
+        self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)
+        stop.reaches(self.launch)
+        try:
+            self._begin(self.launch, policy, events, stop, hooks, cached=cached)
+        except BaseException:
+            self.finish()
+            raise
+
+    def _begin(
+        self, launch: Launch, policy: Policy, events: Events, stop: Stop, hooks: Hooks | None, *, cached: bool
+    ) -> None:
+        box = self._box
+        guest = launch.guest()
+        try:
+            self.pid = guest.pid
+            self._first = os.pidfd_open(guest.pid)
+            shared, listener, names = box.admit(guest, events, cached=cached)
+        finally:
+            guest.close()
+        if hooks is not None:
+            listener.show(hooks.numbers)
+        tasks = Tasks(box.files.vfs, launch.reaper, _starting(listener), own_namespace=box.walls.pid)
+        self._tasks = tasks
+        box.live.add(tasks)
+        try:
+            self.watch = Watch(policy.limits, stop.exceeded, guest.pid, tasks, box)
+            full = self.watch.look_at_table
+            kernel = Kernel(shared, listener, tasks, events, names=names, hooks=hooks, table_is_full=full)
+            self._kernel = kernel
+            kernel.start()
+        except BaseException:
+            if self._kernel is None:
+                self._undo_watch(launch, tasks)
+            raise
+
+    def _undo_watch(self, launch: Launch, tasks: Tasks) -> None:
+        """There is no kernel: `finish` knows nothing of these."""
+        if self.watch is not None:
+            launch.end()
+            self.watch.box_ends()
+            self.watch.stop()
+            self.watch = None
+        self._box.live.remove(tasks)
+
+    def kill(self, number: int) -> None:
+        """Send a signal to the first program, if it is still there."""
+        with self._lock:
+            if self._first >= 0:
+                try:
+                    _signal.pidfd_send_signal(self._first, number)
+                except ProcessLookupError:
+                    pass
+
+    def finish(self) -> None:
+        """Every process of it ends, and every thread and descriptor of ours with them. Safe to call twice."""
+        launch, kernel, watch = self.launch, self._kernel, self.watch
+        try:
+            if launch is not None:
+                if kernel is None:
+                    launch.abandon()
+                else:
+                    launch.close()
+                    if watch is not None:
+                        watch.box_ends()
+                    launch.reap()
+                    kernel.stop()
+                    if watch is not None:
+                        watch.stop()
+                    self._box.live.remove(self._tasks)
+                    self._box.files.run_over(self._tasks.reaper)
+        finally:
+            self.launch = self._kernel = None
+            self._close_first()
+
+    def _close_first(self) -> None:
+        with self._lock:
+            if self._first >= 0:
+                os.close(self._first)
+            self._first = -1
+
+    def final(self, result: Result) -> None:
+        """After `finish`: the limits that only the end shows."""
+        if self.watch is not None:
+            self.watch.final(result)
+
+    def forget(self) -> None:
+        """In a forked child."""
+        self._lock = _thread.allocate_lock()  # the thread that may have held it is not in this process
+        self._close_first()
+        if self.launch is not None:
+            self.launch.forget()
+        if self._kernel is not None:
+            self._kernel.forget()
+        self.launch = self._kernel = self.watch = None
+
+
+def _starting(listener: Listener) -> Callable[[int], Names | None]:
+    """Asks the listener which program a process is about to run."""
+
+    def starting(tgid: int) -> Names | None:
+        info = listener.begun(tgid)
+        return names_in(info) if info is not None else None
+
+    return starting
