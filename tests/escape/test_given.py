@@ -13,7 +13,7 @@ import pytest
 
 import husk as api
 from husk.sandbox.errors import UsageError
-from husk.sandbox.stdio.socket_streams import carriers
+from husk.sandbox.stdio.socket_streams import relay_sockets
 from tests.escape.test_escape import ESCAPE
 from tests.lib.harness import NATIVE_ONLY, native_command
 from tests.lib.running import PIPE, Result, finish, husk, husk_process, setting
@@ -112,12 +112,12 @@ def test_much_goes_both_ways(programs: Path) -> None:
             assert outer.recv(1) == b""
 
 
-def test_sockets_that_cannot_be_carried_are_refused(programs: Path) -> None:
+def test_sockets_that_cannot_be_relayed_are_refused(programs: Path) -> None:
     alone, unix = socket.socket(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with alone, unix, socket.create_server(("127.0.0.1", 0)) as listening:
         for given in (alone, unix, listening):
             with pytest.raises(UsageError, match="standard output is a socket"):
-                carriers([0, given.fileno(), 2])
+                relay_sockets([0, given.fileno(), 2])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
         done = with_input(programs, datagram.fileno(), "list")
     assert (done.status, done.out) == (2, "")

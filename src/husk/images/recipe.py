@@ -164,5 +164,5 @@ def _filled(table: Table, key: str) -> list[str]:
     """A list of texts, none of them empty."""
     found = table.words(key)
     if not all(found):
-        raise table.wrong(f"{table.called(key)} has an empty text in it; take it out.")
+        raise table.wrong(f"{table.name_of(key)} has an empty text in it; take it out.")
     return found

@@ -1,7 +1,6 @@
-"""sandbox: TOML that people write, read with messages that say the file, the key and what is expected there.
+"""sandbox: read TOML files written by people, with messages that name the file, the key and what is expected there.
 
-Nothing is known here of what a file means: whoever reads one asks for each key by its kind, and says which keys
-there are.
+This module does not know what a file means: the caller asks for each key by its kind, and says which keys there are.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LONGEST_SHOWN = 40
 
 
 class Table:
-    """One table of a file. `place` is its name in the file, empty for the whole."""
+    """One table of a file. `place` is its name in the file, empty for the whole file."""
 
     __slots__ = ("_complaint", "_data", "_file", "place")
 
@@ -41,41 +40,41 @@ class Table:
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
 
-    def called(self, key: str) -> str:
+    def name_of(self, key: str) -> str:
         return f"{self.place}.{key}" if self.place else key
 
     def wrong(self, why: str) -> Exception:
-        """To be raised: something else is wrong with the file."""
+        """An exception for the caller to raise: something else is wrong with the file."""
         return self._complaint(f"{self._file}: {why}")
 
     # -- what may be there -----------------------------------------------------------------------------------------
     def version(self, wanted: int, advice: str = "") -> None:
-        """The form of the file, which must be said."""
+        """The version of the file's format, which the file must give."""
         if self._data.get("version") != wanted or isinstance(self._data["version"], bool):
             raise self.wrong(f"`version = {wanted}` must stand at its top{f'; {advice}' if advice else ''}.")
 
     def only(self, known: Iterable[str]) -> None:
-        """A key that means nothing is a mistake, and often a slip of the pen."""
+        """An unknown key is a mistake, and often a typing error."""
         names = list(known)
         for key in self._data:
             if key not in names:
                 table = isinstance(self._data[key], dict) and not self.place
-                what = f"no section [{key}]" if table else f"no {self.called(key)}"
-                raise self.wrong(f"there is {what}; {_meant(key, names)}there are {', '.join(names)}.")
+                what = f"no section [{key}]" if table else f"no {self.name_of(key)}"
+                raise self.wrong(f"there is {what}; {_suggestion(key, names)}there are {', '.join(names)}.")
 
     # -- by kind ---------------------------------------------------------------------------------------------------
     def value(self, key: str, kind: type, default: Any) -> Any:
-        """What stands at `key`: a text, number, truth, list of texts or table of texts; `default` if nothing does."""
+        """The value of `key`: a text, number, true or false, list of texts or table of texts; else `default`."""
         if key not in self._data:
             return default
         value = self._data[key]
-        # A bool is an int to Python, and not to whoever writes a file.
+        # A bool is an int to Python, but not to the author of a file.
         fits = isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
         items = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
         if kind in (list, dict, str):
             fits = fits and all(isinstance(item, str) and "\0" not in item for item in items)
         if not fits:
-            raise self.wrong(f"{self.called(key)} must be {KINDS[kind]}, not {_shown(value)}.")
+            raise self.wrong(f"{self.name_of(key)} must be {KINDS[kind]}, not {_shown(value)}.")
         return value
 
     def text(self, key: str) -> str:
@@ -96,7 +95,7 @@ class Table:
     def count(self, key: str, default: int) -> int:
         found: int = self.value(key, int, default)
         if found < 1:
-            raise self.wrong(f"{self.called(key)} must be 1 or more, not {found}.")
+            raise self.wrong(f"{self.name_of(key)} must be 1 or more, not {found}.")
         return found
 
     def amounts(self, key: str) -> dict[str, str]:
@@ -105,7 +104,8 @@ class Table:
         for name in table:
             value = table._data[name]
             if isinstance(value, bool) or not isinstance(value, str | int):
-                raise self.wrong(f'{table.called(name)} must be a text such as "512M", or "none", not {_shown(value)}.')
+                key = table.name_of(name)
+                raise self.wrong(f'{key} must be a text such as "512M", or "none", not {_shown(value)}.')
             found[name] = str(value)
         return found
 
@@ -113,20 +113,20 @@ class Table:
         """The section `key`, empty if there is none."""
         value = self._data.get(key, {})
         if not isinstance(value, dict):
-            raise self.wrong(f"{self.called(key)} must be a section: [{self.called(key)}], not {_shown(value)}.")
-        return Table(value, self._file, self.called(key), self._complaint)
+            raise self.wrong(f"{self.name_of(key)} must be a section: [{self.name_of(key)}], not {_shown(value)}.")
+        return Table(value, self._file, self.name_of(key), self._complaint)
 
     def tables(self, key: str) -> list[Table]:
         """Sections of the same name: [[key]]."""
         value = self._data.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise self.wrong(f"{self.called(key)} must be sections: [[{self.called(key)}]], not {_shown(value)}.")
-        return [Table(one, self._file, self.called(key), self._complaint) for one in value]
+            raise self.wrong(f"{self.name_of(key)} must be sections: [[{self.name_of(key)}]], not {_shown(value)}.")
+        return [Table(one, self._file, self.name_of(key), self._complaint) for one in value]
 
 
 def read_toml(path: str | os.PathLike[str], complaint: Complaint = UsageError, advice: str = "") -> Table:
-    """The whole file as a table. `complaint` makes what is raised, of one sentence; `advice` ends those that say that
-    it cannot be read at all."""
+    """The whole file as a table. `complaint` makes an exception from one sentence; `advice` ends the sentences that say
+    that the file cannot be read at all."""
     import tomllib
 
     name, end = os.fspath(path), f"; {advice}" if advice else ""
@@ -137,12 +137,12 @@ def read_toml(path: str | os.PathLike[str], complaint: Complaint = UsageError, a
         raise complaint(f"{name}: {error.strerror}{end}.") from None
     except RecursionError:
         raise complaint(f"{name}: not TOML: it is nested too deeply{end}.") from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number without end
+    except ValueError as error:  # no TOML, no UTF-8, or a number with too many digits
         raise complaint(f"{name}: not TOML: {error}{end}.") from None
     return Table(data, name, "", complaint)
 
 
-def _meant(key: str, known: list[str]) -> str:
+def _suggestion(key: str, known: list[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(key, known, 1, 0.7)

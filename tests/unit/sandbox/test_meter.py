@@ -43,7 +43,7 @@ class Watched:
                            forks_bounded=bounded)
 
     def look(self) -> list[str]:
-        self.meter.look()
+        self.meter.measure()
         return [limit.name for limit in self.told]
 
 
@@ -193,10 +193,10 @@ def test_descriptors(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     assert watched.look() == []
     tell(holder, "kept += [os.pipe() for _ in range(20)]")
     assert watched.look() == ["files"] and not watched.told[0].ended
-    watched.meter.look_at_table(holder.pid)
+    watched.meter.check_fd_table(holder.pid)
     assert len(watched.told) == 1
     other = Watched(tmp_path, [], "files=40")
-    other.meter.look_at_table(holder.pid)
+    other.meter.check_fd_table(holder.pid)
     assert [limit.name for limit in other.told] == ["files"]
 
 

@@ -21,8 +21,8 @@ ONLY_APART = "only in a user namespace"
 
 
 def sleeper(*, apart: bool = False) -> int:
-    """A descendant that is no child, as a guest is none of husk's: Yama may tell the two apart. `apart`: in a user
-    namespace of its own, over which we then have every power; OSError where there are none."""
+    """A descendant that is no child, as guests are for husk: Yama may treat the two differently. `apart`: in a user
+    namespace of its own, in which we have every capability; OSError where there are none."""
     reading, writing = os.pipe()
     between = os.fork()
     if between == 0:
@@ -40,15 +40,15 @@ def sleeper(*, apart: bool = False) -> int:
 def _go_apart() -> int:
     try:
         call(UNSHARE, CLONE_NEWUSER)
-        call(PRCTL, 4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: lost with the change of credentials, and a guest has it
+        call(PRCTL, 4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: lost with the change of credentials, but a guest is dumpable
     except OSError as error:
         return error.errno or 1
     return 0
 
 
 def of_a_guest(attempt: Callable[[int], object]) -> str:
-    """Try it on a descendant, and where that is denied on one in a user namespace, as guests mostly are: Yama's scope 2
-    denies the one and allows the other. Returns what must be added about it."""
+    """Try it on a descendant, and where that is denied, on one in a user namespace, where guests mostly are: Yama's
+    scope 2 denies the former and allows the latter. Returns what to add to the finding."""
     try:
         attempt(sleeper())
     except OSError as denied:

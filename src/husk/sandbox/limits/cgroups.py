@@ -3,7 +3,7 @@
 Life of a group: made below the nearest ancestor of husk's own group that may be written to; given limits for the
 controllers that ancestor hands down; the first guest is moved in while it still waits for its first answer, so that
 every process of the box is born there; removed when the box is gone. The name holds husk's pid, so that the next husk
-can remove what a killed one left. Everything here may fail: then there is no group, and husk looks by itself (`meter`).
+can remove what a killed one left. Everything here may fail: then there is no group, and husk measures itself (`meter`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Group:
             return []
 
     def number(self, file: str, label: str) -> int:
-        """A value of a `label value` file; 0 where the kernel or the controller does not have it."""
+        """A value from a file of `label value` lines; 0 where the kernel or the controller does not have it."""
         try:
             with open(f"{self.path}/{file}") as lines:
                 for line in lines:
@@ -49,7 +49,7 @@ class Group:
         return 0
 
     def value(self, file: str) -> int:
-        """The value of a file that holds nothing else; 0 likewise."""
+        """The value of a file that holds one number; 0 where the kernel or the controller does not have it."""
         try:
             with open(f"{self.path}/{file}") as lines:
                 return int(lines.read())
@@ -60,7 +60,7 @@ class Group:
         _write(f"{self.path}/cgroup.kill", "1")
 
     def remove(self) -> None:
-        """The last process may still be on its way out: then the next husk removes it."""
+        """The last process may still be exiting; if it takes too long, the next husk removes the group."""
         import time
 
         for _ in range(100):
@@ -75,7 +75,7 @@ class Group:
 
 
 def make_group(limits: Limits) -> Group | None:
-    """A new group with as many of `limits` as can be kept there; None where no group can be made."""
+    """A new group with as many of `limits` as its controllers can enforce; None where no group can be made."""
     for parent in _parents():
         sweep(parent)
         path = f"{parent}/{PREFIX}{os.getpid()}-{int.from_bytes(os.urandom(4), 'big'):08x}"
@@ -96,7 +96,7 @@ def make_group(limits: Limits) -> Group | None:
 
 
 def delegation() -> tuple[str, list[str]] | None:
-    """The directory groups could be made in and the controllers that would work in them; None for nowhere."""
+    """The directory in which groups can be made, and the controllers that work there; None: there is none."""
     for parent in _parents():
         try:
             with open(f"{parent}/cgroup.subtree_control") as control:
@@ -107,7 +107,7 @@ def delegation() -> tuple[str, list[str]] | None:
 
 
 def sweep(parent: str) -> None:
-    """Remove the groups of husks that are gone. One with processes in it cannot be removed, so nobody is hurt."""
+    """Remove the groups of husks that are gone. The host refuses to remove a group with processes, so none is hurt."""
     try:
         names = os.listdir(parent)
     except OSError:
@@ -122,28 +122,28 @@ def sweep(parent: str) -> None:
 
 
 def _parents() -> list[str]:
-    """Directories to try, the nearest first, those that hand down memory and pids before all others.
+    """Directories to try: first those that hand down memory and pids, then the nearest.
 
-    A group that hands controllers down holds no process itself, so husk's own group is usually of no use but for
-    counting; its parent is, where a service manager gave it to this user.
+    A group that hands controllers down holds no process itself, so husk's own group can usually only count. Its parent
+    can do more, where a service manager gave it to this user.
     """
     root, own = _mount(), _own()
     if root is None or own is None:
         return []
     found = []
     while True:
-        place = root + own.rstrip("/")
-        if os.access(place, os.W_OK) and os.access(f"{place}/cgroup.procs", os.W_OK):
-            found.append(place)
+        path = root + own.rstrip("/")
+        if os.access(path, os.W_OK) and os.access(f"{path}/cgroup.procs", os.W_OK):
+            found.append(path)
         if own in ("", "/"):
             break
         own = os.path.dirname(own)
     return sorted(found, key=_hands_down, reverse=True)
 
 
-def _hands_down(place: str) -> int:
+def _hands_down(path: str) -> int:
     try:
-        with open(f"{place}/cgroup.subtree_control") as control:
+        with open(f"{path}/cgroup.subtree_control") as control:
             return len({"memory", "pids"} & set(control.read().split()))
     except OSError:
         return 0

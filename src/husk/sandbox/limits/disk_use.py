@@ -1,7 +1,7 @@
-"""sandbox: how much disk the files of a box take. Looks below the state directory and counts; judges nothing.
+"""sandbox: how much disk the files of a box take. Counts below the state directory; compares with no limit.
 
-`files/` is flat. `real/` holds the counterparts of watched directories (docs/design/005). A guest that watches moves
-its files there, so whoever forgets it can be cheated.
+`files/` is flat. `real/` mirrors watched directories (docs/design/005). A guest that watches a directory moves its
+files there, so a count without it could be evaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FOLDERS = (b"/files", b"/real")
 
 
 def kept_bytes(state: bytes) -> int:
-    """Of the blocks on disk, those of a file with several names once."""
+    """Blocks on disk, in bytes. A file with several names counts once."""
     return sum(found.st_blocks for found in _files(state)) * 512
 
 
@@ -39,13 +39,13 @@ def _files(state: bytes) -> Iterator[os.stat_result]:
 
 
 def _below(folder: bytes) -> Iterator[os.stat_result]:
-    """One directory open at a time, and from each to the next by one name or `..`: guests nest them far beyond what a
-    path, a recursion or a table of descriptors can hold. What changes meanwhile is counted at the next look."""
+    """One directory is open at a time, and the next is reached by one name or `..`: guests nest directories far deeper
+    than a path, a recursion or a table of descriptors can hold. Changes meanwhile are counted the next time."""
     try:
         here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # nobody watches
-    waiting: list[list[str]] = []  # on each level, the directories still to be entered
+        return  # no directory is watched
+    waiting: list[list[str]] = []  # for each level, the directories still to be entered
     try:
         while True:
             directories: list[str] = []
@@ -58,19 +58,19 @@ def _below(folder: bytes) -> Iterator[os.stat_result]:
             entered = False
             while not entered:
                 if waiting[-1]:
-                    entered, here = _moved(here, waiting[-1].pop())
+                    entered, here = _enter(here, waiting[-1].pop())
                     continue
                 waiting.pop()
                 if not waiting:
                     return
-                up, here = _moved(here, "..")
+                up, here = _enter(here, "..")
                 if not up:
                     return
     finally:
         os.close(here)
 
 
-def _moved(here: int, name: str) -> tuple[bool, int]:
+def _enter(here: int, name: str) -> tuple[bool, int]:
     """(did it work, where we are now)."""
     try:
         there = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
@@ -88,8 +88,8 @@ def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
             except FileNotFoundError:
                 continue
             except PermissionError:
-                # The guest closed the directory to itself, and an ordinary user's husk with it. It is ours all the
-                # same; that a watcher hears of it does no harm.
+                # The guest took search permission away, which also stops husk if an ordinary user runs it. husk owns
+                # the directory and can give it back for a moment; a watcher may notice that, which does no harm.
                 os.chmod(folder, SEARCHABLE)
                 try:
                     yield entry.name, os.stat(entry.name, dir_fd=folder, follow_symlinks=False)

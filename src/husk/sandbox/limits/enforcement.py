@@ -67,7 +67,7 @@ class Watch:
     @property
     def look_at_table(self) -> Callable[[int], None] | None:
         """For who sees a process fail for want of descriptors; None: nobody asked for a limit."""
-        return self._meter.look_at_table if self._meter is not None and self._limits["files"] is not None else None
+        return self._meter.check_fd_table if self._meter is not None and self._limits["files"] is not None else None
 
     def box_ends(self) -> None:
         """The reaper kills everything; the group, where there is one, does so at once, forks under way included."""

@@ -1,7 +1,7 @@
-"""sandbox: how much a box may use, as plain data, and what is said when it used more.
+"""sandbox: the limits of a box as plain data, and the message when one is met.
 
-Here: names, units, defaults, and which of Linux's own limits carry each of them. Not here: looking (`meter`), cgroups.
-docs/design/008-limits.md argues the choices.
+Here: names, units, defaults, and which of Linux's own limits enforce each of them. Not here: measuring (`meter`), and
+control groups (`cgroups`). docs/design/008-limits.md argues the choices.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_CORE, RLIMIT_NPROC, RLIMIT_NOFILE 
 # Not 0: a host that pipes core files to a program runs that program, with a guest's memory as its input, unless the
 # limit is exactly 1 (core(5)). No file is that small, so nothing is written either.
 NO_CORE = 1
-# How far one process may map beyond the memory limit, where only looking enforces it. Runtimes map far more than they
-# use (each thread's stack is 8 MiB), so the limit itself would end programs that are well within it.
+# How much one process may map beyond the memory limit, where only the meter enforces it. Runtimes map far more than
+# they use (each thread's stack is 8 MiB), so RLIMIT_DATA at the limit itself would end programs well within it.
 MAPPED_BEYOND = 1 << 30
 
 
 class Exceeded:
-    """One limit that was met. `ended`: the box was ended for it; else calls failed, or something was not kept."""
+    """One limit that was met. `ended`: husk ended the box; otherwise calls failed, or something was not recorded."""
 
     __slots__ = ("allowed", "ended", "name", "seen")
 
@@ -60,7 +60,7 @@ class Exceeded:
 
 
 class Limits:
-    """The value of every limit by name; None: there is none. `asked` are those somebody named."""
+    """The value of every limit by name; None: no limit. `asked`: the names that the caller gave."""
 
     __slots__ = ("_values", "asked")
 
@@ -83,8 +83,8 @@ class Limits:
         return {name: value for name, value in self._values.items() if value is not None}
 
     def rlimits(self, *, own_user: bool, others: int) -> list[tuple[int, int]]:
-        """Linux's per-process limits that carry these. `own_user`: the kernel counts the box's processes apart from
-        the caller's; `others` are those it counts together with them."""
+        """Linux's per-process limits that enforce these. `own_user`: the kernel counts the box's processes apart from
+        the caller's; `others`: how many processes it counts together with them."""
         found = [(RLIMIT_CORE, NO_CORE)]
         sizes = [size for size in (self["file-size"], self["disk"]) if size is not None]
         if sizes:
@@ -94,7 +94,7 @@ class Limits:
         if self["processes"] is not None and (own_user or "processes" in self.asked):
             found.append((RLIMIT_NPROC, self["processes"] + others))
         if self["cpu"] is not None:
-            found.append((RLIMIT_CPU, self["cpu"] + 1))  # the sum of all is looked at; this catches one that runs away
+            found.append((RLIMIT_CPU, self["cpu"] + 1))  # the meter enforces the sum; this stops a single process
         if self["memory"] is not None:
             found.append((RLIMIT_DATA, self["memory"] + MAPPED_BEYOND))
         return found
@@ -118,7 +118,7 @@ def _number(text: str, units: dict[str, int], value: str) -> int:
         known = ", ".join(unit.lower() if units is SECONDS else unit for unit in units if unit)
         raise UsageError(f"--limit {text}: give a whole number above 0, alone or with one of {known}.")
     digits = digits.lstrip("0")
-    number = int(digits) * units[letter] if len(digits) < 20 else 1 << 62  # Python itself reads only so many
+    number = int(digits) * units[letter] if len(digits) < 20 else 1 << 62  # Python reads 4300 digits at most
     if number >= 1 << 62:
         raise UsageError(f"--limit {text[:60]}: that is more than can be counted; give a smaller number, or none.")
     return number

@@ -1,9 +1,9 @@
-"""sandbox: how much memory the processes of a box take, as far as the host shows it. Looks and counts; judges nothing.
+"""sandbox: how much memory the processes of a box take, as far as the host shows it. Compares with one number only.
 
-Memory that can be shared is not a process's but a file's: pages that were touched stay when they are unmapped
-(`MADV_DONTNEED`, `munmap` of all but one), and no process's count has them then. So files in memory are counted by
-themselves, whether a guest has them open (memfds), only mapped (then the host tells root alone how large they are), or
-husk keeps them (System V segments). docs/design/008-limits.md says what remains unseen.
+Shared memory belongs to a file, not to a process: touched pages stay when they are unmapped (`MADV_DONTNEED`, `munmap`
+of all but one), and then no process's count has them. So files in memory are counted by themselves, whether a guest has
+them open (memfds), only mapped (then the host shows their size to root alone), or husk keeps them (System V segments).
+docs/design/008-limits.md says what remains unseen.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     InMemory = dict[tuple[int, int], int]  # device and inode of a file without a name: its bytes
 
 OWN = b"RssAnon", b"VmSwap", b"VmPTE"
-# What a mapping is called that is memory: shared anonymous, a memfd, a System V segment.
+# How /proc/PID/maps names mappings of memory: shared anonymous, a memfd, a System V segment.
 NAMED = b" /dev/zero (deleted)", b" /memfd:", b" /SYSV"
 
 
 class MemoryUse:
-    """`kept`: the files in memory that husk has for the box."""
+    """`kept`: the files in memory that husk itself holds for the box."""
 
     def __init__(self, kept: Callable[[], InMemory]) -> None:
         self._kept = kept
-        self._least = shared_on_host()  # least that all of the host's shared memory was so far
+        self._least = shared_on_host()  # the least that all shared memory of the host was so far
 
     def above(self, allowed: int, pids: list[int]) -> int:
-        """What they use if it is more than `allowed`, else 0.
+        """What the processes use if it is more than `allowed`, else 0.
 
-        Pages that processes share count for each of them, and a memfd that is mapped twice. The exact number is dear,
-        so it is asked for only when the cheap sum is too large."""
+        The cheap sum counts shared pages for each process that has them, and a memfd that is mapped twice. The exact
+        number is expensive, so it is computed only when the cheap sum is too large."""
         files = held_in_memory(pids) | self._kept()
         now = shared_on_host()
         self._least = min(self._least, now)
@@ -45,7 +45,7 @@ class MemoryUse:
         shares = [_proportional(pid) for pid in pids]
         mapped, unknown = _only_mapped(pids, files)
         known += mapped
-        # Of what nobody tells the size of, no more than the mappings' and no more than there is on the host.
+        # Files of unknown size count no more than their mappings, and no more than the host's shared memory grew.
         known += max(0, min(unknown, grown - known))
         used = sum(share[0] for share in shares) + max(known, sum(share[1] for share in shares))
         return used if used > allowed else 0
@@ -69,7 +69,7 @@ def status(pid: int, labels: tuple[bytes, ...]) -> list[int]:
 
 
 def shared_on_host() -> int:
-    """All files in memory, of whomever."""
+    """All files in memory on the host, of every user."""
     with open("/proc/meminfo", "rb") as lines:
         return next((int(line.split()[1]) << 10 for line in lines if line.startswith(b"Shmem:")), 0)
 
@@ -79,7 +79,7 @@ def held_in_memory(pids: list[int]) -> InMemory:
 
 
 def held_unnamed(pids: list[int], prefix: bytes) -> InMemory:
-    """The files that have no name any more but are open in these processes."""
+    """Files that are deleted but open in these processes."""
     found: InMemory = {}
     for descriptor in (each for pid in pids for each in _descriptors(pid)):
         try:
@@ -93,7 +93,7 @@ def held_unnamed(pids: list[int], prefix: bytes) -> InMemory:
 
 
 def _descriptors(pid: int) -> Iterator[bytes]:
-    """Whatever has ended meanwhile, process or thread, has none."""
+    """Of a process or thread that ended meanwhile: none."""
     try:
         tables = tables_of(pid)
     except OSError:
@@ -108,7 +108,7 @@ def _descriptors(pid: int) -> Iterator[bytes]:
 
 
 def _proportional(pid: int) -> tuple[int, int]:
-    """(its own memory, its part of shared memory), pages divided among those who have them."""
+    """(its own memory, its part of shared memory): each page divided by the number of processes that map it."""
     own, shared = sum(status(pid, (b"VmPTE",))) << 10, 0
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
@@ -125,7 +125,7 @@ def _proportional(pid: int) -> tuple[int, int]:
 
 def _only_mapped(pids: list[int], known: InMemory) -> tuple[int, int]:
     """Bytes of the files in memory that are mapped and not `known`; and how much is mapped of those whose size the host
-    keeps to itself."""
+    does not show."""
     sizes: InMemory = {}
     spans: InMemory = {}
     for pid in pids:

@@ -1,13 +1,13 @@
 """sandbox: sockets among the guest's descriptors 0, 1 and 2.
 
-A socket stays in the network it was made in, whoever holds it, and Linux lets its holder take it away from its peer and
-connect it to another (connect with AF_UNSPEC). A guest with a network socket of the host's in its hands would be on
-the host's network, whatever namespace it sits in: inetd, `nc -e` and systemd's Accept= start programs like that. So a
-connected network stream never gets inside: the guest gets one end of a pair, and threads carry bytes between the other
-end and the stream. Unix streams that are connected, or listen, cannot be turned and are handed over as they are. What
-cannot be carried (datagrams, listening network sockets) is refused before anything runs.
+A socket stays in the network in which it was made, and Linux lets its holder disconnect it and connect it to another
+peer (connect with AF_UNSPEC). A guest that holds a network socket of the host would be on the host's network, whatever
+its namespace: inetd, `nc -e` and systemd's Accept= start programs like that. So a guest never gets a connected network
+stream itself: it gets one end of a socket pair, and threads copy bytes between the other end and the stream. Unix
+streams that are connected, or listen, cannot be connected elsewhere and are handed over as they are. Datagram sockets
+and listening network sockets cannot be relayed; they are refused before anything runs.
 
-Life of a `Carrier`: made before the guest, `begin` once the guest has its end, `finish` when the box is gone.
+Life of a `SocketRelay`: made before the guest, `begin` once the guest has its end, `finish` when the box is gone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SO_DOMAIN, PIECE, LINGER_MS = 39, 1 << 16, 5000
 NAMES = ("input", "output", "error")
 
 
-def must_be_carried(fd: int, number: int) -> bool:
-    """False: a guest may hold this socket. UsageError: it may not, and nothing can be put in its place."""
+def must_be_relayed(fd: int, number: int) -> bool:
+    """False: a guest may hold this socket. UsageError: it may not, and the socket cannot be relayed."""
     end = _socket.socket(fileno=os.dup(fd))
     try:
         unix = end.getsockopt(_socket.SOL_SOCKET, SO_DOMAIN) == _socket.AF_UNIX
@@ -46,8 +46,8 @@ def must_be_carried(fd: int, number: int) -> bool:
     )
 
 
-class Carrier:
-    """One of the caller's streams. `guest` is the end for the guest; `reads`: the guest is to get what comes in."""
+class SocketRelay:
+    """One of the caller's streams. `guest` is the end for the guest; `reads`: the guest also reads from it."""
 
     def __init__(self, fd: int) -> None:
         self._given = _socket.socket(fileno=os.dup(fd))
@@ -73,16 +73,16 @@ class Carrier:
         try:
             body()  # type: ignore[operator]
         except OSError:
-            pass  # one of the ends is broken: the other sees it by itself
+            pass  # one end is broken; the other notices by itself
         finally:
             over.release()
 
     def finish(self) -> None:
-        """The box is gone, and with it every other holder of the guest's end: what it wrote still goes out. Safe to
-        call twice."""
+        """The box is gone, and every other holder of the guest's end with it: copy what it still wrote. Safe to call
+        twice."""
         self._close_guest()
         if self._stop_in >= 0:
-            os.close(self._stop_in)  # which the other end shows
+            os.close(self._stop_in)  # the threads see that as a hang-up
             self._stop_in = -1
             for over in self._threads:
                 over.acquire()
@@ -103,7 +103,7 @@ class Carrier:
             hung_up = wait.poll()[0][1] & select.POLLHUP
             data = self._ours.recv(PIECE)
             if not data:
-                if not hung_up:  # the guest is there and said that it will write no more
+                if not hung_up:  # the guest is alive and has shut down writing
                     self._given.shutdown(_socket.SHUT_WR)
                 return
             while data:
@@ -114,7 +114,7 @@ class Carrier:
             try:
                 data = self._given.recv(PIECE, _socket.MSG_DONTWAIT)
             except BlockingIOError:
-                continue  # somebody else who holds it was faster
+                continue  # another holder of the stream was faster
             if not data:
                 self._ours.shutdown(_socket.SHUT_WR)
                 return
@@ -127,12 +127,12 @@ class Carrier:
         """Wait for one end; False when the box is gone."""
         wait = select.poll()
         wait.register(end, event)
-        wait.register(self._stop, 0)  # hanging up is always told
+        wait.register(self._stop, 0)  # poll always reports a hang-up
         return all(fd != self._stop for fd, _ in wait.poll())
 
     def _send(self, end: _socket.socket, data: bytes) -> int:
-        """Never blocks in the call itself: how the stream is set is its other holders' affair. A peer that takes
-        nothing may hold up the box as long as it runs, and its end for a little while."""
+        """Send without blocking in the call: other holders of the stream choose whether it blocks. A peer that reads
+        nothing may delay the box while it runs, and its end for LINGER_MS."""
         while True:
             try:
                 return end.send(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
@@ -142,22 +142,22 @@ class Carrier:
             wait = select.poll()
             wait.register(end, select.POLLOUT)
             if not wait.poll(LINGER_MS):
-                raise OSError("nobody reads")
+                raise OSError("the peer reads nothing")
 
 
-def carriers(given: list[int]) -> tuple[list[int], list[Carrier]]:
-    """The three descriptors as the guest may have them, and who carries for those that were replaced. Numbers that are
-    one socket stay one."""
+def relay_sockets(given: list[int]) -> tuple[list[int], list[SocketRelay]]:
+    """The three descriptors for the guest, and the relays behind those that were replaced. Descriptors of one socket
+    share one relay."""
     guest, made = list(given), []
-    by_inode: dict[int, Carrier] = {}
+    by_inode: dict[int, SocketRelay] = {}
     try:
         for number, fd in enumerate(given):
             facts = os.fstat(fd)
-            if not st.S_ISSOCK(facts.st_mode) or not must_be_carried(fd, number):
+            if not st.S_ISSOCK(facts.st_mode) or not must_be_relayed(fd, number):
                 continue
             inode = facts.st_ino
             if inode not in by_inode:
-                by_inode[inode] = Carrier(fd)
+                by_inode[inode] = SocketRelay(fd)
                 made.append(by_inode[inode])
             by_inode[inode].reads |= number == 0
             guest[number] = by_inode[inode].guest

@@ -1,9 +1,9 @@
 """sandbox: what the guest gets as descriptors 0, 1 and 2, and the terminal between a person and a box.
 
-Files and pipes are handed over as they are. A terminal of the host never is: whoever holds one can change its modes,
-read what is typed there later, and more. In its place the guest gets the slave of a pseudo-terminal of its own, and a
-thread (native/host/relay.c) carries bytes. docs/design/006 argues it; docs/security.md says what a guest can still do.
-Nor is a network socket (`socket_streams`).
+Files and pipes are handed over as they are. A terminal of the host never is: its holder can change its modes, read what
+is typed there later, and more. The guest gets the slave of a pseudo-terminal of its own instead, and a thread
+(native/host/relay.c) copies bytes. docs/design/006 argues it; docs/security.md says what a guest can still do. Network
+sockets are not handed over either (`socket_streams`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from husk.sandbox.errors import HuskError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.policy import Policy
-    from husk.sandbox.stdio.socket_streams import Carrier
+    from husk.sandbox.stdio.socket_streams import SocketRelay
     from husk.vfs.synth.pts import PtsTree
 
 _TIOCGWINSZ, _TIOCSWINSZ, _TIOCSPTLCK, _TIOCGPTPEER, _TIOCSIG = 0x5413, 0x5414, 0x40045431, 0x5441, 0x40045436
@@ -31,10 +31,9 @@ _OFLAG, _OPOST = 1, 1  # index in what termios.tcgetattr gives; the bit
 
 class Streams:
     """`guest` are the three descriptors for the guest, `slave` its terminal or -1. Call `begin` once the guest has
-    them, and `finish` in any case: it brings out the last output and puts the person's terminal back."""
+    them, and `finish` in any case: it copies the last output and restores the person's terminal."""
 
     __slots__ = (
-        "_carriers",
         "_drained",
         "_feed",
         "_given",
@@ -46,6 +45,7 @@ class Streams:
         "_raw",
         "_saved",
         "_screen",
+        "_socket_relays",
         "guest",
         "is_job",
         "slave",
@@ -57,25 +57,25 @@ class Streams:
         self._master = self.slave = self._keys = self._screen = self._orders = self._orders_in = self._feed = -1
         self._raw = False
         self._saved: list[object] = []
-        self._carriers: list[Carrier] = []
+        self._socket_relays: list[SocketRelay] = []
         tty = [os.isatty(fd) for fd in given]
-        self.is_job = any(tty)  # of a shell that a person sits in front of, most likely
+        self.is_job = any(tty)  # most likely a job of an interactive shell
         if policy.terminal and policy.interactive and not tty[0]:
             raise UsageError("-it: standard input is not a terminal; leave out -t, and the program reads it as it is.")
         try:
             if policy.terminal or any(tty):
                 self._build(policy, tty, terminals)
             if any(not as_it_is(fd) for fd in self.guest if fd in given):
-                from husk.sandbox.stdio.socket_streams import carriers
+                from husk.sandbox.stdio.socket_streams import relay_sockets
 
-                self.guest, self._carriers = carriers(self.guest)
+                self.guest, self._socket_relays = relay_sockets(self.guest)
         except BaseException:
             self.finish()
             raise
 
     def _build(self, policy: Policy, tty: list[bool], terminals: PtsTree) -> None:
-        # In a pipeline (`husk run … | less`) the keyboard is the last program's, so it takes -i to read it there. And a
-        # husk in the background leaves it alone.
+        # In a pipeline (`husk run … | less`) the keyboard belongs to the last program, so husk reads it only with -i. A
+        # husk in the background does not read it.
         reads_keys = tty[0] and (tty[1] or policy.interactive) and _in_front(self._given[0])
         if policy.terminal or tty[1] or tty[2]:
             self._open_terminal(terminals)
@@ -103,7 +103,7 @@ class Streams:
         try:
             self._master = terminals.make(os.O_RDWR | os.O_NONBLOCK)
             fcntl.ioctl(self._master, _TIOCSPTLCK, bytes(4))
-            # Kept open to the end: a guest that closes all its copies and opens /dev/tty again has lost nothing.
+            # Kept open to the end: a guest may close all its copies and open /dev/tty again.
             self.slave = fcntl.ioctl(self._master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as error:
             raise HuskError(
@@ -112,13 +112,13 @@ class Streams:
             ) from None
 
     def _set_up(self, person: int) -> None:
-        """The new terminal is like the person's: the same keys erase and interrupt, the same size."""
+        """Make the new terminal like the person's: the same keys erase and interrupt, the same size."""
         import termios
 
         if person >= 0:
             mode = termios.tcgetattr(person)
             if not self._raw:
-                # The person's terminal goes on turning \\n into \\r\\n, and once is enough.
+                # The person's terminal still turns \\n into \\r\\n, and once is enough.
                 mode[_OFLAG] &= ~_OPOST
             termios.tcsetattr(self.slave, termios.TCSANOW, mode)
         self._given_size(person)
@@ -129,15 +129,15 @@ class Streams:
 
     @property
     def person(self) -> int:
-        """The person's terminal, where we are going to make it raw; else -1."""
+        """The person's terminal if husk makes it raw; else -1."""
         return self._keys if self._raw else -1
 
     # -- while the box runs ----------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """The guest has its copies: start to carry bytes."""
+        """The guest has its copies: start to copy bytes."""
         self._close_owned()
-        for carrier in self._carriers:
-            carrier.begin()
+        for socket_relay in self._socket_relays:
+            socket_relay.begin()
         if self._master < 0 and self._feed < 0:
             return
         self._drained = _thread.allocate_lock()
@@ -148,7 +148,7 @@ class Streams:
         try:
             start_thread(self._relay, screen)
         except OSError:
-            self._orders_in = -1  # nobody hears them, and `finish` waits for nobody
+            self._orders_in = -1  # no thread reads them, so `finish` must not wait for one
             for fd in orders:
                 os.close(fd)
             raise
@@ -160,14 +160,13 @@ class Streams:
             if screen != self._screen:
                 os.close(screen)
             if self._master >= 0:
-                # Nobody reads any more. If the box still runs, its terminal hangs up (SIGHUP), as one does whose window
-                # was closed.
+                # No reader is left. If the box still runs, its terminal hangs up (SIGHUP), as if its window was closed.
                 os.close(self._master)
                 self._master = -1
             self._drained.release()
 
     def resize(self) -> None:
-        """SIGWINCH: the guest's foreground programs get it, too, from the host kernel."""
+        """After SIGWINCH; the host kernel then sends it to the guest's foreground programs too."""
         for fd in (self._screen, self._keys):
             try:
                 if self._master >= 0 and fd >= 0:
@@ -187,8 +186,8 @@ class Streams:
         return True
 
     def suspend(self) -> None:
-        """The guest was stopped by a key. Then so are we, as a job of the person's shell; returns when continued. Where
-        there is no such shell (an orphaned group) the host kernel ignores the signal, and we are back at once."""
+        """A key stopped the guest: stop husk too, as a job of the person's shell; returns when continued. Without such
+        a shell (an orphaned group) the host kernel ignores the signal, and this returns at once."""
         self._restore()
         was = _signal.signal(_signal.SIGTSTP, _signal.SIG_DFL)
         os.kill(0, _signal.SIGTSTP)
@@ -211,8 +210,8 @@ class Streams:
     def finish(self) -> None:
         """The box is gone, or was never made. Safe to call twice."""
         self._close_owned()
-        while self._carriers:
-            self._carriers.pop().finish()
+        while self._socket_relays:
+            self._socket_relays.pop().finish()
         if self.slave >= 0:
             os.close(self.slave)
             self.slave = -1
@@ -234,15 +233,15 @@ class Streams:
 
 
 def as_it_is(fd: int) -> bool:
-    """May a guest get this descriptor itself, whatever else is known of it? Else there is work for `Streams`."""
+    """May a guest get this descriptor itself? Otherwise `Streams` has to put something else in its place."""
     try:
         return os.fstat(fd).st_mode & _S_IFMT != _S_IFSOCK and not os.isatty(fd)
     except OSError:
-        return True  # closed; whoever uses it is told
+        return True  # closed; the guest gets EBADF when it uses it
 
 
 def _in_front(terminal: int) -> bool:
-    """Is husk in the terminal's foreground? One that is not our controlling terminal has no such thing."""
+    """Is husk in the terminal's foreground? Yes for one that is not our controlling terminal: it has no foreground."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -256,8 +255,8 @@ def _modes(terminal: int) -> list[object]:
 
 
 def _own_description(screen: int) -> int:
-    """The same terminal opened again, so that not blocking is our affair alone: the shell shares the one we were
-    given. Where that is not allowed (somebody else's terminal, after su) or is no terminal, the given one must do."""
+    """Open the same terminal again, so that O_NONBLOCK affects only husk: the shell shares the open file we were given.
+    If that is not allowed (another user's terminal, after su), or it is no terminal, use the given descriptor."""
     if not os.isatty(screen):
         return screen
     try:
