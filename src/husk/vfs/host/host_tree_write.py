@@ -1,9 +1,10 @@
-"""vfs: changing a host directory that was given to a box read-write.
+"""vfs: changes to a host directory that is mounted read-write.
 
 The directory of a name is opened first, beneath the root and without following links; the name is then used relative
-to that descriptor only. The supervisor may be root: no set-uid or set-gid file may come into being on the host by a
-guest's wish, and what is made is made as the owner (`_made`). To give it away afterwards was rejected: by its name that
-would be a file of root's that somebody has renamed meanwhile.
+to that descriptor only. husk may run as root: a guest must not make a set-uid or set-gid file on the host, and every
+change is made with the mount owner's credentials (`_as_owner`). So a race lost against another process of the host is
+only as bad as the owner's own mistake. Making a file as root and giving it to the owner afterwards was rejected: its
+name may lead to a file of root by then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
 from husk.vfs.host.host_tree import HostDir, HostRead, Reached
 from husk.vfs.layer.inodes import Orphan, pinned
 from husk.vfs.node import error
+from husk.vfs.permissions import is_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class HostTree(HostRead):
         """The one descriptor that is not bound by the new file's mode is the one that made it."""
         with _At(self, directory) as at:
             host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
-            fd = self._made(lambda: _file(name, host_flags, harmless(mode), at))
+            fd = self._as_owner(lambda: _file(name, host_flags, harmless(mode), at))
             try:
                 return self.lookup(ctx, directory, name), fd
             except BaseException:
@@ -74,40 +76,43 @@ class HostTree(HostRead):
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         if flags & os.O_TRUNC:  # of a set-uid file root would leave one
-            return self._made(lambda: super(HostTree, self).open(ctx, node, flags))
+            return self._as_owner(lambda: super(HostTree, self).open(ctx, node, flags))
         return super().open(ctx, node, flags)
 
-    def _made(self, make: Callable[[], T]) -> T:
-        """What `make` makes, as whom the guest is below this mount; it can change nothing that is another's."""
-        return make_as(*self.owner, make) if self.owner is not None else make()
+    def _as_owner(self, make: Callable[[], T], *, group: int = -1) -> T:
+        """Call `make` as the mount's owner, without root's capabilities over other users' files. `group`: another
+        group to be in, of which the vfs has judged that the guest is in it."""
+        if self.owner is None:
+            return make()
+        return make_as(self.owner[0], group if group >= 0 else self.owner[1], make)
 
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
         with _At(self, directory) as at:
-            self._made(lambda: _directory(name, mode & 0o1777, at))
+            self._as_owner(lambda: _directory(name, mode & 0o1777, at))
         child = self.lookup(ctx, directory, name)
         assert isinstance(child, HostDir)
         return child
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
         with _At(self, directory) as at:
-            self._made(
+            self._as_owner(
                 lambda: _special(lambda: os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at), name, mode, at)
             )
         return self.lookup(ctx, directory, name)
 
     def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
         with _At(self, directory) as at:
-            self._made(lambda: _special(lambda: make(at, name), name, st.S_IFSOCK | mode, at))
+            self._as_owner(lambda: _special(lambda: make(at, name), name, st.S_IFSOCK | mode, at))
         return self.lookup(ctx, directory, name)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
         with _At(self, directory) as at:
-            self._made(lambda: os.symlink(target, name, dir_fd=at))
+            self._as_owner(lambda: os.symlink(target, name, dir_fd=at))
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
         wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE) & ~os.O_NOFOLLOW | os.O_CLOEXEC
         with _At(self, directory) as at:
-            fd = self._made(lambda: _file(b".", wanted, harmless(mode), at))
+            fd = self._as_owner(lambda: _file(b".", wanted, harmless(mode), at))
         return Orphan(self, b"/proc/self/fd/%d" % fd, (directory, b""), self.uids, self.gids), fd
 
     # -- names of nodes ----------------------------------------------------------------------------------------
@@ -115,20 +120,20 @@ class HostTree(HostRead):
         with _At(self, directory) as to:
             if isinstance(node, Orphan):
                 with pinned(node) as path:
-                    os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
+                    self._as_owner(lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
                 return
             with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
-                os.link(path, name, dst_dir_fd=to, follow_symlinks=True)
+                self._as_owner(lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
 
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         with _At(self, directory) as at:
-            os.unlink(name, dir_fd=at)
+            self._as_owner(lambda: os.unlink(name, dir_fd=at))
 
     def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, HostDir)
         with _At(self, directory) as at:
             self._may_move(at, name)
-            os.rmdir(name, dir_fd=at)
+            self._as_owner(lambda: os.rmdir(name, dir_fd=at))
         self._vanished(directory, name)
 
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
@@ -138,9 +143,9 @@ class HostTree(HostRead):
             self._may_move(at, old_name)
             self._may_move(to, new_name)
             if flags:
-                rename_with_flags(at, old_name, to, new_name, flags)
+                self._as_owner(lambda: rename_with_flags(at, old_name, to, new_name, flags))
             else:
-                os.rename(old_name, new_name, src_dir_fd=at, dst_dir_fd=to)
+                self._as_owner(lambda: os.rename(old_name, new_name, src_dir_fd=at, dst_dir_fd=to))
         moved = old.children.pop(old_name, None)
         other = new.children.pop(new_name, None)
         if other is not None:
@@ -169,8 +174,10 @@ class HostTree(HostRead):
             node.last = changed_stat(node.last, mode=st.S_IFDIR | mode & 0o7777)
             return
         self.distrust(node)
+        wanted = mode & 0o7777 if node.kind == st.S_IFDIR else harmless(mode)
         with Reached(self, node) as path:
-            os.chmod(path, mode & 0o7777 if node.kind == st.S_IFDIR else harmless(mode))
+            group = os.stat(path).st_gid if wanted & st.S_ISGID else -1
+            self._as_owner(lambda: os.chmod(path, wanted), group=group)
 
     def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
         shown = self.stat(ctx, node)
@@ -181,29 +188,31 @@ class HostTree(HostRead):
         self.distrust(node)
         try:
             with Reached(self, node) as path:  # of a symbolic link it is the link itself, and is not followed
-                os.chown(path, uid, gid)
+                self._as_owner(lambda: os.chown(path, uid, gid), group=gid)
         except OSError:
             raise error(errno.EPERM) from None
 
     def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
         shown = self.stat(ctx, node)
+        # Not the owner: the vfs allows only "now" for both times, for which write permission suffices.
         times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
+        owner = is_owner(ctx.creds, shown)
         self.distrust(node)
         with Reached(self, node) as path:
-            os.utime(path, ns=times)
+            self._as_owner(lambda: os.utime(path, ns=times) if owner else os.utime(path))
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         # Not by opening it: that, too, is something a watcher sees.
         with Reached(self, node) as path:
-            self._made(lambda: os.truncate(path, size))
+            self._as_owner(lambda: os.truncate(path, size))
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
         with Reached(self, node) as path:
-            os.setxattr(path, name, value, flags)
+            self._as_owner(lambda: os.setxattr(path, name, value, flags))
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         with Reached(self, node) as path:
-            os.removexattr(path, name)
+            self._as_owner(lambda: os.removexattr(path, name))
 
 
 # The supervisor's umask must not show; but whoever watches the directory must not see a change that changes nothing.
