@@ -44,7 +44,7 @@ def create(place: str) -> None:
                 raise StoreUsageError(f"{place} is not empty and no store; name another directory with --store.")
             for folder in FOLDERS:
                 os.makedirs(os.path.join(place, folder), 0o700, exist_ok=True)
-            os.close(os.open(os.path.join(place, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            os.close(os.open(os.path.join(place, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
             # Last, and whole or not at all: its presence says that the rest is there.
             write_whole(os.path.join(place, "version"), VERSION)
     except OSError as error:
@@ -95,7 +95,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 def write_file(path: str, data: bytes, *, durable: bool = False) -> None:
     """Write a file that only its writer uses until it is done. `durable`: its content survives a crash of the host."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, data)
         if durable:

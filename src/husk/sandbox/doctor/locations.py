@@ -47,7 +47,7 @@ def links() -> str:
 
 def clone() -> str:
     with _Place() as place:
-        source, target = _file(f"{place}/a"), os.open(f"{place}/b", os.O_RDWR | os.O_CREAT)
+        source, target = _file(f"{place}/a"), os.open(f"{place}/b", os.O_RDWR | os.O_CREAT | os.O_EXCL)
         ioctl(target, FICLONE, source)
     return "works"
 
@@ -71,6 +71,6 @@ def immutable() -> str:
 
 
 def _file(path: str) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(fd, b"x" * 8192)
     return fd

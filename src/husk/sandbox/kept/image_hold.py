@@ -19,10 +19,10 @@ def hold_image(box_dir: str, record: Record, origin: str = "") -> None:
     if not record.manifests:
         return
     from husk.store import Store, StoreError
+    from husk.store.layout import write_file
     from husk.store.roots import add, share
 
-    with open(os.path.join(box_dir, "root"), "w") as file:
-        file.write(f"{record.id} {record.store}\n")
+    write_file(os.path.join(box_dir, "root"), f"{record.id} {record.store}\n".encode())
     try:
         store = Store.open(record.store)
         if not origin or not share(store, origin, record.id):

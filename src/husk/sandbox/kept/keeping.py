@@ -76,9 +76,10 @@ class Keeping(BoxContent):
     def _tell(self, policy: Policy) -> None:
         import json
 
+        from husk.store.layout import write_file
+
         told = {"pid": os.getpid(), "started_ns": time.time_ns(), "argv": policy.argv}
-        with open(os.path.join(self.kept.path(self.record.name), "running"), "w") as file:
-            file.write(json.dumps(told))
+        write_file(os.path.join(self.kept.path(self.record.name), "running"), json.dumps(told).encode())
 
     def begin(self, policy: Policy, source: ImageSource | None) -> None:
         """The box is about to be built. The store must keep its image as long as the box is kept."""

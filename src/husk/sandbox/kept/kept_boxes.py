@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 ALLOWED = FIRST | frozenset("._-")
 GONE = ".gone-"
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 TRIES = 10
 
 
@@ -136,7 +137,7 @@ class KeptBoxes:
         perhaps not a crash of the host."""
         path = os.path.join(self.path(record.name), "record")
         temporary = f"{path}.new"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             data = memoryview(record.dump())
             while data:  # a nearly full disk takes a part, and fails only at the next write
@@ -179,7 +180,7 @@ class KeptBoxes:
         """Remove what no box needs, unless another husk is adding a reference: then the next collection does it.
         `used` are the files that the box `mine` needs: in layers that only it uses, all others are removed too."""
         try:
-            lock = os.open(os.path.join(self.parent, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(os.path.join(self.parent, "kept.lock"), LOCK_FLAGS, 0o600)
         except OSError:
             return 0
         try:
@@ -248,7 +249,7 @@ class NoCollection:
     __slots__ = ("_fd",)
 
     def __init__(self, parent: str) -> None:
-        self._fd = os.open(os.path.join(parent, "kept.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(os.path.join(parent, "kept.lock"), LOCK_FLAGS, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def close(self) -> None:

@@ -132,7 +132,8 @@ class ImageLower(Lower):
         source = self._blob(entry)
         unfinished = name + b".new"
         try:
-            target = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            target = os.open(unfinished, flags, 0o600, dir_fd=self.fd)
             try:
                 copy_content(source, target)
                 os.fchmod(target, 0o444)

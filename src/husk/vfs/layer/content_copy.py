@@ -101,8 +101,13 @@ class Copy:
         with self._busy:
             if self._done:
                 return
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            target = os.open(b"%d" % self.number, flags, 0o600, dir_fd=self.state.files_fd)
+            name, flags = b"%d" % self.number, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            if self._kept.get(self.inode.ino) == self.number:
+                flags |= os.O_TRUNC
+            else:
+                flags |= os.O_CREAT | os.O_EXCL
+                self._remove(name)  # of an attempt that failed
+            target = os.open(name, flags, 0o600, dir_fd=self.state.files_fd)
             try:
                 copy_content(self.source, target, self.state)
                 self._done = True
@@ -112,10 +117,13 @@ class Copy:
     def discard(self) -> None:
         os.close(self.source)
         if not self.attached and self._kept.get(self.inode.ino) != self.number:
-            try:
-                os.unlink(b"%d" % self.number, dir_fd=self.state.files_fd)
-            except FileNotFoundError:
-                pass  # it did not get that far
+            self._remove(b"%d" % self.number)
+
+    def _remove(self, name: bytes) -> None:
+        try:
+            os.unlink(name, dir_fd=self.state.files_fd)
+        except FileNotFoundError:
+            pass  # it did not get that far
 
 
 class CopyDue(Exception):

@@ -169,7 +169,7 @@ class CopyUp(Tree):
         number = kept or self.state.new_number()
         name = b"%d" % number
         fresh = os.O_TRUNC if kept else os.O_CREAT | os.O_EXCL
-        target = os.open(name, os.O_WRONLY | fresh | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
+        target = os.open(name, os.O_WRONLY | fresh | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.state.files_fd)
         try:
             if not empty:
                 source = inode.source[0].content(inode.source[1], inode.key)
