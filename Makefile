@@ -72,7 +72,7 @@ FUZZ_SECONDS ?= 30
 
 fuzz-c: setup
 	$(BIN)/python -m tests.fuzz.libfuzzer $(FUZZ_SECONDS)
-	$(BIN)/python tests/fuzz/sanitized.py $(SEED) $(CALLS)
+	$(BIN)/python -m tests.fuzz.sanitized $(SEED) $(CALLS)
 
 ROUNDS ?= 100
 

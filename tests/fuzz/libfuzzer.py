@@ -16,6 +16,7 @@ import sysconfig
 from pathlib import Path
 
 from tests.fuzz.corpora import TARGETS, corpus
+from tests.lib.call_table import write_call_table
 
 HERE = Path(__file__).resolve().parent / "targets"
 NATIVE = Path(__file__).resolve().parents[2] / "src" / "husk" / "native"
@@ -49,7 +50,7 @@ def build(place: Path, target: str, compiler: str | None, folder: Path = HERE) -
     else:
         command = ["gcc", "-fsanitize=address,undefined"]
         sources.append(str(folder / "driver.c"))
-    include = [f"-I{sysconfig.get_path('include')}", f"-I{NATIVE}"]
+    include = [f"-I{sysconfig.get_path('include')}", f"-I{NATIVE}", f"-I{write_call_table(place)}"]
     done = subprocess.run(
         [*command, *FLAGS, *include, *sources, "-o", str(program)], capture_output=True, text=True, check=False
     )

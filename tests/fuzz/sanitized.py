@@ -16,6 +16,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.lib.call_table import write_call_table
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = ROOT / "src" / "husk"
 TARGET = ROOT / "build" / "sanitized"
@@ -43,6 +45,7 @@ def build() -> None:
     assert listed
     files = re.findall(r"'([\w/]+\.c)'", listed[1])
     output = package / "native" / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
+    write_call_table(package / "native")
     include = [f"-I{sysconfig.get_path('include')}", "-I."]
     subprocess.run(["gcc", *FLAGS, *include, *files, "-o", str(output)], cwd=package / "native", check=True)
 

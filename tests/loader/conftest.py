@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lib.call_table import write_call_table
+
 HERE = Path(__file__).parent
 LOADER_SOURCES = HERE.parent.parent / "src" / "husk" / "native" / "loader"
 
@@ -40,12 +42,13 @@ class Bench:
     def __init__(self, work: Path) -> None:
         self.work = work
         self.supervisor = work / "supervisor"
+        self.include = ["-I", str(LOADER_SOURCES), "-I", str(write_call_table(work / "include"))]
         given = os.environ.get("HUSK_LOADER")
         self.loader = Path(given) if given else work / "husk-loader"
         if not given:
             sources = [LOADER_SOURCES / n for n in ("start.S", "resident.S", "main.c", "stack.c", "elf.c", "string.c")]
-            self.cc(self.loader, *sources, flags=[*CFLAGS, *LDFLAGS])
-        self.cc(self.supervisor, HERE / "supervisor.c", flags=["-O1", "-I", str(LOADER_SOURCES)])
+            self.cc(self.loader, *sources, flags=[*CFLAGS, *self.include, *LDFLAGS])
+        self.cc(self.supervisor, HERE / "supervisor.c", flags=["-O1", *self.include])
 
     def cc(self, out: Path, *sources: Path, flags: list[str] | None = None, compiler: str = "gcc") -> Path:
         subprocess.run([compiler, *(flags or []), "-o", out, *sources], check=True, timeout=120)
@@ -58,7 +61,7 @@ class Bench:
         name = "-".join([source.partition(".")[0], compiler, *(f.strip("-").replace(",", "_") for f in flags)])
         out = self.work / name
         if not out.exists():
-            all_flags = ["-g0", "-I", str(LOADER_SOURCES), *flags]
+            all_flags = ["-g0", *self.include, *flags]
             self.cc(out, HERE / "guests" / source, flags=all_flags, compiler=compiler)
         return out
 

@@ -13,6 +13,7 @@ from husk.abi.numbers import HUSK_CALL
 from husk.abi.registry import ROWS, by_name, handled_rows, row
 from husk.abi.registry.rules import COOKIE, Row
 from husk.abi.registry.signatures import FLAGS, address, arguments, is_known, positions, spell
+from tests.lib.call_table import write_call_table
 
 FACTS = Path(__file__).with_name("linux_arguments.txt")
 READ_FROM = "6.18."  # the kernel that most of the facts were read from
@@ -184,3 +185,26 @@ def test_flag_values_are_those_of_the_c_library(prefix: str) -> None:
     assert len(shared) > 1
     for name in shared:
         assert ours[name] == outside[name], name
+
+
+# -- the C side --------------------------------------------------------------------------------------------------------
+
+
+def test_the_header_for_c_has_the_places_of_arguments(tmp_path: Path) -> None:
+    header = (write_call_table(tmp_path) / "call_table.h").read_text()
+    assert f"#define HUSK_CALL {HUSK_CALL:#x} " in header
+    assert "enum { ARG_openat_dfd, ARG_openat_filename, ARG_openat_flags, ARG_openat_mode };" in header
+    assert header.count("enum {") == sum(bool(arguments(entry)) for entry in handled_rows())
+
+
+def test_the_private_number_is_written_once() -> None:
+    sources = Path(__file__).parents[2] / "src" / "husk"
+    spelled = [path.name for path in sources.rglob("*.[pch]*") if "0x4855" in path.read_text(errors="replace").lower()]
+    assert spelled == ["numbers.py"]
+
+
+def test_c_takes_arguments_by_their_names() -> None:
+    """An index written out in the fast path would be a second place that knows a call."""
+    native = Path(__file__).parents[2] / "src" / "husk" / "native"
+    for name in ("fastpath/fastpath.c", "fastpath/messages.c", "fastpath/programs.c", "remote/pending_exec.c"):
+        assert not re.search(r"\b(args|a)\[\d\]", (native / name).read_text()), name

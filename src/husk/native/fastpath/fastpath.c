@@ -4,6 +4,7 @@
  * not taught, a hard link, a foreign device, any surprise from the host) is left to Python by returning false. */
 #include "fastpath/resolve.h"
 
+#include "call_table.h"
 #include "notify/notify.h"
 
 #include <errno.h>
@@ -307,47 +308,62 @@ static bool read_link(struct fast_cache *cache, int listener, const struct secco
     return true;
 }
 
+/* newfstatat and statx. `wanted` is statx's mask, or 0. */
+static bool stat_at(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
+                    uint32_t flags, uint64_t to, uint32_t wanted)
+{
+    char first = 1;
+    if (flags & ~(uint32_t)(EMPTY_PATH | NOFOLLOW | NO_AUTOMOUNT))
+        return false;
+    if (flags & EMPTY_PATH && (name == 0 || (guest_read(notif->pid, name, &first, 1) == 1 && !first)))
+        return by_descriptor(cache, listener, notif, dirfd, to, wanted);
+    return by_name(cache, listener, notif, dirfd, name, !(flags & NOFOLLOW), to, wanted);
+}
+
 static bool answer(Listener *self, const struct seccomp_notif *notif)
 {
     struct fast_cache *cache = self->cache;
     int listener = self->fd;
     const __u64 *a = notif->data.args;
-    char first = 1;
     switch (notif->data.nr) {
     case SYS_stat:
-        return by_name(cache, listener, notif, AT_CWD, a[0], true, a[1], 0);
+        return by_name(cache, listener, notif, AT_CWD, a[ARG_stat_filename], true, a[ARG_stat_statbuf], 0);
     case SYS_lstat:
-        return by_name(cache, listener, notif, AT_CWD, a[0], false, a[1], 0);
+        return by_name(cache, listener, notif, AT_CWD, a[ARG_lstat_filename], false, a[ARG_lstat_statbuf], 0);
     case SYS_fstat:
-        return by_descriptor(cache, listener, notif, (int)a[0], a[1], 0);
+        return by_descriptor(cache, listener, notif, (int)a[ARG_fstat_fd], a[ARG_fstat_statbuf], 0);
     case SYS_newfstatat:
+        return stat_at(cache, listener, notif, (int)a[ARG_newfstatat_dfd], a[ARG_newfstatat_filename],
+                       (uint32_t)a[ARG_newfstatat_flag], a[ARG_newfstatat_statbuf], 0);
     case SYS_statx: {
-        bool extended = notif->data.nr == SYS_statx;
-        uint32_t wanted = extended ? (uint32_t)a[3] | STATX_TYPE : 0;
-        uint32_t flags = (uint32_t)(extended ? a[2] : a[3]);
-        uint64_t to = extended ? a[4] : a[2];
-        if (flags & ~(uint32_t)(EMPTY_PATH | NOFOLLOW | NO_AUTOMOUNT) || (extended && a[3] & 0x80000000u))
-            return false;
-        if (flags & EMPTY_PATH && (a[1] == 0 || (guest_read(notif->pid, a[1], &first, 1) == 1 && !first)))
-            return by_descriptor(cache, listener, notif, (int)a[0], to, wanted);
-        return by_name(cache, listener, notif, (int)a[0], a[1], !(flags & NOFOLLOW), to, wanted);
+        uint32_t mask = (uint32_t)a[ARG_statx_mask];
+        return !(mask & 0x80000000u) &&
+               stat_at(cache, listener, notif, (int)a[ARG_statx_dfd], a[ARG_statx_filename],
+                       (uint32_t)a[ARG_statx_flags], a[ARG_statx_buffer], mask | STATX_TYPE);
     }
     case SYS_open:
-        return open_name(cache, listener, notif, AT_CWD, a[0], (uint32_t)a[1]);
+        return open_name(cache, listener, notif, AT_CWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags]);
     case SYS_openat:
-        return open_name(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
+        return open_name(cache, listener, notif, (int)a[ARG_openat_dfd], a[ARG_openat_filename],
+                         (uint32_t)a[ARG_openat_flags]);
     case SYS_access:
-        return may_access(cache, listener, notif, AT_CWD, a[0], (uint32_t)a[1]);
+        return may_access(cache, listener, notif, AT_CWD, a[ARG_access_filename], (uint32_t)a[ARG_access_mode]);
     case SYS_faccessat:
-        return may_access(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
+        return may_access(cache, listener, notif, (int)a[ARG_faccessat_dfd], a[ARG_faccessat_filename],
+                          (uint32_t)a[ARG_faccessat_mode]);
     case SYS_faccessat2:
-        return !(a[3] & ~0x200ULL) && may_access(cache, listener, notif, (int)a[0], a[1], (uint32_t)a[2]);
+        return !(a[ARG_faccessat2_flags] & ~0x200ULL) &&
+               may_access(cache, listener, notif, (int)a[ARG_faccessat2_dfd], a[ARG_faccessat2_filename],
+                          (uint32_t)a[ARG_faccessat2_mode]);
     case SYS_readlink:
-        return read_link(cache, listener, notif, AT_CWD, a[0], a[1], (int)a[2]);
-    case SYS_getdents64:
-        return fast_answer_getdents(cache, listener, notif, (int)a[0], a[1], (int)a[2]);
+        return read_link(cache, listener, notif, AT_CWD, a[ARG_readlink_path], a[ARG_readlink_buf],
+                         (int)a[ARG_readlink_bufsiz]);
     case SYS_readlinkat:
-        return read_link(cache, listener, notif, (int)a[0], a[1], a[2], (int)a[3]);
+        return read_link(cache, listener, notif, (int)a[ARG_readlinkat_dfd], a[ARG_readlinkat_pathname],
+                         a[ARG_readlinkat_buf], (int)a[ARG_readlinkat_bufsiz]);
+    case SYS_getdents64:
+        return fast_answer_getdents(cache, listener, notif, (int)a[ARG_getdents64_fd], a[ARG_getdents64_dirent],
+                                    (int)a[ARG_getdents64_count]);
     default:
         return false;
     }

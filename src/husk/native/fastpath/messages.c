@@ -13,6 +13,7 @@
  * namespace, has all of them over its network. */
 #include "fastpath/fastpath.h"
 
+#include "call_table.h"
 #include "notify/notify.h"
 
 #include <errno.h>
@@ -35,36 +36,30 @@ struct guest_mmsghdr {
 };
 
 /* Where the message has its address, or room for one; 0 if it has none. A fault is the host's to report. */
-static uint64_t address_of(const struct seccomp_notif *notif)
+static uint64_t address_in(pid_t tid, uint64_t where)
 {
-    uint64_t where = notif->data.args[1];
-    switch (notif->data.nr) {
-    case SYS_recvmsg: case SYS_sendmsg: {
-        struct guest_msghdr header;
-        return guest_read(notif->pid, where, &header, sizeof header) == sizeof header ? header.name : 0;
-    }
-    case SYS_recvmmsg: case SYS_sendmmsg: {
-        struct guest_mmsghdr headers[MOST_LOOKED_AT];
-        uint32_t count = (uint32_t)notif->data.args[2] < MOST_LOOKED_AT ? (uint32_t)notif->data.args[2] : MOST_LOOKED_AT;
-        ssize_t size = count * sizeof *headers;
-        if (guest_read(notif->pid, where, headers, size) != size)
-            return 0;
-        for (uint32_t i = 0; i < count; i++)
-            if (headers[i].header.name)
-                return headers[i].header.name;
-        return 0;
-    }
-    case SYS_connect:
-        return where;
-    default: /* accept, recvfrom and sendto: the filter has seen that the pointer is there */
-        return notif->data.args[4];
-    }
+    struct guest_msghdr header;
+    return guest_read(tid, where, &header, sizeof header) == sizeof header ? header.name : 0;
 }
 
-static bool is_netlink(const struct seccomp_notif *notif, uint64_t address)
+static uint64_t address_in_any(pid_t tid, uint64_t where, uint32_t count)
+{
+    struct guest_mmsghdr headers[MOST_LOOKED_AT];
+    if (count > MOST_LOOKED_AT)
+        count = MOST_LOOKED_AT;
+    ssize_t size = count * sizeof *headers;
+    if (guest_read(tid, where, headers, size) != size)
+        return 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (headers[i].header.name)
+            return headers[i].header.name;
+    return 0;
+}
+
+static bool is_netlink(pid_t tid, uint64_t address)
 {
     sa_family_t family;
-    return guest_read(notif->pid, address, &family, sizeof family) == sizeof family && family == AF_NETLINK;
+    return guest_read(tid, address, &family, sizeof family) == sizeof family && family == AF_NETLINK;
 }
 
 static bool peer_is_unnamed(int fd)
@@ -74,9 +69,9 @@ static bool peer_is_unnamed(int fd)
     return getpeername(fd, (struct sockaddr *)&address, &size) == 0 && size <= sizeof(sa_family_t);
 }
 
-static bool needs_translation(Listener *listener, const struct seccomp_notif *notif)
+static bool needs_translation(Listener *listener, const struct seccomp_notif *notif, int fd_number)
 {
-    int fd = guest_get_fd(notif->pid, (int)notif->data.args[0]);
+    int fd = guest_get_fd(notif->pid, fd_number);
     if (fd < 0)
         return fd == -EPERM; /* where pidfd_getfd is denied Python fails too, with a reason; else the host says EBADF */
     int family = 0, type = 0;
@@ -113,28 +108,59 @@ static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
     return to.any.sa_family == AF_INET6 && size >= sizeof to.six && IN6_IS_ADDR_LOOPBACK(&to.six.sin6_addr);
 }
 
+/* A message, whose address lies behind a pointer that the guest can still change: with none, or to netlink. */
+static bool may_send(const Listener *listener, pid_t tid, uint64_t address)
+{
+    return listener->confined && (!address || is_netlink(tid, address));
+}
+
+static bool may_reach(const Listener *listener, pid_t tid, uint64_t address, uint64_t size)
+{
+    return listener->confined && (is_netlink(tid, address) || stays_on_loopback(tid, address, size));
+}
+
 bool fast_answer_message(Listener *listener, const struct seccomp_notif *notif)
 {
-    uint64_t address = address_of(notif);
+    const __u64 *a = notif->data.args;
+    pid_t tid = notif->pid;
     switch (notif->data.nr) {
-    case SYS_accept: case SYS_accept4:
-        if (needs_translation(listener, notif))
+    case SYS_accept:
+        if (needs_translation(listener, notif, (int)a[ARG_accept_fd]))
             return false;
         break;
-    case SYS_recvfrom: case SYS_recvmsg: case SYS_recvmmsg:
-        if (address && needs_translation(listener, notif))
+    case SYS_accept4:
+        if (needs_translation(listener, notif, (int)a[ARG_accept4_fd]))
             return false;
         break;
-    case SYS_sendmsg: case SYS_sendmmsg:
-        if (!listener->confined || (address && !is_netlink(notif, address)))
+    case SYS_recvfrom:
+        if (a[ARG_recvfrom_addr] && needs_translation(listener, notif, (int)a[ARG_recvfrom_fd]))
             return false;
         break;
-    case SYS_sendto: case SYS_connect: {
-        uint64_t size = notif->data.args[notif->data.nr == SYS_sendto ? 5 : 2];
-        if (!listener->confined || !(is_netlink(notif, address) || stays_on_loopback(notif->pid, address, size)))
+    case SYS_recvmsg:
+        if (address_in(tid, a[ARG_recvmsg_msg]) && needs_translation(listener, notif, (int)a[ARG_recvmsg_fd]))
             return false;
         break;
-    }
+    case SYS_recvmmsg:
+        if (address_in_any(tid, a[ARG_recvmmsg_mmsg], (uint32_t)a[ARG_recvmmsg_vlen]) &&
+            needs_translation(listener, notif, (int)a[ARG_recvmmsg_fd]))
+            return false;
+        break;
+    case SYS_sendmsg:
+        if (!may_send(listener, tid, address_in(tid, a[ARG_sendmsg_msg])))
+            return false;
+        break;
+    case SYS_sendmmsg:
+        if (!may_send(listener, tid, address_in_any(tid, a[ARG_sendmmsg_mmsg], (uint32_t)a[ARG_sendmmsg_vlen])))
+            return false;
+        break;
+    case SYS_sendto:
+        if (!may_reach(listener, tid, a[ARG_sendto_addr], a[ARG_sendto_addr_len]))
+            return false;
+        break;
+    case SYS_connect:
+        if (!may_reach(listener, tid, a[ARG_connect_uservaddr], a[ARG_connect_addrlen]))
+            return false;
+        break;
     default:
         return false;
     }

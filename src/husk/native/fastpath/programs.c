@@ -7,6 +7,7 @@
 #include "fastpath/namecache.h"
 
 #include "host/host.h"
+#include "call_table.h"
 #include "loader/protocol.h"
 #include "notify/notify.h"
 #include "remote/remote.h"
@@ -118,7 +119,7 @@ static bool link_unchanged(const struct known_program *program)
 static struct remote_exec *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
 {
     char name[256];
-    *size = guest_string(notif->pid, notif->data.args[0], name, sizeof name);
+    *size = guest_string(notif->pid, notif->data.args[ARG_execve_filename], name, sizeof name);
     struct known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
     const char *slash = program ? memrchr(name, '/', *size) : NULL;
     if (!slash || !fast_cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
@@ -145,8 +146,9 @@ bool fast_answer_execve(Listener *listener, const struct seccomp_notif *notif)
     pthread_rwlock_unlock(&listener->cache->lock);
     if (!exec)
         return false;
-    return remote_exec_loader(listener, notif, listener->loader_fd, notif->data.args[0] + size, notif->data.args[1],
-                          notif->data.args[2], exec) != REMOTE_TRACED;
+    const __u64 *a = notif->data.args;
+    return remote_exec_loader(listener, notif, listener->loader_fd, a[ARG_execve_filename] + size, a[ARG_execve_argv],
+                              a[ARG_execve_envp], exec) != REMOTE_TRACED;
 }
 
 /* ---- what Python teaches ---------------------------------------------------------------------------------------- */

@@ -27,7 +27,8 @@
 #ifndef HUSK_LOADER_PROTOCOL_H
 #define HUSK_LOADER_PROTOCOL_H
 
-#define HUSK_CALL 0x4855     /* system call number no Linux uses */
+#include "call_table.h" /* HUSK_CALL, a system call number that no Linux uses */
+
 #define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf, fd */
 #define HUSK_EXEC_INTERPRETER 2
 

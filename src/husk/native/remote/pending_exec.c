@@ -12,6 +12,7 @@
  * full. */
 #include "remote/remote.h"
 
+#include "call_table.h"
 #include "loader/protocol.h"
 #include "notify/notify.h"
 
@@ -188,7 +189,7 @@ static int exchange_interpreter(struct remote_exec_table *table, pid_t tgid, int
 
 static bool answer_second_question(Listener *listener, const struct seccomp_notif *notif, pid_t tgid)
 {
-    int interpreter = exchange_interpreter(listener->execs, tgid, (int)notif->data.args[3], -1);
+    int interpreter = exchange_interpreter(listener->execs, tgid, (int)notif->data.args[ARG_husk_call_fd], -1);
     if (interpreter < 0)
         return false;
     int fd = notify_inject_fd(listener->fd, notif, interpreter, true);
@@ -205,11 +206,11 @@ bool remote_exec_answer_loader(Listener *listener, const struct seccomp_notif *n
     pid_t tgid = guest_thread_group(notif->pid);
     if (tgid <= 0)
         return false;
-    if (notif->data.args[0] == HUSK_EXEC_INTERPRETER)
+    if (notif->data.args[ARG_husk_call_op] == HUSK_EXEC_INTERPRETER)
         return answer_second_question(listener, notif, tgid);
-    if (notif->data.args[0] != HUSK_EXEC_INFO)
+    if (notif->data.args[ARG_husk_call_op] != HUSK_EXEC_INFO)
         return false;
-    struct remote_exec *mine = take(listener->execs, tgid, (int)notif->data.args[3]);
+    struct remote_exec *mine = take(listener->execs, tgid, (int)notif->data.args[ARG_husk_call_fd]);
     if (!mine)
         return false;
     struct husk_exec_info *info = (struct husk_exec_info *)mine->info;
@@ -221,15 +222,16 @@ bool remote_exec_answer_loader(Listener *listener, const struct seccomp_notif *n
         if (info->interpreter_fd == -EMFILE) {
             info->interpreter_fd = HUSK_ASK_LATER;
             mine->interpreter_fd =
-                exchange_interpreter(listener->execs, tgid, (int)notif->data.args[3], mine->interpreter_fd);
+                exchange_interpreter(listener->execs, tgid, (int)notif->data.args[ARG_husk_call_fd], mine->interpreter_fd);
         } else if (info->interpreter_fd < 0) {
             fd = info->interpreter_fd;
         }
     }
     notify_pin_end(&pin);
     /* The injection just now has shown that the caller still waits. */
-    if (fd >= 0 && (notif->data.args[2] < mine->info_size ||
-                    guest_write(notif->pid, notif->data.args[1], mine->info, mine->info_size) != (ssize_t)mine->info_size))
+    if (fd >= 0 && (notif->data.args[ARG_husk_call_size] < mine->info_size ||
+                    guest_write(notif->pid, notif->data.args[ARG_husk_call_buf], mine->info, mine->info_size) !=
+                        (ssize_t)mine->info_size))
         fd = -EFAULT;
     if (fd >= 0)
         notify_answer_value(listener->fd, notif->id, fd);

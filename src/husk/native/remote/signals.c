@@ -11,6 +11,7 @@
  * its own signal handling. That is why the call may be continued after its arguments were read. */
 #include "remote/remote.h"
 
+#include "call_table.h"
 #include "loader/resident.h"
 #include "notify/notify.h"
 
@@ -75,7 +76,8 @@ static uint64_t thunked_signals(pid_t tid)
 static int run_and_translate(Listener *listener, const struct seccomp_notif *notif, uint64_t act)
 {
     pid_t tid = notif->pid;
-    uint64_t old_address = notif->data.args[2];
+    const __u64 *a = notif->data.args;
+    uint64_t old_address = a[ARG_rt_sigaction_oact];
     struct remote_thread thread;
     long result = 0;
     int error = remote_attach(tid);
@@ -90,7 +92,7 @@ static int run_and_translate(Listener *listener, const struct seccomp_notif *not
         error = remote_block_signals(&thread);
     if (error)
         return 0; /* answered; the thread is gone */
-    uint64_t args[6] = {notif->data.args[0], act, old_address, notif->data.args[3], listener->cookie};
+    uint64_t args[6] = {a[ARG_rt_sigaction_sig], act, old_address, a[ARG_rt_sigaction_sigsetsize], listener->cookie};
     if (remote_call(&thread, SYS_rt_sigaction, args, &result))
         return 0;
     struct kernel_sigaction old;
@@ -140,11 +142,12 @@ static uint64_t scratch_address(void)
 int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *notif)
 {
     pid_t tid = notif->pid;
-    int signal = (int)notif->data.args[0];
-    uint64_t act_address = notif->data.args[1], old_address = notif->data.args[2];
+    const __u64 *a = notif->data.args;
+    int signal = (int)a[ARG_rt_sigaction_sig];
+    uint64_t act_address = a[ARG_rt_sigaction_act], old_address = a[ARG_rt_sigaction_oact];
     struct kernel_sigaction act;
 
-    if (signal < 1 || signal > 64 || notif->data.args[3] != 8 || FAULTS & 1ULL << (signal - 1))
+    if (signal < 1 || signal > 64 || a[ARG_rt_sigaction_sigsetsize] != 8 || FAULTS & 1ULL << (signal - 1))
         return notify_answer_continue(listener->fd, notif->id); /* the host kernel answers EINVAL itself */
     uint64_t bit = 1ULL << (signal - 1);
     bool handled = act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler);

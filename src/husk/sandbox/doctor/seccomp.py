@@ -7,6 +7,7 @@ import os
 import struct
 from fcntl import ioctl
 
+from husk.abi.numbers import HUSK_CALL
 from husk.sandbox.doctor.calls import SECCOMP, call, no_new_privileges
 from husk.sandbox.doctor.probe_child import Missing
 
@@ -14,7 +15,6 @@ NEW_LISTENER, WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 NOTIF_RECV, NOTIF_SEND, NOTIF_ADDFD, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40182103, 0x40082104
 SYNC_WAKE_UP = 1
 RET_ALLOW, RET_USER_NOTIF = 0x7FFF0000, 0x7FC00000
-ASKED = 0x4855  # a number Linux does not use: only the probe makes this call
 
 
 def listener() -> str:
@@ -48,7 +48,7 @@ def addfd() -> str:
     reading, writing = os.pipe()
     caller = os.fork()
     if caller == 0:
-        os.write(call(ASKED), b"x")
+        os.write(call(HUSK_CALL), b"x")
         os._exit(0)
     notification = bytearray(80)
     ioctl(fd, NOTIF_RECV, notification)
@@ -69,7 +69,7 @@ def _install(flags: int, *, or_else_alone: bool = False) -> int:
         struct.pack("<HBBI", *instruction)
         for instruction in (
             (0x20, 0, 0, 0),  # load the call's number
-            (0x15, 0, 1, ASKED),
+            (0x15, 0, 1, HUSK_CALL),
             (0x06, 0, 0, RET_USER_NOTIF),
             (0x06, 0, 0, RET_ALLOW),
         )
