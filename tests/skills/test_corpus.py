@@ -17,7 +17,7 @@ BARE = ["changelog", "csv-to-json", "log-summary", "markdown-toc", "parallel-pri
 
 
 def run_cases(place: Path, name: str) -> None:
-    answer = husk_skill(place, "test", EXAMPLES / name, "--json")
+    answer = husk_skill(place, "test", EXAMPLES / name, "--json", "--native")
     verdicts = answer.json
     wrong = [row for row in verdicts if row["status"] not in ("works", "skipped")]
     assert not wrong and answer.code == 0, wrong

@@ -277,13 +277,25 @@ def test_the_five_verdicts(tmp_path: Path) -> None:
         {"name": "skipped", "argv": ["say", "a"], "needs": ["nosuchprogram"]},
     ]
     (skill / "cases.json").write_text(json.dumps(rows))
-    answer = husk_skill(tmp_path, "test", skill, "--json")
+    answer = husk_skill(tmp_path, "test", skill, "--json", "--native")
     assert answer.code == 1, answer.err
     assert {row["case"]: row["status"] for row in answer.json} == {row["name"]: row["name"] for row in rows}
     fails = next(row for row in answer.json if row["status"] == "fails")
     assert "refused: " in fails["reason"] and "nothing is mounted there" in fails["reason"]
     (skill / "cases.json").write_text(json.dumps(rows[:1]))
-    assert husk_skill(tmp_path, "test", tmp_path, "--no-native").code == 0
+    assert husk_skill(tmp_path, "test", tmp_path).code == 0
+
+
+def test_nothing_runs_outside_a_box_unless_asked_for(tmp_path: Path) -> None:
+    """The case leaves a mark on the host, which only a native run can."""
+    mark = tmp_path / "mark"
+    skill = make_skill(tmp_path, "stranger", {"scripts/x.sh": f"touch {mark} 2>/dev/null\nexit 0\n"})
+    (skill / "cases.json").write_text(json.dumps([{"name": "one", "argv": []}]))
+    assert husk_skill(tmp_path, "test", skill).code == 0
+    assert not mark.exists()
+    answer = husk_skill(tmp_path, "test", skill, "--native")
+    assert answer.code == 0 and "outside any box, with all your rights" in answer.err
+    assert mark.exists(), "natively it does run"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +329,7 @@ def test_a_skills_own_cases_show_it_nothing_else(tmp_path: Path, case: str, comp
     skill = make_skill(tmp_path, "greedy", {"scripts/x.sh": "cat /in/*\n", "cases.json": f"[{{{case}}}]"})
     make_skill(tmp_path, "other", {"scripts/x.sh": "true\n"})
     (skill / "link").symlink_to("/etc")
-    refused(husk_skill(tmp_path, "test", skill, "--no-native"), complaint)
+    refused(husk_skill(tmp_path, "test", skill), complaint)
 
 
 def test_inspect_runs_nothing(tmp_path: Path) -> None:

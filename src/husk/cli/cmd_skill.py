@@ -107,9 +107,11 @@ def _test(options: Values) -> int:
     cases = find_cases(options.paths, options.cases)
     check_cases(cases)
     request = _request(options)
+    if options.native:
+        _announce_native(len(cases), ask=not options.yes and not options.json and sys.stdin.isatty())
     verdicts = []
     for case in cases:
-        verdicts.append(compare(case, request, native=not options.no_native))
+        verdicts.append(compare(case, request, native=options.native))
         if not options.json:
             show.verdict(verdicts[-1])
     if options.json:
@@ -117,6 +119,13 @@ def _test(options: Values) -> int:
     else:
         show.count(verdicts)
     return 1 if any(verdict.status in (FAILS, DIFFERS, BROKEN) for verdict in verdicts) else 0
+
+
+def _announce_native(cases: int, *, ask: bool) -> None:
+    text = f"husk skill: --native runs {cases} case{'s' if cases > 1 else ''} outside any box, with all your rights."
+    print(text, end=" Go on? [y/N] " if ask else "\n", file=sys.stderr, flush=True)
+    if ask and sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was run; without --native the cases run in boxes only.")
 
 
 def _request(options: Values, *, written: bool = False) -> Request:

@@ -1,7 +1,7 @@
-"""skills: `husk skill test`: runs cases natively and in a box and says whether it works, differs or fails.
+"""skills: `husk skill test`: runs cases in a box and says whether each works, differs or fails.
 
-The native run executes the skill on the host with the caller's rights. That is the point of a comparison, and for the
-skills of strangers a reason to say --no-native.
+A native run beside it, for comparison, executes the skill on the host with the caller's rights. It happens only where
+the caller asked for it.
 """
 
 from __future__ import annotations

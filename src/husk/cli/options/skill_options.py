@@ -87,10 +87,11 @@ SKILL = Command(
         ),
         Command(
             "test",
-            "run cases natively and in a box, and compare",
+            "run cases in a box, and natively too if you say so",
             options=(
                 Option("--cases", "FILE", "the cases, TOML or JSON", files=True, read=Path, default=None),
-                Option("--no-native", "", "run nothing outside a box"),
+                Option("--native", "", "run each case outside any box too, with your rights, and compare"),
+                Option("--yes", "", "do not ask before that"),
                 JSON,
                 *_BOX_OPTIONS,
             ),
