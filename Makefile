@@ -12,13 +12,14 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-index lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
+.PHONY: help setup run test test-fast test-index lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make setup   build husk and everything it needs into ./$(VENV); the command is then $(BIN)/husk'
 	@echo 'make run     run the bundled example skill in the sandbox and show what it read, wrote and was refused'
+	@echo 'make test-fast  units, and a few guests walled and bare: a minute on two idle cores, installs nothing'
 	@echo 'make test    run all tests (as root on Debian: installs the guest programs they need)'
 	@echo 'make test-index  install packages for a skill from the real package index and npm registry'
 	@echo 'make lint    ruff and mypy --strict'
@@ -41,6 +42,9 @@ run: setup
 test: setup
 	@$(BIN)/python tools/guest_programs.py --install
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+test-fast: setup
+	$(BIN)/python -m pytest -q -m fast tests/unit tests/box tests/escape $(PYTEST_ARGS)
 
 # Asks the package index and the npm registry of this machine, which must be in reach.
 test-index: setup

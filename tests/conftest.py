@@ -3,6 +3,7 @@
 A test that needs a guest program says so with `@pytest.mark.needs("java")`. Where the program is missing the test is
 skipped with a reason that names the package, and the end of the run counts all skips by reason.
 A test marked `both_settings` runs twice: behind all walls the host gives, and as where namespaces are denied.
+`make test-fast` runs what is marked `fast`: all of tests/unit, and a few guests and attempts to escape.
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ def _is_there(program: str) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "both_settings: run with namespaces and without")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if ROOT / "tests" / "unit" in item.path.parents:
+            item.add_marker("fast")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.both_settings
 COPIES = ("show", "*/inner", "*/show", "program", "self", "*moved")
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "name", ["exec_errors", "exec_script", "exec_state", "exec_fd", "exec_path", "exec_text", "exec_moved"]
 )

@@ -12,6 +12,7 @@ from tests.lib.harness import differential
 pytestmark = pytest.mark.both_settings
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "name",
     ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fault", "files_fifo", "files_edges"],

@@ -9,6 +9,7 @@ import pytest
 from tests.lib.harness import differential
 
 
+@pytest.mark.fast
 @pytest.mark.both_settings
 @pytest.mark.parametrize(
     "name",

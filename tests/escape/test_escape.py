@@ -81,6 +81,7 @@ def test_a_swapped_descriptor_changes_no_read_only_file(programs: Path, place: P
     assert _condition(victim) != before
 
 
+@pytest.mark.fast
 def test_a_swapped_descriptor_changes_no_read_only_file_from_the_layer(programs: Path, place: Path) -> None:
     """As above, but the guest's own file lies in the box's private layer."""
     victim = place / "victim"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,13 +23,9 @@ from husk.walls import namespaces
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A state directory of its own, and signal handlers as they were: `main` sets husk's."""
+    """A state directory of its own, empty afterwards."""
     monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
-    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
     yield tmp_path / "state"
-    for number, handler in before.items():
-        signal.signal(number, handler)
     assert not (tmp_path / "state").exists() or not list((tmp_path / "state").iterdir()), "state left behind"
 
 

@@ -1,0 +1,22 @@
+"""The commands run in the tests' own process: it must be afterwards what it was before."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def same_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`husk run` adopts orphans and sets signal handlers, which is for a process of its own."""
+    monkeypatch.setattr("husk.sandbox.orphans.adopt", lambda: None)
+    ends = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+    before = {
+        number: signal.getsignal(number) for number in (*ends, signal.SIGCONT, signal.SIGTSTP, signal.SIGWINCH)
+    }
+    yield
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
