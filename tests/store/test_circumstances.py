@@ -112,7 +112,7 @@ print("free:", collect(store, patience=0.1).blobs)
     done = in_mount_namespace(script)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("exit 1") == 3 and "everything is as it should be" in done.stdout
-    assert "held: somebody" in done.stdout and "free: 1" in done.stdout
+    assert "held: another process" in done.stdout and "free: 1" in done.stdout
     assert len(done.stderr.splitlines()) == 3 and "Traceback" not in done.stderr
     assert all(line.startswith("husk store: ") and "Read-only" in line for line in done.stderr.splitlines())
     assert store.has(stray)

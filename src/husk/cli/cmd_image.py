@@ -28,7 +28,7 @@ def _ls(options: Values) -> int:
 
 
 def _inspect(options: Values) -> int:
-    from husk.store.measure import image_stat
+    from husk.store.store_stats import image_stat
 
     store = Store.open(options.store)
     image = store.images.get(options.image)

@@ -48,7 +48,7 @@ def _ls(options: Values) -> int:
 
 
 def _stat(options: Values) -> int:
-    from husk.store.measure import image_stat, store_stat
+    from husk.store.store_stats import image_stat, store_stat
 
     store = Store.open(options.store)
     found = image_stat(store, options.image) if options.image else store_stat(store)
@@ -57,6 +57,7 @@ def _stat(options: Values) -> int:
 
 
 def _verify(options: Values) -> int:
+    from husk.store.repair import repair
     from husk.store.verify import settle, verify
 
     store = Store.open(options.store)
@@ -66,7 +67,9 @@ def _verify(options: Values) -> int:
         outcome = verify(store, options.jobs, progress)
     try:
         if outcome.findings:
-            settle(store, outcome, options.repair_from)
+            settle(store, outcome)
+            if options.repair_from:
+                repair(store, outcome, options.repair_from)
     except OSError as error:
         problem = f"what is damaged cannot be set aside ({error.strerror}); make the store writable and verify again."
         if options.json:  # one object, with what was found

@@ -16,7 +16,7 @@ import struct
 from husk.images import tarread
 from husk.images.archive_limits import refuse
 from husk.store.manifest import OPAQUE, WHITEOUT
-from husk.store.writer import ManifestWriter
+from husk.store.manifest_writer import ManifestWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

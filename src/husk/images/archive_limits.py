@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from husk.store.manifest_writer import names_fit
 from husk.store.store_errors import StoreError, shown
-from husk.store.writer import names_fit
 
 GIB = 1 << 30
 JUDGED_FROM = 64 << 20  # a ratio says nothing about a small archive: a page of zeros packs better than any bomb

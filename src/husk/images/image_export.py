@@ -18,7 +18,7 @@ from husk.abi.text import decoded
 from husk.images.archive_layer import OPAQUE_NAME, WHITEOUT_NAME
 from husk.images.oci import ARCHITECTURE, OS, REF_NAME
 from husk.images.tarwrite import TarWriter
-from husk.store.check import check_manifest
+from husk.store.check_manifest import check_manifest
 from husk.store.store_errors import BadManifest, StoreError, StoreUsageError, shown
 
 TYPE_CHECKING = False

@@ -16,8 +16,8 @@ from husk.images.unpack import Piece, packing, unpacked
 from husk.store.images import PACKAGES, ImageConfig, check_name
 from husk.store.ingest import Options, failure, ingest
 from husk.store.manifest import Manifest
+from husk.store.manifest_writer import ManifestWriter
 from husk.store.store_errors import StoreError, StoreUsageError
-from husk.store.writer import ManifestWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.store.images import Image, ImageConfig
     from husk.store.manifest import Entry, Manifest
+    from husk.store.manifest_writer import ManifestWriter
     from husk.store.store import Store, Writing
     from husk.store.store_errors import BadManifest, StoreError, StoreUsageError
-    from husk.store.writer import ManifestWriter
 
 __all__ = [
     "BadManifest",
@@ -34,7 +34,7 @@ _HOMES = {
     "Image": "images",
     "ImageConfig": "images",
     "Manifest": "manifest",
-    "ManifestWriter": "writer",
+    "ManifestWriter": "manifest_writer",
     "Store": "store",
     "StoreError": "store_errors",
     "StoreUsageError": "store_errors",

@@ -1,8 +1,9 @@
-"""store: collection. What no image, no lease and no root names is removed; without `delete` it is only counted.
-Images that are a cache (packages of skills) go too, while no lease or root names them.
+"""store: collection. Removes blobs that no image, lease or root names; without `delete` it only counts them. Images
+that are a cache (packages of skills) are removed too, while no lease or root names them.
 
-Everything happens under the exclusive lock: no writer is under way, so whatever a writer found is named by now, and no
-lease is being taken. Killed at any point it leaves less garbage, never a gap: only what nobody names is touched.
+Everything happens under the exclusive lock: no writer is active, so an image names every blob that a writer found, and
+no lease is being taken. If the collection is killed, garbage is left but nothing is missing: it removes only blobs that
+nothing names.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Collected:
 
 
 def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, patience: float = PATIENCE) -> Collected:
-    """`unused_for`: seconds a blob must have been in the store, so that what is about to be used again stays."""
+    """`unused_for`: seconds a blob must have been in the store, so that recent ones stay for their next use."""
     result = Collected(delete=delete)
     with StoreLock(store.place, exclusive=True, patience=patience):
         used, stale = leased(store.place)
@@ -46,7 +47,7 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
         result.caches = _unused_caches(store, used, oldest)
         keep = _reachable(store, used, [name for name in store.images.list() if name not in result.caches])
         if delete:
-            # Before the first removal: from now on no index may be believed without a look.
+            # Before the first removal: from now on the blobs that an index names must be checked.
             store.next_generation()
             result.leftovers = _remove_leftovers(store.place, stale)
             for name in result.caches:  # before what they name
@@ -54,7 +55,7 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
         for name in all_blobs(store.place):
             if name in keep:
                 result.kept_blobs += 1
-            elif layout.is_hash(name):  # what is not a blob is verify's business
+            elif layout.is_hash(name):  # anything else is left to verify
                 _remove_blob(store.blob_path(name), oldest, result)
     return result
 
@@ -69,7 +70,7 @@ def _unused_caches(store: Store, used: set[str], oldest: float) -> list[str]:
 
 
 def _reachable(store: Store, manifests: set[str], images: list[str]) -> set[str]:
-    """All that images, leases and roots name. Anything unclear ends the collection: a guess could cost an image."""
+    """Everything that images, leases and roots name. Any error ends the collection: a guess could cost an image."""
     roots = set(manifests)
     for name in images:
         roots.update(store.images.get(name).manifests)
@@ -94,7 +95,7 @@ def _remove_blob(path: str, oldest: float, result: Collected) -> None:
         found = os.lstat(path)
     except FileNotFoundError:
         return
-    # The change time: it moved when the blob got its name, and nothing of ours changes it afterwards.
+    # ctime: the rename that published the blob set it, and husk does not change it afterwards.
     if found.st_ctime > oldest:
         result.young += 1
         return
@@ -119,9 +120,9 @@ def _remove_leftovers(place: str, stale: list[str]) -> int:
         count += 1
     for folder in ("images", "index", "roots", "."):
         if not os.path.isdir(os.path.join(place, folder)):
-            continue  # a store that no box was kept from yet
+            continue  # no box was ever kept from this store
         for name in os.listdir(os.path.join(place, folder)):
-            # A record that was being written: under the lock nobody can be at it. The version is written without.
+            # A record that a killed process was writing: under the lock none is being written, except the version.
             if name.startswith(".") and not name.startswith(".version-"):
                 os.unlink(os.path.join(place, folder, name))
                 count += 1

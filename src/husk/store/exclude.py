@@ -1,4 +1,4 @@
-"""store: what an ingest leaves out: the person's patterns, and secrets (secrets.txt says which)."""
+"""store: what an ingest excludes: the caller's patterns, and secrets (listed in secrets.txt)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
     from husk.native._core import Pattern
 
-LEAVE_OUT, SECRET, LOOK_INSIDE = 1, 2, 3
+EXCLUDE, SECRET, LOOK_INSIDE = 1, 2, 3
 PRIVATE_KEY = b"PRIVATE KEY-----"
-LOOKED_AT = 1 << 20  # a private key stands at the beginning, or behind a chain of certificates
+SEARCHED = 1 << 20  # a private key is at the beginning, or behind a chain of certificates
 
 
 def patterns(exclude: Iterable[str], *, include_secrets: bool) -> list[Pattern]:
-    found = [pattern(text, LEAVE_OUT) for text in exclude]
+    found = [pattern(text, EXCLUDE) for text in exclude]
     return found if include_secrets else found + secret_patterns()
 
 
 def pattern(text: str, kind: int) -> Pattern:
-    """A leading slash ties it to the top of the tree, one at the end to directories."""
+    """A leading slash anchors it at the top of the tree, a trailing one limits it to directories."""
     core = text.strip("/")
     if not core or "\0" in text or ".." in core.split("/"):
         raise StoreUsageError(f"--exclude {text!r} matches nothing; write a name such as 'build/' or '*.log'.")
@@ -40,18 +40,18 @@ def secret_patterns() -> list[Pattern]:
 def literal(path: bytes) -> Pattern:
     """Exactly this path of the tree."""
     escaped = b"".join(b"\\" + bytes([byte]) if byte in b"*?[]\\" else bytes([byte]) for byte in path)
-    return (escaped, True, False, LEAVE_OUT)
+    return (escaped, True, False, EXCLUDE)
 
 
 def drop_keys(tree: _core.Tree, root_fd: int) -> None:
-    """Look into the files whose names suggest a key."""
+    """Exclude files that hold a private key, among those with a name that suggests one."""
     for number in tree.marked():
         try:
             fd = _core.open_beneath(root_fd, tree.path(number), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            continue  # reading it will say what is wrong
+            continue  # the ingest reports the error when it reads the file
         try:
-            if PRIVATE_KEY in os.pread(fd, LOOKED_AT, 0):
+            if PRIVATE_KEY in os.pread(fd, SEARCHED, 0):
                 tree.drop(number)
         finally:
             os.close(fd)

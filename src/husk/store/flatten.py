@@ -1,8 +1,8 @@
-"""store: several layers as one tree. A box looks names up in one manifest; which layer a name came from is history."""
+"""store: flatten several layers into one manifest, so that a box looks up each name only once."""
 
 from __future__ import annotations
 
-from husk.store.writer import ManifestWriter
+from husk.store.manifest_writer import ManifestWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def flatten(layers: Sequence[Manifest]) -> bytes:
-    """The manifest of what shows when `layers`, lowest first, lie upon one another.
+    """The manifest of what is visible when `layers`, lowest first, lie upon one another.
 
-    From the root downward, so each entry of each layer is looked at once, however much of it a layer above hides.
+    From the root downward, so each entry of each layer is read once at most, however much an upper layer hides.
     """
     writer = ManifestWriter()
-    # Directories that show: in each, the entries of the layers that make it up, uppermost first.
+    # Visible directories: for each, the entries of the layers that make it up, uppermost first.
     roots: list[Shown] = []
     for number in reversed(range(len(layers))):
         roots.append((number, layers[number].entry(0)))

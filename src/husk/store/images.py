@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMAT = 1
-PACKAGES = "packages/"  # names that begin so are of layers husk made itself, and found again by name
-CACHE = "husk.cache"  # a label: nobody asked for this image by name, so a collection may take it while it is not used
+PACKAGES = "packages/"  # the names of package layers, which husk makes itself and finds again by name, begin so
+CACHE = "husk.cache"  # a label: no user named this image, so a collection may remove it while it is not in use
 _FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _ALLOWED = _FIRST | frozenset("._-:+@/")
 
 
 class ImageConfig:
-    """How to start it, in OCI's words. Empty means: not said."""
+    """How to start it, with OCI's field names. Empty: not given."""
 
     __slots__ = ("cmd", "entrypoint", "env", "labels", "user", "workdir")
 
@@ -48,8 +48,8 @@ class ImageConfig:
 
 
 class Image:
-    """`layers`: hashes of manifests, lowest first. `flat`: the manifest of what they show together. `created_ns`: when
-    the record was written."""
+    """`layers`: hashes of manifests, lowest first. `flat`: the manifest of all layers flattened. `created_ns`: when the
+    record was written."""
 
     __slots__ = ("config", "created_ns", "flat", "layers")
 
@@ -66,7 +66,7 @@ class Image:
 
     @property
     def manifests(self) -> list[str]:
-        """All that belong to it, each once."""
+        """All manifests of the image, each once."""
         return list(dict.fromkeys([*self.layers, self.flat]))
 
     def as_json(self) -> dict[str, object]:
@@ -120,7 +120,7 @@ class Images:
         write_whole(self._path(name), text.encode("utf-8", "surrogateescape") + b"\n")
 
     def used(self, name: str) -> None:
-        """Somebody starts from it, which the record's own time tells; where it cannot, it looks older than it is."""
+        """Note in the mtime of the record that a box starts from it. If that fails, it only looks older than it is."""
         try:
             os.utime(self._path(name))
         except OSError:
@@ -138,7 +138,7 @@ class Images:
 
 
 class _Scanning:
-    """How the C half of json is to read."""
+    """Settings for the C half of json."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -147,8 +147,7 @@ class _Scanning:
 
 
 def _read_json(data: bytes) -> Any:
-    """json.loads, without the modules it imports: every start from an image comes this way, and they would be a fifth
-    of it."""
+    """json.loads without the modules it imports: they would take a fifth of every start from an image."""
     try:
         from _json import make_scanner
     except ImportError:  # another Python than CPython
@@ -159,7 +158,7 @@ def _read_json(data: bytes) -> Any:
     try:
         found, end = make_scanner(_Scanning)(text, 0)  # type: ignore[arg-type]
     except (StopIteration, RecursionError, SystemError):
-        # The C half raises an exception of the other half's; where that was never imported, it raises nothing at all.
+        # The C half raises an exception that the Python half defines; if that was never imported, it raises these.
         raise ValueError from None
     if end != len(text):
         raise ValueError

@@ -1,7 +1,7 @@
-"""store: from a host directory to blobs, a manifest and an image.
+"""store: ingest: from a host directory to blobs, a manifest and an image.
 
-The C core (native/store/tree_*.c) walks, reads and writes, many files per call and without the GIL. The blake3 package
-hashes. Python's own share of a file is one slice and one hash.
+The C core walks, reads and writes (native/store), many files per call and without the GIL; the blake3 package hashes.
+Python itself makes one slice and one hash object per file.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from blake3 import blake3
 
 from husk.abi.text import decoded
 from husk.native import _core
-from husk.store import exclude as leaving_out
-from husk.store.index import TOO_YOUNG_NS, Index
+from husk.store import exclude
+from husk.store.ingest_index import TOO_YOUNG_NS, Index
 from husk.store.manifest import NO_BLOB
+from husk.store.manifest_writer import finish_tree
 from husk.store.staging import Stage, run_threads
 from husk.store.store_errors import StoreError, StoreUsageError, no_room, shown
-from husk.store.writer import finish_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SMALL = 1 << 20  # larger files are copied piece by piece
 BUFFER = 4 << 20
 NOT_READ = 0xFFFFFFFF
-# As much is staged before it is published and synced: what a killed ingest may lose, and what the page cache must hold.
+# How much is staged before it is published and synced: a killed ingest loses that, and the page cache must hold it.
 MOST_STAGED = 4 << 30
 
 
@@ -49,8 +49,8 @@ class Report:
         self.bytes = 0  # of all files
         self.unchanged = 0  # files that were not read
         self.unstable = 0  # files that changed while they were read
-        self.blobs = self.blob_bytes = 0  # what the tree's files come down to
-        self.new_blobs = self.new_bytes = 0  # of those, what the store did not have
+        self.blobs = self.blob_bytes = 0  # distinct contents of the tree's files
+        self.new_blobs = self.new_bytes = 0  # those that the store did not have
         self.excluded: list[tuple[bytes, bool]] = []  # (path, whether as a secret)
         self.seconds = 0.0
 
@@ -103,8 +103,8 @@ def ingest(
             if name:
                 writing.set_image(name, [report.manifest], options.config)
                 report.image = name
-            # Last: a lost index costs time, one that names blobs which never appeared would cost an image.
-            work.remember()
+            # Last: a lost index only costs time, but one that names blobs which were never published costs an image.
+            work.save_index()
     except OSError as error:
         raise StoreError(failure(store, error)) from error
     finally:
@@ -144,26 +144,26 @@ class _Ingest:
         if self.index.generation != self.generation:  # something was removed since
             self.report.unchanged -= self.tree.missing(self.stage.blobs_fd)
         self.read()
-        self.complain()
+        self.raise_errors()
         self.tree.share_links()
         self.report.manifest = self.stage.put(finish_tree(self.tree))
         self.count()
         return self.report
 
-    def remember(self) -> None:
+    def save_index(self) -> None:
         self.index.save(self.generation, self.tree.index(self.began_ns - TOO_YOUNG_NS))
 
     def scan(self) -> None:
-        wanted = leaving_out.patterns(self.options.exclude, include_secrets=self.options.include_secrets)
+        wanted = exclude.patterns(self.options.exclude, include_secrets=self.options.include_secrets)
         here = os.readlink(f"/proc/self/fd/{self.root}").rstrip("/")
-        if self.store.place.startswith(f"{here}/"):  # a store does not swallow itself
-            wanted.append(leaving_out.literal(os.fsencode(self.store.place[len(here) + 1 :])))
+        if self.store.place.startswith(f"{here}/"):  # the store itself is never ingested
+            wanted.append(exclude.literal(os.fsencode(self.store.place[len(here) + 1 :])))
         self.tree.scan(self.root, wanted, self.options.cross_mounts)
-        self.complain()
-        leaving_out.drop_keys(self.tree, self.root)
+        self.raise_errors()
+        exclude.drop_keys(self.tree, self.root)
 
-    def complain(self) -> None:
-        """What cannot be read stops the ingest: an image with holes nobody was told of is worse than none."""
+    def raise_errors(self) -> None:
+        """A file that cannot be read stops the ingest: an image with silent holes is worse than none."""
         troubles = self.tree.troubles
         if not troubles:
             return
@@ -174,7 +174,7 @@ class _Ingest:
         )
 
     def read(self) -> None:
-        """Rounds: what was staged in one is published before the next begins."""
+        """In rounds: what one round staged is published before the next begins."""
         files, _, self.large = self.tree.plan(SMALL)
         self.small_left = files > 0
         self.stage.dirty |= self.small_left
@@ -186,21 +186,21 @@ class _Ingest:
             run_threads(jobs, self.work)
 
     def work(self, _: int) -> None:
-        """A worker: small files by the run, then large ones one by one."""
+        """One thread: small files in batches, then large files one by one."""
         buffer = bytearray(BUFFER)
         view = memoryview(buffer)
         try:
             while self.may_go_on():
                 run = self.tree.read(self.root, buffer) if self.small_left else None
                 if run is not None:
-                    self.keep_run(run, view)
+                    self.stage_batch(run, view)
                     continue
                 self.small_left = False
                 with self.lock:
                     number = self.large.pop() if self.large else None
                 if number is None:
                     break
-                self.keep_large(number)
+                self.stage_large(number)
         except BaseException:
             self.failed = True
             raise
@@ -208,7 +208,7 @@ class _Ingest:
     def may_go_on(self) -> bool:
         return not self.failed and self.round_bytes < MOST_STAGED
 
-    def keep_run(self, run: tuple[int, bytes, list[int]], view: memoryview) -> None:
+    def stage_batch(self, run: tuple[int, bytes, list[int]], view: memoryview) -> None:
         first, sizes, again = run
         hashes = []
         at = files = 0
@@ -226,16 +226,16 @@ class _Ingest:
             self.large += again
         self.advance(files, at, blobs, new_bytes)
 
-    def keep_large(self, number: int) -> None:
-        """Also small files that were not what they had been a moment before."""
+    def stage_large(self, number: int) -> None:
+        """Also for small files that changed since they were scanned."""
         try:
             fd = _core.open_beneath(self.root, self.tree.path(number), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
-            self.tree.drop(number)  # gone in between: then it is not there
+            self.tree.drop(number)  # deleted meanwhile
             return
         except OSError as error:
             raise StoreError(
-                f"{shown(self.tree.path(number))} cannot be read ({error.strerror}); try again when nobody changes it."
+                f"{shown(self.tree.path(number))} cannot be read ({error.strerror}); try again when nothing changes it."
             ) from None
         try:
             before = os.fstat(fd)

@@ -1,14 +1,14 @@
-"""store: where things are on disk, and whether this directory is a store that can be trusted.
+"""store: the layout of a store on disk, and the check that a directory is a store that can be trusted.
 
-version      what made it; a husk that does not know the version touches nothing
-lock         held shared by those who write, exclusively by those who remove
+version      the format; a husk that does not know it touches nothing
+lock         held shared by writers, exclusively by collection and verify
 generation   a number that grows before anything is removed, so that an index knows when to look again
 blake3/      ab/<hash>: the blobs, manifests among them
 images/      one small record per image
-roots/       manifests that kept boxes need, see roots.py
-leases/      one locked file per user of a manifest
+roots/       manifests that kept boxes need (`roots`)
+leases/      one locked file per process that uses a manifest
 index/       what the last ingest of a directory saw; a cache, may be deleted at any time
-tmp/         one locked directory per writer; what nobody locks is a leftover
+tmp/         one locked directory per writer; one without a lock is a leftover
 quarantine/  blobs that were found damaged
 """
 
@@ -35,7 +35,7 @@ def default_place() -> str:
 
 
 def create(place: str) -> None:
-    """Make it a store. Safe beside others who do the same; what is there already stays."""
+    """Make it a store. Two processes may do so at once; existing files stay."""
     try:
         os.makedirs(place, 0o700, exist_ok=True)
         names = set(os.listdir(place))
@@ -68,7 +68,7 @@ def check(place: str) -> None:
         raise StoreError(
             f"the store at {place} was made by another version of husk; remove it, or name another with --store."
         )
-    # Whoever can write here chooses what every image holds.
+    # A user who can write here chooses what every image holds.
     if found.st_uid not in (os.geteuid(), 0) or (st.S_IMODE(found.st_mode) & 0o022):
         raise StoreError(
             f"the store at {place} can be written by others; `chmod go-w` it, or name another with --store."
@@ -76,7 +76,7 @@ def check(place: str) -> None:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Replace a small file: whoever reads it sees the old content or the new, also after a crash."""
+    """Replace a small file: a reader sees the old content or the new, also after a crash."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}-{os.getpid()}-{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

@@ -1,9 +1,8 @@
-"""store: who may write, who may remove, and what is in use. All of it is flock: a lock goes with its process however it
-dies.
+"""store: locks and leases. Both are flock: a lock ends with its process, however it dies.
 
-Those who write hold `lock` shared from the first look at what is there until their image names it. Those who remove
-hold it exclusively. So nothing a writer has seen can vanish before it is referenced. A running box holds no such lock,
-or it would block every collection: it holds a lease, a locked file that names its manifests.
+A writer holds `lock` shared from its first look at the blobs until its image names them. Collection and verify hold it
+exclusively. So no blob that a writer has seen can vanish before an image names it. A running box holds no such lock, or
+it would block every collection: it holds a lease, a locked file that names its manifests.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ class StoreLock:
             if not exclusive:
                 fcntl.flock(self._fd, fcntl.LOCK_SH)
             elif not _wait_for(self._fd, patience):
-                raise StoreError(
-                    f"somebody is writing into the store at {place}; wait for the ingest to end and try again."
-                )
+                raise StoreError(f"another process writes to the store at {place}; wait until it ends and try again.")
         except BaseException:
             self.close()
             raise
@@ -82,8 +79,7 @@ class Lease:
         try:
             self._write(os.path.join(place, "leases", f"{os.getpid()}-{os.urandom(8).hex()}"), text)
         except OSError:
-            # A store we cannot write into, or one that is full: then hold the lock itself, and nobody removes anything
-            # meanwhile.
+            # The store is full or cannot be written: hold the lock itself, so that nothing is removed meanwhile.
             self.close()
             self._lock = StoreLock(place, exclusive=False)
         except BaseException:
@@ -101,7 +97,7 @@ class Lease:
             try:
                 os.unlink(self._path)
             except OSError:
-                pass  # a lease nobody locks is removed by the next collection
+                pass  # the next collection removes a lease without a lock
             self._path = ""
         if self._fd >= 0:
             os.close(self._fd)
@@ -120,7 +116,7 @@ class Lease:
 
 
 def leased(place: str) -> tuple[set[str], list[str]]:
-    """Manifests in use, and lease files nobody holds. The caller holds the lock exclusively."""
+    """Manifests in use, and lease files without a lock. The caller holds the store's lock exclusively."""
     used: set[str] = set()
     stale = []
     folder = os.path.join(place, "leases")
@@ -129,14 +125,14 @@ def leased(place: str) -> tuple[set[str], list[str]]:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
-            continue  # given back just now
+            continue  # closed just now
         try:
             if is_free(fd):
                 stale.append(path)
                 continue
             words = os.read(fd, 1 << 20).decode("ascii", "replace").split()
             if not words or words[-1] != "end":  # being written without the lock: not by this husk
-                raise StoreError(f"{path} is in use and cannot be understood; end whoever holds it and try again.")
+                raise StoreError(f"{path} is in use and cannot be understood; end the process that has it open.")
             used.update(words[:-1])
         finally:
             os.close(fd)

@@ -1,8 +1,7 @@
-"""store: reading a manifest. Mapped, never copied: opening one with a million names costs what opening a small one
-does.
+"""store: reading a manifest. It is mapped, never copied: opening one with a million names costs as much as a small one.
 
-The C core does the work (native/store/manifest.c). docs/formats/manifest.md has the format; check.py judges one from a
-stranger.
+The C core does the work (native/store/manifest.c). docs/formats/manifest.md has the format; `check_manifest` checks one
+that comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ HEADER_SIZE, BODY_AT = 256, 120
 
 
 class Entry:
-    """One name: what lstat would say of it, and where its content is. `number` is its place in the manifest."""
+    """One name: what lstat gives for it, and where its content is. `number` is its position in the manifest."""
 
     __slots__ = (
         "blob",
@@ -97,7 +96,7 @@ class Entry:
 
     @property
     def hash(self) -> str:
-        """The name of its blob; empty for what has no content."""
+        """The hash of its blob; empty if it is no regular file."""
         return self.blob.hex() if self.is_file else ""
 
     @property
@@ -130,8 +129,8 @@ class Manifest:
 
     @classmethod
     def checked(cls, fd: int) -> Manifest:
-        """For one that is no blob of a store: then no name says what it should be and no `verify` looks at it. All of
-        it is read, and compared with the sum in its header."""
+        """For a manifest that is no blob of a store: no hash names it and `verify` does not read it. So all of it is
+        read and compared with the checksum in its header."""
         from blake3 import blake3
 
         manifest = cls(fd)

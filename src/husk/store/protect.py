@@ -1,5 +1,5 @@
-"""store: the immutable flag, which keeps even root's careless hands off a blob. Needs a file system that has it and
-CAP_LINUX_IMMUTABLE; says so where either is missing. Collection and verify take it off again before they remove."""
+"""store: the immutable flag, which protects blobs from mistakes even by root. Needs a file system that has it and
+CAP_LINUX_IMMUTABLE; reports if either is missing. Collection and verify clear it before they remove a blob."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def protect(paths: Iterable[str]) -> Protected:
 
 
 def release(path: str) -> bool:
-    """Take the flag off; False: it is there and stays."""
+    """Clear the flag; False: it is set and stays."""
     try:
         set_immutable(path, immutable=False)
         return True
@@ -54,7 +54,7 @@ def release(path: str) -> bool:
 
 
 def set_immutable(path: str, *, immutable: bool) -> bool:
-    """Whether that changed anything. Opens for reading only: the flag belongs to the inode, not to a writer."""
+    """True if that changed anything. Opening for reading is enough: the flag belongs to the inode."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         flags = int.from_bytes(fcntl.ioctl(fd, FS_IOC_GETFLAGS, bytes(8))[:4], "little")

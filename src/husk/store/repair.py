@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def repair(store: Store, outcome: Outcome, source: str) -> None:
+    """Restore what `verify` found missing and `settle` moved away."""
     wanted = {
         finding.hash: finding
         for finding in outcome.findings
@@ -44,7 +45,7 @@ def repair(store: Store, outcome: Outcome, source: str) -> None:
 
 
 def _is_store(source: str) -> bool:
-    """One of this version. In an older one the blobs are found as files among files, which takes longer."""
+    """Is it a store of this version? The blobs of an older one are found as plain files, which takes longer."""
     try:
         with open(os.path.join(source, "version"), "rb") as file:
             return file.read(100) == layout.VERSION

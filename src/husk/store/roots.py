@@ -1,5 +1,5 @@
-"""store: manifests that somebody needs for good although no image names them: kept boxes, which may outlive the image
-they were started from. A lease goes with its process; a root stays until it is taken back.
+"""store: roots: manifests that are kept although no image names them. Kept boxes need them, since a kept box may
+outlive the image it was started from. A lease ends with its process; a root stays until it is removed.
 
 roots/<id> holds hashes of manifests, one to a line, and `end`.
 """
@@ -22,7 +22,7 @@ FOLDER = "roots"
 
 
 def add(store: Store, name: str, manifests: Sequence[str]) -> None:
-    """The caller chooses a `name` that nobody else does."""
+    """The caller chooses a unique `name`."""
     with StoreLock(store.place, exclusive=False):
         for manifest in manifests:
             if not store.has(manifest):
@@ -35,8 +35,8 @@ def add(store: Store, name: str, manifests: Sequence[str]) -> None:
 
 
 def share(store: Store, name: str, new: str) -> bool:
-    """A root of the same manifests under a new name; false: there is none to share. What it says is on the disk
-    already, so this waits for a name alone."""
+    """A root of the same manifests under a new name; False: there is no root of this name. The content is durable
+    already, so only the new name is synced."""
     folder = os.path.join(store.place, FOLDER)
     with StoreLock(store.place, exclusive=False):
         try:
@@ -61,10 +61,10 @@ def rooted(place: str) -> set[str]:
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
-        names = []  # a store that no box was kept from yet
+        names = []  # no box was ever kept from this store
     for name in names:
         if name.startswith("."):
-            continue  # was being written
+            continue  # the writer was killed before it was done
         with open(os.path.join(folder, name), "rb") as file:
             words = file.read(1 << 20).decode("ascii", "replace").split()
         if not words or words.pop() != "end" or not all(map(is_hash, words)):

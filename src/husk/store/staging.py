@@ -1,8 +1,8 @@
-"""store: blobs before they exist: a locked directory below tmp/, where each is written as ab/<hash>, its place to be.
+"""store: staging: blobs are written to a locked directory below tmp/, as ab/<hash>, and published together.
 
-Durability: all files are written, then one syncfs, then all are renamed into blake3/, then a second syncfs. A name in
-blake3/ therefore never stands for content that a crash could still take away, and an image record, written after that,
-never for a name that could. One sync for all of them, because one fsync for each is what makes stores slow.
+Durability: all files are written, then one syncfs, then all are renamed into blake3/, then a second syncfs. So a name
+in blake3/ never has content that a crash could lose, and an image record, written after that, never names a blob whose
+name a crash could lose. One sync serves all files, because one fsync for each would make the store slow.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Stage:
         self.dirty = False  # something was staged, or found that another writer may not have synced yet
 
     def is_known(self, hash_: str, size: int) -> bool:
-        """In the store already. A blob of the wrong size is damaged, and nothing may be built on it."""
+        """Is it in the store already? StoreError for a blob of the wrong size: it is damaged."""
         try:
             found = os.stat(blob_place(hash_), dir_fd=self.blobs_fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class Stage:
         return self._stage(hash_, content)
 
     def put_one_of_many(self, content: bytes) -> str:
-        """As `put`, but what is known already is left to the one sync of `publish`, which then surely comes."""
+        """As `put`, but a blob that is known already is synced by `publish`, which is then sure to sync."""
         hash_ = blake3(content).hexdigest()
         if self.is_known(hash_, len(content)):
             self.dirty = True
@@ -81,7 +81,7 @@ class Stage:
             write_all(fd, content)
             self._close_new(fd)
         except BaseException:
-            # Half a blob under its whole name must not be published, should the caller go on.
+            # Half a blob under its final name must not be published if the caller goes on.
             os.unlink(blob_place(hash_), dir_fd=self.fd)
             raise
         finally:
@@ -105,7 +105,7 @@ class Stage:
         return os.open(blob_place(hash_), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
 
     def _sync_name(self, hash_: str) -> None:
-        """The content of a published blob is durable; its name may be seconds old and another writer's."""
+        """The content of a published blob is durable, but another writer may have made its name just now."""
         for folder in (hash_[:2], "."):
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.blobs_fd)
             try:
@@ -117,7 +117,7 @@ class Stage:
         return self.copy(source)[0]
 
     def copy(self, source: int) -> tuple[str, int]:
-        """(hash, size) of what a descriptor gives from its beginning on, of any size."""
+        """(hash, size) of everything that can be read from a descriptor, of any size."""
         buffer = memoryview(bytearray(CHUNK))
 
         def pieces() -> Iterator[memoryview]:
@@ -129,7 +129,7 @@ class Stage:
         return self.copy_pieces(pieces())
 
     def copy_pieces(self, pieces: Iterable[bytes | memoryview]) -> tuple[str, int]:
-        """(hash, size) of all of them together."""
+        """(hash, size) of all pieces together."""
         with self._next_lock:
             self._next += 1
             name = f"copy-{self._next}"
@@ -171,7 +171,7 @@ class Stage:
             os.fchmod(fd, 0o444)
 
     def publish(self, jobs: int = 1) -> None:
-        """Everything staged exists when this returns, and a crash cannot take it away."""
+        """When this returns, every staged blob is in the store and survives a crash."""
         if not self.dirty:
             return
         _core.syncfs(self.fd)
@@ -181,7 +181,7 @@ class Stage:
         self.dirty = False
 
     def remove(self) -> None:
-        remove_tree(self.path)
+        remove_staging(self.path)
         os.close(self.blobs_fd)
         os.close(self.fd)
 
@@ -221,7 +221,7 @@ def _new_directory(folder: str) -> tuple[str, int]:
 
 
 def sweep(place: str) -> list[str]:
-    """Remove what killed writers left in tmp/. A directory whose lock can be had is nobody's."""
+    """Remove what killed writers left in tmp/: directories without a lock."""
     removed = []
     folder = os.path.join(place, "tmp")
     for name in os.listdir(folder):
@@ -232,21 +232,21 @@ def sweep(place: str) -> list[str]:
             continue
         try:
             if is_free(fd):
-                remove_tree(path)
+                remove_staging(path)
                 removed.append(path)
         finally:
             os.close(fd)
     return removed
 
 
-def remove_tree(path: str) -> None:
-    """A staging directory: plain files, and one level of directories with such. Others may be removing it too."""
+def remove_staging(path: str) -> None:
+    """Plain files, and one level of directories with plain files. Another process may be removing it too."""
     try:
         for name in os.listdir(path):
             try:
                 os.unlink(os.path.join(path, name))
             except IsADirectoryError:
-                remove_tree(os.path.join(path, name))
+                remove_staging(os.path.join(path, name))
             except FileNotFoundError:
                 pass
         os.rmdir(path)

@@ -1,8 +1,7 @@
 """store: the store as one object. Reading goes through `Store`, everything that adds through `Writing`.
 
-Blobs can never be changed through husk: they are opened for reading only, by everybody, and a writer only ever creates
-files that have no name yet in blake3/. No method here removes one; that is collect.py and verify.py, under the
-exclusive lock.
+Blobs can never be changed through husk: they are opened for reading only, and a writer only creates files that have no
+name yet in blake3/. No method here removes one; `collect` and `verify` do, under the exclusive lock.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """A store on disk. `Store.open(place)`, or `Store.create(place)` to make it first if need be."""
+    """A store on disk. `Store.open(place)` opens it; `Store.create(place)` makes it first if it is not there."""
 
     __slots__ = ("images", "place")
 
@@ -97,8 +96,8 @@ class Store:
             return self._lease(manifests)
 
     def lease_image(self, name: str) -> tuple[Lease, Image]:
-        """The record is read under the lock, so what it names cannot have gone by the time it is leased, and what is
-        leased is what this record names, whatever replaces it."""
+        """The record is read under the lock, so the manifests it names are still there when they are leased, and they
+        stay leased even if another record replaces this one."""
         with StoreLock(self.place, exclusive=False):
             image = self.images.get(name)
             return self._lease(image.manifests), image
@@ -112,7 +111,7 @@ class Store:
         return Lease(self.place, manifests)
 
     def generation(self) -> int:
-        """Grows before anything is removed. Whoever holds the lock reads a number that stays."""
+        """Grows before anything is removed. It does not change while the caller holds the lock."""
         try:
             with open(os.path.join(self.place, "generation"), "rb") as file:
                 return int(file.read(32))
@@ -120,8 +119,8 @@ class Store:
             return 0
 
     def next_generation(self) -> None:
-        """Called with the lock held exclusively. A full disk must not keep anybody from making room: what the number
-        speaks to are indices, so it can stay where there are none. They are caches."""
+        """Called with the lock held exclusively. A full disk must not prevent a collection: only indices use the
+        number, and they are caches, so where it cannot be written they are removed instead."""
         try:
             layout.write_whole(os.path.join(self.place, "generation"), b"%d\n" % (self.generation() + 1))
         except OSError as error:
@@ -162,7 +161,7 @@ class Writing:
         return self.stage.put_fd(source) if isinstance(source, int) else self.stage.put(source)
 
     def put_manifest(self, data: bytes | bytearray) -> str:
-        """The bytes `ManifestWriter.finish` gave. For one from elsewhere, ask check.check_manifest first."""
+        """The bytes `ManifestWriter.finish` gave. Give bytes from elsewhere to `check_manifest` first."""
         return self.stage.put(data)
 
     def publish(self, jobs: int = 1) -> None:
@@ -170,7 +169,7 @@ class Writing:
             self._stage.publish(jobs)
 
     def set_image(self, name: str, layers: Sequence[str], config: ImageConfig | None = None) -> Image:
-        """Publish, then let the image name it: never the other way round."""
+        """Publish first, then write the image record: never the other way round."""
         self.publish()
         for layer in layers:
             if not self.store.has(layer):
@@ -186,7 +185,7 @@ class Writing:
         return image
 
     def close(self) -> None:
-        """What was not published is dropped."""
+        """Drop what was not published."""
         if self._stage is not None:
             self._stage.remove()
             self._stage = None

@@ -1,6 +1,6 @@
-"""store: is everything still what it says it is? Hashes every blob again, and sets aside what is damaged.
+"""store: verify. Hashes every blob again, and moves damaged ones to quarantine.
 
-Looking needs no lock: blobs do not change. Setting aside does, for it removes a name others may rely on.
+Reading needs no lock: blobs do not change. Moving does, since it removes a name that others may use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from husk.abi.text import decoded
 from husk.store import layout
-from husk.store.check import check_manifest
+from husk.store.check_manifest import check_manifest
 from husk.store.locks import StoreLock
 from husk.store.staging import run_threads
 from husk.store.store import Store
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from husk.store.plain import PlainManifest
+    from husk.store.plain_manifest import PlainManifest
 
 SMALL = 1 << 20
 
@@ -41,6 +41,8 @@ class Finding:
 
 
 class Outcome:
+    """Counts of everything that was read, and the findings."""
+
     def __init__(self) -> None:
         self.blobs = self.bytes = self.images = 0
         self.findings: list[Finding] = []
@@ -60,11 +62,11 @@ class Outcome:
 
 
 def all_blobs(place: str) -> Iterator[str]:
-    """Hashes of all blobs; what has no such name below blake3/ is given as its path."""
+    """Hashes of all blobs. A file below blake3/ that is not named by a hash is given as its path."""
     top = os.path.join(place, "blake3")
     for first in sorted(os.listdir(top)):
         folder = os.path.join(top, first)
-        # Not through a link: what is behind it is not the store's, whatever it is called.
+        # Not through a link: what it points to does not belong to the store.
         if len(first) != 2 or os.path.islink(folder) or not os.path.isdir(folder):
             yield f"./{first}"
             continue
@@ -80,7 +82,7 @@ def _names(path: str) -> list[str]:
 
 
 def verify(store: Store, jobs: int = 0, progress: Callable[[int, int], None] | None = None) -> Outcome:
-    """Reads everything; changes nothing. `settle` sets aside and repairs what this found."""
+    """Read everything and change nothing. `settle` acts on what this found."""
     outcome = Outcome()
     names = iter(all_blobs(store.place))
     lock = threading.Lock()
@@ -91,7 +93,7 @@ def verify(store: Store, jobs: int = 0, progress: Callable[[int, int], None] | N
                 name = next(names, None)
             if name is None:
                 return
-            size, why = _judge(store, name)
+            size, why = _check_blob(store, name)
             with lock:
                 outcome.blobs += 1
                 outcome.bytes += size
@@ -102,12 +104,12 @@ def verify(store: Store, jobs: int = 0, progress: Callable[[int, int], None] | N
                 progress(*done)
 
     run_threads(jobs or len(os.sched_getaffinity(0)), work)
-    _judge_images(store, outcome)
+    _check_images(store, outcome)
     outcome.findings.sort(key=lambda finding: (finding.what, finding.hash))
     return outcome
 
 
-def _judge(store: Store, name: str) -> tuple[int, str]:
+def _check_blob(store: Store, name: str) -> tuple[int, str]:
     """(size, what is wrong) of one file below blake3/."""
     if not layout.is_hash(name):
         return 0, "nothing of this name belongs there"
@@ -133,8 +135,8 @@ def _judge(store: Store, name: str) -> tuple[int, str]:
     return size, "" if mode == 0o444 else f"its mode is {mode:o}, not 444"
 
 
-def _judge_images(store: Store, outcome: Outcome) -> None:
-    """Which images each finding touches, and what they name that is not there."""
+def _check_images(store: Store, outcome: Outcome) -> None:
+    """Add to each finding the images that use it, and find what images name that is missing."""
     found = {finding.hash: finding for finding in outcome.findings}
     checked: dict[str, PlainManifest] = {}
 
@@ -157,14 +159,14 @@ def _judge_images(store: Store, outcome: Outcome) -> None:
                 found[layer].images.append(name)
                 continue
             try:
-                _judge_manifest(store, layer, name, finding, found, checked)
+                _check_one_manifest(store, layer, name, finding, found, checked)
             except BadManifest as error:
                 finding("manifest", layer, str(error)).images.append(name)
             except FileNotFoundError:
                 finding("manifest", layer, "it is missing").images.append(name)
 
 
-def _judge_manifest(
+def _check_one_manifest(
     store: Store,
     layer: str,
     image: str,
@@ -172,7 +174,7 @@ def _judge_manifest(
     found: dict[str, Finding],
     checked: dict[str, PlainManifest],
 ) -> None:
-    if layer not in checked:  # images share layers, and judging one takes long
+    if layer not in checked:  # images share layers, and checking one takes long
         with open(store.blob_path(layer), "rb") as file:
             checked[layer] = check_manifest(file.read())
     manifest = checked[layer]
@@ -197,8 +199,8 @@ def _judge_manifest(
                 touched.paths.append(decoded(raw[0]))
 
 
-def settle(store: Store, outcome: Outcome, repair_from: str = "") -> None:
-    """Move what is damaged out of the way and, given a source, bring back what is missing."""
+def settle(store: Store, outcome: Outcome) -> None:
+    """Correct modes, and move damaged files to quarantine. `repair` can then restore blobs from elsewhere."""
     for finding in outcome.findings:
         if finding.what == "mode":  # the content is good
             fd = store.open_blob(finding.hash)
@@ -210,11 +212,7 @@ def settle(store: Store, outcome: Outcome, repair_from: str = "") -> None:
         with StoreLock(store.place, exclusive=True):
             store.next_generation()
             for finding in damaged:
-                _set_aside(store, finding)
-    if repair_from:
-        from husk.store.repair import repair
-
-        repair(store, outcome, repair_from)
+                _quarantine(store, finding)
 
 
 def _is_there(store: Store, finding: Finding) -> bool:
@@ -225,10 +223,10 @@ def _path(store: Store, name: str) -> str:
     return store.blob_path(name) if layout.is_hash(name) else os.path.join(store.place, "blake3", name)
 
 
-def _set_aside(store: Store, finding: Finding) -> None:
+def _quarantine(store: Store, finding: Finding) -> None:
     path = _path(store, finding.hash)
-    # Judged again under the lock: another verify may have replaced it with a good one.
-    if layout.is_hash(finding.hash) and finding.what == "blob" and not _judge(store, finding.hash)[1]:
+    # Checked again under the lock: another verify may have replaced it with a good one.
+    if layout.is_hash(finding.hash) and finding.what == "blob" and not _check_blob(store, finding.hash)[1]:
         return
     from husk.store.protect import release
 

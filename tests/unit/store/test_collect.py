@@ -72,7 +72,7 @@ def test_young_blobs_stay_if_asked(store: Store) -> None:
 def test_not_beside_a_writer(store: Store) -> None:
     with store.writing() as writing:
         writing.put_blob(b"x")
-        with pytest.raises(StoreError, match="writing into the store"):
+        with pytest.raises(StoreError, match="writes to the store"):
             collect(store, delete=True, patience=0.1)
     assert collect(store, delete=True, patience=0.1).blobs == 1
 

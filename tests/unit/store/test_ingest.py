@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from husk.store import ingest as module
-from husk.store.check import check_manifest
+from husk.store.check_manifest import check_manifest
 from husk.store.ingest import Options, Report, ingest
 from husk.store.manifest import Manifest
 from husk.store.staging import Stage

@@ -13,9 +13,9 @@ from blake3 import blake3
 from husk.store.images import Image, ImageConfig
 from husk.store.layout import default_place
 from husk.store.locks import StoreLock, leased
+from husk.store.manifest_writer import ManifestWriter
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
-from husk.store.writer import ManifestWriter
 
 
 def content(store: Store, hash_: str) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from husk.store.ingest import Report, ingest
+from husk.store.repair import repair
 from husk.store.store import Store
 from husk.store.store_errors import StoreUsageError
 from husk.store.verify import Outcome, settle, verify
@@ -38,7 +39,9 @@ def damage(store: Store, hash_: str, how: str) -> None:
 
 def verified(store: Store, repair_from: str = "") -> Outcome:
     outcome = verify(store)
-    settle(store, outcome, repair_from)
+    settle(store, outcome)
+    if repair_from:
+        repair(store, outcome, repair_from)
     return outcome
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies
 
-from husk.store.writer import ManifestWriter
+from husk.store.manifest_writer import ManifestWriter
 
 Addition = tuple[bytes, int, dict[str, Any]]
 

@@ -11,7 +11,7 @@ import stat as st
 from contextlib import suppress
 
 from husk.store.manifest import OPAQUE
-from husk.store.writer import ManifestWriter
+from husk.store.manifest_writer import ManifestWriter
 from husk.vfs.layer.delta import ANYONE, delta, stat_of, target_of, xattrs_of
 from husk.vfs.layer.inodes import Inode, LayerDir
 from husk.vfs.layer.overlay import (

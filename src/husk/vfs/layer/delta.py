@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import stat as st
 
+from husk.store.manifest_writer import names_fit
 from husk.store.store_errors import BadManifest
-from husk.store.writer import names_fit
 from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.layer.overlay import untouched
 from husk.vfs.node import Context, Credentials, error

@@ -1,9 +1,9 @@
-"""store: what the last ingest of a directory saw, so that the next one reads only what changed.
+"""store: the index of an ingest: what the last ingest of a directory saw, so that the next one reads only changes.
 
 A cache: without it, or with one that is damaged, everything is read again. One file per directory, found by the
 directory's device and inode: magic, the store's generation, BLAKE3 of the records, records (native/store/tree_read.c:
-`known`). A file counts as unchanged if device, inode, size, and both times to the nanosecond are the same. What cannot
-be noticed that way: a write through a mapping that the kernel has not yet stamped.
+`known`). A file counts as unchanged if device, inode, size, and both times to the nanosecond are the same. That misses
+a write through a mapping for which the kernel has not yet updated mtime.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from husk.store.layout import write_whole
 
 MAGIC = b"huskidx1"
 HEAD = len(MAGIC) + 8 + 32
-# A file stamped less than this before it was read may be written again within the same tick: the coarsest clock in use
-# is FAT's, of two seconds. Such files are read again next time.
+# A file with an mtime less than this before the read may be written again within the same tick: FAT has the coarsest
+# clock in use, of two seconds. Such files are read again next time.
 TOO_YOUNG_NS = 2_000_000_000
 
 
 class Index:
-    """Records of one directory, and the generation of the store they were true in."""
+    """Records of one directory, and the generation of the store for which they were true."""
 
     __slots__ = ("_path", "generation", "records")
 

@@ -1,7 +1,6 @@
-"""store: a manifest read in plain Python, straight from docs/formats/manifest.md.
+"""store: a second reader of manifests, in plain Python, written from docs/formats/manifest.md.
 
-Slow, and independent of the C reader on purpose: tests hold the two against each other, and check.py judges with this
-one.
+Slow, and independent of the C reader on purpose: tests compare the two, and `check_manifest` uses this one.
 """
 
 from __future__ import annotations

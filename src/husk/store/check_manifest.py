@@ -1,8 +1,8 @@
-"""store: is this the manifest of a tree? Judges one that may be forged, and says in words what is wrong with it.
+"""store: check a manifest that may be forged, and say in words what is wrong with it.
 
-First each entry by itself and against its directory, so that the message can name it. Then the last word: written anew
-from its own entries it must give the same bytes. That leaves no room for a second name table, a hidden byte or a wrong
-count. Reads the bytes it is given and touches nothing else.
+First each entry is checked by itself and against its directory, so that the message can name it. At the end a manifest
+written anew from these entries must have the same bytes. That leaves no room for a second name table, a hidden byte or
+a wrong count. Reads the given bytes and touches nothing else.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import stat as st
 from blake3 import blake3
 
 from husk.store.manifest import NO_BLOB, OPAQUE, WHITEOUT, unpack_xattrs
-from husk.store.plain import ENTRY, HEADER, PlainManifest
+from husk.store.manifest_writer import ManifestWriter
+from husk.store.plain_manifest import ENTRY, HEADER, PlainManifest
 from husk.store.store_errors import BadManifest, shown
-from husk.store.writer import ManifestWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ def check_manifest(data: bytes) -> PlainManifest:
     if expected_child != manifest.count:
         raise BadManifest("there are entries that are in no directory")
     for number, raw in enumerate(raws):
-        _check_place(number, raw, raws)
+        _check_order(number, raw, raws)
         _add(writer, number, raw)
     again = writer.finish()
     if again != data:
         shorter = min(len(again), len(data))
-        # The header last: its checksum differs whatever the matter is.
+        # The header last: its checksum differs in any case.
         at = next((at for at in [*range(HEADER.size, shorter), *range(HEADER.size)] if again[at] != data[at]), shorter)
         raise BadManifest(f"written anew it differs at byte {at} ({_part(manifest, at)})")
     return manifest
@@ -79,8 +79,8 @@ def _check_path(number: int, raw: RawEntry, before: list[RawEntry]) -> None:
         raise BadManifest(f"{shown(path)}: its directory has another name")
 
 
-def _check_place(number: int, raw: RawEntry, raws: list[RawEntry]) -> None:
-    """It is one of its directory's children, and in order: names that come twice would be neighbours."""
+def _check_order(number: int, raw: RawEntry, raws: list[RawEntry]) -> None:
+    """It is one of its directory's children, and in order: two equal names would be neighbours."""
     if not number:
         return
     directory = raws[raw[1]]
@@ -97,7 +97,7 @@ def _check_place(number: int, raw: RawEntry, raws: list[RawEntry]) -> None:
 def _check_kind(raw: RawEntry) -> None:
     path, mode, flags, size, blob, target = raw[0], raw[2], raw[6], raw[7], raw[12], raw[13]
     if flags & ~(WHITEOUT | OPAQUE):
-        raise BadManifest(f"{shown(path)}: it has flags nobody knows")
+        raise BadManifest(f"{shown(path)}: it has unknown flags")
     if flags & WHITEOUT:
         if mode or flags != WHITEOUT:
             raise BadManifest(f"{shown(path)}: a whiteout has neither mode nor other flags")

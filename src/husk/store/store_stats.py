@@ -1,4 +1,4 @@
-"""store: figures about a store or one image, for people."""
+"""store: statistics about a store or one image."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def names_fit(text: int, names: int) -> bool:
-    """May so many names have so many bytes together, with links' targets and attributes? A path is written out in full,
-    so deep directories full of files take far more room than they have names: gigabytes, of a guest's or a stranger's
-    making, in the memory of whoever writes them down."""
+    """May so many names have so many bytes together, with link targets and attributes? A manifest has full paths, so
+    deep directories with many files take far more room than they have names: a guest or an archive could make husk use
+    gigabytes of memory to write them."""
     return text <= TEXT_FOR_ALL + TEXT_FOR_EACH * names
 
 
@@ -86,8 +86,8 @@ class ManifestWriter:
         self._has_root |= not path
 
     def copy(self, entry: Entry, layer: int = 0) -> None:
-        """The entry of another manifest. Names of one file in one layer stay names of one file; their count is made
-        anew from those that are added."""
+        """Add the entry of another manifest. Names of one file in one layer stay names of one file; the link count is
+        that of the names added here."""
         self.add(
             entry.path,
             entry.mode,
@@ -120,8 +120,8 @@ def finish_tree(tree: _core.Tree) -> bytearray:
         raise BadManifest(f"{shown(path)}: {why}.") from None
     view = memoryview(file)
     attempt = 0
-    # The seed comes from the content, so nobody can choose names that fall on one another; should it happen by chance,
-    # the next attempt is as deterministic as the first.
+    # The seed comes from the content, so an attacker cannot choose names that collide. If they collide by chance, the
+    # next attempt is as deterministic as the first.
     while not _core.manifest_fill(file, name_seed(view[HEADER_SIZE:tables_at], attempt)):
         attempt += 1
     _core.manifest_seal(file, blake3(view[HEADER_SIZE:]).digest())
