@@ -234,8 +234,8 @@ static _Noreturn void watch(pid_t guest)
     }
 }
 
-/* Of a process that crashes the host may write down registers, but no memory. Inherited by all that come, and no guest
- * can change it. The limit on core files (sandbox/limits/limits.py) says the same and more, but where the caller's own hard limit
+/* Of a process that crashes the host may write down registers, but no memory. Inherited by all that come. A guest
+ * that writes it writes a copy (vfs/proc/proc_tree.py). The limit on core files (sandbox/limits/limits.py) says the same and more, but where the caller's own hard limit
  * is 0 it cannot be 1, and then a host that pipes core files to a program still does. */
 static void dump_no_memory(void)
 {

@@ -201,11 +201,11 @@ def path_of(directory: Dir, name: bytes = b"") -> bytes:
     return b"/" + b"/".join(reversed(parts))
 
 
-def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY) -> int:
-    """A read-only descriptor, at position 0, of a private copy of `content` that carries `path` in its label.
+def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY, *, access: int = os.O_RDONLY) -> int:
+    """A descriptor, read-only unless `access` says otherwise, at position 0, of a private copy of `content` that carries `path` in its label.
 
     Reading a descriptor is native, so husk is not asked again: a program that keeps /proc/stat open and rewinds it sees
-    the same numbers. The first descriptor is writable and therefore never leaves this function.
+    the same numbers. What is written changes that copy alone. The first descriptor never leaves this function.
     """
     label = (SNAPSHOT_LABEL + path)[:_LABEL_MAX]
     try:
@@ -217,7 +217,7 @@ def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY) -> int:
         while done < len(content):
             done += os.write(maker, content[done:] if done else content)
         keep = flags & (os.O_PATH | os.O_NONBLOCK)
-        return os.open(b"/proc/self/fd/%d" % maker, os.O_RDONLY | os.O_CLOEXEC | keep)
+        return os.open(b"/proc/self/fd/%d" % maker, access | os.O_CLOEXEC | keep)
     finally:
         os.close(maker)
 
