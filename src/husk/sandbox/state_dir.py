@@ -14,6 +14,7 @@ from husk.sandbox.errors import HuskError
 from husk.sandbox.locked_dir import is_there, lock_directory, remove_own_tree
 
 ST_NOEXEC = 8
+HEX_DIGITS = "0123456789abcdef"
 TRIES = 100
 SPARE = 3
 
@@ -77,8 +78,11 @@ def state_parent() -> str:
     for path in [given] if given else [os.path.join(home, "husk"), temporary]:
         try:
             os.makedirs(path, 0o700, exist_ok=True)
-            found = os.stat(path)
-            if found.st_uid != os.geteuid() or st.S_IMODE(found.st_mode) & 0o022:
+            # Others write to the temporary directory too, and the name is known: a link of theirs is not followed.
+            found = os.lstat(path) if path is temporary else os.stat(path)
+            if not st.S_ISDIR(found.st_mode):
+                refused.append(f"{path} is a link")
+            elif found.st_uid != os.geteuid() or st.S_IMODE(found.st_mode) & 0o022:
                 refused.append(f"{path} can be written by others")
             elif os.statvfs(path).f_flag & ST_NOEXEC:
                 refused.append(f"{path} is mounted noexec")
@@ -94,14 +98,29 @@ def state_parent() -> str:
 def sweep(parent: str) -> None:
     """Remove what killed husks left behind."""
     for entry in os.listdir(parent):
-        if not entry.startswith("box-"):
-            continue
         path = os.path.join(parent, entry)
+        if not _is_box_name(entry) or not _is_own_directory(path):
+            continue
         fd = lock_directory(path, wait=False)
         if fd >= 0:
             if _recover_apply(path):
                 remove_own_tree(path)
             os.close(fd)
+
+
+def _is_box_name(name: str) -> bool:
+    """As `StateDir` makes it: what else lies there was put there by a person."""
+    box, _, rest = name.partition("-")
+    pid, _, random = rest.partition("-")
+    return box == "box" and pid.isascii() and pid.isdigit() and len(random) == 8 and not set(random) - set(HEX_DIGITS)
+
+
+def _is_own_directory(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return st.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not st.S_IMODE(found.st_mode) & 0o077
 
 
 def _recover_apply(path: str) -> bool:

@@ -67,9 +67,10 @@ def test_the_lock_is_held_and_given_back(base: Path) -> None:
         os.close(fd)
 
 
-def leave(base: Path, name: str = "box-1-abc") -> Path:
+def leave(base: Path, name: str = "box-1-0123abcd") -> Path:
     """What a killed husk leaves behind."""
     place = base / name
+    place.mkdir(0o700)
     for folder in ("files", "places/1"):
         (place / folder).mkdir(parents=True)
     (place / "files" / "4294967297").write_text("x")
@@ -88,10 +89,15 @@ def test_what_is_not_a_box_is_left_alone(base: Path, victim: Path) -> None:
     other = base / "notes"
     other.mkdir()
     (base / "box-file").write_text("not a directory")
-    (base / "box-link").symlink_to(victim)
+    (base / "box-1-01234567").symlink_to(victim)
+    names = ("box-of-mine", "box-1-mine0123", "box-x-01234567", "box-1-0123456", "box-1-012345678")
+    mine = [leave(base, name) for name in names]
+    readable = leave(base, "box-2-01234567")
+    readable.chmod(0o755)
     sweep(str(base))
     assert other.exists()
     assert (base / "box-file").exists()
+    assert all(place.exists() for place in (*mine, readable))
 
 
 def test_links_in_a_leftover_are_not_followed(base: Path, victim: Path) -> None:
@@ -240,6 +246,21 @@ def test_a_temporary_directory_somebody_prepared(tmp_path: Path, monkeypatch: py
     (tmp_path / f"husk-{os.geteuid()}").chmod(0o777)
     with pytest.raises(HuskError, match="written by others"):
         StateDir()
+
+
+def test_a_link_in_the_temporary_directory_is_not_followed(
+    tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads to a directory of the user's own, in which husk would sweep."""
+    monkeypatch.delenv("HUSK_STATE", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    victim.chmod(0o700)
+    left = leave(victim)
+    (tmp_path / f"husk-{os.geteuid()}").symlink_to(victim)
+    with pytest.raises(HuskError, match="is a link"):
+        StateDir()
+    assert left.exists()
 
 
 def test_state_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,8 @@ def path_of(directory: Dir, name: bytes = b"") -> bytes:
 
 
 def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY, *, access: int = os.O_RDONLY) -> int:
-    """A descriptor, read-only unless `access` says otherwise, at position 0, of a private copy of `content` that carries `path` in its label.
+    """A descriptor, at position 0, of a private copy of `content` that carries `path` in its label. It is read-only
+    unless `access` says otherwise.
 
     Reading a descriptor is native, so husk is not asked again: a program that keeps /proc/stat open and rewinds it sees
     the same numbers. What is written changes that copy alone. The first descriptor never leaves this function.
