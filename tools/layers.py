@@ -55,7 +55,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",
         "filesystem",
         "kept",
-        "* limits.enforcement",
+        "*",
         # These work on an open box, or run one.
         "kept.take_snapshot kept.operations doctor.probes doctor.examine",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from husk.sandbox.stdio.std_fds import fill
+from husk.sandbox.stdio.std_fds import open_missing_std_fds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    fill()
+    open_missing_std_fds()
     words = sys.argv[1:] if argv is None else argv
     name = words[0] if words else ""
     if name in COMMANDS:

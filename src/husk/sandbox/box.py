@@ -21,7 +21,7 @@ from husk.native._core import Listener
 from husk.sandbox.filesystem import build
 from husk.sandbox.policy import WORKDIR
 from husk.sandbox.state_dir import StateDir
-from husk.sandbox.stdio.std_fds import fill
+from husk.sandbox.stdio.std_fds import open_missing_std_fds
 from husk.walls.namespaces import JOINED
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ class Box:
         """`unnamed` replaces the image that the policy names. `start` is a snapshot to begin with; the box closes it.
         `kept` is the hold of a kept box that was open before; it stays the caller's if this fails. `lasting`: changes
         may be applied to the host while the box lives."""
-        fill()
+        open_missing_std_fds()
         self.plan, self.policy, self.walls = plan, plan.policy, plan.walls
         self.live = LiveRuns()
         self.joined: list[int] = []  # descriptors of its namespaces, once they have to outlive their first run
@@ -124,9 +124,9 @@ class Box:
         )
         self.disk_elsewhere = 0  # what `disk` counts beyond the state directory, in which husk's own files do not count
         if policy.limits["disk"] is not None:
-            from husk.sandbox.limits.disk_use import kept_bytes
+            from husk.sandbox.limits.disk_use import used_bytes
 
-            self.disk_elsewhere = (before.record.bytes if before else 0) - kept_bytes(os.fsencode(state.path))
+            self.disk_elsewhere = (before.record.bytes if before else 0) - used_bytes(os.fsencode(state.path))
         self.programs: AllowedPrograms | None = None
         if policy.programs is not None:
             from husk.kernel.exec.allowed_programs import AllowedPrograms

@@ -13,7 +13,7 @@ from husk.kernel.kernel import Kernel
 from husk.kernel.syscalls.execve import names_in
 from husk.kernel.tasks import Tasks
 from husk.sandbox.launch import Launch
-from husk.sandbox.limits.enforcement import Watch
+from husk.sandbox.limits.enforcement import BoxUse, Enforcement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Served:
         # The first program by descriptor: the reaper reaps it before husk hears of it, and its pid may be used again.
         self._first, self._lock = -1, _thread.allocate_lock()
         self._kernel: Kernel | None = None
-        self.watch: Watch | None = None
+        self.enforcement: Enforcement | None = None
         cached = not (events.watching or (hooks is not None and hooks.see_names()))
         cached = cached and not box.files.creds.over_files  # its answers are those for a guest without that power
         self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)
@@ -112,23 +112,25 @@ class Served:
         self._tasks = tasks
         box.live.add(tasks)
         try:
-            self.watch = Watch(policy.limits, stop.exceeded, guest.pid, tasks, box)
-            full = self.watch.look_at_table
+            state = box.files.vfs.state.path
+            use = BoxUse(state, box.disk_elsewhere, box.segments_in_memory, own_user=box.own_user)
+            self.enforcement = Enforcement(policy.limits, stop.exceeded, guest.pid, tasks, use)
+            full = self.enforcement.check_fd_table
             kernel = Kernel(shared, listener, tasks, events, names=names, hooks=hooks, table_is_full=full)
             self._kernel = kernel
             kernel.start()
         except BaseException:
             if self._kernel is None:
-                self._undo_watch(launch, tasks)
+                self._undo_enforcement(launch, tasks)
             raise
 
-    def _undo_watch(self, launch: Launch, tasks: Tasks) -> None:
+    def _undo_enforcement(self, launch: Launch, tasks: Tasks) -> None:
         """There is no kernel: `finish` knows nothing of these."""
-        if self.watch is not None:
+        if self.enforcement is not None:
             launch.end()
-            self.watch.box_ends()
-            self.watch.stop()
-            self.watch = None
+            self.enforcement.box_ends()
+            self.enforcement.stop()
+            self.enforcement = None
         self._box.live.remove(tasks)
 
     def kill(self, number: int) -> None:
@@ -142,19 +144,19 @@ class Served:
 
     def finish(self) -> None:
         """Every process of it ends, and every thread and descriptor of ours with them. Safe to call twice."""
-        launch, kernel, watch = self.launch, self._kernel, self.watch
+        launch, kernel, enforcement = self.launch, self._kernel, self.enforcement
         try:
             if launch is not None:
                 if kernel is None:
                     launch.abandon()
                 else:
                     launch.close()
-                    if watch is not None:
-                        watch.box_ends()
+                    if enforcement is not None:
+                        enforcement.box_ends()
                     launch.reap()
                     kernel.stop()
-                    if watch is not None:
-                        watch.stop()
+                    if enforcement is not None:
+                        enforcement.stop()
                     self._box.live.remove(self._tasks)
                     self._box.files.run_over(self._tasks.reaper)
         finally:
@@ -169,8 +171,8 @@ class Served:
 
     def final(self, result: Result) -> None:
         """After `finish`: the limits that only the end shows."""
-        if self.watch is not None:
-            self.watch.final(result)
+        if self.enforcement is not None:
+            self.enforcement.final(result.user_seconds + result.system_seconds, result.signal)
 
     def forget(self) -> None:
         """In a forked child."""
@@ -180,7 +182,7 @@ class Served:
             self.launch.forget()
         if self._kernel is not None:
             self._kernel.forget()
-        self.launch = self._kernel = self.watch = None
+        self.launch = self._kernel = self.enforcement = None
 
 
 def _starting(listener: Listener) -> Callable[[int], Names | None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.sandbox.limits.disk_use import kept_bytes, largest
+from husk.sandbox.limits.disk_use import largest, used_bytes
 
 MIB = 1 << 20
 NOBODY = 65534
@@ -28,9 +28,9 @@ def test_files_count_wherever_they_are(state: Path) -> None:
     (state / "real" / "1" / "below" / "b").write_bytes(bytes(2 * MIB))
     (state / "real" / "1" / "link").symlink_to("/")
     os.link(state / "real" / "1" / "a", state / "files" / "2")
-    assert kept_bytes(os.fsencode(state)) == 4 * MIB, "a file with two names counts once"
+    assert used_bytes(os.fsencode(state)) == 4 * MIB, "a file with two names counts once"
     assert largest(os.fsencode(state)) == 2 * MIB
-    assert kept_bytes(os.fsencode(state / "files")) == 0, "no such directories: nothing is kept"
+    assert used_bytes(os.fsencode(state / "files")) == 0, "no such directories: nothing is kept"
 
 
 def test_however_deep(state: Path) -> None:
@@ -46,7 +46,7 @@ def test_however_deep(state: Path) -> None:
     os.write(fd, bytes(MIB))
     os.close(fd)
     os.close(here)
-    assert kept_bytes(os.fsencode(state)) == MIB
+    assert used_bytes(os.fsencode(state)) == MIB
     subprocess.run(["rm", "-rf", f"/proc/self/fd/{top}/{'d' * 200}"], check=True, pass_fds=[top])
     os.close(top)
 
@@ -67,7 +67,7 @@ def test_a_directory_closed_to_its_owner(state: Path) -> None:
                 os.setresgid(NOBODY, NOBODY, NOBODY)
                 os.setresuid(NOBODY, NOBODY, NOBODY)
             os.fchdir(at)
-            os._exit(0 if kept_bytes(b".") == MIB else 1)
+            os._exit(0 if used_bytes(b".") == MIB else 1)
         finally:
             os._exit(2)
     os.close(at)

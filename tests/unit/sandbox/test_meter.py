@@ -172,7 +172,7 @@ def test_files_are_counted_when_the_disk_fills(tmp_path: Path, monkeypatch: pyte
         counted.append(folder)
         return 0
 
-    monkeypatch.setattr(meter, "kept_bytes", count)
+    monkeypatch.setattr(meter, "used_bytes", count)
     monkeypatch.setattr(meter, "EVERY_FILE", 1000.0)
     space = os.statvfs(tmp_path)
     monkeypatch.setattr(meter.os, "statvfs", lambda path: space)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ SEARCHABLE = 0o755
 _FOLDERS = (b"/files", b"/real")
 
 
-def kept_bytes(state: bytes) -> int:
+def used_bytes(state: bytes) -> int:
     """Blocks on disk, in bytes. A file with several names counts once."""
     return sum(found.st_blocks for found in _files(state)) * 512
 

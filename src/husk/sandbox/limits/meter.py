@@ -14,7 +14,7 @@ import time
 
 from husk.kernel.fd_tables import tables_of
 from husk.native.threads import start_thread
-from husk.sandbox.limits.disk_use import kept_bytes
+from husk.sandbox.limits.disk_use import used_bytes
 from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.limits.memory_use import MemoryUse, held_unnamed, status
 
@@ -42,7 +42,7 @@ class Disk:
         self.state, self.elsewhere = state, elsewhere
 
     def used(self) -> int:
-        return kept_bytes(self.state) + self.elsewhere
+        return used_bytes(self.state) + self.elsewhere
 
 
 class Meter:

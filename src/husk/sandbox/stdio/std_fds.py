@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 
-def fill() -> None:
+def open_missing_std_fds() -> None:
     for number in range(3):
         try:
             os.fstat(number)
