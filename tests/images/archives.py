@@ -51,7 +51,7 @@ def digest(data: bytes) -> str:
 
 
 CONFIG = {"Env": ["PATH=/bin", "A=b=c"], "User": "1:2", "WorkingDir": "/w", "Entrypoint": ["/bin/e"], "Cmd": ["x", "y"],
-          "Labels": {"l": "v"}}
+          "Labels": {"l": "v", "husk.cache": "packages", "husk.wish": "{}"}}
 
 
 class Layout:

@@ -163,6 +163,7 @@ LIES: dict[str, tuple[Callable[[Layout], object], str]] = {
     "a digest leads out": (lambda layout: layout.index({"digest": "sha256:../../../etc/passwd"}), "no SHA-256 digest"),
     "a digest of another kind": (lambda layout: layout.index({"digest": "md5:" + "0" * 32}), "no SHA-256 digest"),
     "an index in itself": (lambda layout: _deep(layout), "too deeply"),
+    "indexes of indexes": (lambda layout: _wide(layout), "more than 1000 documents"),
     "no index": (lambda layout: (layout.place / "index.json").write_text("[]"), "index.json is malformed"),
     "a deep index": (lambda layout: (layout.place / "index.json").write_text("[" * 100_000), "is malformed"),
     "a missing layer": (lambda layout: _drop(layout), "the layer .* is missing"),
@@ -181,6 +182,16 @@ def _deep(layout: Layout) -> None:
     found = layout.image((tar(member("a")), tar(member("a"))))
     for _ in range(8):
         found = layout.blob(json.dumps({"manifests": [found]}).encode())
+    layout.index(found)
+
+
+def _wide(layout: Layout) -> None:
+    """Each level names the one below many times, under names of their own: a few small documents, a billion images."""
+    found = layout.image((tar(member("a")), tar(member("a"))))
+    for _ in range(4):
+        ref = "org.opencontainers.image.ref.name"
+        several = [{**found, "annotations": {ref: f"n{number}"}} for number in range(300)]
+        found = layout.blob(json.dumps({"manifests": several}).encode())
     layout.index(found)
 
 

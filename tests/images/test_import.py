@@ -143,7 +143,8 @@ def check_layers(store: Store, report: Report) -> None:
     assert found[""].startswith("40700 ") and found["etc"].startswith("40750 ") and found["tmp"].startswith("41777 ")
     assert found["tmp/twin"].endswith("(2)") and not found["file2"].endswith("(2)")
     config = store.images.get(report.image).config
-    assert config.env == {"PATH": "/bin", "A": "b=c"} and config.labels == {"l": "v"}
+    assert config.env == {"PATH": "/bin", "A": "b=c"}
+    assert config.labels == {"l": "v"}, "husk's own notes do not come from outside"
     assert (config.user, config.workdir, config.entrypoint, config.cmd) == ("1:2", "/w", ["/bin/e"], ["x", "y"])
 
 

@@ -11,7 +11,7 @@ import json
 
 from husk.images.archive_layer import clean
 from husk.images.archive_limits import Refused
-from husk.store.images import ImageConfig
+from husk.store.images import ImageConfig, foreign_labels
 from husk.store.store_errors import StoreUsageError
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LAYER_LIMIT = 1000
 DEPTH_LIMIT = 4
+DOCUMENT_LIMIT = 1000
 REF_NAME = "org.opencontainers.image.ref.name"
 OS, ARCHITECTURE = "linux", "amd64"
 
@@ -58,7 +59,7 @@ def _find_oci(bundle: Bundle, ref: str) -> Found:
     layout = _object(bundle, "oci-layout")
     if not str(layout.get("imageLayoutVersion", "")).startswith("1."):
         raise Refused("this OCI layout is of a version husk does not know; convert it to 1.0.0.")
-    images = _images(bundle, _object(bundle, "index.json"), "", 0)
+    images = _images(bundle, _object(bundle, "index.json"), "", 0, set())
     fitting = [(name, manifest, config) for name, manifest, config in images if _platform(config) == (OS, ARCHITECTURE)]
     if ref:
         fitting = [image for image in fitting if image[0] == ref]
@@ -79,8 +80,11 @@ def _find_oci(bundle: Bundle, ref: str) -> Found:
     return Found(name, layers, _config(config))
 
 
-def _images(bundle: Bundle, index: dict[str, Any], name: str, depth: int) -> list[tuple[str, Any, Any]]:
-    """(name, manifest, configuration) of all images below an index."""
+def _images(
+    bundle: Bundle, index: dict[str, Any], name: str, depth: int, read: set[tuple[str, str]]
+) -> list[tuple[str, Any, Any]]:
+    """(name, manifest, configuration) of all images below an index. `read`: digest and name of every document so far,
+    none of which is read twice: a few small indexes that name each other's members many times make any number."""
     if depth > DEPTH_LIMIT:
         raise Refused("its indexes lie in one another too deeply.")
     found = []
@@ -91,13 +95,18 @@ def _images(bundle: Bundle, index: dict[str, Any], name: str, depth: int) -> lis
         if isinstance(platform, dict) and platform.get("os") == "unknown":
             continue  # a note about how another one was built
         digest = _digest(descriptor)
+        if (digest, called or name) in read:
+            continue
+        if len(read) >= DOCUMENT_LIMIT:
+            raise Refused(f"its indexes name more than {DOCUMENT_LIMIT} documents.")
+        read.add((digest, called or name))
         if not bundle.has(_blob(digest)):
             if isinstance(platform, dict) and (platform.get("os"), platform.get("architecture")) != (OS, ARCHITECTURE):
                 continue  # a layout need not hold the other platforms' images
             raise Refused(f"{digest} is missing from the image archive; fetch it again.")
         document = _verified(bundle, digest)
         if "manifests" in document:
-            found += _images(bundle, document, called or name, depth + 1)
+            found += _images(bundle, document, called or name, depth + 1, read)
         elif "config" in document:
             found.append((called or name, document, _verified(bundle, _digest(document["config"]))))
     return found
@@ -145,7 +154,8 @@ def _config(document: dict[str, Any]) -> ImageConfig:
     ):
         raise Refused("its configuration is malformed; build the image again.")
     env = dict(word.partition("=")[::2] for word in words("Env") if not word.startswith("="))
-    return ImageConfig(env, texts["User"], texts["WorkingDir"], words("Entrypoint"), words("Cmd"), labels)
+    start = texts["User"], texts["WorkingDir"], words("Entrypoint"), words("Cmd")
+    return ImageConfig(env, *start, foreign_labels(labels))
 
 
 def _platform(config: dict[str, Any]) -> tuple[str, str]:

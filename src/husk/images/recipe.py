@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from husk.sandbox.toml_reader import Table, read_toml
-from husk.store.images import ImageConfig
+from husk.store.images import RESERVED, ImageConfig
 from husk.store.store_errors import StoreUsageError
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Recipe:
         config = said.table("config")
         config.only(("user", "workdir", "entrypoint", "cmd", "labels"))
         self.user, self.workdir, self.labels = config.text("user"), config.text("workdir"), config.texts("labels")
+        if any(label.startswith(RESERVED) for label in self.labels):
+            raise config.wrong(f"labels that begin with {RESERVED} are husk's own; choose another name.")
         self.entrypoint, self.cmd = _filled(config, "entrypoint"), _filled(config, "cmd")
         files = [*self._files(said)]
         first, later = [step for step in files if step.first], [step for step in files if not step.first]

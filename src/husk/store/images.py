@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 PACKAGES = "packages/"  # the names of package layers, which husk makes itself and finds again by name, begin so
+# Labels that begin so are husk's own notes. Those of the second line describe what an image is and may travel with it.
+RESERVED = "husk."
+TRAVELS = frozenset(("husk.base", "husk.owner"))
 CACHE = "husk.cache"  # a label: no user named this image, so a collection may remove it while it is not in use
 _FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _ALLOWED = _FIRST | frozenset("._-:+@/")
@@ -184,3 +187,8 @@ def parse(name: str, data: bytes) -> Image:
         raise StoreError(
             f"the record of the image {name!r} is damaged; ingest it again, or `husk store rm` it."
         ) from None
+
+
+def foreign_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Without husk's own notes: nobody outside may say that an image is a cache that a collection may remove."""
+    return {key: value for key, value in labels.items() if not key.startswith(RESERVED) or key in TRAVELS}
