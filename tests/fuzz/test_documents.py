@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from husk.images import oci
 from husk.images.archive_limits import Budget, Limits
+from husk.images.decompress import FileRange, decompress
 from husk.images.recipe import Recipe
 from husk.images.source import Bundle
 from husk.images.tarread import HEADER, TarReader
-from husk.images.unpack import Piece, unpacked
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import Limits as BoxLimits
 from husk.skills.archive import unpack
@@ -184,11 +184,11 @@ class Memory(Bundle):
     def __init__(self, files: dict[str, bytes]) -> None:
         self._files, self._fds = files, dict[str, int]()
 
-    def piece(self, name: str) -> Piece:
+    def piece(self, name: str) -> FileRange:
         if name not in self._fds:
             self._fds[name] = os.memfd_create("piece")
             os.write(self._fds[name], self._files.get(name) or self._forget(name))
-        return Piece(self._fds[name], 0, len(self._files[name]))
+        return FileRange(self._fds[name], 0, len(self._files[name]))
 
     def _forget(self, name: str) -> bytes:
         os.close(self._fds.pop(name))
@@ -238,7 +238,7 @@ def test_image_indexes(saved: Any, index: Any) -> None:
 def _look(files: dict[str, bytes]) -> None:
     bundle = Memory(files)
     try:
-        found = refused_or(lambda: oci.find(bundle, ""))
+        found = refused_or(lambda: oci.find_image(bundle, ""))
         if found is not None:
             config = found.config
             words = [
@@ -312,7 +312,7 @@ def test_tar_archives(entries: list[tuple[bytes, int, bytes, bytes, bytes]], tai
 
 def _read_tar(fd: int, size: int) -> None:
     budget = Budget(Limits(1 << 20, 100, 200))
-    reader = TarReader(unpacked(Piece(fd, 0, size), budget), budget)
+    reader = TarReader(decompress(FileRange(fd, 0, size), budget), budget)
     for entry in reader:
         assert 0 <= entry.size <= size
         assert len(reader.content(entry.size)) == entry.size

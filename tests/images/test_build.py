@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.images.build import Report, build
-from husk.images.image_import import bring
+from husk.images.build import BuildReport, build
+from husk.images.image_import import import_image
 from husk.store.collect import collect
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
@@ -41,7 +41,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(store: Store, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    bring(store, str(base), "base")
+    import_image(store, str(base), "base")
     monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
     (tmp_path / "state").mkdir(mode=0o700)
     work = tmp_path / "work"
@@ -72,12 +72,12 @@ labels = {made = "by hand"}
 """
 
 
-def made(store: Store, place: Path, text: str = RECIPE, name: str = "") -> Report:
+def made(store: Store, place: Path, text: str = RECIPE, name: str = "") -> BuildReport:
     (place / "recipe.toml").write_text(text)
     return build(store, str(place / "recipe.toml"), name, namespaces=running.BARE not in running.OPTIONS)
 
 
-def cached(report: Report) -> list[bool]:
+def cached(report: BuildReport) -> list[bool]:
     return [bool(step["cached"]) for step in report.steps]
 
 
@@ -254,7 +254,7 @@ def test_pip_from_a_local_wheel(store: Store, place: Path, base: Path) -> None:
         ignored = shutil.ignore_patterns("test", "tests", "idlelib", "*.a", "config-*", "lib2to3")
         shutil.copytree(folder, root / folder.lstrip("/"), symlinks=False, ignore=ignored)
     add_programs(root, python)
-    bring(store, str(root), "python")
+    import_image(store, str(root), "python")
     wheel(place)
     text = 'base = "python"\n[env]\nPIP_BREAK_SYSTEM_PACKAGES = "1"\n'
     text += '[packages]\npip = ["./tiny-1.0-py3-none-any.whl"]\n'

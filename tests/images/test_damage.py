@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from husk.cli.cmd_image import main
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.store.images import Image, ImageConfig
 from husk.store.store import Store
 from tests.images.archives import folder, member, tar
@@ -30,7 +30,7 @@ def root(store: Store, tmp_path: Path) -> Path:
     (top / "d").mkdir(parents=True)
     (top / "d" / "file").write_text("hello\n")
     add_programs(top, "sh", "cat")
-    bring(store, str(top), "whole")
+    import_image(store, str(top), "whole")
     return top
 
 
@@ -83,7 +83,7 @@ def test_a_manifest_that_is_cut_short(store: Store, root: Path) -> None:
     os.unlink(store.blob_path(store.images.get("whole").flat))
     status, _, err = run(store, "--", "true")
     assert status == 125 and "is missing; `husk store verify`" in err and err.count("\n") == 1, err
-    bring(store, str(root), "whole")  # the same again makes it good
+    import_image(store, str(root), "whole")  # the same again makes it good
     assert run(store, "--", "cat", "/d/file")[1] == "hello\n"
 
 
@@ -91,7 +91,7 @@ def test_a_manifest_that_is_cut_short(store: Store, root: Path) -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"\xff", b'{"format": 1}', b"null"])
 def test_a_record_that_is_none(store: Store, root: Path, tmp_path: Path, text: bytes) -> None:
     (tmp_path / "other.tar").write_bytes(tar(folder("d"), member("d/f", content=b"x")))
-    bring(store, str(tmp_path / "other.tar"), "other")
+    import_image(store, str(tmp_path / "other.tar"), "other")
     Path(store.place, "images", "whole").write_bytes(text)
     status, _, err = run(store, "--", "true")
     assert status == 125 and err == (

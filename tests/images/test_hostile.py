@@ -19,7 +19,7 @@ import zstandard
 
 from husk.images import archive_limits as limits
 from husk.images.archive_limits import Limits
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.images.tarwrite import TarWriter
 from husk.store.store import Store
 from husk.store.store_errors import StoreError
@@ -125,7 +125,7 @@ def refused(store: Store, source: Path, why: str, bounds: Limits | None = None) 
     before = everything(Path(store.place))
     around = everything(source.parent)
     with pytest.raises(StoreError, match=why) as caught:
-        bring(store, str(source), "hostile", limits=bounds)
+        import_image(store, str(source), "hostile", limits=bounds)
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
     assert everything(Path(store.place)) == before
     assert everything(source.parent) == around
@@ -249,7 +249,8 @@ def test_a_bomb(store: Store, tmp_path: Path) -> None:
     refused(store, source, "more than 1000000 bytes.*--max-bytes", Limits(size=1_000_000))
     source.write_bytes(zstandard.compress(gzip.decompress(zeros(100 << 20))))
     refused(store, source, "more than 200 times its size.*--max-ratio")
-    assert bring(store, _write(source, zeros(2 << 20)), "small").files == 1  # small ones may be as dense as they like
+    small = _write(source, zeros(2 << 20))  # small ones may be as dense as they like
+    assert import_image(store, small, "small").files == 1
 
 
 def _write(path: Path, data: bytes) -> str:
@@ -262,7 +263,7 @@ def test_a_bomb_in_a_layer(
     store: Store, tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packed, in a layout, which is packed again: what counts is what comes out."""
-    monkeypatch.setattr(limits, "JUDGED_FROM", 1 << 20)
+    monkeypatch.setattr(limits, "RATIO_MATTERS_FROM", 1 << 20)
     (tmp_path / "in").mkdir()
     layout = Layout(tmp_path / "oci")
     plain = gzip.decompress(zeros(4 << 20))
@@ -327,9 +328,9 @@ def test_names_in_a_refusal_do_not_speak_to_the_terminal(store: Store, tmp_path:
 
 MANY = """
 import sys
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.store.store import Store
-report = bring(Store.create(sys.argv[1]), sys.argv[2], "many")
+report = import_image(Store.create(sys.argv[1]), sys.argv[2], "many")
 assert report.files == int(sys.argv[3]), report.files
 # Not ru_maxrss: that begins with what the process had that started this one.
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")))

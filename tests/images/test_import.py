@@ -18,7 +18,7 @@ import pytest
 import zstandard
 
 from husk.images.image_export import export
-from husk.images.image_import import Report, bring
+from husk.images.image_import import ImportReport, import_image
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
 from husk.store.verify import verify
@@ -48,13 +48,13 @@ def write(tmp_path: Path, name: str, data: bytes) -> str:
     return str(tmp_path / name)
 
 
-def shown(store: Store, report: Report) -> dict[str, str]:
+def shown(store: Store, report: ImportReport) -> dict[str, str]:
     return lines(store, store.images.get(report.image))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, bz2.compress, zstandard.compress])
 def test_a_root_as_tar(store: Store, tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
-    report = bring(store, write(tmp_path, "root.tar.x", pack(tar(*ROOT))), "r")
+    report = import_image(store, write(tmp_path, "root.tar.x", pack(tar(*ROOT))), "r")
     assert (report.kind, report.files, report.image) == ("tar", 7, "r")
     assert report.left_out == [(b"dev/null", "a device"), (b"dev/zero", "a device")]
     found = shown(store, report)
@@ -78,14 +78,14 @@ def test_a_root_as_tar(store: Store, tmp_path: Path, pack: Callable[[bytes], byt
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_the_formats_of_tar_agree(store: Store, tmp_path: Path, form: int) -> None:
     plain = [folder("d"), member("d/" + "n" * 90, content=b"1"), member("d/f" * 30 + "/x", content=b"2")]
-    report = bring(store, write(tmp_path, "a.tar", tar(*plain, form=form)), "a")
-    assert report.flat == bring(store, write(tmp_path, "b.tar", tar(*plain)), "b").flat
+    report = import_image(store, write(tmp_path, "a.tar", tar(*plain, form=form)), "a")
+    assert report.flat == import_image(store, write(tmp_path, "b.tar", tar(*plain)), "b").flat
 
 
 def test_two_packed_pieces_are_one(store: Store, tmp_path: Path) -> None:
     whole = tar(folder("d"), member("d/a", content=os.urandom(5000)))
     packed = gzip.compress(whole[:1000]) + gzip.compress(whole[1000:])
-    assert bring(store, write(tmp_path, "a.tgz", packed), "a").files == 1
+    assert import_image(store, write(tmp_path, "a.tgz", packed), "a").files == 1
 
 
 def test_a_directory(store: Store, tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_a_directory(store: Store, tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     if os.geteuid() == 0:
         os.mknod(root / "dev" / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    report = bring(store, str(root))
+    report = import_image(store, str(root))
     assert report.image == "root" and report.kind == "directory"
     assert report.left_out == ([(b"dev/null", "a device")] if os.geteuid() == 0 else [])
     assert set(shown(store, report)) == {"", "a", "b", ".env", "dev", "pipe"}
-    again = bring(store, _exported(store, "root", tmp_path / "x.tar", "tar"), "again")
+    again = import_image(store, _exported(store, "root", tmp_path / "x.tar", "tar"), "again")
     assert again.flat == report.flat
 
 
@@ -116,7 +116,7 @@ def test_an_export_unpacks_to_the_same_tree(store: Store, tmp_path: Path) -> Non
     for path in sorted(root.rglob("*"), reverse=True):
         os.utime(path, (OLD, OLD))
     os.utime(root, (OLD, OLD))
-    bring(store, str(root), "r")
+    import_image(store, str(root), "r")
     (tmp_path / "out").mkdir()
     archive = _exported(store, "r", tmp_path / "r.tar", "tar")
     subprocess.run(["tar", "-xpf", archive, "-C", tmp_path / "out"], check=True)
@@ -136,7 +136,7 @@ EXPECTED = {"", "etc", "etc/b", "etc/c", "old", "old/last", "gone", "gone/again"
             "tmp/new", "tmp/twin"}
 
 
-def check_layers(store: Store, report: Report) -> None:
+def check_layers(store: Store, report: ImportReport) -> None:
     assert report.kind == "oci" and len(report.layers) == 3
     found = shown(store, report)
     assert set(found) == EXPECTED
@@ -160,30 +160,30 @@ def three_layers(place: Path) -> Layout:
 
 def test_an_oci_layout(store: Store, tmp_path: Path) -> None:
     place = three_layers(tmp_path / "oci").place
-    report = bring(store, str(place))
+    report = import_image(store, str(place))
     assert report.image == "it:1"
     check_layers(store, report)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         archive.add(place, ".")
-    assert bring(store, write(tmp_path, "layout.tar.gz", packed.getvalue())).layers == report.layers
+    assert import_image(store, write(tmp_path, "layout.tar.gz", packed.getvalue())).layers == report.layers
 
 
 def test_an_archive_does_not_call_itself_installed_packages(store: Store, tmp_path: Path) -> None:
     """Such a layer is found by its name, and believed to hold what a lock pins."""
     (tmp_path / "x.tar").write_bytes(saved(BASE, tags=["packages/pip-0123:1"]))
-    assert bring(store, str(tmp_path / "x.tar")).image == "x"
+    assert import_image(store, str(tmp_path / "x.tar")).image == "x"
 
 
 def test_docker_save(store: Store, tmp_path: Path) -> None:
     data = saved(BASE, ABOVE, TOP, tags=["it:2", "it:latest"])
-    report = bring(store, write(tmp_path, "saved.tar", data))
+    report = import_image(store, write(tmp_path, "saved.tar", data))
     assert report.image == "it:2"
     check_layers(store, report)
-    assert bring(store, write(tmp_path, "saved.tar.xz", lzma.compress(data)), "x").layers == report.layers
+    assert import_image(store, write(tmp_path, "saved.tar.xz", lzma.compress(data)), "x").layers == report.layers
     with tarfile.open(tmp_path / "saved.tar") as archive:
         archive.extractall(tmp_path / "saved")
-    assert bring(store, str(tmp_path / "saved")).layers == report.layers
+    assert import_image(store, str(tmp_path / "saved")).layers == report.layers
 
 
 def _exported(store: Store, name: str, place: Path, form: str) -> str:
@@ -193,21 +193,21 @@ def _exported(store: Store, name: str, place: Path, form: str) -> str:
 
 def test_there_and_back(store: Store, tmp_path: Path) -> None:
     """Layers, configuration, and the bytes of what is written, twice."""
-    first = bring(store, str(three_layers(tmp_path / "oci").place), "it")
+    first = import_image(store, str(three_layers(tmp_path / "oci").place), "it")
     for place in ("out", "out.tar"):
-        again = bring(store, _exported(store, "it", tmp_path / place, "oci"), place)
+        again = import_image(store, _exported(store, "it", tmp_path / place, "oci"), place)
         assert (again.layers, again.flat) == (first.layers, first.flat)
         assert store.images.get(place).config.as_json() == store.images.get("it").config.as_json()
         _exported(store, "it", tmp_path / f"again-{place}", "oci")
     assert everything(tmp_path / "out") == everything(tmp_path / "again-out")
     assert (tmp_path / "out.tar").read_bytes() == (tmp_path / "again-out.tar").read_bytes()
-    assert bring(store, _exported(store, "it", tmp_path / "flat.tar", "tar"), "flat").flat == first.flat
+    assert import_image(store, _exported(store, "it", tmp_path / "flat.tar", "tar"), "flat").flat == first.flat
 
 
 def test_a_root_there_and_back(store: Store, tmp_path: Path) -> None:
-    report = bring(store, write(tmp_path, "root.tar", tar(*ROOT)), "r")
+    report = import_image(store, write(tmp_path, "root.tar", tar(*ROOT)), "r")
     out = _exported(store, "r", tmp_path / "out.tar", "tar")
-    assert bring(store, out, "again").flat == report.flat
+    assert import_image(store, out, "again").flat == report.flat
     with tarfile.open(out) as archive:  # another reader sees the same
         assert {info.name for info in archive} == {name or "." for name in shown(store, report)}
         assert archive.getmember("bin/tool").linkname == "bin/same"
@@ -223,23 +223,23 @@ def test_names_of_any_bytes(store: Store, tmp_path: Path, name: bytes) -> None:
     with open(path, "wb") as file:
         file.write(b"x")
     os.symlink(name, path + b"2")
-    report = bring(store, str(tmp_path / "root"), "a")
-    assert bring(store, _exported(store, "a", tmp_path / "a.tar", "tar"), "b").flat == report.flat
+    report = import_image(store, str(tmp_path / "root"), "a")
+    assert import_image(store, _exported(store, "a", tmp_path / "a.tar", "tar"), "b").flat == report.flat
 
 
 def test_several_images(store: Store, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "oci")
     layout.index(layout.image((BASE, BASE), name="one"), layout.image((TOP, TOP), name="two"))
     with pytest.raises(StoreUsageError, match=r"several images in it \(one, two\); choose one with --ref"):
-        bring(store, str(layout.place))
-    assert bring(store, str(layout.place), ref="two").image == "two"
+        import_image(store, str(layout.place))
+    assert import_image(store, str(layout.place), ref="two").image == "two"
     with pytest.raises(StoreUsageError, match="no image 'three'"):
-        bring(store, str(layout.place), ref="three")
+        import_image(store, str(layout.place), ref="three")
 
 
 def test_another_machine_s_image(store: Store, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "oci")
     layout.index(layout.image((BASE, BASE), architecture="arm64"))
     with pytest.raises(StoreUsageError, match="only linux/arm64"):
-        bring(store, str(layout.place), "x")
+        import_image(store, str(layout.place), "x")
     assert store.images.list() == []

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from husk.images.image_export import export
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.store.store import Store
 from tests.images.hostroot import add_programs
 from tests.lib.harness import NATIVE_ONLY
@@ -81,7 +81,7 @@ def place() -> Iterator[Place]:
         root = top / "root"
         make_tree(root / "tree")
         add_programs(root, "sh", "ln", "mv", "rm", "chmod", "cp", "mkfifo")
-        bring(Store.create(str(place.store)), str(root), "base")
+        import_image(Store.create(str(place.store)), str(root), "base")
         yield place
 
 
@@ -101,4 +101,4 @@ def test_a_commit_and_its_export_keep_links(place: Place) -> None:
     for form in ("tar", "oci"):
         again = str(place.top / f"{form}.tar")
         export(store, "made", again, form)
-        assert bring(store, again, form).flat == store.images.get("made").flat
+        assert import_image(store, again, form).flat == store.images.get("made").flat

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from husk.images.image_export import export
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.store.store import Store
 from tests.conftest import guest_programs
 from tests.images.hostroot import add_file, add_programs, add_tree
@@ -94,9 +94,9 @@ def store() -> Iterator[Store]:
             if os.access(path, os.X_OK) and not path.endswith((".so", ".1", ".6", ".o")):
                 add_programs(root, path)
         made = Store.create(place + "/store")
-        bring(made, str(root), "gcc")
+        import_image(made, str(root), "gcc")
         _add_others(root)
-        bring(made, str(root), "tools")
+        import_image(made, str(root), "tools")
         yield made
 
 
@@ -136,7 +136,7 @@ def test_the_same_bytes_as_natively(store: Store, tmp_path: Path, tool: str) -> 
 
 def test_the_same_image_by_way_of_an_archive(store: Store, tmp_path: Path) -> None:
     export(store, "gcc", str(tmp_path / "gcc.tar"), "oci")
-    again = bring(store, str(tmp_path / "gcc.tar"), "again")
+    again = import_image(store, str(tmp_path / "gcc.tar"), "again")
     assert again.flat == store.images.get("gcc").flat
     assert inside(store, "again", BUILDS["gcc"]).startswith("good\n")
 

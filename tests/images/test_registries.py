@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from husk.images.build import Report, build
+from husk.images.build import BuildReport, build
 from husk.images.image_export import export
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.store.store import Store
 from tests.conftest import guest_programs
 from tests.images.archives import everything
@@ -81,7 +81,7 @@ def twice(store: Store, work: Path, text: str) -> None:
     print(f"{first.steps[-2]['step']}: {seconds:.1f} s, and {instead:.2f} s the second time")
 
 
-def timed(run: Callable[[], Report]) -> tuple[Report, float]:
+def timed(run: Callable[[], BuildReport]) -> tuple[BuildReport, float]:
     started = time.monotonic()
     return run(), time.monotonic() - started
 
@@ -110,7 +110,7 @@ def test_pip(store: Store, work: Path, tmp_path: Path) -> None:
         add_tree(root, folder, "test", "tests", "idlelib", "config-*", "lib2to3", "dist-packages", "__pycache__")
     for extension in root.rglob("_ssl*.so"):
         add_libraries(root, extension)
-    bring(store, str(root), "base")
+    import_image(store, str(root), "base")
     twice(store, work, f"""
 base = "base"
 allow-net = {json.dumps(sorted({rule(index), rule(wheel)}))}
@@ -145,7 +145,7 @@ def test_npm(store: Store, work: Path, tmp_path: Path) -> None:
     add_tree(root, package, "docs", "man")
     (root / "usr/bin").mkdir(parents=True, exist_ok=True)
     (root / "usr/bin/npm").symlink_to(program)
-    bring(store, str(root), "base")
+    import_image(store, str(root), "base")
     twice(store, work, f"""
 base = "base"
 allow-net = {json.dumps(sorted({rule(registry), rule(tarball)}))}
@@ -178,11 +178,11 @@ def debian(tmp_path: Path) -> Path:
 
 @pytest.mark.needs("mmdebstrap", "apt-get")
 def test_a_debian_root_and_apt(store: Store, work: Path, tmp_path: Path, debian: Path) -> None:
-    first = bring(store, str(debian), "base")
+    first = import_image(store, str(debian), "base")
     assert [why for _, why in first.left_out] and {why for _, why in first.left_out} == {"a device"}
     for form in ("tar", "oci"):
         export(store, "base", str(tmp_path / f"{form}.tar"), form)
-        assert bring(store, str(tmp_path / f"{form}.tar"), "again").flat == first.flat
+        assert import_image(store, str(tmp_path / f"{form}.tar"), "again").flat == first.flat
     sources = natively("tar", "-xOf", str(debian), "./etc/apt/sources.list")
     twice(store, work, f"""
 base = "base"

@@ -19,7 +19,7 @@ from mcp.shared.memory import create_connected_server_and_client_session
 from pydantic import AnyUrl
 
 from husk.mcp.config import Config
-from husk.mcp.server import build
+from husk.mcp.server import build_server
 from tests.lib.running import husk_command
 
 TOKEN = "a-token-for-tests"
@@ -61,7 +61,7 @@ def run(config: Config | None, test: Callable[[Client], Awaitable[None]]) -> Non
     """A test against a server in this process."""
 
     async def connected() -> None:
-        async with create_connected_server_and_client_session(build(config or Config())) as session:
+        async with create_connected_server_and_client_session(build_server(config or Config())) as session:
             await test(Client(session))
 
     asyncio.run(connected())

@@ -59,7 +59,7 @@ def test_nothing_is_given_by_default() -> None:
     made = Config()
     assert (made.box.mounts, made.network.mode, made.network.allow, made.skills.folders) == ([], "none", [], [])
     assert all(made.ceiling()[name] is not None for name in ("time", "memory", "processes", "disk", "output"))
-    assert made.offered == set(TOOLS) - {"inspect_skill", "run_skill"}
+    assert made.offered_tools == set(TOOLS) - {"inspect_skill", "run_skill"}
 
 
 def test_names_begin_where_the_file_is(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_names_begin_where_the_file_is(tmp_path: Path) -> None:
     made = config(tmp_path, '[box]\nmounts = ["data:/data:cow"]\n[skills]\nfolders = ["data"]')
     assert made.box.mounts == [f"{tmp_path}/data:/data:cow"]
     assert made.skills.folders == [str(tmp_path / "data")]
-    assert made.offered == set(TOOLS)
+    assert made.offered_tools == set(TOOLS)
 
 
 def test_limits_that_are_not_named_stay(tmp_path: Path) -> None:
@@ -78,20 +78,20 @@ def test_limits_that_are_not_named_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wanted", [{"memory": "3G"}, {"memory": "none"}, {"time": "11m"}, {"processes": "513"}])
 def test_a_client_cannot_have_more(wanted: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="more than this server gives"):
-        Config().lowered(wanted)
+        Config().lower_limits(wanted)
 
 
 def test_a_client_can_have_less() -> None:
-    made = Config().lowered({"memory": "1G", "cpu": "3s"})
+    made = Config().lower_limits({"memory": "1G", "cpu": "3s"})
     assert (made["memory"], made["cpu"], made["time"]) == ("1G", "3s", "10m")
 
 
 def test_time_is_capped() -> None:
     made = Config()
-    assert (made.seconds(None), made.seconds(5), made.seconds(1e6)) == (600, 5, 600)
+    assert (made.run_seconds(None), made.run_seconds(5), made.run_seconds(1e6)) == (600, 5, 600)
     for wrong in (0, -1, float("nan"), float("inf")):
         with pytest.raises(UsageError):
-            made.seconds(wrong)
+            made.run_seconds(wrong)
 
 
 def test_the_sample_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_the_page_shows_what_works(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     made = config(tmp_path, text.replace("version = 1\n", ""))
     assert (made.session.boxes, made.ceiling()["memory"], made.network.allow[0]) == (2, 1 << 30, "pypi.org:443")
-    assert "run_skill" not in made.offered and "inspect_skill" in made.offered
+    assert "run_skill" not in made.offered_tools and "inspect_skill" in made.offered_tools
     (agent,) = [json.loads(text) for kind, text in blocks if kind == "json"]
     assert agent["mcpServers"]["husk"]["args"][0] == "mcp"
     assert all(f"`{tool}`" in page for tool in TOOLS)

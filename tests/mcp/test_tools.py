@@ -132,7 +132,7 @@ def test_images_are_made_only_where_the_config_says(tmp_path: Path, monkeypatch:
 
     async def refused(client: Client) -> None:
         await client.call("write_file", path="a", content="x")
-        with pytest.raises(Refused, match="lets nobody make images"):
+        with pytest.raises(Refused, match="lets no client make images"):
             await client.call("commit", label="one", image="mine")
 
     run(None, refused)

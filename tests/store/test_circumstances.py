@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from husk.images.image_export import export
-from husk.images.image_import import bring
+from husk.images.image_import import import_image
 from husk.store.collect import collect
 from husk.store.ingest import Options, ingest
 from husk.store.store import Store
@@ -175,7 +175,7 @@ def test_images_and_boxes(spoil: str, mend: str, why: str) -> None:
         (root / "f0").rename(root / "random")
         add_programs(root, "sh", "cat")
         other = Store.create(str(top / "other"))
-        bring(other, str(root), "base")
+        import_image(other, str(root), "base")
         export(other, "base", str(top / "base.tar"))
         make_files(top / "big", 30, 200_000, seed=5)
         subprocess.run(["tar", "-cf", top / "big.tar", "-C", top / "big", "."], check=True)

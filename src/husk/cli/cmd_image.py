@@ -66,7 +66,7 @@ def _tag(options: Values) -> int:
 
 def _import(options: Values) -> int:
     from husk.images.archive_limits import Limits
-    from husk.images.image_import import bring
+    from husk.images.image_import import import_image
     from husk.store.images import check_name
 
     if options.name:
@@ -76,8 +76,8 @@ def _import(options: Values) -> int:
     store = Store.create(options.store)
     limits = Limits(options.max_bytes, options.max_entries, options.max_ratio)
     with progress("importing", quiet=options.json) as advance:
-        report = bring(store, options.source, options.name, ref=options.ref, limits=limits, progress=advance)
-    _say(options, report.as_json(), show.brought(report, left_out=options.show_left_out))
+        report = import_image(store, options.source, options.name, ref=options.ref, limits=limits, progress=advance)
+    _say(options, report.as_json(), show.imported(report, left_out=options.show_left_out))
     return 0
 
 

@@ -33,8 +33,9 @@ def _serve(options: Values) -> int:
     config = read_config(path) if there else Config()
     if options.check:
         if options.json:
-            held = {"config": str(path) if there else None, "tools": sorted(config.offered), "allows": asdict(config)}
-            print(json.dumps(held, indent=2))
+            tools, allowed = sorted(config.offered_tools), asdict(config)
+            document = {"config": str(path) if there else None, "tools": tools, "allows": allowed}
+            print(json.dumps(document, indent=2))
         else:
             print(f"{path}: well" if there else "no config file: the defaults are used")
         return 0

@@ -9,8 +9,8 @@ from husk.cli.store_show import size
 from husk.store.store_errors import shown
 
 if TYPE_CHECKING:
-    from husk.images.image_export import Report as Exported
-    from husk.images.image_import import Report
+    from husk.images.image_export import ExportReport
+    from husk.images.image_import import ImportReport
 
 
 def inspected(found: dict[str, Any]) -> list[str]:
@@ -43,7 +43,7 @@ def left_out_lines(left_out: list[tuple[bytes, str]], *, all_of_them: bool) -> l
     return [f"left out, since a box has its own: {first}{more}"]
 
 
-def brought(report: Report, *, left_out: bool) -> list[str]:
+def imported(report: ImportReport, *, left_out: bool) -> list[str]:
     layers = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
     return [
         (
@@ -56,7 +56,7 @@ def brought(report: Report, *, left_out: bool) -> list[str]:
     ]
 
 
-def exported(report: Exported) -> list[str]:
+def exported(report: ExportReport) -> list[str]:
     return [
         *left_out_lines(report.left_out, all_of_them=False),
         f"{report.image} is in {report.place}, {size(report.bytes)}",

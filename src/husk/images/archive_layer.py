@@ -1,11 +1,11 @@
-"""images: entries of an archive, as they come, into a manifest: what a name may be, and what it may lie in.
+"""images: turn the entries of an archive into a manifest. Decides which names are allowed, and where.
 
-Nothing of an archive's names ever reaches a file system. They still must not lie, since whoever unpacks an exported
-image, and whoever reads a report, believes them: `..`, absolute names, names in what is no directory, and names that
-come twice are refused.
+No name of an archive ever reaches a file system. But a program that unpacks an exported image, and the reader of a
+report, believe the names. So `..`, absolute names, names below something that is no directory, and duplicate names are
+refused.
 
-A million entries take about 550 bytes of memory each at the peak: what describes a file is packed into bytes until all
-are known, because only then it is known which of them are linked.
+A million entries take about 550 bytes of memory each at the peak: a file's metadata stays packed into bytes until all
+entries are known, because only then it is known which of them are hard links.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from husk.store.staging import Stage
 
     class Entries(Protocol):
-        """What a layer is read from: an archive, or what stands for one."""
+        """What a layer is read from: an archive, or copied files in the same form."""
 
         def __iter__(self) -> Iterator[TarEntry]: ...
         def content(self, most: int) -> bytes: ...
@@ -46,8 +46,8 @@ IMPLIED = st.S_IFDIR | 0o755, 0, 0, 0
 Attributes = tuple[int, int, int, int]  # mode, uid, gid, mtime
 
 
-def clean(name: bytes, what: str = "its name") -> bytes:
-    """A name of an archive as a manifest has it; the root is empty."""
+def archive_path(name: bytes, what: str = "its name") -> bytes:
+    """The path in the manifest for a name in an archive; the root is empty."""
     if name.startswith(b"/"):
         raise refuse(name, f"{what} is absolute")
     if b"\0" in name:
@@ -60,10 +60,10 @@ def clean(name: bytes, what: str = "its name") -> bytes:
     return b"/".join(parts)
 
 
-class Layer:
-    """One layer in the making. `whiteouts`: whether names beginning with .wh. mean what they do in OCI's layers.
+class LayerBuilder:
+    """Builds one layer. `whiteouts`: names that begin with .wh. are whiteouts, as in OCI layers.
 
-    `below`: the layers under it, lowest first; a directory the archive does not mention is what it is there.
+    `below`: the layers under it, lowest first; a directory the archive does not mention has its metadata from there.
     """
 
     def __init__(self, stage: Stage, budget: Budget, *, whiteouts: bool, below: Sequence[Manifest] = ()) -> None:
@@ -71,10 +71,10 @@ class Layer:
         self.left_out: list[tuple[bytes, str]] = []
         self.files = self.bytes = 0
         self._files: dict[bytes, bytes] = {}
-        self._directories: dict[bytes, Attributes | None] = {b"": None}  # None: nobody said what it is like
+        self._directories: dict[bytes, Attributes | None] = {b"": None}  # None: implied by a name below it
         self._targets: dict[bytes, bytes] = {}
         self._xattrs: dict[bytes, dict[bytes, bytes]] = {}
-        self._links: dict[bytes, bytes] = {}  # further names, with the first one
+        self._links: dict[bytes, bytes] = {}  # further hard links, and the first name of each
         self._hidden: dict[bytes, bool] = {}  # whiteouts
         self._opaque: set[bytes] = set()
         self._left_out: set[bytes] = set()
@@ -83,8 +83,8 @@ class Layer:
         for count, entry in enumerate(reader):
             if progress is not None and not count % 256:
                 progress(self.files, self.bytes)
-            path = clean(entry.name)
-            self.budget.kept(entry.name, len(path) + len(entry.target))
+            path = archive_path(entry.name)
+            self.budget.count_names(entry.name, len(path) + len(entry.target))
             folder, _, name = path.rpartition(b"/")
             if self.whiteouts and name.startswith(WHITEOUT_NAME):
                 self._whiteout(entry, folder, name)
@@ -95,20 +95,20 @@ class Layer:
             elif not path:
                 raise refuse(entry.name, "the root of an archive is a directory")
             else:
-                self._new(entry, path, folder)
+                self._check_new(entry, path, folder)
                 if entry.kind == tarread.LINK:
                     self._link(entry, path)
                 else:
                     self._file(entry, path, reader)
 
-    def _new(self, entry: TarEntry, path: bytes, folder: bytes) -> None:
+    def _check_new(self, entry: TarEntry, path: bytes, folder: bytes) -> None:
         if path in self._files or path in self._directories or path in self._links:
             raise refuse(entry.name, "the name comes twice")
         if folder not in self._directories:
-            self._folders(entry, folder)
+            self._add_parents(entry, folder)
 
-    def _folders(self, entry: TarEntry, folder: bytes) -> None:
-        """The directories above something, which an archive need not mention."""
+    def _add_parents(self, entry: TarEntry, folder: bytes) -> None:
+        """Add the parent directories, which an archive need not mention."""
         at = 0
         while at < len(folder):
             at = folder.find(b"/", at + 1)
@@ -117,17 +117,17 @@ class Layer:
             if path in self._files or path in self._links:
                 raise refuse(entry.name, f"it lies in {path.decode('utf-8', 'backslashreplace')!r}, no directory")
             if path not in self._directories:
-                # One short entry can imply two thousand of these, of two megabytes together.
+                # One short entry can imply two thousand parents, two megabytes of names together.
                 self.budget.entry(entry.name)
-                self.budget.kept(entry.name, len(path))
+                self.budget.count_names(entry.name, len(path))
                 self._directories[path] = None
 
     def _directory(self, entry: TarEntry, path: bytes) -> None:
         if path in self._files or path in self._links:
             raise refuse(entry.name, "the name comes twice")
         if path not in self._directories:
-            self._folders(entry, path.rpartition(b"/")[0])
-        # Again is no contradiction, and several writers of archives do so: the last one tells what it is like.
+            self._add_parents(entry, path.rpartition(b"/")[0])
+        # A directory may be repeated, and several archivers do so: the last entry holds.
         self._directories[path] = st.S_IFDIR | entry.mode, entry.uid, entry.gid, entry.mtime_ns
         self._keep_xattrs(entry, path)
 
@@ -151,7 +151,7 @@ class Layer:
         return self.stage.put_one_of_many(reader.content(entry.size))
 
     def _link(self, entry: TarEntry, path: bytes) -> None:
-        first = clean(entry.target, "what it is linked to")
+        first = archive_path(entry.target, "what it is linked to")
         first = self._links.get(first, first)
         if first in self._left_out:
             self._leave_out(path, "a device")
@@ -162,7 +162,7 @@ class Layer:
 
     def _whiteout(self, entry: TarEntry, folder: bytes, name: bytes) -> None:
         if folder not in self._directories:
-            self._folders(entry, folder)
+            self._add_parents(entry, folder)
         if name == OPAQUE_NAME:
             self._opaque.add(folder)
         elif name.startswith(AUFS_NAME):
@@ -181,20 +181,20 @@ class Layer:
 
     def _keep_xattrs(self, entry: TarEntry, path: bytes) -> None:
         for name, value in (entry.xattrs or {}).items():
-            # As for a directory: the rest are labels of a host's security modules, and lists of its users.
+            # As for an ingested directory: the rest are labels of a host's security modules, and ACLs with its users.
             if name.startswith(b"user.") or name == b"security.capability":
                 if not name or len(name) > NAME_LIMIT or b"\0" in name or len(value) > 65536:
                     raise refuse(entry.name, "an attribute of it is badly named or too large")
-                self.budget.kept(entry.name, len(name) + len(value))
+                self.budget.count_names(entry.name, len(name) + len(value))
                 self._xattrs.setdefault(path, {})[name] = value
 
     def finish(self) -> bytes:
-        """The manifest. Empties this object: at its end there is only one copy of each name."""
+        """The manifest. Empties this object, so that only one copy of each name is in memory at the end."""
         writer = ManifestWriter()
         self._xattrs.setdefault(b"", {})
         for path, attributes in self._directories.items():
             mode, uid, gid, mtime_ns = attributes or self._implied(path)
-            # Hidden and there: what lies below is hidden, and this begins anew.
+            # A whiteout and a directory of the same name: what lies below is hidden, and the directory starts empty.
             opaque = path in self._opaque or self._hidden.pop(path, False)
             writer.add(path, mode, uid=uid, gid=gid, mtime_ns=mtime_ns, xattrs=self._xattrs.get(path),
                        flags=OPAQUE if opaque and self.whiteouts else 0)  # fmt: skip
@@ -231,19 +231,19 @@ class Layer:
             if found is not None and found.is_directory:
                 self._xattrs.setdefault(path, found.xattrs)
                 return found.mode, found.uid, found.gid, found.mtime_ns
-            if any(_ends_search(layer, above) for above in _above(path)):
+            if any(_hides_below(layer, above) for above in _path_and_parents(path)):
                 break
         return IMPLIED
 
 
-def _above(path: bytes) -> Iterator[bytes]:
-    """The path and the directories it lies in, without the root."""
+def _path_and_parents(path: bytes) -> Iterator[bytes]:
+    """The path and its parent directories, without the root."""
     while path:
         yield path
         path = path.rpartition(b"/")[0]
 
 
-def _ends_search(layer: Manifest, path: bytes) -> bool:
-    """Whether nothing further down shows through this layer at `path`."""
+def _hides_below(layer: Manifest, path: bytes) -> bool:
+    """Does this layer hide all lower layers at `path`?"""
     entry = layer.lookup(path)
     return entry is not None and (not entry.is_directory or entry.is_opaque)

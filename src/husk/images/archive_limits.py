@@ -1,4 +1,4 @@
-"""images: what an archive may cost, and how its refusal is told."""
+"""images: limits on what an archive may cost, and the errors that refuse one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from husk.store.manifest_writer import names_fit
 from husk.store.store_errors import StoreError, shown
 
 GIB = 1 << 30
-JUDGED_FROM = 64 << 20  # a ratio says nothing about a small archive: a page of zeros packs better than any bomb
+RATIO_MATTERS_FROM = 64 << 20  # below it the ratio says nothing: a page of zeros compresses better than any bomb
 
 
 class Refused(StoreError):
@@ -18,7 +18,7 @@ def refuse(name: bytes, why: str) -> Refused:
 
 
 class Limits:
-    """Of one import: `size` bytes when unpacked, `entries` names, and `ratio` of unpacked to packed."""
+    """Limits of one import: bytes when unpacked, number of entries, and ratio of unpacked to packed size."""
 
     __slots__ = ("entries", "ratio", "size")
 
@@ -27,7 +27,7 @@ class Limits:
 
 
 class Budget:
-    """What is used of the limits, over all layers of an import."""
+    """How much of the limits is used, over all layers of an import."""
 
     __slots__ = ("entries", "limits", "names", "size", "text")
 
@@ -43,14 +43,14 @@ class Budget:
             )
 
     def ratio(self, packed: int, unpacked: int) -> None:
-        if unpacked > JUDGED_FROM and unpacked > packed * self.limits.ratio:
+        if unpacked > RATIO_MATTERS_FROM and unpacked > packed * self.limits.ratio:
             raise Refused(
                 f"the archive unpacks to more than {self.limits.ratio} times its size, as a decompression bomb does; "
                 "if you trust it, raise --max-ratio."
             )
 
-    def kept(self, name: bytes, text: int) -> None:
-        """So many bytes of paths and attributes are kept in memory because of the entry `name`."""
+    def count_names(self, name: bytes, text: int) -> None:
+        """Count bytes of paths and attributes that the entry `name` keeps in memory."""
         self.names += 1
         self.text += text
         if not names_fit(self.text, self.names):

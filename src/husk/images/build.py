@@ -1,6 +1,6 @@
-"""images: build. Each step of a recipe is a layer, kept under what went into it, so that nothing is done twice.
+"""images: build. Each step of a recipe makes a layer, cached by its inputs, so that no step runs twice.
 
-Commands run in a box upon the layers so far, never on the host, and with no network but what the recipe allows.
+Commands run in a box on top of the layers so far, never on the host, and reach only the network the recipe allows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from husk.images import tarread
-from husk.images.archive_layer import Layer
+from husk.images.archive_layer import LayerBuilder
 from husk.images.archive_limits import Budget, Limits
 from husk.images.recipe import PACKED, SCRATCH, Recipe, Step
 from husk.images.tarread import TarEntry
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from husk.store.manifest import Manifest
     from husk.store.store import Store
 
-FORMAT = 1  # part of every key: steps that are made in another way are other steps
-LINKS = 40  # as many as Linux follows
+FORMAT = 1  # part of every cache key: a change in how steps are made invalidates the cache
+MAX_SYMLINKS = 40  # as many as Linux follows in one path
 _KINDS = {st.S_IFREG: tarread.FILE, st.S_IFDIR: tarread.DIRECTORY, st.S_IFLNK: tarread.SYMLINK}
 
 
-class Report:
+class BuildReport:
     """What a build did."""
 
     def __init__(self) -> None:
@@ -59,22 +59,22 @@ def build(
     *,
     namespaces: bool = True,
     weaken: frozenset[str] = frozenset(),
-) -> Report:
-    """`namespaces` and `weaken` are for the boxes of the steps, as for any other."""
+) -> BuildReport:
+    """Build the image of a recipe. `namespaces` and `weaken` apply to the boxes of its steps."""
     recipe = Recipe(path)
     name = check_name(name or recipe.name or os.path.splitext(os.path.basename(path))[0])
     return _Build(store, recipe, tell or (lambda _: None), namespaces, weaken).run(name)
 
 
 class _Build:
-    """One build. Layers made so far are leased: no collection takes them before the image names them."""
+    """One build. Layers made so far are leased: no collection removes them before the image names them."""
 
     def __init__(
         self, store: Store, recipe: Recipe, tell: Callable[[str], None], namespaces: bool, weaken: frozenset[str]
     ) -> None:
         self.store, self.recipe, self.tell = store, recipe, tell
         self.namespaces, self.weaken = namespaces, weaken
-        self.report = Report()
+        self.report = BuildReport()
         self.leases: list[Lease] = []
         self.layers: list[str] = []
         self.config = ImageConfig()
@@ -88,7 +88,7 @@ class _Build:
             self.leases.append(lease)
             self.layers, self.config = list(base.layers), base.config
 
-    def run(self, name: str) -> Report:
+    def run(self, name: str) -> BuildReport:
         try:
             for number, step in enumerate(self.recipe.steps, 1):
                 title = f"{number}/{len(self.recipe.steps)} {step.title}"
@@ -133,10 +133,10 @@ class _Build:
         try:
             write_whole(self._cache(key), f"{layer}\n".encode())
         except OSError:
-            pass  # then it is made again; whether the store can take the image is for the image to say
+            pass  # the step runs again next time; writing the image reports a store that cannot be written
 
     def _cached(self, key: str) -> str:
-        """The layer, if it and all its blobs are still there. From here on they stay."""
+        """The cached layer, if it and all its blobs are still there; it is leased from here on."""
         try:
             with open(self._cache(key), "rb") as file:
                 layer = file.read(100).decode("ascii", "replace").strip()
@@ -153,8 +153,8 @@ class _Build:
     def _copy(self, step: Step) -> str:
         below = self.store.open_manifest(self._flat()) if self.layers else None
         with self.store.writing() as writing:
-            layer = Layer(writing.stage, Budget(Limits()), whiteouts=False, below=[below] if below else [])
-            layer.read(_Copied(step, below))
+            layer = LayerBuilder(writing.stage, Budget(Limits()), whiteouts=False, below=[below] if below else [])
+            layer.read(_CopiedFiles(step, below))
             made = writing.put_manifest(layer.finish())
             writing.publish()
             self.leases.append(self.store.lease([made]))
@@ -168,8 +168,8 @@ class _Build:
         policy.allow_net = list(self.recipe.allow_net)
         policy.namespaces, policy.weaken = self.namespaces, set(self.weaken)
         policy.workdir = "/"
-        policy.over_files = True  # it is root, and what it installs may belong to anybody
-        # As its owner, whoever it is started as later; and not through its entry point.
+        policy.over_files = True  # as root: packages install files of any owner
+        # As root, whatever user the image starts as later, and not through its entry point.
         config = ImageConfig(self.config.env | self.recipe.env).as_json()
         made: list[str] = []
 
@@ -189,7 +189,7 @@ class _Build:
             stdio = (nothing.fileno(), 2, 2)
             result = Runner(policy, Events(None, None), stdio, unnamed=unnamed, at_end=keep).run()
         if result.exit_code or not made:
-            why = _refused(result)
+            why = _network_refusal(result)
             if step.fetches and not self.recipe.allow_net:
                 why = ", and has no network (the recipe may say allow-net)"
             raise StoreError(f"the step {step.title!r} ended with {result.exit_code}{why}; nothing of it was kept.")
@@ -205,8 +205,8 @@ class _Build:
         return flat
 
 
-def _refused(result: Result) -> str:
-    """What of the network it was denied: the usual reason, and one that the tools tell in many ways."""
+def _network_refusal(result: Result) -> str:
+    """The network refusal, if any: the usual cause of a failed step, and tools report it in many ways."""
     for item in result.refusals:
         if str(item.get("allow", "")).startswith("--allow-net "):
             rule = str(item["allow"]).removeprefix("--allow-net ")
@@ -214,8 +214,8 @@ def _refused(result: Result) -> str:
     return ""
 
 
-class _Copied:
-    """The inputs of a step as entries of a layer: root's, and of no time, so that the same files are the same layer."""
+class _CopiedFiles:
+    """The inputs of a step as entries of a layer: owned by root, without times: equal files give equal layers."""
 
     def __init__(self, step: Step, below: Manifest | None) -> None:
         self.step, self.below = step, below
@@ -225,13 +225,13 @@ class _Copied:
         top = os.fsencode(self.step.to.strip("/"))
         for one in self.step.inputs:
             name = os.path.join(top, os.fsencode(one.rel)).strip(b"/")
-            if not one.rel and one.kind != st.S_IFDIR and (self.step.to.endswith("/") or self._is_folder(name)):
+            if not one.rel and one.kind != st.S_IFDIR and (self.step.to.endswith("/") or self._is_directory(name)):
                 name = os.path.join(name, os.fsencode(os.path.basename(one.path)))
             folder, _, last = name.rpartition(b"/")
-            # A layer has real directories only: one in the place of /lib -> usr/lib would hide all that is there.
-            name = os.path.join(self._real(folder), last)
-            if one.kind == st.S_IFDIR and self._is_folder(name):
-                continue  # what is there stays as it is
+            # A directory in place of the link /lib -> usr/lib would hide all of /usr/lib: resolve the parents first.
+            name = os.path.join(self._resolve(folder), last)
+            if one.kind == st.S_IFDIR and self._is_directory(name):
+                continue  # an existing directory keeps its metadata
             entry = TarEntry(name, _KINDS[one.kind], 0)
             entry.mode, entry.target = one.mode, os.fsencode(one.target)
             if one.kind == st.S_IFREG:
@@ -246,14 +246,14 @@ class _Copied:
         found, self._content = self._content[:most], self._content[most:]
         return found
 
-    def _is_folder(self, path: bytes) -> bool:
+    def _is_directory(self, path: bytes) -> bool:
         if not path or self.below is None:
             return not path
-        entry = self.below.lookup(self._real(path))
+        entry = self.below.lookup(self._resolve(path))
         return entry is not None and entry.is_directory
 
-    def _real(self, path: bytes) -> bytes:
-        """The directory `path` leads to in the image, where it is there."""
+    def _resolve(self, path: bytes) -> bytes:
+        """Resolve `path` in the image, through its symbolic links; missing parts stay as they are."""
         waiting = path.split(b"/")[::-1]
         here: list[bytes] = []
         links = 0
@@ -269,7 +269,7 @@ class _Copied:
                 here.append(part)
                 continue
             links += 1
-            if links > LINKS:
+            if links > MAX_SYMLINKS:
                 raise StoreUsageError(f"{self.step.to} leads in a circle in the image; name another place.")
             if entry.target.startswith(b"/"):
                 here = []

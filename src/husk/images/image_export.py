@@ -1,6 +1,7 @@
 """images: export to a root file system as tar, or to an OCI layout as directory or tar.
 
-The same image gives the same bytes. Written beside its place under another name and renamed when whole.
+The same image gives the same bytes. An export is written under a temporary name beside its target and renamed when
+complete.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from husk.store.manifest import Entry, Manifest
     from husk.store.store import Store
 
-PIECE = 1 << 20
+CHUNK = 1 << 20
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -37,7 +38,7 @@ _INDEX = "application/vnd.oci.image.index.v1+json"
 _NOT_KEPT = {st.S_IFCHR: "a device", st.S_IFBLK: "a device", st.S_IFSOCK: "a socket"}
 
 
-class Report:
+class ExportReport:
     """What an export did."""
 
     def __init__(self, image: str, form: str, place: str) -> None:
@@ -49,13 +50,13 @@ class Report:
         return {**vars(self), "left_out": [{"path": decoded(path), "why": why} for path, why in self.left_out]}
 
 
-def export(store: Store, name: str, place: str, form: str = "tar") -> Report:
-    """To `place`, which must not exist; "-" is standard output."""
-    report = Report(name, form, place)
+def export(store: Store, name: str, place: str, form: str = "tar") -> ExportReport:
+    """Export to `place`, which must not exist; "-" is standard output."""
+    report = ExportReport(name, form, place)
     lease, image = store.lease_image(name)
     try:
         for manifest in image.manifests:
-            _check(store, manifest)
+            _check_manifest(store, manifest)
         if place == "-":
             if form != "tar":
                 raise StoreUsageError("only --format tar can go to standard output; name a file or a directory.")
@@ -72,8 +73,8 @@ def export(store: Store, name: str, place: str, form: str = "tar") -> Report:
     return report
 
 
-def _check(store: Store, manifest: str) -> None:
-    """No name that leads somewhere gets out, whoever wrote the manifest: those who unpack an archive believe it."""
+def _check_manifest(store: Store, manifest: str) -> None:
+    """Check the manifest before its names get out: programs that unpack an archive believe them."""
     with os.fdopen(store.open_blob(manifest), "rb") as file:
         try:
             check_manifest(file.read())
@@ -83,7 +84,7 @@ def _check(store: Store, manifest: str) -> None:
             ) from None
 
 
-def _export_to(store: Store, image: Image, report: Report) -> None:
+def _export_to(store: Store, image: Image, report: ExportReport) -> None:
     folder, last = os.path.split(os.path.abspath(report.place))
     beside = os.path.join(folder, f".{last}-{os.getpid()}-{os.urandom(4).hex()}")
     try:
@@ -95,7 +96,7 @@ def _export_to(store: Store, image: Image, report: Report) -> None:
             try:
                 _write_layout(store, image, layout, report)
                 with open(beside, "xb") as file:
-                    _pack(layout, file.write)
+                    _pack_layout(layout, file.write)
             finally:
                 shutil.rmtree(layout, ignore_errors=True)
         else:
@@ -109,7 +110,7 @@ def _export_to(store: Store, image: Image, report: Report) -> None:
         raise
 
 
-def _write_tar(store: Store, image: Image, write: Callable[[bytes], object], report: Report) -> None:
+def _write_tar(store: Store, image: Image, write: Callable[[bytes], object], report: ExportReport) -> None:
     def counted(data: bytes) -> None:
         write(data)
         report.bytes += len(data)
@@ -118,11 +119,11 @@ def _write_tar(store: Store, image: Image, write: Callable[[bytes], object], rep
 
 
 def _layer_tar(
-    store: Store, manifest: Manifest, write: Callable[[bytes], object], report: Report, *, whiteouts: bool
+    store: Store, manifest: Manifest, write: Callable[[bytes], object], report: ExportReport, *, whiteouts: bool
 ) -> None:
-    """All entries, each directory followed by all in it: whoever unpacks sets its time when done with it."""
+    """All entries, depth first: an unpacker sets a directory's time when it is done with its content."""
     writer = TarWriter(write)
-    firsts: dict[int, bytes] = {}  # of files with several names, the one that came first, by inode
+    firsts: dict[int, bytes] = {}  # the first name of each hard-linked file, by inode
     for entry in _depth_first(manifest):
         if why := _NOT_KEPT.get(st.S_IFMT(entry.mode)):
             report.left_out.append((entry.path, why))
@@ -173,19 +174,19 @@ def _content(store: Store, entry: Entry) -> Iterator[bytes]:
     digest = blake3()
     try:
         left = entry.size
-        while piece := os.read(fd, PIECE):
+        while piece := os.read(fd, CHUNK):
             digest.update(piece)
             left -= len(piece)
             if left >= 0:
                 yield piece
     finally:
         os.close(fd)
-    # The others must not get what is damaged here, with a digest that calls it whole.
+    # A damaged blob must not be exported under a digest that calls it whole.
     if left or digest.hexdigest() != entry.hash:
         raise StoreError(f"the blob {entry.hash} is damaged; `husk store verify` says what to do.")
 
 
-def _write_layout(store: Store, image: Image, folder: str, report: Report) -> None:
+def _write_layout(store: Store, image: Image, folder: str, report: ExportReport) -> None:
     blobs = os.path.join(folder, "blobs", "sha256")
     os.makedirs(blobs)
     layers = [_layer_blob(store, layer, blobs, report) for layer in image.layers]
@@ -216,7 +217,7 @@ def _config(config: ImageConfig, diff_ids: list[str]) -> dict[str, object]:
     }
 
 
-def _layer_blob(store: Store, layer: str, blobs: str, report: Report) -> dict[str, object]:
+def _layer_blob(store: Store, layer: str, blobs: str, report: ExportReport) -> dict[str, object]:
     beside = os.path.join(blobs, f".{layer}")
     digest = hashlib.sha256()
     size = 0
@@ -234,7 +235,7 @@ def _layer_blob(store: Store, layer: str, blobs: str, report: Report) -> dict[st
     return {"mediaType": _LAYER, "digest": f"sha256:{digest.hexdigest()}", "size": size}
 
 
-def _blob(blobs: str, kind: str, data: bytes, report: Report) -> dict[str, object]:
+def _blob(blobs: str, kind: str, data: bytes, report: ExportReport) -> dict[str, object]:
     digest = hashlib.sha256(data).hexdigest()
     with open(os.path.join(blobs, digest), "wb") as file:
         file.write(data)
@@ -246,8 +247,8 @@ def _json(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-def _pack(layout: str, write: Callable[[bytes], object]) -> None:
-    """The layout as one archive, what describes it first."""
+def _pack_layout(layout: str, write: Callable[[bytes], object]) -> None:
+    """The layout as one archive, descriptions first."""
     writer = TarWriter(write)
     blobs = os.path.join(layout, "blobs", "sha256")
     for name in ("oci-layout", "index.json"):
@@ -262,4 +263,4 @@ def _pack(layout: str, write: Callable[[bytes], object]) -> None:
 def _pack_file(writer: TarWriter, path: str, name: str) -> None:
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        writer.add(name.encode(), st.S_IFREG | 0o644, size=size, content=iter(lambda: file.read(PIECE), b""))
+        writer.add(name.encode(), st.S_IFREG | 0o644, size=size, content=iter(lambda: file.read(CHUNK), b""))

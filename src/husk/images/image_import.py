@@ -1,4 +1,4 @@
-"""images: import. Whatever the source is, nothing of it can be seen before all of it was read and judged."""
+"""images: import. Nothing of a source is visible in the store before all of it was read and checked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 
 from husk.abi.text import decoded
 from husk.images import oci
-from husk.images.archive_layer import Layer
+from husk.images.archive_layer import LayerBuilder
 from husk.images.archive_limits import Budget, Limits, Refused
-from husk.images.source import Bundle, FolderBundle, TarBundle, looks_like_bundle, open_archive, unpack_whole
+from husk.images.decompress import FileRange, compression, decompress
+from husk.images.source import Bundle, FolderBundle, TarBundle, decompress_to_file, looks_like_bundle, open_archive
 from husk.images.tarread import TarReader
-from husk.images.unpack import Piece, packing, unpacked
 from husk.store.images import PACKAGES, ImageConfig, check_name
 from husk.store.ingest import Options, failure, ingest
 from husk.store.manifest import Manifest
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]  # files and bytes done
 
 
-class Report:
+class ImportReport:
     """What an import did."""
 
     def __init__(self, kind: str) -> None:
@@ -46,7 +46,7 @@ class Report:
         return {**vars(self), "left_out": left_out}
 
 
-def bring(
+def import_image(
     store: Store,
     source: str,
     name: str = "",
@@ -54,7 +54,7 @@ def bring(
     ref: str = "",
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> ImportReport:
     """Make an image of a directory or an archive."""
     started = time.monotonic()
     if name:
@@ -62,51 +62,51 @@ def bring(
     budget = Budget(limits or Limits())
     try:
         if os.path.isdir(source):
-            report = _bring_directory(store, source, name, ref, budget, progress)
+            report = _import_directory(store, source, name, ref, budget, progress)
         else:
-            report = _bring_archive(store, source, name, ref, budget, progress)
+            report = _import_archive(store, source, name, ref, budget, progress)
     except OSError as error:
         raise StoreError(failure(store, error)) from error
     report.seconds = time.monotonic() - started
     return report
 
 
-def _bring_directory(
+def _import_directory(
     store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None
-) -> Report:
+) -> ImportReport:
     bundle = FolderBundle(source)
     try:
-        found = oci.find(bundle, ref) if bundle.has("oci-layout") or _is_saved(bundle) else None
+        found = oci.find_image(bundle, ref) if bundle.has("oci-layout") or _is_saved(bundle) else None
         if found is not None:
             with store.writing() as writing:
-                return _bring_layers(writing, bundle, found, name or _own_name(found, source), budget, progress)
+                return _import_layers(writing, bundle, found, name or _declared_name(found, source), budget, progress)
     finally:
         bundle.close()
-    _no_ref(ref)
-    return _bring_tree(store, source, name or _file_name(source), progress)
+    _refuse_ref(ref)
+    return _import_tree(store, source, name or _file_name(source), progress)
 
 
 def _is_saved(bundle: Bundle) -> bool:
-    """A root may have a manifest.json of its own; that of `docker save` is a list."""
+    """A root file system may hold a manifest.json too; the one of `docker save` is a list."""
     return bundle.has("manifest.json") and bundle.document("manifest.json").lstrip()[:1] == b"["
 
 
-def _bring_tree(store: Store, source: str, name: str, progress: Progress | None) -> Report:
-    report = Report("directory")
-    with store.writing() as writing:  # from the beginning: no collection comes between the blobs and their name
-        # Everything: whoever makes a root an image wants all of it, and a hole in it would break what runs there.
+def _import_tree(store: Store, source: str, name: str, progress: Progress | None) -> ImportReport:
+    report = ImportReport("directory")
+    with store.writing() as writing:  # from the beginning: no collection may run between the blobs and their name
+        # Secrets too: a root file system is wanted whole, and a missing file would break what runs in it.
         found = ingest(store, source, "", Options(include_secrets=True), progress)
         report.files, report.bytes = found.files, found.bytes
         report.new_blobs, report.new_bytes = found.new_blobs, found.new_bytes
         manifest = found.manifest
         if found.others:
             manifest = _without_devices(writing, store.open_manifest(manifest), report)
-        _name(writing, name, [manifest], ImageConfig(), report)
+        _set_image(writing, name, [manifest], ImageConfig(), report)
     return report
 
 
-def _without_devices(writing: Writing, manifest: Manifest, report: Report) -> str:
-    """A box has devices of its own, and sockets are nothing without who listens."""
+def _without_devices(writing: Writing, manifest: Manifest, report: ImportReport) -> str:
+    """A box has devices of its own, and a socket file is useless without its listener."""
     writer = ManifestWriter()
     for entry in manifest.walk():
         kinds = {st.S_IFCHR: "a device", st.S_IFBLK: "a device", st.S_IFSOCK: "a socket"}
@@ -117,39 +117,41 @@ def _without_devices(writing: Writing, manifest: Manifest, report: Report) -> st
     return writing.put_manifest(writer.finish())
 
 
-def _bring_archive(store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None) -> Report:
+def _import_archive(
+    store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None
+) -> ImportReport:
     fd, size = open_archive(source)
     with store.writing() as writing:
         try:
             if looks_like_bundle(fd, size, budget):
-                if packing(Piece(fd, 0, size)):
+                if compression(FileRange(fd, 0, size)):
                     packed = fd
-                    fd, size = unpack_whole(packed, size, writing.stage.fd, budget)
+                    fd, size = decompress_to_file(packed, size, writing.stage.fd, budget)
                     os.close(packed)
                 bundle = TarBundle(os.dup(fd), size, budget)
                 try:
-                    found = oci.find(bundle, ref)
+                    found = oci.find_image(bundle, ref)
                     if found is not None:
-                        own = name or _own_name(found, source)
-                        return _bring_layers(writing, bundle, found, own, budget, progress)
+                        own = name or _declared_name(found, source)
+                        return _import_layers(writing, bundle, found, own, budget, progress)
                 finally:
                     bundle.close()
-            _no_ref(ref)
-            report = Report("tar")
-            layer = Layer(writing.stage, budget, whiteouts=False)
-            _fill(layer, Piece(fd, 0, size), budget, progress, report)
+            _refuse_ref(ref)
+            report = ImportReport("tar")
+            layer = LayerBuilder(writing.stage, budget, whiteouts=False)
+            _read_layer(layer, FileRange(fd, 0, size), budget, progress, report)
             manifest = writing.put_manifest(layer.finish())
-            _name(writing, name or _file_name(source), [manifest], ImageConfig(), report)
+            _set_image(writing, name or _file_name(source), [manifest], ImageConfig(), report)
             return report
         finally:
             os.close(fd)
 
 
-def _bring_layers(
-    writing: Writing, bundle: Bundle, found: oci.Found, name: str, budget: Budget, progress: Progress | None
-) -> Report:
+def _import_layers(
+    writing: Writing, bundle: Bundle, found: oci.FoundImage, name: str, budget: Budget, progress: Progress | None
+) -> ImportReport:
     check_name(name)
-    report = Report("oci")
+    report = ImportReport("oci")
     layers: list[str] = []
     below: list[Manifest] = []
     for source in found.layers:
@@ -157,19 +159,21 @@ def _bring_layers(
             piece = bundle.piece(source.name)
         except KeyError:
             raise Refused(f"the layer {source.name} is missing from the archive; fetch it again.") from None
-        layer = Layer(writing.stage, budget, whiteouts=True, below=below)
-        packed, plain = _fill(layer, piece, budget, progress, report)
+        layer = LayerBuilder(writing.stage, budget, whiteouts=True, below=below)
+        packed, plain = _read_layer(layer, piece, budget, progress, report)
         if source.digest not in ("", packed) or source.diff_id != plain:
             raise Refused(f"the layer {source.name} is not what its digest says; fetch the archive again.")
         layers.append(writing.put_manifest(layer.finish()))
-        below.append(_staged(writing, layers[-1]))
-    _name(writing, name, layers, found.config, report)
+        below.append(_open_staged(writing, layers[-1]))
+    _set_image(writing, name, layers, found.config, report)
     return report
 
 
-def _fill(layer: Layer, piece: Piece, budget: Budget, progress: Progress | None, report: Report) -> tuple[str, str]:
-    """The digests of what was read, packed and plain."""
-    stream = unpacked(piece, budget)
+def _read_layer(
+    layer: LayerBuilder, piece: FileRange, budget: Budget, progress: Progress | None, report: ImportReport
+) -> tuple[str, str]:
+    """Read one layer; returns the digests of the compressed and the plain bytes."""
+    stream = decompress(piece, budget)
 
     def advance(files: int, size: int) -> None:
         if progress is not None:
@@ -182,8 +186,8 @@ def _fill(layer: Layer, piece: Piece, budget: Budget, progress: Progress | None,
     return f"sha256:{piece.digest.hexdigest()}", f"sha256:{stream.digest.hexdigest()}"
 
 
-def _staged(writing: Writing, manifest: str) -> Manifest:
-    """A manifest that need not be published yet."""
+def _open_staged(writing: Writing, manifest: str) -> Manifest:
+    """Open a manifest that may not be published yet."""
     try:
         fd = writing.stage.open_staged(manifest)
     except FileNotFoundError:
@@ -194,16 +198,16 @@ def _staged(writing: Writing, manifest: str) -> Manifest:
         os.close(fd)
 
 
-def _name(writing: Writing, name: str, layers: list[str], config: ImageConfig, report: Report) -> None:
+def _set_image(writing: Writing, name: str, layers: list[str], config: ImageConfig, report: ImportReport) -> None:
     report.new_blobs += writing.stage.new_blobs
     report.new_bytes += writing.stage.new_bytes
     image = writing.set_image(name, layers, config)
     report.image, report.layers, report.flat = name, image.layers, image.flat
 
 
-def _own_name(found: oci.Found, source: str) -> str:
-    """What it calls itself, where husk can call it so too. It does not get to say that it is packages that were
-    installed from a lock."""
+def _declared_name(found: oci.FoundImage, source: str) -> str:
+    """The name the archive gives, if husk allows it as a name. Names of package layers are husk's own: an archive may
+    not claim one."""
     try:
         if not found.name.startswith(PACKAGES):
             return check_name(found.name)
@@ -222,6 +226,6 @@ def _file_name(source: str) -> str:
         raise StoreUsageError(f"{source} gives no name for the image; say which with --name.") from None
 
 
-def _no_ref(ref: str) -> None:
+def _refuse_ref(ref: str) -> None:
     if ref:
         raise StoreUsageError("--ref chooses among the images of an archive; this is a plain root without any.")

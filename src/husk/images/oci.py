@@ -1,7 +1,7 @@
-"""images: which layers and which configuration an OCI layout or a `docker save` archive names, and that they are
-what their digests say.
+"""images: find the layers and the configuration of an image in an OCI layout or a `docker save` archive, and verify
+their digests.
 
-Everything in these documents is a stranger's: each value is checked where it is taken.
+These documents are untrusted: each value is checked where it is read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from husk.images.archive_layer import clean
+from husk.images.archive_layer import archive_path
 from husk.images.archive_limits import Refused
 from husk.store.images import ImageConfig, foreign_labels
 from husk.store.store_errors import StoreUsageError
@@ -28,7 +28,7 @@ OS, ARCHITECTURE = "linux", "amd64"
 
 
 class LayerSource:
-    """Where a layer is, and what it must come out as. Empty digests: nobody said."""
+    """Where a layer is, and which digests it must have. An empty digest was not given."""
 
     __slots__ = ("diff_id", "digest", "name")
 
@@ -36,8 +36,8 @@ class LayerSource:
         self.name, self.digest, self.diff_id = name, digest, diff_id
 
 
-class Found:
-    """An image in an archive. `name`: what it calls itself, if it does."""
+class FoundImage:
+    """An image in an archive. `name` is the one the archive gives it, or empty."""
 
     __slots__ = ("config", "layers", "name")
 
@@ -45,9 +45,9 @@ class Found:
         self.name, self.layers, self.config = name, layers, config
 
 
-def find(bundle: Bundle, ref: str) -> Found | None:
-    """The image, by its name if there are several; None: this holds no image."""
-    # A newer `docker save` is both; its OCI half is the one with digests.
+def find_image(bundle: Bundle, ref: str) -> FoundImage | None:
+    """The image, chosen by name if there are several; None: there is no image here."""
+    # A newer `docker save` holds both forms; only the OCI form has digests.
     if bundle.has("oci-layout") and bundle.has("index.json"):
         return _find_oci(bundle, ref)
     if bundle.has("manifest.json"):
@@ -55,7 +55,7 @@ def find(bundle: Bundle, ref: str) -> Found | None:
     return None
 
 
-def _find_oci(bundle: Bundle, ref: str) -> Found:
+def _find_oci(bundle: Bundle, ref: str) -> FoundImage:
     layout = _object(bundle, "oci-layout")
     if not str(layout.get("imageLayoutVersion", "")).startswith("1."):
         raise Refused("this OCI layout is of a version husk does not know; convert it to 1.0.0.")
@@ -77,7 +77,7 @@ def _find_oci(bundle: Bundle, ref: str) -> Found:
     digests = [_digest(layer) for layer in _list(manifest, "layers")]
     diff_ids = _diff_ids(config, len(digests))
     layers = [LayerSource(_blob(one), one, diff_id) for one, diff_id in zip(digests, diff_ids, strict=True)]
-    return Found(name, layers, _config(config))
+    return FoundImage(name, layers, _config(config))
 
 
 def _images(
@@ -93,7 +93,7 @@ def _images(
         called = str(notes.get(REF_NAME, "")) if isinstance(notes, dict) else ""
         platform = descriptor.get("platform") if isinstance(descriptor, dict) else None
         if isinstance(platform, dict) and platform.get("os") == "unknown":
-            continue  # a note about how another one was built
+            continue  # an attestation about another image
         digest = _digest(descriptor)
         if (digest, called or name) in read:
             continue
@@ -102,7 +102,7 @@ def _images(
         read.add((digest, called or name))
         if not bundle.has(_blob(digest)):
             if isinstance(platform, dict) and (platform.get("os"), platform.get("architecture")) != (OS, ARCHITECTURE):
-                continue  # a layout need not hold the other platforms' images
+                continue  # a layout need not hold images of other platforms
             raise Refused(f"{digest} is missing from the image archive; fetch it again.")
         document = _verified(bundle, digest)
         if "manifests" in document:
@@ -112,7 +112,7 @@ def _images(
     return found
 
 
-def _find_docker(bundle: Bundle, ref: str) -> Found:
+def _find_docker(bundle: Bundle, ref: str) -> FoundImage:
     images = _json(bundle.document("manifest.json"))
     if not isinstance(images, list) or not all(isinstance(image, dict) for image in images) or not images:
         raise Refused("manifest.json is malformed; save the image again.")
@@ -131,7 +131,7 @@ def _find_docker(bundle: Bundle, ref: str) -> Found:
     names = [_member(name) for name in _list(image, "Layers")]
     diff_ids = _diff_ids(config, len(names))
     layers = [LayerSource(name, "", diff_id) for name, diff_id in zip(names, diff_ids, strict=True)]
-    return Found(ref or next(iter(tags[chosen[0]]), ""), layers, _config(config))
+    return FoundImage(ref or next(iter(tags[chosen[0]]), ""), layers, _config(config))
 
 
 def _config(document: dict[str, Any]) -> ImageConfig:
@@ -190,7 +190,7 @@ def _object(bundle: Bundle, name: str) -> dict[str, Any]:
 def _json(data: bytes) -> Any:
     try:
         found = json.loads(data)
-        json.dumps(found, ensure_ascii=False).encode()  # half a character ("\\ud800") no file and no program could take
+        json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate ("\\ud800") fits no file and no program
         return found
     except (ValueError, RecursionError):
         raise Refused("a description in the image archive is malformed; fetch it again.") from None
@@ -222,4 +222,4 @@ def _blob(digest: str) -> str:
 def _member(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise Refused("manifest.json is malformed; save the image again.")
-    return clean(value.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+    return archive_path(value.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""images: the recipe of `husk image build`: read from TOML, and checked before anything is done. See docs/images.md."""
+"""images: the recipe of `husk image build`: read from TOML and checked before any step runs. See docs/images.md."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 SCRATCH = "scratch"
 PACKED = ".husk-build"  # where local packages are inside, below /run
 _PACKAGES = {
-    # No cache is kept: it would be part of the layer. apt's own sandbox wants a second user, which a box has not. dpkg
-    # need not sync each file: the store syncs them all, or a machine that dies has no layer.
+    # No cache is kept: it would be part of the layer. apt's own sandbox wants a second user, which a box does not have.
+    # dpkg need not sync each file: the store syncs them all before the layer exists.
     "apt": (
         "get() { DEBIAN_FRONTEND=noninteractive apt-get -q -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 "
         '-o Dpkg::Options::=--force-unsafe-io "$@"; }; '
@@ -32,7 +32,7 @@ _KNOWN = ("base", "name", "allow-net", "env", "packages", "files", "run", "confi
 
 
 class Input:
-    """A file of the person's that goes into a step: where it is, and what it is called in the key."""
+    """A host file that goes into a step: where it is, and its name in the cache key."""
 
     __slots__ = ("digest", "kind", "mode", "path", "rel", "size", "target")
 
@@ -51,10 +51,10 @@ class Input:
 
 
 class Step:
-    """One layer. `command`: what a shell inside runs; empty: `inputs` are copied to `to`."""
+    """One layer. A shell in the box runs `command`; if that is empty, `inputs` are copied to `to`."""
 
     first = False  # before packages
-    fetches = False  # something that is not among its inputs
+    fetches = False  # it downloads something
 
     def __init__(self, title: str, command: str = "", inputs: list[Input] | None = None, to: str = "") -> None:
         self.title, self.command, self.inputs, self.to = title, command, inputs or [], to
@@ -92,7 +92,7 @@ class Recipe:
         self.steps = [*first, *self._packages(said.table("packages")), *later, *self._run(said.table("run"))]
 
     def finished(self, base: ImageConfig) -> ImageConfig:
-        """How the image is started: as its base is, but for what the recipe says."""
+        """The configuration of the image: its base's, overridden by the recipe's."""
         return ImageConfig(
             base.env | self.env,
             self.user or base.user,
@@ -135,7 +135,7 @@ class Recipe:
             yield step
 
     def _beside(self, name: str) -> str:
-        """A name next to the recipe; nothing else of the host gets in by a recipe somebody else wrote."""
+        """The path of a name beside the recipe. An untrusted recipe must not read any other host file."""
         path = os.path.realpath(os.path.join(self.folder, name))
         if os.path.commonpath([path, os.path.realpath(self.folder)]) != os.path.realpath(self.folder):
             raise self._said.wrong(f"{name} does not lie next to it.")

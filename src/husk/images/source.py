@@ -1,8 +1,8 @@
-"""images: what an import reads from — a directory or an archive that holds an OCI layout or a `docker save`.
+"""images: the source of an import: a directory or an archive that holds an OCI layout or a `docker save`.
 
-`Bundle` gives pieces of files by name. For a directory each name is opened beneath it without following links; for an
-archive the places of its members are noted in one pass. An archive that is packed as a whole is unpacked once, into a
-file without a name.
+A `Bundle` gives byte ranges of files by name. For a directory each name is opened beneath it without following links;
+for an archive one pass notes where its members are. An archive that is compressed as a whole is decompressed once, into
+an unnamed file.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import stat as st
 
 from husk.images import tarread
-from husk.images.archive_layer import clean
+from husk.images.archive_layer import archive_path
 from husk.images.archive_limits import Budget, Refused, refuse
+from husk.images.decompress import FileRange, PlainStream, decompress
 from husk.images.tarread import TarReader
-from husk.images.unpack import Piece, Plain, unpacked
 from husk.native import _core
 from husk.store.layout import write_all
 from husk.store.store_errors import StoreError, StoreUsageError
@@ -27,8 +27,8 @@ _FRAME = (b"oci-layout", b"index.json", b"manifest.json", b"repositories", b"blo
 class Bundle:
     """Files by name."""
 
-    def piece(self, name: str) -> Piece:
-        """Its place, the caller's until `close`. KeyError: there is none."""
+    def piece(self, name: str) -> FileRange:
+        """Where the file's bytes are, valid until `close`. KeyError: there is no such file."""
         raise NotImplementedError
 
     def has(self, name: str) -> bool:
@@ -51,7 +51,7 @@ class Bundle:
         return data
 
     def close(self) -> None:
-        """Pieces are worth nothing afterwards."""
+        """No range is valid afterwards."""
 
 
 class FolderBundle(Bundle):
@@ -61,10 +61,10 @@ class FolderBundle(Bundle):
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._open: dict[str, int] = {}
 
-    def piece(self, name: str) -> Piece:
+    def piece(self, name: str) -> FileRange:
         if name not in self._open:
             try:
-                path = clean(os.fsencode(name))
+                path = archive_path(os.fsencode(name))
                 fd = _core.open_beneath(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError, Refused):
                 raise KeyError(name) from None
@@ -75,7 +75,7 @@ class FolderBundle(Bundle):
         found = os.fstat(fd)
         if not st.S_ISREG(found.st_mode):
             raise KeyError(name)
-        return Piece(fd, 0, found.st_size)
+        return FileRange(fd, 0, found.st_size)
 
     def close(self) -> None:
         for fd in (*self._open.values(), self._root):
@@ -84,39 +84,39 @@ class FolderBundle(Bundle):
 
 
 class TarBundle(Bundle):
-    """A tar archive that is not packed. `fd` is this object's."""
+    """A tar archive that is not compressed. This object owns `fd`."""
 
     def __init__(self, fd: int, size: int, budget: Budget) -> None:
         self._fd = fd
         self._members: dict[bytes, tuple[int, int]] = {}
         self._links: dict[bytes, bytes] = {}
-        reader = TarReader(Plain(Piece(fd, 0, size), Budget(budget.limits)), budget, leaping=True)
+        reader = TarReader(PlainStream(FileRange(fd, 0, size), Budget(budget.limits)), budget, seeking=True)
         for entry in reader:
-            name = clean(entry.name)
+            name = archive_path(entry.name)
             if name in self._members or name in self._links:
                 raise refuse(entry.name, "the name comes twice")
             if entry.kind == tarread.FILE:
                 self._members[name] = reader.position, entry.size
             elif entry.kind == tarread.SYMLINK:
-                # Older `docker save` names a layer that comes twice by a link to the other one.
+                # An older `docker save` writes a layer that occurs twice as a link to the first.
                 self._links[name] = os.path.normpath(os.path.join(os.path.dirname(name), entry.target))
             if len(self._members) + len(self._links) > MEMBER_LIMIT:
                 raise refuse(entry.name, f"an archive of images has no more than {MEMBER_LIMIT} members")
 
-    def piece(self, name: str) -> Piece:
+    def piece(self, name: str) -> FileRange:
         path = os.fsencode(name)
         at, size = self._members[self._links.get(path, path)]
-        return Piece(self._fd, at, size)
+        return FileRange(self._fd, at, size)
 
     def close(self) -> None:
         os.close(self._fd)
 
 
 def looks_like_bundle(fd: int, size: int, budget: Budget) -> bool:
-    """By its first member only: what it is for sure is seen when all of it was read."""
-    reader = TarReader(unpacked(Piece(fd, 0, size), Budget(budget.limits)), Budget(budget.limits))
+    """Judged by the first member only; reading the whole archive decides."""
+    reader = TarReader(decompress(FileRange(fd, 0, size), Budget(budget.limits)), Budget(budget.limits))
     for entry in reader:
-        first = clean(entry.name).partition(b"/")[0]
+        first = archive_path(entry.name).partition(b"/")[0]
         if not first:
             continue
         hexadecimal = first.removesuffix(b".json")
@@ -137,9 +137,9 @@ def open_archive(path: str) -> tuple[int, int]:
     return fd, found.st_size
 
 
-def unpack_whole(fd: int, size: int, scratch: int, budget: Budget) -> tuple[int, int]:
-    """(descriptor, size) of the archive without its packing, in a file without a name in the directory `scratch`."""
-    stream = unpacked(Piece(fd, 0, size), budget)
+def decompress_to_file(fd: int, size: int, scratch: int, budget: Budget) -> tuple[int, int]:
+    """(descriptor, size) of the decompressed archive, in an unnamed file of the directory `scratch`."""
+    stream = decompress(FileRange(fd, 0, size), budget)
     plain = os.open(f"/proc/self/fd/{scratch}", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
     try:
         count = 0

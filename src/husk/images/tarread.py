@@ -1,8 +1,8 @@
-"""images: reading a tar archive strictly — ustar, pax and GNU's long names, and nothing that two readers could read in
-two ways.
+"""images: read a tar archive strictly: ustar, pax and GNU's long names, and nothing that two readers could read in two
+ways.
 
 Not tarfile: that is lenient by design (it stops at a header it does not like, and follows sparse maps), and ten times
-slower. Here is only the format; what a name may be is judged in layer.py.
+slower. Here is only the format; archive_layer.py decides which names are allowed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import struct
 
 from husk.images.archive_limits import Budget, Refused, refuse
-from husk.images.unpack import Plain
+from husk.images.decompress import PlainStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.images.unpack import Unpacked
+    from husk.images.decompress import Stream
 
 BLOCK = 512
 HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
@@ -28,7 +28,7 @@ _EMPTY = bytes(BLOCK)
 
 
 class TarEntry:
-    """One entry, names as they stand in the archive. For a file read `size` bytes from the reader before the next."""
+    """One entry, with names as in the archive. Read a file's `size` bytes from the reader before the next entry."""
 
     __slots__ = ("gid", "kind", "mode", "mtime_ns", "name", "size", "target", "uid", "xattrs")
 
@@ -42,12 +42,12 @@ class TarEntry:
 class TarReader:
     """Iterate, and for a file call `content`; what is not read is skipped.
 
-    `leaping`: over what is skipped, without reading it, where the archive is not packed.
+    `seeking`: skip by seeking instead of reading, where the archive is not compressed.
     """
 
-    def __init__(self, stream: Unpacked, budget: Budget, *, leaping: bool = False) -> None:
+    def __init__(self, stream: Stream, budget: Budget, *, seeking: bool = False) -> None:
         self.stream, self.budget = stream, budget
-        self._leap = stream.leap if leaping and isinstance(stream, Plain) else None
+        self._seek = stream.seek if seeking and isinstance(stream, PlainStream) else None
         self._held = b""
         self._at = 0  # in what is held
         self._left = 0  # of the current entry's content
@@ -55,7 +55,7 @@ class TarReader:
         self.position = 0  # of the next byte, in the unpacked stream
 
     def _read(self, size: int) -> bytes:
-        """As many bytes, fewer only at the end."""
+        """`size` bytes; fewer only at the end."""
         end = self._at + size
         if end <= len(self._held):
             found = self._held[self._at : end]
@@ -84,17 +84,17 @@ class TarReader:
         return found
 
     def content(self, most: int) -> bytes:
-        """Of the current file, the next bytes, at most as many; empty at its end."""
+        """The next bytes of the current file, at most `most`; empty at its end."""
         found = self._whole(min(most, self._left))
         self._left -= len(found)
         return found
 
     def _skip(self) -> None:
-        if self._leap is not None and self._left > len(self._held) - self._at:
+        if self._seek is not None and self._left > len(self._held) - self._at:
             far = self._left - (len(self._held) - self._at)
             self.position += self._left
             self._held, self._at, self._left = b"", 0, 0
-            if not self._leap(far):
+            if not self._seek(far):
                 raise Refused("the archive is cut short; fetch it again.")
         while self._left:
             self.content(1 << 20)
@@ -117,7 +117,7 @@ class TarReader:
                 raise Refused("the archive is cut short, or is no tar archive; fetch it again.")
             entry, kind = self._entry(header)
             if kind in b"xgLK":
-                if not 0 <= entry.size <= EXTENSION_LIMIT:  # below zero it would be read again and again
+                if not 0 <= entry.size <= EXTENSION_LIMIT:  # a negative size would read the same header for ever
                     raise refuse(entry.name, f"its extended header has {entry.size} bytes")
                 data = self._whole(entry.size)
                 self._whole(-entry.size % BLOCK)
@@ -158,7 +158,7 @@ class TarReader:
         if magic == b"ustar\x0000" and prefix[:1] != b"\0":
             name = prefix.partition(b"\0")[0] + b"/" + name
         if kind == b"\0" and name.endswith(b"/"):
-            kind = DIRECTORY  # so did the seventh edition of Unix
+            kind = DIRECTORY  # as in the seventh edition of Unix
         elif kind in b"\x007":
             kind = FILE
         entry = TarEntry(name, kind, _number(name, size))
@@ -169,15 +169,15 @@ class TarReader:
         return entry, kind
 
     def _finish(self) -> None:
-        """Nothing but zeros may follow: to another reader it could be another archive. Read to the end, so that the
-        checksums of what packed it are checked too."""
+        """Only zeros may follow: another reader could take the rest for another archive. Reading to the end also checks
+        the checksums of the compression."""
         while data := self._read(1 << 20):
             if data.count(0) != len(data):
                 raise Refused("something follows the end of the archive; pack it again without that.")
 
 
 def _number(name: bytes, field: bytes) -> int:
-    if field[0] & 0x80:  # GNU's way to write what octal digits have no room for
+    if field[0] & 0x80:  # GNU's base-256 form for numbers too large for octal digits
         value = int.from_bytes(field, "big", signed=True)
         return value if field[0] == 0xFF else value + (1 << (8 * len(field) - 1))
     digits = field.strip(b" \0")

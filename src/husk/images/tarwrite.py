@@ -1,6 +1,6 @@
-"""images: writing a tar archive. The same entries give the same bytes, everywhere and always.
+"""images: write a tar archive. The same entries always give the same bytes.
 
-ustar headers, with a pax header before what they have no room for. No user names, no access times, no packing.
+ustar headers, with a pax header where a value does not fit. No user names, no access times, no compression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINK = b"1"
 
 
 class TarWriter:
-    """Calls `write` with the archive's bytes in order. End with `finish`."""
+    """Calls `write` with the archive's bytes in order. Call `finish` at the end."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write_out = write
@@ -42,7 +42,7 @@ class TarWriter:
         size: int = 0,
         content: Iterable[bytes] = (),
     ) -> None:
-        """`mode` with its type bits. `linked_to`: the name of an earlier entry this is a hard link of."""
+        """`mode` includes the type bits. `linked_to` names an earlier entry; the new one is a hard link to it."""
         pax = {b"SCHILY.xattr." + key: value for key, value in (xattrs or {}).items()}
         kind = _LINK if linked_to else _KINDS[st.S_IFMT(mode)]
         if st.S_ISDIR(mode):
@@ -72,7 +72,7 @@ class TarWriter:
     def _header(
         self, name: bytes, mode: int, uid: int, gid: int, size: int, mtime: int, kind: bytes, target: bytes
     ) -> None:
-        # A long name is cut, and some readers take what ends with a slash for a directory, whatever follows.
+        # A long name is cut here, and some readers take any name that ends with a slash for a directory.
         name = name[:100] if kind == b"5" else name[:100].rstrip(b"/")
         head = b"%s%07o\0%07o\0%07o\0%011o\0%011o\0" % (name.ljust(100, b"\0"), mode, uid, gid, size, mtime)
         tail = kind + target[:100].ljust(100, b"\0") + b"ustar\x0000" + bytes(64 + 16 + 155 + 12)
@@ -92,7 +92,7 @@ class TarWriter:
 
 
 def _order(key: bytes) -> tuple[bool, bytes]:
-    return key != b"hdrcharset", key  # it tells how to read the others
+    return key != b"hdrcharset", key  # first: it says how to read the others
 
 
 def _record(key: bytes, value: bytes) -> bytes:

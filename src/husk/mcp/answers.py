@@ -1,6 +1,6 @@
-"""mcp: how a run ended, as an answer to a model: short enough to read, with every refusal as data and in words.
+"""mcp: the result of a run as an answer to a model: short, with every refusal as data and in words.
 
-The whole result stays with the session as a resource; the answer says where.
+The session keeps the full result as a resource; the answer says where.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from husk.api.run_result import Change
     from husk.skills.box_runner import Outcome
 
-CODE = "/tmp/.husk-code"  # where the code of run_code lies in the box; no change worth telling
+CODE = "/tmp/.husk-code"  # where run_code puts its code in the box; not reported as a change
 MOST_CHANGES = 50
 _RULE = (
     "What this box may see and use is set by the person who runs this server, in its config file. You cannot change "
@@ -28,8 +28,8 @@ _RULE = (
 )
 
 
-def whole(result: Result, box: str) -> dict[str, Any]:
-    """Everything, for the resource."""
+def full_result(result: Result, box: str) -> dict[str, Any]:
+    """The full result, for the resource."""
     explained = result.explain()
     if result.denials:
         explained += f"\n{_RULE}"
@@ -49,8 +49,8 @@ def whole(result: Result, box: str) -> dict[str, Any]:
     }
 
 
-def short(full: dict[str, Any], address: str, most: int) -> dict[str, Any]:
-    """For the answer: the beginning and the end of long output, and the first of many changes."""
+def short_result(full: dict[str, Any], address: str, most: int) -> dict[str, Any]:
+    """The result for the answer: beginning and end of long output, and the first changes."""
     answer = full | {"resource": address}
     for stream in ("stdout", "stderr"):
         answer[stream] = shortened(full[stream], most, f"{address}/{stream}")
@@ -63,7 +63,7 @@ def short(full: dict[str, Any], address: str, most: int) -> dict[str, Any]:
 def shortened(text: str, most: int, where: str) -> str:
     if len(text) <= most:
         return text
-    # Errors stand at the end, and what a program is about at its beginning.
+    # The beginning says what a program does, and errors are at the end.
     first, last = most // 3, most - most // 3
     left = len(text) - first - last
     return f"{text[:first]}\n[… {left} characters left out; all of it: {where} …]\n{text[len(text) - last :]}"
@@ -78,7 +78,7 @@ def changes(found: Iterable[Change]) -> list[dict[str, str]]:
 
 
 def printable(name: str) -> str:
-    """A name of the box as a text that JSON can carry."""
+    """A file name of the box as text that JSON can carry."""
     return decoded(os.fsencode(name))
 
 
@@ -87,13 +87,13 @@ def text_of(output: bytes | None) -> str:
 
 
 def not_started(argv: list[str], code: int, sentence: str, box: str) -> dict[str, Any]:
-    """There is no such program, or it cannot be executed: a result like others, so that a model can go on."""
-    full = whole(Result(argv, code), box)
+    """The program is missing or not executable: an ordinary result, so that a model can go on."""
+    full = full_result(Result(argv, code), box)
     return full | {"explain": f"The program was not started: {sentence}"}
 
 
-def of_skill(argv: list[str], outcome: Outcome) -> Result:
-    """A skill's outcome in the form of every other run's."""
+def skill_result(argv: list[str], outcome: Outcome) -> Result:
+    """Convert the outcome of a skill to the result of a run."""
     ended = Ended()
     ended.exit_code, ended.seconds = outcome.exit_code, outcome.seconds
     ended.refusals, ended.faults, ended.changes = outcome.refusals, outcome.faults, outcome.changes

@@ -1,7 +1,7 @@
-"""mcp: what a client may do: the config file, checked whole before anything is served.
+"""mcp: the config file, which says what clients may do. It is checked as a whole before anything is served.
 
-A client's wishes are held against this and can only ask for less (`Config.lowered`, `Config.seconds`). Whatever is not
-in the file has the careful default here: no mounts, no network, bounded.
+A client can only ask for less than the config (`Config.lower_limits`, `Config.run_seconds`). What the
+file does not set has a careful default: no mounts, no network, bounded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LIMITS = {
 
 @dataclass
 class Box:
-    """What every box is made of."""
+    """What every box sees."""
 
     image: str = ""
     store: str = ""
@@ -69,7 +69,7 @@ class Sessions:
 
     boxes: int = 4
     commits: int = 8
-    images: str = ""  # clients may commit images whose names begin so; empty: none
+    images: str = ""  # clients may commit images whose names begin with this; empty: none
     results: int = 50
     shown: int = 20_000  # characters of each stream in an answer; the rest is in the resource
     most: int = 16
@@ -103,22 +103,22 @@ class Config:
     skills: Skills = field(default_factory=Skills)
 
     @property
-    def offered(self) -> set[str]:
+    def offered_tools(self) -> set[str]:
         skills = {"inspect_skill", "run_skill"} if not self.skills.folders else set()
         return set(self.tools.allow) - set(self.tools.deny) - skills
 
     def ceiling(self) -> Limits:
         return read_limits(self.limits)
 
-    def seconds(self, wanted: float | None) -> float | None:
-        """How long a run may take: what the client wants, and never more than `limits.time`."""
+    def run_seconds(self, wanted: float | None) -> float | None:
+        """How long a run may take: as the client asks, at most `limits.time`."""
         most = self.ceiling()["time"]
         if wanted is not None and not 0 < wanted < 1e9:
             raise UsageError("timeout: give a number of seconds above 0.")
         return most if wanted is None else wanted if most is None else min(wanted, most)
 
-    def lowered(self, wanted: dict[str, str]) -> dict[str, str]:
-        """The limits of a box a client wants tighter. Asking for more than the config gives is refused."""
+    def lower_limits(self, wanted: dict[str, str]) -> dict[str, str]:
+        """The limits of a box with those a client asks for. Asking for more than the config gives is refused."""
         asked, most = read_limits(wanted), self.ceiling()
         for name in wanted:
             ours, ceiling = asked[name], most[name]
@@ -152,7 +152,7 @@ def read_config(path: Path) -> Config:
         if section == "limits":
             made.limits = LIMITS | written.amounts(section)
         else:
-            _fill(getattr(made, section), written.table(section))
+            _read_section(getattr(made, section), written.table(section))
     try:
         _check(made, path.resolve().parent)
     except UsageError as error:
@@ -160,7 +160,7 @@ def read_config(path: Path) -> Config:
     return made
 
 
-def _fill(target: Any, written: Table) -> None:
+def _read_section(target: Any, written: Table) -> None:
     written.only(one.name for one in fields(target))
     for name in written:
         default = getattr(target, name)
@@ -169,7 +169,7 @@ def _fill(target: Any, written: Table) -> None:
 
 
 def _check(made: Config, base: Path) -> None:
-    """Everything that can be known wrong before a client comes. Names of files begin where the config file is."""
+    """Find every mistake before a client connects. File names are relative to the config file."""
     read_limits(made.limits)
     for option in (made.tools.allow, made.tools.deny):
         for tool in option:
@@ -189,7 +189,7 @@ def _check(made: Config, base: Path) -> None:
 
 
 def _mount(text: str, base: Path) -> str:
-    """With all links followed: boxes are made from it for as long as the server runs."""
+    """Resolve all links now: boxes are made from this mount for as long as the server runs."""
     source, colon, rest = text.partition(":")
     of_host = source and not text.endswith(":image")
     return str(Mount.parse(f"{base / Path(source).expanduser()}{colon}{rest}" if of_host else text))
@@ -225,7 +225,7 @@ version = {VERSION}
 [session]
 # boxes = 4                           # at once in one session
 # commits = 8                         # states kept in one session
-# images = ""                         # clients may commit images of the store whose names begin so; empty: none
+# images = ""                         # clients may commit images whose names begin with this; empty: none
 # results = 50                        # results kept as resources
 # shown = 20000                       # characters of each stream in an answer
 # most = 16                           # sessions at once (HTTP)

@@ -1,7 +1,7 @@
 """mcp: the server: sessions, resources, and the two ways to reach it.
 
-The package enters a server's lifespan once for every client that connects, on stdio and over HTTP; so what the lifespan
-gives is the client's session, and leaving it is where the session's boxes end.
+The package enters a server's lifespan once for every client that connects, on stdio and over HTTP. So the lifespan
+makes the client's session, and the session's boxes end when it is left.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ PATH = "/mcp"
 
 
 class Server(FastMCP[Session]):
-    """Results are resources of the session that made them: listed for it, and read by no other. A call that makes no
-    sense is told in one sentence."""
+    """Results are resources of the session that made them: only that session lists and reads them. A mistaken call
+    gets one sentence."""
 
     open_world = False  # can a box reach anything beyond this machine?
 
@@ -93,7 +93,7 @@ class Server(FastMCP[Session]):
 
 
 def _where(place: tuple[int | str, ...]) -> str:
-    """A parameter's name, without which of several kinds it was held against."""
+    """The name of a parameter, without the alternatives of its type."""
     return ".".join(str(one) for one in place if not str(one).startswith(("list[", "str", "dict[")))
 
 
@@ -105,7 +105,7 @@ def instructions(config: Config) -> str:
     return f"{INSTRUCTIONS}\nNetwork: {network}. Mounts: {mounts}. Limits: {bounds}. No root, no sudo."
 
 
-def build(config: Config) -> Server:
+def build_server(config: Config) -> Server:
     @asynccontextmanager
     async def lifespan(_: FastMCP[Session]) -> AsyncIterator[Session]:
         session = Session(config)
@@ -114,7 +114,7 @@ def build(config: Config) -> Server:
         finally:
             import anyio
 
-            with anyio.CancelScope(shield=True):  # a client that goes while something runs must leave nothing behind
+            with anyio.CancelScope(shield=True):  # a client that disconnects during a run must leave nothing behind
                 await session.close()
 
     server = Server(
@@ -126,39 +126,39 @@ def build(config: Config) -> Server:
         session_idle_timeout=float(config.session.idle),
         max_sessions=config.session.most,
     )
-    server._mcp_server.version = __version__  # else clients are told the package's
+    server._mcp_server.version = __version__  # else clients see the version of the package `mcp`
     server.open_world = config.network.mode == "host" or bool(config.network.allow)
-    tools.add(server, config.offered, skill_tools.TOOLS)
+    tools.add_tools(server, config.offered_tools, skill_tools.TOOLS)
     return server
 
 
 async def serve_stdio(config: Config) -> None:
-    await build(config).run_stdio_async()
+    await build_server(config).run_stdio_async()
 
 
 async def serve_http(config: Config, host: str, port: int, token: str) -> None:
-    """On an address of the loopback. Every user of the machine can reach that, so each request must show the token."""
+    """Serve on a loopback address. Every user of the machine can reach it, so each request must carry the token."""
     import logging
 
     import uvicorn
 
-    # It tells of every client that goes while its event stream is open as of an error, with a traceback.
+    # It logs an error with a traceback for every client that disconnects while its event stream is open.
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen()  # before the address is told: who reads it comes at once
+        listening.listen()  # before the address is printed: a client may connect at once
         port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         print(f"husk mcp: http://{shown}:{port}{PATH}", file=sys.stderr, flush=True)
-        app = guarded(build(config).streamable_http_app(), token)
+        app = require_token(build_server(config).streamable_http_app(), token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
         await server.serve([listening])
 
 
-def guarded(app: App, token: str) -> App:
-    """Lets through what carries `Authorization: Bearer TOKEN`."""
+def require_token(app: App, token: str) -> App:
+    """Refuse requests without `Authorization: Bearer TOKEN`."""
     wanted = f"Bearer {token}".encode()
 
     async def check(scope: Message, receive: Any, send: Any) -> None:

@@ -1,7 +1,7 @@
-"""mcp: what one client session holds: its boxes by name, the states it committed, and the results of its runs.
+"""mcp: one client session: its boxes by name, the states it committed, and the results of its runs.
 
-Life: made when a client connects, closed when it goes, and everything in it is gone then. Methods that wait are
-coroutines; the work is done in threads of its own, so that one client's box never holds up another's.
+Life: made when a client connects, closed when it disconnects, and nothing of it stays. Methods that wait are
+coroutines; the work is done in threads, so that one client's box never delays another client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_KEPT = 64 << 20  # characters of output in all results of a session
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class Held:
+class SessionBox:
     """A box and the limits it was opened with."""
 
     def __init__(self, box: AsyncSandbox, limits: dict[str, str]) -> None:
@@ -38,48 +38,48 @@ class Commit:
 class Session:
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.boxes: dict[str, Held] = {}
+        self.boxes: dict[str, SessionBox] = {}
         self.commits: dict[str, Commit] = {}
         self.results: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._count = 0
-        self._changing = asyncio.Lock()  # of which boxes there are; never held while a client's program runs
+        self._boxes_lock = asyncio.Lock()  # guards the set of boxes; never held while a client's program runs
 
     # -- boxes -------------------------------------------------------------------------------------------------
     async def box(self, name: str) -> AsyncSandbox:
-        """The box of that name, made now if it is not there yet."""
-        async with self._changing:
+        """The box of that name, opened now if needed."""
+        async with self._boxes_lock:
             if name not in self.boxes:
-                await self._make(name, self.config.limits)
+                await self._open(name, self.config.limits)
             return self.boxes[name].box
 
     async def open(self, name: str, limits: dict[str, str]) -> None:
-        allowed = self.config.lowered(limits)
-        async with self._changing:
+        allowed = self.config.lower_limits(limits)
+        async with self._boxes_lock:
             if name in self.boxes:
                 raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
-            await self._make(name, allowed)
+            await self._open(name, allowed)
 
     async def close_box(self, name: str) -> None:
-        async with self._changing:
-            held = self._held(name)
+        async with self._boxes_lock:
+            held = self._get(name)
             del self.boxes[name]
             await held.box.close()
 
     async def fork(self, name: str, new: str) -> int:
-        """A second box with the same files; how many changes it took over."""
-        async with self._changing:
-            held = self._held(name)
+        """Open a second box with the same files; returns how many changes it starts with."""
+        async with self._boxes_lock:
+            held = self._get(name)
             if new in self.boxes:
                 raise UsageError(f"there is a box {new!r} already; choose another name.")
             self._check_room(new)
             changes = len(await held.box.diff())
-            self.boxes[new] = Held(await held.box.fork(), held.limits)
+            self.boxes[new] = SessionBox(await held.box.fork(), held.limits)
             return changes
 
     async def commit(self, name: str, label: str) -> int:
         _check_name("label", label)
-        async with self._changing:
-            held = self._held(name)
+        async with self._boxes_lock:
+            held = self._get(name)
             if label not in self.commits and len(self.commits) >= self.config.session.commits:
                 raise UsageError(
                     f"this session may keep {self.config.session.commits} states; commit under a label that is there: "
@@ -93,20 +93,20 @@ class Session:
             return changes
 
     async def commit_image(self, name: str, image: str) -> str:
-        """The box's changes as an image of the host's store, which outlives the session. The new layer's hash."""
+        """Make an image of the box's changes in the host's store, which outlives the session; returns its layer."""
         begin = self.config.session.images
         if not begin:
-            raise UsageError("image: this server lets nobody make images; commit without it.")
+            raise UsageError("image: this server lets no client make images; commit without it.")
         if not image.startswith(begin):
             raise UsageError(f"image {image!r}: this server takes names that begin with {begin!r}.")
-        async with self._changing:
-            held = self._held(name)
+        async with self._boxes_lock:
+            held = self._get(name)
             return await in_thread(lambda: held.box.sandbox.commit(image))
 
     async def rollback(self, name: str, label: str) -> str:
-        """The box `name` (default: the one that was committed) gets the files of a commit, or those it began with.
-        What runs in it is ended."""
-        async with self._changing:
+        """Reset the box `name` (default: the one that was committed) to a commit, or to its first state. Ends what runs
+        in it."""
+        async with self._boxes_lock:
             if label and label not in self.commits:
                 known = f"; there are {', '.join(self.commits)}" if self.commits else "; nothing was committed"
                 raise UsageError(f"there is no commit {label!r}{known}.")
@@ -114,12 +114,12 @@ class Session:
             name = name or (commit.box if commit else MAIN)
             old = self.boxes.pop(name, None)
             try:
-                # The new one first: if it cannot be made the old one stays.
+                # Open the new box first: if that fails the old one stays.
                 if commit is None:
-                    await self._make(name, old.limits if old else self.config.limits)
+                    await self._open(name, old.limits if old else self.config.limits)
                 else:
                     self._check_room(name)
-                    self.boxes[name] = Held(await commit.snapshot.open(), commit.limits)
+                    self.boxes[name] = SessionBox(await commit.snapshot.open(), commit.limits)
             except BaseException:
                 if old is not None:
                     self.boxes[name] = old
@@ -128,9 +128,9 @@ class Session:
                 await old.box.close()
             return name
 
-    async def _make(self, name: str, limits: dict[str, str]) -> None:
+    async def _open(self, name: str, limits: dict[str, str]) -> None:
         self._check_room(name)
-        self.boxes[name] = Held(await sandbox(self.config, limits).__aenter__(), limits)
+        self.boxes[name] = SessionBox(await make_sandbox(self.config, limits).__aenter__(), limits)
 
     def _check_room(self, name: str) -> None:
         _check_name("box", name)
@@ -138,15 +138,15 @@ class Session:
         if len(self.boxes) >= most:
             raise UsageError(f"this session may have {most} boxes; close one of {', '.join(self.boxes)} first.")
 
-    def _held(self, name: str) -> Held:
+    def _get(self, name: str) -> SessionBox:
         if name not in self.boxes:
             known = f"; there are {', '.join(self.boxes)}" if self.boxes else "; nothing has run yet"
             raise UsageError(f"there is no box {name!r}{known}.")
         return self.boxes[name]
 
     # -- results -----------------------------------------------------------------------------------------------
-    def keep(self, result: dict[str, Any]) -> str:
-        """A result as a resource; the oldest go when there are too many. Its address."""
+    def keep_result(self, result: dict[str, Any]) -> str:
+        """Keep a result as a resource and drop the oldest ones; returns its address."""
         self._count += 1
         self.results[self._count] = result
         while len(self.results) > self.config.session.results or (len(self.results) > 1 and self._size() > MOST_KEPT):
@@ -169,8 +169,8 @@ class Session:
         await asyncio.gather(*(held.box.close() for held in boxes), *(commit.snapshot.close() for commit in commits))
 
 
-def sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
-    """The only place where a client's box is made: from the config, and limits that were held against it."""
+def make_sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
+    """Make a client's box: the only place that does. `limits` were checked against the config."""
     box, network = config.box, config.network
     return AsyncSandbox(
         box.image,

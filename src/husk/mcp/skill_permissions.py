@@ -1,7 +1,7 @@
-"""mcp: what a skill may use when a client runs it: its permission manifest, beneath what the server's config gives.
+"""mcp: what a skill may use when a client runs it: its permission manifest, within what the server's config gives.
 
-The manifest of the skill NAME is `NAME.permissions.toml` beside it, in the folder of the server's person: written or
-signed off by them, as `husk skill learn` leaves it. One inside the skill would be the stranger's own.
+The manifest of the skill NAME is `NAME.permissions.toml` beside it, in a folder of the server's operator, who wrote or
+approved it, as `husk skill learn` leaves it. A manifest inside the skill would be the untrusted author's own.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 SUFFIX = ".permissions.toml"
 
 
-def held_to(config: Config, skill: Path) -> Permissions | None:
-    """The manifest of the skill at `skill`, with limits no higher than the server's. None: it has none, and gets its
-    inputs, an output, and nothing else. UsageError, for a model to read: it may not run."""
+def permissions_of(config: Config, skill: Path) -> Permissions | None:
+    """The manifest of the skill at `skill`, with limits no higher than the server's. None: it has no manifest, and gets
+    its inputs, an output, and nothing else. UsageError, for a model to read: the skill may not run."""
     name = skill.name.removesuffix(".skill").removesuffix(".zip")
     path = skill.parent / f"{name}{SUFFIX}"
     if not path.exists():
@@ -36,14 +36,14 @@ def held_to(config: Config, skill: Path) -> Permissions | None:
     found = read_permissions(path)
     if found.skill and found.skill != name:
         raise UsageError(f"skill {name!r}: {path.name} is the manifest of another skill, {found.skill!r}.")
-    # Read once: what is judged is what is given, whatever links become meanwhile.
+    # Links are resolved once: what is checked is what is mounted.
     found.mounts = [str(Mount.parse(text)) for text in found.mounts]
     if beyond := [*_hosts_beyond(config, found.hosts), *_mounts_beyond(config, found.mounts)]:
         raise UsageError(
             f"skill {name!r}: its permission manifest asks for more than this server gives: {'; '.join(beyond)}. "
             "You cannot change that from here; ask the person who runs the server."
         )
-    found.limits = _lower(config.limits, found.limits)
+    found.limits = _lower_limits(config.limits, found.limits)
     return found
 
 
@@ -54,21 +54,21 @@ def _hosts_beyond(config: Config, hosts: list[str]) -> list[str]:
 
 
 def _covers(given: str, rule: str) -> bool:
-    """Does the server's rule let out all that the skill's would? Where that cannot be seen at once, it does not."""
+    """Does the server's rule allow all that the skill's would? When in doubt, no."""
     host, _, port = rule.rpartition(":") if ":" in rule and "]" not in rule else (rule, "", "")
     if given in (rule, host):
         return True
-    below, _, given_port = given.partition(":")
-    if not below.startswith("*.") or given_port not in ("", port):
+    domain, _, given_port = given.partition(":")
+    if not domain.startswith("*.") or given_port not in ("", port):
         return False
-    return host.removeprefix("*").endswith(below[1:])
+    return host.removeprefix("*").endswith(domain[1:])
 
 
 def _mounts_beyond(config: Config, mounts: list[str]) -> list[str]:
     return [f"mount {text}" for text in mounts if text not in config.box.mounts]
 
 
-def _lower(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
+def _lower_limits(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
     ceiling, asked, found = read_limits(ours), read_limits(theirs), {}
     for name in NAMES:
         most, wanted = ceiling[name], asked[name] if name in theirs else None

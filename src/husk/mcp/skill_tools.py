@@ -1,5 +1,5 @@
-"""mcp: tools for agent skills. A skill runs in a box of its own, made the way `husk skill run` does; what it is given
-is copied out of a box of the session, and what it leaves is copied into it."""
+"""mcp: tools for agent skills. A skill runs in a box of its own, made as `husk skill run` does. Its inputs are copied
+from a box of the session, and its outputs back into it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from husk.api.aio import in_thread
 from husk.mcp import answers
 from husk.mcp.config import read_limits
 from husk.mcp.session import MAIN
-from husk.mcp.skill_permissions import held_to
+from husk.mcp.skill_permissions import permissions_of
 from husk.mcp.tools import BoxName, Ctx, progress, session_of
 from husk.sandbox.errors import UsageError
 
@@ -36,8 +36,8 @@ SkillName = Annotated[str, Field(description="the skill's folder or archive, by 
 
 
 def find(config: Config, name: str) -> Path:
-    """The skill of that name in one of the config's folders, and nowhere else: a name has no slash, and a link that
-    leads out of the folder is not followed."""
+    """The skill of that name in one of the config's folders. A name has no slash, and a link that leads out of the
+    folder is not followed."""
     if not name or "/" in name or "\0" in name or name.startswith("."):
         raise UsageError(f"skill {name!r}: give the name of a skill, without a path; there are {known(config)}.")
     for folder in config.skills.folders:
@@ -70,7 +70,7 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
 
         path = find(config, skill)
         try:
-            given = held_to(config, path)
+            given = permissions_of(config, path)
             held = given.text() if given else "its inputs, an output, no network; it has no permission manifest"
         except UsageError as error:
             held = f"it cannot run here: {error}"
@@ -100,16 +100,16 @@ async def run_skill(
     session = session_of(ctx)
     held = (await session.box(box)).sandbox
     wanted = Wanted(find(session.config, skill), script, args or [], inputs or [], output)
-    wanted.seconds = session.config.seconds(timeout)
+    wanted.seconds = session.config.run_seconds(timeout)
     ending = _Ending()
     async with progress(ctx, skill, wanted.seconds):
         full, files = await in_thread(lambda: _run(session.config, held, wanted, ending), ending.give_up)
     full["box"] = box
-    return answers.short(full, session.keep(full), session.config.session.shown) | {"files": files}
+    return answers.short_result(full, session.keep_result(full), session.config.session.shown) | {"files": files}
 
 
 class Wanted:
-    """What a client asks for, beside the box."""
+    """What a client asks for."""
 
     def __init__(self, path: Path, script: str, args: list[str], inputs: list[str], output: str) -> None:
         if any("\0" in word for word in args):
@@ -122,12 +122,12 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
     from husk.skills.package import opened
     from husk.skills.running import prepare
 
-    allowed = held_to(config, wanted.path)
+    allowed = permissions_of(config, wanted.path)
     if wanted.inputs and allowed is not None and not allowed.input:
         raise UsageError("inputs: the skill's permission manifest gives it none; run it without.")
     place = Path(tempfile.mkdtemp(prefix="husk-skill-"))
     try:
-        place.chmod(0o755)  # a box started by root has another user
+        place.chmod(0o755)  # the guest of a husk run as root is another user
         given, left = place / "in", place / "out"
         given.mkdir()
         _copy_in(held, wanted.inputs, given)
@@ -135,7 +135,7 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
             request = _request(config, wanted, allowed, given, left)
             prepared = prepare(package, request)
             outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)
-        full = answers.whole(answers.of_skill(prepared.wish.argv, outcome), "")
+        full = answers.full_result(answers.skill_result(prepared.wish.argv, outcome), "")
         full |= {"limits": outcome.limits, "notes": prepared.notes + produced.left}
         return full, _copy_back(held, left, [name for name, _ in produced.files], wanted.output)
     finally:
@@ -143,7 +143,7 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
 
 
 class _Ending:
-    """The box of a skill that another thread runs, so that a client who goes or gives up ends it."""
+    """Ends the box of a skill, which another thread runs, when its client disconnects or cancels."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -197,7 +197,7 @@ def _copy_in(held: Sandbox, inputs: list[str], folder: Path) -> None:
     for name in inputs:
         target = folder / posixpath.basename(name)
         if target.name in ("", ".", "..") or target.exists():
-            raise UsageError(f"inputs: {name!r} is no file's name, or one that was given already.")
+            raise UsageError(f"inputs: {name!r} is no file name, or was given twice.")
         data = held.read(name, size=room + 1)
         room -= len(data)
         if room < 0:

@@ -1,6 +1,7 @@
-"""mcp: the tools a model sees. Each only decodes and calls the session; what is allowed was decided in the config.
+"""mcp: the tools a model sees. Each only decodes its arguments and calls the session; the config decides what is
+allowed.
 
-Their docstrings and parameter notes are what a model reads, so they say what happens, not how.
+A model reads their docstrings and parameter notes, so these say what happens, not how.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def session_of(ctx: Ctx) -> Session:
     return found
 
 
-def told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """What goes wrong before a program runs is one sentence for the model; anything else is our bug, told as such by
-    the server."""
+def errors_as_sentences(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """Turn errors before a program runs into one sentence for the model. Anything else is a bug, and the server reports
+    it as one."""
 
     @wraps(tool)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -73,7 +74,7 @@ def told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
             raise ToolError(str(error)) from None
         except OSError as error:
             raise ToolError(f"{error.filename or 'the host fails husk'}: {error.strerror or error}") from None
-        except ValueError as error:  # an argument husk cannot use, or a box that was closed meanwhile
+        except ValueError as error:  # a bad argument, or a box that was closed meanwhile
             raise ToolError(str(error)) from None
 
     return wrapped
@@ -81,7 +82,7 @@ def told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 @asynccontextmanager
 async def progress(ctx: Ctx, what: str, total: float | None) -> AsyncIterator[None]:
-    """Tell a waiting client that it is still running."""
+    """Send progress to a waiting client."""
     began = time.monotonic()
 
     async def tick() -> None:
@@ -101,18 +102,18 @@ async def progress(ctx: Ctx, what: str, total: float | None) -> AsyncIterator[No
 
 async def run_in(ctx: Ctx, name: str, argv: list[str], timeout: float | None, **options: Any) -> dict[str, Any]:
     session = session_of(ctx)
-    seconds = session.config.seconds(timeout)
+    seconds = session.config.run_seconds(timeout)
     box = await session.box(name)
     async with progress(ctx, argv[0] if argv else "", seconds):
         full = await _run(box, name, argv, seconds, options)
-    return answers.short(full, session.keep(full), session.config.session.shown)
+    return answers.short_result(full, session.keep_result(full), session.config.session.shown)
 
 
 async def _run(
     box: AsyncSandbox, name: str, argv: list[str], seconds: float | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     try:
-        # Cancelled by the client, the run is ended.
+        # If the client cancels, the run is ended.
         result = await box.run(argv, timeout=seconds, capture_output=True, **options)
     except TimeoutExpired as late:
         result = late.result
@@ -121,7 +122,7 @@ async def _run(
         return answers.not_started(argv, error.exit_code, f"{error}{advice}", name)
     except NotExecutable as error:
         return answers.not_started(argv, error.exit_code, str(error), name)
-    return answers.whole(result, name)
+    return answers.full_result(result, name)
 
 
 async def run(
@@ -159,7 +160,7 @@ async def run_code(
     """Run a piece of Python, shell or other code in the box. The answer is that of `run`."""
     interpreter, suffix = LANGUAGES[language]
     held = await session_of(ctx).box(box)
-    place = f"{answers.CODE}/{time.monotonic_ns()}.{suffix}"  # two at once must not meet
+    place = f"{answers.CODE}/{time.monotonic_ns()}.{suffix}"  # a name for each call: two may run at once
     await held.write(place, code)
     return await run_in(ctx, box, [*interpreter, place, *(args or [])], timeout, input=input.encode(), cwd=cwd, env=env)
 
@@ -295,16 +296,16 @@ TOOLS: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
 }
 
 
-LOOKING = ("read_file", "list_files", "changes", "boxes", "inspect_skill")
-LOSING = ("rollback", "close_box")
+READ_ONLY = ("read_file", "list_files", "changes", "boxes", "inspect_skill")
+DESTRUCTIVE = ("rollback", "close_box")
 
 
-def add(server: Server, offered: set[str], more: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
-    """Add those of our tools and of `more` that the configuration offers."""
+def add_tools(server: Server, offered: set[str], more: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
+    """Add those of our tools and of `more` that the config offers."""
     for name, tool in (TOOLS | more).items():
         if name in offered:
-            # Clients ask their person less often about what only looks; and no box reaches further than the config.
+            # Clients ask their user less often about read-only tools.
             notes = ToolAnnotations(
-                readOnlyHint=name in LOOKING, destructiveHint=name in LOSING, openWorldHint=server.open_world
+                readOnlyHint=name in READ_ONLY, destructiveHint=name in DESTRUCTIVE, openWorldHint=server.open_world
             )
-            server.add_tool(told(tool), name=name, annotations=notes)
+            server.add_tool(errors_as_sentences(tool), name=name, annotations=notes)

@@ -1,12 +1,13 @@
-"""images: a stream of bytes out of a file that may be packed — gzip, xz, bzip2, zstd — with bounded memory.
+"""images: read a file that may be compressed (gzip, xz, bzip2, zstd) as a stream, with bounded memory.
 
-What packs it is told by its first bytes, never by its name. Output is asked for piece by piece, so a bomb costs no more
+The first bytes tell the compression, never the name. Output comes in chunks, so a decompression bomb costs no more
 memory than anything else, and the budget ends it.
 """
 
 from __future__ import annotations
 
 import bz2
+import functools
 import hashlib
 import lzma
 import os
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
         def unused_data(self) -> bytes: ...
 
 
-PIECE = 1 << 18
-DICTIONARY = 128 << 20  # the most memory a packed stream may ask for
+CHUNK = 1 << 18
+DICTIONARY = 128 << 20  # the most memory a compressed stream may ask for
 MAGIC = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
-class Piece:
-    """Some bytes of a file, by position: neither the descriptor's own offset nor its end matters."""
+class FileRange:
+    """A range of bytes of a file, read by position: the descriptor's own offset does not matter."""
 
     __slots__ = ("at", "digest", "end", "fd", "size")
 
@@ -44,7 +45,7 @@ class Piece:
         self.digest = hashlib.sha256()
 
     def read(self) -> bytes:
-        data = os.pread(self.fd, min(PIECE, self.end - self.at), self.at)
+        data = os.pread(self.fd, min(CHUNK, self.end - self.at), self.at)
         self.at += len(data)
         self.digest.update(data)
         return data
@@ -54,7 +55,7 @@ class Piece:
 
 
 class _Gzip:
-    """zlib's object with the manners of the others."""
+    """zlib's object with the interface of the other decompressors."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
@@ -75,10 +76,10 @@ class _Gzip:
         return self._zlib.unused_data
 
 
-class Plain:
-    """Not packed."""
+class PlainStream:
+    """A stream that is not compressed."""
 
-    def __init__(self, source: Piece, budget: Budget) -> None:
+    def __init__(self, source: FileRange, budget: Budget) -> None:
         self.source, self.budget = source, budget
         self.digest = source.digest  # of what comes out
 
@@ -87,16 +88,16 @@ class Plain:
         self.budget.unpacked(len(data))
         return data
 
-    def leap(self, count: int) -> bool:
-        """Over as many bytes; False: there are not so many."""
+    def seek(self, count: int) -> bool:
+        """Skip `count` bytes; False: there are fewer."""
         self.source.at += count
         return self.source.at <= self.source.end
 
 
-class Packed:
-    """Packed by something of the standard library's. Several streams one after the other count as one."""
+class CompressedStream:
+    """A format the standard library decompresses. Concatenated streams count as one."""
 
-    def __init__(self, source: Piece, budget: Budget, make: Callable[[], Decompressor], magic: bytes) -> None:
+    def __init__(self, source: FileRange, budget: Budget, make: Callable[[], Decompressor], magic: bytes) -> None:
         self.source, self.budget, self.make, self.magic = source, budget, make, magic
         self.digest = hashlib.sha256()
         self._now: Decompressor | None = make()
@@ -110,7 +111,7 @@ class Packed:
                 data = self.source.read()
             self._pending = b""
             try:
-                found = self._now.decompress(data, PIECE)  # also without data: zlib may still hold output back
+                found = self._now.decompress(data, CHUNK)  # also without data: zlib may still hold output back
             except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, MemoryError) as error:
                 raise Refused(f"the archive cannot be unpacked ({error}); fetch it again.") from None
             if self._now.eof:
@@ -126,7 +127,7 @@ class Packed:
         return b""
 
     def _next(self, rest: bytes) -> None:
-        """Padding may follow a stream, or another stream, and nothing else."""
+        """Only padding or another stream may follow a stream."""
         while True:
             rest = rest.lstrip(b"\0")
             if len(rest) >= len(self.magic):
@@ -143,10 +144,10 @@ class Packed:
             raise Refused("something else follows the packed archive; pack it again without that.")
 
 
-class _Readable:
-    """A piece as the file object zstandard wants."""
+class _ReadableRange:
+    """A range as the file object that zstandard wants."""
 
-    def __init__(self, source: Piece) -> None:
+    def __init__(self, source: FileRange) -> None:
         self.source, self._held = source, b""
 
     def read(self, size: int) -> bytes:
@@ -155,22 +156,22 @@ class _Readable:
         return data[:size]
 
 
-class Zstd:
-    """Packed by zstd."""
+class ZstdStream:
+    """A zstd stream."""
 
-    def __init__(self, source: Piece, budget: Budget) -> None:
+    def __init__(self, source: FileRange, budget: Budget) -> None:
         import zstandard
 
         self.source, self.budget = source, budget
         self.digest = hashlib.sha256()
         self._error = zstandard.ZstdError
         unpacker = zstandard.ZstdDecompressor(max_window_size=DICTIONARY)
-        self._stream = unpacker.stream_reader(_Readable(source), read_across_frames=True)  # type: ignore[arg-type]
+        self._stream = unpacker.stream_reader(_ReadableRange(source), read_across_frames=True)  # type: ignore[arg-type]
         self._out = 0
 
     def read(self) -> bytes:
         try:
-            found: bytes = self._stream.read(PIECE)
+            found: bytes = self._stream.read(CHUNK)
         except self._error as error:
             raise Refused(f"the archive cannot be unpacked ({error}); fetch it again.") from None
         self._out += len(found)
@@ -180,22 +181,23 @@ class Zstd:
         return found
 
 
-Unpacked = Plain | Packed | Zstd
+Stream = PlainStream | CompressedStream | ZstdStream
 
 
-def packing(source: Piece) -> str:
+def compression(source: FileRange) -> str:
     head = source.head()
     return next((name for magic, name in MAGIC if head.startswith(magic)), "")
 
 
-def unpacked(source: Piece, budget: Budget) -> Unpacked:
-    kind = packing(source)
+def decompress(source: FileRange, budget: Budget) -> Stream:
+    kind = compression(source)
     if kind == "gzip":
-        return Packed(source, budget, _Gzip, b"\x1f\x8b")
+        return CompressedStream(source, budget, _Gzip, b"\x1f\x8b")
     if kind == "xz":
-        return Packed(source, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, DICTIONARY), b"\xfd7zXZ\0")
+        make_xz = functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, DICTIONARY)
+        return CompressedStream(source, budget, make_xz, b"\xfd7zXZ\0")
     if kind == "bzip2":
-        return Packed(source, budget, bz2.BZ2Decompressor, b"BZh")
+        return CompressedStream(source, budget, bz2.BZ2Decompressor, b"BZh")
     if kind == "zstd":
-        return Zstd(source, budget)
-    return Plain(source, budget)
+        return ZstdStream(source, budget)
+    return PlainStream(source, budget)
