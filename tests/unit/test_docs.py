@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "husk"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("src", "tests", "docs", "tools", "bench", "examples", "scripts", ".ci")
 # The how-tos write these files themselves.
-WRITTEN_BY_HOWTOS = {"src/husk/vfs/ziptree.py", "husk.vfs.ziptree", "tests/guests/files_xattrat.c"}
+WRITTEN_BY_HOWTOS = {"src/husk/vfs/ziptree.py", "husk.vfs.ziptree", "tests/guests/files_fileattr.c"}
 # Files of users and of other programs.
 NOT_OURS = {"permissions.toml", "main.py", "fs/coredump.c", ".cursor/mcp.json", ".vscode/mcp.json"}
 
