@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.host import host_tree_write as hosttree_write
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host import host_tree_write
+from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.node import Context, Credentials
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import husk
@@ -107,8 +107,8 @@ def test_nobody_is_given_what_was_put_in_the_place_of_what_was_made(
         def __getattr__(self, name: str) -> object:
             return exchanged(getattr(os, name)) if name == how else getattr(os, name)
 
-    monkeypatch.setattr(hosttree_write, "os", Os())
-    tree = HostTree(99, os.fsencode(place), read_only=False, owner=(BOB, BOB))
+    monkeypatch.setattr(host_tree_write, "os", Os())
+    tree = WritableHostTree(99, os.fsencode(place), owner=(BOB, BOB))
     umask = os.umask(0o077)
     try:
         if how == "symlink":

@@ -44,7 +44,7 @@ def _planned(box: Box, wanted: str) -> Applied:
         for at, tree in box.files.layers:
             if at == os.fsencode(target) and tree.root.lower is not None:
                 before = box.before.baseline(target) if box.before is not None else {}
-                return _told(source, target, Plan(tree, (tree.root.lower.seen or {}) | before))
+                return _told(source, target, Plan(tree, (tree.root.lower.baseline or {}) | before))
     return Applied(source)
 
 

@@ -22,7 +22,7 @@ from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply
 from husk.kernel.exec import resident
 from husk.native._core import wake_thread
 from husk.native.threads import start_thread
-from husk.vfs.fd_reserve import is_scarce
+from husk.vfs.fd_reserve import is_in_reserve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1
     `also` one that `operate` closes, or we, if it never runs."""
     global _watching
     wait = _Wait(call, operate, held)
-    scarce = is_scarce(held)
+    scarce = is_in_reserve(held)
     with _lock:
         waiting = sum(one.call.kernel is call.kernel and not one.done for one in _waits)
         full = scarce or waiting >= MOST_WAITING

@@ -13,7 +13,6 @@ from husk.abi.registry import row
 from husk.abi.text import shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
 from husk.native._core import ClosedFileSystem
-from husk.vfs.host.host_tree import HostRead
 from husk.vfs.node import Damaged
 
 TYPE_CHECKING = False
@@ -106,7 +105,7 @@ class Events:
         where = self._absolute(call, name)
         if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY):
             self._keep(self.read, where)
-        if flags & (os.O_ACCMODE | os.O_TRUNC) and isinstance(opened.node.tree, HostRead):
+        if flags & (os.O_ACCMODE | os.O_TRUNC) and opened.node.tree.writes_to_host:
             self._keep(self.written, where)
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
 

@@ -1,7 +1,7 @@
-"""kernel: directory listings, packed once for directories that show the host's unchanged.
+"""kernel: directory listings, packed once for directories that show an unchanged host directory.
 
 A pure accelerator, like the name cache: a listing is used again only while the host directory has the same identity and
-the same times, and nothing of the box lies over it.
+the same times, and the box has changed nothing in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from bisect import bisect_right
 
 from husk.abi.structs import pack_dirent64
 from husk.native._core import stat_beneath
-from husk.vfs.layer.cacheable import host_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     Pack = Callable[[int, int, int, bytes], bytes]
     Stamp = tuple[int, int, int, int]
 
-MOST_RECORDS = 50_000  # kept, over all directories
-A_FEW_TICKS = 100_000_000  # nanoseconds
+RECORDS_MAX = 50_000  # kept, over all directories
+RECENT = 100_000_000  # nanoseconds
 NEVER_CHANGES = (0, 0, 0, 0)  # a directory of an image
 
 
@@ -38,7 +37,7 @@ class _Listing:
 
 
 class Listings:
-    """By directory and form of record; the oldest go first."""
+    """By directory and record format; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, Pack], _Listing] = {}
@@ -72,14 +71,14 @@ class Listings:
         old = self._kept.pop((id(directory), pack), None)
         self._count += len(entries) - (len(old.records) if old else 0)
         self._kept[id(directory), pack] = listing
-        while self._count > MOST_RECORDS and len(self._kept) > 1:
+        while self._count > RECORDS_MAX and len(self._kept) > 1:
             self._count -= len(self._kept.pop(next(iter(self._kept))).records)
         return listing
 
 
 def _stamp(directory: Dir) -> Stamp | None:
     try:
-        view = host_view(directory)
+        view = directory.tree.names_view(directory)
         if view is None or not view.layered:
             return None
         if view.manifest is not None:
@@ -91,8 +90,8 @@ def _stamp(directory: Dir) -> Stamp | None:
 
 
 def _too_fresh(stamp: Stamp) -> bool:
-    """Before Linux 6.13 times go by ticks: what changes in the tick of the listing leaves the time as it was."""
-    return abs(time.time_ns() - max(stamp[2:])) < A_FEW_TICKS
+    """Before Linux 6.13 times advance by ticks: a change in the tick of the listing does not change the time."""
+    return abs(time.time_ns() - max(stamp[2:])) < RECENT
 
 
 def _fill(records: Iterable[tuple[int, bytes]], position: int, room: int) -> tuple[bytes, int]:

@@ -9,10 +9,7 @@ import errno
 import os
 import stat as st
 
-from husk.vfs.host.host_tree import HostNode, HostRead
-from husk.vfs.layer.cacheable import MISSING, HostView, given_view, host_view, lower_view, upper_view
-from husk.vfs.layer.copy_up import CopyUp
-from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
+from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
@@ -20,11 +17,12 @@ if TYPE_CHECKING:
     from husk.kernel.call import Call
     from husk.kernel.exec.program import Program
     from husk.native._core import ExactFile, HostStat, Listener
+    from husk.vfs.host_view import HostView
     from husk.vfs.node import Node, Stat
     from husk.vfs.vfs import Vfs
 
-MOST_REMEMBERED = 16384
-A_FEW, MOST_AT_ONCE = 4, 4096
+DIRECTORIES_MAX = 16384
+A_FEW = 4
 MEMORY_DEVICES = 1  # the major number of null, zero, full, random and urandom
 NO_FILE = (-1, b"", 0, 0, 0, 0)
 
@@ -39,37 +37,36 @@ class NameCache:
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
-        # The same of directories that are not the host's alone, whose names are taught one by one; and how many were
-        # asked for so far.
-        self._mixed: dict[tuple[int, bytes], tuple[LayerDir, int]] = {}
+        # The same for directories with names of the box's own, which are taught one by one; and how many were asked for
+        # so far.
+        self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._taught: set[int] = set()
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
-        listener.cache_identity(uid, gid, host_uid, groups, vfs.state.path + b"/places/")
-        vfs.tell(self.forget)
-        root = vfs.root
-        if isinstance(root, LayerDir) and root.lower is not None and root.lower.mapped is not None:
-            lower = root.lower
-            listener.cache_image(root.lower.mapped, lower.stat(b"").dev, lower.path + b"/", lower.blobs)
+        listener.cache_identity(uid, gid, host_uid, groups, vfs.state.placeholder_prefix)
+        vfs.subscribe(self.forget)
+        image = vfs.root.tree.mapped_image()
+        if image is not None:
+            listener.cache_image(*image)
 
     def close(self) -> None:
-        self._vfs.tell_no_more(self.forget)
+        self._vfs.unsubscribe(self.forget)
 
     def learn(self, call: Call, start: Dir, name: bytes, links: int = 2) -> None:
         """A name was looked up the long way, and the guest has its answer. Teach what can be taught."""
         try:
             self._learn(call, start, name, links)
         except OSError:
-            pass  # the host fails us just now: no fault of ours, and no loss, for the name is looked up again
+            pass  # the host failed just now. Nothing is lost: the name will be looked up again
 
     def _learn(self, call: Call, start: Dir, name: bytes, links: int) -> None:
-        """The directory it lies in, and itself if it is one; where the directory is not the host's alone, what is known
-        about this one name."""
+        """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
+        directory, teach only this one name."""
         name = name.removesuffix(b"/")
         cut = name.rfind(b"/") + 1
         if not self.cached or name[cut:] in (b"", b".", b".."):
             return
         with self._vfs.lock:
-            number = 0 if name[:1] == b"/" else start.place
+            number = 0 if name[:1] == b"/" else start.placeholder
             if number is None:
                 return
             mixed = self._mixed.get((number, name[:cut]))
@@ -88,8 +85,8 @@ class NameCache:
                     self._teach_absent(call, number, start, name[:cut])
                     return
                 if not self._teach_directory(number, name[:cut], there):
-                    if isinstance(there, LayerDir):
-                        if len(self._mixed) >= MOST_REMEMBERED:
+                    if there.tree.cacheable_by_name:
+                        if len(self._mixed) >= DIRECTORIES_MAX:
                             self._mixed.clear()
                         self._mixed[number, name[:cut]] = there, 1
                         self._teach_name(call, number, name, there, name[cut:])
@@ -97,14 +94,14 @@ class NameCache:
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
             below = self._directory(call, start, name + b"/")
-            if below is None or self._settled.get((number, name + b"/")) != below.place:
-                if below is not None and self._teach_directory(number, name + b"/", below) and below.place:
-                    self._teach_directory(below.place, b"", below)
+            if below is None or self._settled.get((number, name + b"/")) != below.placeholder:
+                if below is not None and self._teach_directory(number, name + b"/", below) and below.placeholder:
+                    self._teach_directory(below.placeholder, b"", below)
                 elif below is None:
                     self._teach_target(call, start, name, links)
 
     def _teach_target(self, call: Call, start: Dir, name: bytes, links: int) -> None:
-        """Where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
+        """Teach where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
         try:
             node = self._vfs.walk(call, start, name, follow=False)
             text = node.tree.readlink(call, node) if node.kind == st.S_IFLNK else b""
@@ -114,14 +111,14 @@ class NameCache:
             self.learn(call, self._vfs.root, text, links - 1)
 
     def _teach_absent(self, call: Call, number: int, start: Dir, key: bytes) -> None:
-        """The directory itself is missing, below one that is the host's alone: the host can be asked for its names."""
+        """The directory itself is missing, below one that shows only the host's names: C can ask the host for it."""
         words = key.rstrip(b"/").split(b"/")
         for end in range(len(words) - 1, 0, -1):
             above = b"/".join(words[:end]) + b"/"
             directory = self._directory(call, start, above)
             if directory is None:
                 continue
-            view = host_view(directory)
+            view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
             if view is None or not rest or any(word in (b".", b"..") for word in rest):
                 return
@@ -146,11 +143,11 @@ class NameCache:
             return None
 
     def _straight(self, start: Dir, key: bytes, directory: Dir) -> bool:
-        """Does `key` lead there without a symbolic link that the host could change behind our back? Links at the top of
-        the image (/lib, /bin) are our own."""
+        """Does `key` lead there without a symbolic link that a host process could change unnoticed? Links at the top of
+        the image (/lib, /bin) are the box's own."""
         if key[:1] == b"/":
             top = key.split(b"/", 2)[1]
-            target = self._top_link(top)
+            target = self._vfs.root.tree.fixed_link(self._vfs.root, top)
             text = b"/" + target + key[1 + len(top) :] if target else key
         else:
             text = self._vfs.path_of(start) + b"/" + key
@@ -159,57 +156,34 @@ class NameCache:
         words = [word for word in text.split(b"/") if word not in (b"", b".")]
         return b"/" + b"/".join(words) == self._vfs.path_of(directory)
 
-    def _top_link(self, name: bytes) -> bytes:
-        """Where the link of that name in the root leads, if nobody but the box can change it."""
-        root = self._vfs.root
-        if not isinstance(root, LayerDir):
-            return b""
-        link = root.names.get(name)
-        if isinstance(link, Inode):
-            return link.target
-        if link is None and root.lower is not None and not root.lower.is_host:
-            try:
-                return root.lower.read_link(name)
-            except OSError:
-                return b""
-        return b""
-
     def _teach_directory(self, number: int, key: bytes, directory: Dir) -> bool:
-        """False: it is not the host's alone."""
-        view = host_view(directory)
+        """False: not all of its names are the host's."""
+        view = directory.tree.names_view(directory)
         if view is None:
             return False
-        if len(self._settled) >= MOST_REMEMBERED:
+        if len(self._settled) >= DIRECTORIES_MAX:
             self._settled.clear()
-        self._settled[number, key] = directory.place or 0
+        self._settled[number, key] = directory.placeholder or 0
         self._tell(number, key, directory, view, view.rel + b"/" if view.rel else b"")
         return True
 
-    def _teach_name(self, call: Call, number: int, name: bytes, directory: LayerDir, last: bytes) -> None:
-        """One name in a directory of which the box has changed something, or all."""
+    def _teach_name(self, call: Call, number: int, name: bytes, directory: Dir, last: bytes) -> None:
+        """Teach one name in a directory where the box has changed something."""
         try:
             node = directory.tree.lookup(call, directory, last)
         except OSError as error:
             if error.errno == errno.ENOENT:
                 self._tell(number, name, directory, MISSING, b"")
             return
-        view = None
-        if isinstance(node, LowerNode) and node.kind in (st.S_IFREG, st.S_IFLNK):
-            view = lower_view(node)
-        elif isinstance(node, Inode):
-            view = upper_view(node)
-        elif isinstance(node, LayerDir) and node.mounted is None and node.lower is None:
-            # A directory's own metadata changes with its names, so this is the directory's own to take back.
-            view, directory = given_view(node.tree.stat(call, node)), node
+        view = node.tree.node_view(call, node)
         if view is not None:
-            self._tell(number, name, directory, view, view.rel)
+            # A directory's own metadata changes with its names, so a change in it takes this back.
+            self._tell(number, name, node if isinstance(node, Dir) else directory, view, view.rel)
 
-    def _teach_own_files(self, number: int, key: bytes, directory: LayerDir) -> None:
-        """Who asked for a few names, one after another, is likely to ask for all: find, rsync, git status."""
-        for name, node in list(directory.names.items())[:MOST_AT_ONCE]:
-            view = upper_view(node) if isinstance(node, Inode) else None
-            if view is not None:
-                self._tell(number, key + name, directory, view, view.rel)
+    def _teach_own_files(self, number: int, key: bytes, directory: Dir) -> None:
+        """A program that asked for a few names is likely to ask for all: find, rsync, git status."""
+        for name, view in directory.tree.own_file_views(directory):
+            self._tell(number, key + name, directory, view, view.rel)
 
     def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes, *, absent: bool = False) -> None:
         self._taught.add(id(owner))
@@ -225,42 +199,43 @@ class NameCache:
             view.layered,
             view is MISSING,
             absent,
-            owner.place or 0,
+            owner.placeholder or 0,
             view.manifest,
         )
 
     def watch(self) -> None:
-        """Somebody watches files, and sees them closed when the last copy of a descriptor is: ours must not be it."""
+        """A guest watches files, and sees one closed with the last copy of its descriptor: husk must keep no copy."""
         if not self.watched:
             self.watched = True
             self._listener.cache_watched()
 
     def listed(self, directory: Dir, stamp: tuple[int, int, int, int], end: int, records: bytes) -> None:
-        """A directory that is the host's alone was read from the beginning; the vfs's lock is held."""
-        if self.cached and directory.place:
-            if not self._settled.get((directory.place, b"")):
-                self._teach_directory(directory.place, b"", directory)
-            self._listener.cache_listing(directory.place, stamp, end, records)
+        """A directory that shows only the host's names was read from the beginning; the vfs's lock is held."""
+        number = directory.placeholder
+        if self.cached and number:
+            if not self._settled.get((number, b"")):
+                self._teach_directory(number, b"", directory)
+            self._listener.cache_listing(number, stamp, end, records)
 
     def opened(self, node: Node, fd: int) -> None:
-        """The guest is about to get `fd`, a descriptor of `node`: fstat on it will be asked next."""
-        if not self.cached or not isinstance(node, Inode | LowerNode):
+        """The guest is about to get `fd`, a descriptor of `node`, and will likely call fstat on it next."""
+        if not self.cached:
             return
         try:
-            view = upper_view(node) if isinstance(node, Inode) else _only_name(node)
+            view = node.tree.handle_view(node)
             if view is not None:
                 host = os.fstat(fd)
                 self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
-            pass  # the file is open, perhaps new: what cannot be taught must not fail the call
+            pass  # the file is open, perhaps new: a failure to teach must not fail the call
 
     def held_device(self, host: HostStat, found: Stat) -> None:
-        """/dev/null is many a program's standard input, and nothing about it changes."""
+        """/dev/null is the standard input of many programs, and its stat never changes."""
         if self.cached and os.major(found.rdev) == MEMORY_DEVICES:
             self._listener.cache_handle(host.dev, host.ino, given_view(found).showing)
 
     def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
-        """`name` was resolved to an ELF file, the long way. Both its files must be the host's own, unchanged."""
+        """`name` was resolved to an ELF file, the long way. Program and interpreter must be unchanged host files."""
         if not self.cached:
             return
         with self._vfs.lock:
@@ -274,8 +249,9 @@ class NameCache:
                 return
             if file is not None and interpreter is not None and link is not None:
                 for node in (program.node, program.interpreter):
-                    if isinstance(node, LowerNode | HostNode):
-                        self._program_homes.add(id(node.parent))
+                    place = node.tree.name_of(node) if node is not None else None
+                    if place is not None:
+                        self._program_homes.add(id(place[0]))
                 self._listener.program_learn(name, file, interpreter, *link, info)
 
     def forget(self, directory: Dir, structural: bool) -> None:
@@ -285,9 +261,8 @@ class NameCache:
             self._mixed.clear()
             self._taught.clear()
             self._program_homes.clear()
-            # One hard-linked file with a changed twin, and no hard link can be told from the host alone any more.
-            links_changed = isinstance(directory.tree, CopyUp) and directory.tree.links_touched
-            self._listener.cache_forget(0, True, links_changed, True)
+            # Once one hard-linked file was changed through another name, the host's stat of hard links no longer holds.
+            self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
             return
         taught = id(directory) in self._taught
         if taught:
@@ -297,32 +272,23 @@ class NameCache:
         self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
 
 
-def _only_name(node: LowerNode) -> HostView | None:
-    """An unchanged file of the host's as C shows it; one with other names may have been changed through those."""
-    info = node.lower.stat(node.rel)
-    view = lower_view(node) if info.nlink == 1 and info.ino < 1 << 32 else None
-    return view if view is not None and view.host_dev == info.dev and view.manifest is None else None
-
-
 def _exact(node: Node | None, fd: int) -> ExactFile | None:
     """Where an unchanged host file is and what it is right now; None for a file of the box's own."""
     host = os.fstat(fd)
-    if isinstance(node, LowerNode):
-        return node.lower.fd, node.lower.link_name(node.rel), host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns
-    if isinstance(node, HostNode) and node.tree.read_only and isinstance(node.tree, HostRead):
-        return node.tree.fd, node.rel(), host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns
-    return None
+    where = node.tree.unchanged_file(node) if node is not None else None
+    return None if where is None else (*where, host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns)
 
 
 def _final_link(call: Call, vfs: Vfs, name: bytes) -> tuple[bytes, bytes] | None:
-    """(where, text) of a symbolic link at the end of `name`, empty where there is none; None: too winding to teach."""
+    """(where, text) of a symbolic link at the end of `name`, empty where there is none; None: cannot be taught."""
     node = vfs.walk(call, vfs.root, name, follow=False)
     if node.kind != st.S_IFLNK:
         return b"", b""
     text = node.tree.readlink(call, node)
-    if b"/" in text or len(text) > 255 or not isinstance(node, LowerNode):
+    where = node.tree.unchanged_link(node)
+    if b"/" in text or len(text) > 255 or where is None:
         return None
-    if not node.lower.is_host:
-        return b"", b""  # nobody changes it
+    if not where:
+        return b"", b""  # in an image, which does not change
     end = vfs.walk(call, vfs.root, name[: name.rfind(b"/") + 1] + text, follow=False)
-    return (node.rel, text) if end.kind == st.S_IFREG else None
+    return (where, text) if end.kind == st.S_IFREG else None

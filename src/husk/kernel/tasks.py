@@ -10,7 +10,6 @@ import errno
 import os
 
 from husk.kernel.exec import resident
-from husk.vfs.layer.inodes import Inode
 from husk.vfs.node import Dir
 from husk.vfs.pinned import look
 
@@ -193,7 +192,7 @@ class Tasks:
             return starting[0] if starting is not None else None
         path, identity = noted
         node = self._vfs.running(identity)
-        if isinstance(node, Inode):
+        if node is not None and node.is_upper:
             return self._vfs.path_of_node(node)
         return path
 

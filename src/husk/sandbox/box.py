@@ -8,7 +8,6 @@ Life: built once from a plan, used by one run or by many, also side by side, clo
 from __future__ import annotations
 
 import os
-from _thread import RLock
 
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Shared
@@ -199,8 +198,8 @@ class Box:
                 sorted(creds.groups),
                 cached=True,
             )
-            if self.before is not None and any(tree.links_touched for _, tree in self.files.layers):
-                self.files.vfs.changed(self.files.vfs.root, True)  # it must not ask the host about hard links
+            if self.before is not None and any(tree.hard_links_changed for _, tree in self.files.layers):
+                self.files.vfs.invalidate(self.files.vfs.root, True)  # it must not ask the host about hard links
         return Listener(fd, cookie, self.loader_fd, True, mapped, confined, self._learned), self._names
 
     def segments_in_memory(self) -> InMemory:
@@ -228,7 +227,7 @@ class Box:
     # -- the end ---------------------------------------------------------------------------------------------------
     def ends(self) -> None:
         """What takes long need not be finished any more."""
-        self.files.vfs.state.ending = True
+        self.files.vfs.state.end()
 
     def keep(self, argv: list[str], result: Result) -> None:
         """After the last run, where the policy wants it: what the box is now is to stay."""
@@ -259,9 +258,9 @@ class Box:
             self.start = None
 
     def forget(self) -> None:
-        """In a forked child: the box is the parent's. A lock that another thread held while the parent forked is held
-        for ever here, so none of the old ones is taken."""
-        self.files.vfs.lock = RLock()
+        """In a forked child: the box is the parent's. A lock that another thread held while the parent forked would be
+        held for ever here."""
+        self.files.vfs.after_fork()
         self._let_go()
         if self.state is not None:
             self.state.forget()

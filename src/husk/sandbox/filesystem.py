@@ -10,13 +10,14 @@ from husk.kernel.tasks import TasksHere
 from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.policy import HOME, USER
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree import HostTree
+from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.image.default_image import default_image, make_directory_in
 from husk.vfs.image.etc_files import etc_files
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Context, Credentials, Dir
-from husk.vfs.permissions import shown_as, strangers
+from husk.vfs.permissions import id_map, overflow_map
 from husk.vfs.proc.proc_tree import ProcTree
 from husk.vfs.state import State
 from husk.vfs.synth.dev import DevTree
@@ -60,9 +61,7 @@ class Files:
     def close(self) -> None:
         """Every descriptor of it. The box is over."""
         for _, tree in self.vfs.mounts():
-            close = getattr(tree, "close", None)
-            if close is not None:
-                close()
+            tree.close()
         self.vfs.state.close()
 
     def changes(self) -> list[tuple[str, str]]:
@@ -90,10 +89,8 @@ def build(
         state.continue_from(kept.record.number)
     generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
     if source is None or source.on_host:
-        image = default_image(state, creds, generated, USER.encode())
-        if ids.switch:
-            for lower in image.lowers:
-                lower.uids, lower.gids = strangers(ids.uid), strangers(ids.gid)
+        uids, gids = (overflow_map(ids.uid), overflow_map(ids.gid)) if ids.switch else (None, None)
+        image = default_image(state, creds, generated, USER.encode(), uids, gids)
     else:
         from husk.vfs.image.store_image import store_image
 
@@ -110,9 +107,8 @@ def build(
     terminals = PtsTree(creds, dev=state.new_device())
     vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
     vfs.mount(terminals, b"/dev/pts")
-    shared_memory = LayeredTree(state, mode=0o1777)
-    shared_memory.fstype = b"tmpfs"  # shm_open(3) of older C libraries takes nothing else for /dev/shm
-    vfs.mount(shared_memory, b"/dev/shm")
+    # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
+    vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs"), b"/dev/shm")
     vfs.mount(SysTree(dev=state.new_device()), b"/sys")
     files = Files(vfs, creds, [(b"/", image)], terminals, proc, tasks)
     try:
@@ -121,7 +117,7 @@ def build(
         files.close()  # whoever made boxes before and will again, a server, must not run out of descriptors over it
         raise
     if policy.limits["disk-files"] is not None:
-        state.nodes_left = policy.limits["disk-files"]
+        state.limit_nodes(policy.limits["disk-files"])
     return files
 
 
@@ -141,7 +137,7 @@ def _furnish(
     if kept is not None or remember:
         for _, tree in files.layers[1:]:
             if tree.root.lower is not None:
-                tree.root.lower.seen = {}
+                tree.root.lower.keep_baseline()
     if kept is not None:
         kept.lay_over(files.layers, files.creds)
 
@@ -189,7 +185,10 @@ def _mount(
             files.layers.append((target, layer))
             owners[lower.fd] = owner
         else:
-            tree = HostTree(state.new_device(), source, read_only=mount.mode != "rw", uids=uids, gids=gids, owner=owner)
+            if mount.mode == "rw":
+                tree: HostTree = WritableHostTree(state.new_device(), source, uids=uids, gids=gids, owner=owner)
+            else:
+                tree = HostTree(state.new_device(), source, uids=uids, gids=gids)
             _must_be(found, stat_beneath(tree.fd, b""), tree)
             files.vfs.mount(tree, target)
             owners[tree.fd] = owner
@@ -235,7 +234,7 @@ def _owners(found: os.stat_result, ids: Ids) -> tuple[dict[int, int], dict[int, 
     """
     if not ids.switch:
         return {}, {}, None
-    return shown_as(found.st_uid, ids.uid), shown_as(found.st_gid, ids.gid), (found.st_uid, found.st_gid)
+    return id_map(found.st_uid, ids.uid), id_map(found.st_gid, ids.gid), (found.st_uid, found.st_gid)
 
 
 def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[int, int], gids: dict[int, int]) -> None:
@@ -269,7 +268,7 @@ def working_directory(files: Files, policy: Policy) -> int:
         raise UsageError(f"--workdir {policy.workdir}: {error.strerror} in the box.") from None
     if not isinstance(node, Dir):
         raise UsageError(f"--workdir {policy.workdir}: not a directory in the box.")
-    return files.vfs.place_fd(files.vfs.context, node, os.O_PATH | os.O_DIRECTORY)
+    return files.vfs.placeholder_fd(files.vfs.context, node, os.O_PATH | os.O_DIRECTORY)
 
 
 def find_program(files: Files, policy: Policy) -> bytes:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 
-from husk.native._core import guard_root, kernel_file_system, open_beneath
+from husk.native._core import guard_root, kernel_file_system
 from husk.sandbox.errors import UsageError
-from husk.vfs.host.host_tree import HostDir, HostRead
-from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
 
 TYPE_CHECKING = False
@@ -94,10 +92,9 @@ def _covered(vfs: Vfs) -> Iterator[int]:
     for _, tree in vfs.mounts():
         node: Dir | None = tree.root.covers
         try:
-            if isinstance(node, HostDir) and isinstance(node.tree, HostRead):
-                yield open_beneath(node.tree.fd, node.rel(), os.O_PATH | os.O_DIRECTORY)
-            elif isinstance(node, LayerDir) and node.lower is not None and node.lower.is_host and node.only is None:
-                yield open_beneath(node.lower.fd, node.rel, os.O_PATH | os.O_DIRECTORY)
+            fd = node.tree.host_directory_fd(node) if node is not None else None
+            if fd is not None:
+                yield fd
         except FileNotFoundError:
             continue  # a mount point of the box's own: it covers nothing of the host's
 

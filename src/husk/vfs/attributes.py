@@ -1,14 +1,13 @@
-"""vfs: calls that tell or change what a node is like — stat, access, mode, owner, times, size, extended attributes."""
+"""vfs: calls that show or change metadata — stat, access, mode, owner, times, size, extended attributes."""
 
 from __future__ import annotations
 
 import errno
 import stat as st
 
+from husk.vfs.clock import now
 from husk.vfs.layer.content_copy import with_copies
-from husk.vfs.layer.copy_up import now
 from husk.vfs.node import Dir, Entry, error
-from husk.vfs.opening import Opening
 from husk.vfs.permissions import (
     READ,
     SEARCH,
@@ -17,7 +16,7 @@ from husk.vfs.permissions import (
     is_owner,
     permitted,
     require,
-    require_giving,
+    require_chown,
     require_owner,
     without_privilege,
 )
@@ -27,39 +26,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final, Literal
 
+    from husk.vfs.mount_table import MountTable
     from husk.vfs.node import Context, Node, Stat
+    from husk.vfs.running_programs import RunningPrograms
+    from husk.vfs.walk import Walker
 
 NOW: Final[Literal["now"]] = "now"
 XATTR_SIZE_MAX = 65536
 XATTR_NAME_MAX = 255
 
 
-class Attributes(Opening):
+class Attributes:
     """Everything about one node that is not its name or its content."""
 
+    __slots__ = ("_invalidate", "_lock", "_programs", "_state", "_walker")
+
+    def __init__(self, table: MountTable, walker: Walker, programs: RunningPrograms) -> None:
+        self._lock, self._invalidate, self._state = table.lock, table.invalidate, table.state
+        self._walker, self._programs = walker, programs
+
     def stat(self, ctx: Context, start: Dir, path: bytes, follow: bool = True) -> Stat:
-        with self.lock:
-            node = self._walk(ctx, start, path, self._trail(start), follow)
+        with self._lock:
+            node = self._walker.resolve(ctx, start, path, self._walker.trail(start), follow)
             return node.tree.stat(ctx, node)
 
     def stat_node(self, ctx: Context, node: Node) -> Stat:
-        with self.lock:
+        with self._lock:
             return node.tree.stat(ctx, node)
 
     def readlink(self, ctx: Context, start: Dir, path: bytes) -> bytes:
-        with self.lock:
-            node = self._walk(ctx, start, path, self._trail(start), False)
+        with self._lock:
+            node = self._walker.resolve(ctx, start, path, self._walker.trail(start), False)
             if node.kind != st.S_IFLNK:
                 raise error(errno.EINVAL)
             return node.tree.readlink(ctx, node)
 
     def access(self, ctx: Context, start: Dir, path: bytes, mode: int, follow: bool = True) -> None:
-        with self.lock:
-            node = self._walk(ctx, start, path, self._trail(start), follow)
+        with self._lock:
+            node = self._walker.resolve(ctx, start, path, self._walker.trail(start), follow)
             self._access(ctx, node, mode)
 
     def access_node(self, ctx: Context, node: Node, mode: int) -> None:
-        with self.lock:
+        with self._lock:
             self._access(ctx, node, mode)
 
     def _access(self, ctx: Context, node: Node, mode: int) -> None:
@@ -71,12 +79,12 @@ class Attributes(Opening):
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         """Entries after cookie `after`, `.` and `..` first."""
-        with self.lock:
+        with self._lock:
             dots: list[Entry] = []
             if after < 1:
                 dots.append(Entry(b".", directory.tree.stat(ctx, directory).ino, st.S_IFDIR, 1))
             if after < 2:
-                above = self._up(directory, self._trail(directory))
+                above = self._walker.up(directory, self._walker.trail(directory))
                 dots.append(Entry(b"..", above.tree.stat(ctx, above).ino, st.S_IFDIR, 2))
             if directory.removed:
                 return dots if not after else ()
@@ -84,7 +92,7 @@ class Attributes(Opening):
 
     # -- changing ----------------------------------------------------------------------------------------------
     def chmod(self, ctx: Context, node: Node, mode: int) -> None:
-        with self.lock:
+        with self._lock:
             tree = node.tree
             if tree.read_only:
                 raise error(errno.EROFS)
@@ -98,12 +106,12 @@ class Attributes(Opening):
 
     def chown(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
         """-1 leaves one alone."""
-        with self.lock:
+        with self._lock:
             tree, creds = node.tree, ctx.creds
             if tree.read_only:
                 raise error(errno.EROFS)
             info = tree.stat(ctx, node)
-            require_giving(creds, info, uid, gid)
+            require_chown(creds, info, uid, gid)
             mode = info.mode
             if node.kind not in (st.S_IFDIR, st.S_IFLNK):
                 mode = without_privilege(mode, info.gid in creds.groups)
@@ -117,20 +125,19 @@ class Attributes(Opening):
 
     def _before(self, node: Node) -> None:
         if isinstance(node, Dir):
-            self.changed(node, True)
+            self._invalidate(node, True)
 
     def _search_changed(self, ctx: Context, node: Node) -> None:
         if isinstance(node, Dir):
             node.searchable = False
-            if node.place is not None:
-                self.state.set_search(node, permitted(ctx.creds, node.tree.stat(ctx, node), SEARCH))
+            if node.placeholder is not None:
+                self._state.set_search(node, permitted(ctx.creds, node.tree.stat(ctx, node), SEARCH))
 
     def utimens(
         self, ctx: Context, node: Node, atime: int | Literal["now"] | None, mtime: int | Literal["now"] | None
     ) -> None:
-        """None leaves a time alone. Both `NOW` is the mild form, which whoever may write may do; all else takes the
-        owner."""
-        with self.lock:
+        """None leaves a time alone. Setting both to `NOW` takes write permission; all else takes the owner."""
+        with self._lock:
             if atime is None and mtime is None:
                 return
             tree = node.tree
@@ -147,33 +154,33 @@ class Attributes(Opening):
     def truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
         if size < 0:
             raise error(errno.EINVAL)
-        with_copies(self.lock, lambda: self._truncate(ctx, start, path, size))
+        with_copies(self._lock, lambda: self._truncate(ctx, start, path, size))
 
     def _truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
-        node = self._walk(ctx, start, path, self._trail(start), True)
+        node = self._walker.resolve(ctx, start, path, self._walker.trail(start), True)
         if node.kind != st.S_IFREG:
             raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)
         info = node.tree.stat(ctx, node)
         require(ctx.creds, info, WRITE)
         if node.tree.read_only:
             raise error(errno.EROFS)
-        self._refuse_text(info)
+        self._programs.require_not_running(info)
         if size > info.size:
             ctx.may_grow(size)
         node.tree.truncate(ctx, node, size)
 
     # -- extended attributes -----------------------------------------------------------------------------------
     def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
-        with self.lock:
+        with self._lock:
             self._xattr(ctx, node, name, READ)
             return node.tree.get_xattr(ctx, node, name)
 
     def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
-        with self.lock:
+        with self._lock:
             return node.tree.list_xattr(ctx, node)
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
-        with self.lock:
+        with self._lock:
             if flags & ~3:
                 raise error(errno.EINVAL)
             if len(value) > XATTR_SIZE_MAX:
@@ -182,12 +189,12 @@ class Attributes(Opening):
             node.tree.set_xattr(ctx, node, name, value, flags)
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
-        with self.lock:
+        with self._lock:
             self._xattr(ctx, node, name, WRITE)
             node.tree.remove_xattr(ctx, node, name)
 
     def _xattr(self, ctx: Context, node: Node, name: bytes, want: int) -> None:
-        """xattr_permission: only user.* is for users, and only on files and directories."""
+        """xattr_permission: users may use user.* only, and only on files and directories."""
         if not 0 < len(name) <= XATTR_NAME_MAX:
             raise error(errno.ERANGE)
         if want & WRITE and node.tree.read_only:

@@ -7,40 +7,47 @@ import stat as st
 
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import SEARCH, WRITE, may_hard_link, permitted, require, sticky_forbids
-from husk.vfs.walk import PATH_MAX, Trail, Walker
+from husk.vfs.walk import PATH_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.vfs.mount_table import MountTable
     from husk.vfs.node import Context, Node
+    from husk.vfs.walk import Trail, Walker
 
 NOREPLACE, EXCHANGE = 1, 2
 
 
-class Naming(Walker):
+class Naming:
     """mkdir, rmdir, unlink, symlink, link, mknod, bind and rename."""
 
+    __slots__ = ("_invalidate", "_lock", "_walker")
+
+    def __init__(self, table: MountTable, walker: Walker) -> None:
+        self._lock, self._invalidate, self._walker = table.lock, table.invalidate, walker
+
     def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
-        with self.lock:
+        with self._lock:
             directory, name = self._free_name(ctx, start, path, want_dir=True)
             self._may_create(ctx, directory)
-            self.changed(directory, False)
+            self._invalidate(directory, False)
             directory.tree.mkdir(ctx, directory, name, mode & 0o1777 & ~ctx.umask())
 
     def symlink(self, ctx: Context, target: bytes, start: Dir, path: bytes) -> None:
-        with self.lock:
+        with self._lock:
             if not target:
                 raise error(errno.ENOENT)
             if len(target) >= PATH_MAX:
                 raise error(errno.ENAMETOOLONG)
             directory, name = self._free_name(ctx, start, path)
             self._may_create(ctx, directory)
-            self.changed(directory, False)
+            self._invalidate(directory, False)
             directory.tree.symlink(ctx, directory, name, target)
 
     def mknod(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
-        with self.lock:
+        with self._lock:
             kind = st.S_IFMT(mode) or st.S_IFREG
             if kind == st.S_IFDIR:
                 raise error(errno.EPERM)
@@ -51,31 +58,31 @@ class Naming(Walker):
             if kind in (st.S_IFCHR, st.S_IFBLK):
                 raise error(errno.EPERM)
             bits = mode & 0o7777 & ~ctx.umask()
-            self.changed(directory, False)
+            self._invalidate(directory, False)
             if kind == st.S_IFREG:
                 directory.tree.create(ctx, directory, name, bits)
             else:
                 directory.tree.mknod(ctx, directory, name, kind | bits)
 
     def bind(self, ctx: Context, start: Dir, path: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
-        """A socket's name: `make(directory_fd, host_name)` binds the real socket there. EADDRINUSE where the name is
+        """The name of a socket: `make(directory_fd, host_name)` binds the real one there. EADDRINUSE where the name is
         taken."""
-        with self.lock:
+        with self._lock:
             try:
                 directory, name = self._free_name(ctx, start, path)
             except FileExistsError:
                 raise error(errno.EADDRINUSE) from None
             self._may_create(ctx, directory)
-            self.changed(directory, False)
+            self._invalidate(directory, False)
             return directory.tree.bind(ctx, directory, name, mode & 0o7777 & ~ctx.umask(), make)
 
     def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:
-        with self.lock:
-            node = self._walk(ctx, old_start, old, self._trail(old_start), follow)
+        with self._lock:
+            node = self._walker.resolve(ctx, old_start, old, self._walker.trail(old_start), follow)
             self._link_node(ctx, node, new_start, new)
 
     def link_node(self, ctx: Context, node: Node, new_start: Dir, new: bytes) -> None:
-        with self.lock:
+        with self._lock:
             self._link_node(ctx, node, new_start, new)
 
     def _link_node(self, ctx: Context, node: Node, start: Dir, path: bytes) -> None:
@@ -88,52 +95,47 @@ class Naming(Walker):
         self._may_create(ctx, directory)
         if node.kind == st.S_IFDIR:
             raise error(errno.EPERM)
-        self.changed(directory, False)
+        self._invalidate(directory, False)
         node.tree.link(ctx, node, directory, name)
 
     # -- removing ----------------------------------------------------------------------------------------------
     def rmdir(self, ctx: Context, start: Dir, path: bytes) -> None:
-        with self.lock:
-            trail = self._trail(start)
-            directory = self._parent(ctx, start, path, trail)
+        with self._lock:
+            trail = self._walker.trail(start)
+            directory = self._walker.parent_of(ctx, start, path, trail)
             if not trail.plain:
                 raise error({b"..": errno.ENOTEMPTY, b".": errno.EINVAL}.get(trail.last, errno.EBUSY))
             self._may_write(directory)
-            node = self._last(ctx, directory, trail)
+            node = self._walker.last(ctx, directory, trail)
             self._may_delete(ctx, directory, node, is_dir=True)
             assert isinstance(node, Dir)
             if node.mounted is not None:
                 raise error(errno.EBUSY)
-            self.changed(directory, True)
+            self._invalidate(directory, True)
             directory.tree.rmdir(ctx, directory, trail.last)
 
     def unlink(self, ctx: Context, start: Dir, path: bytes) -> None:
-        with self.lock:
-            trail = self._trail(start)
-            directory = self._parent(ctx, start, path, trail)
+        with self._lock:
+            trail = self._walker.trail(start)
+            directory = self._walker.parent_of(ctx, start, path, trail)
             if not trail.plain:
                 raise error(errno.EISDIR)
             self._may_write(directory)
-            node = self._last(ctx, directory, trail)
+            node = self._walker.last(ctx, directory, trail)
             if trail.slash:
                 raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.ENOTDIR)
             self._may_delete(ctx, directory, node, is_dir=False)
-            self.changed(directory, node.kind == st.S_IFLNK)
+            self._invalidate(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
-
-    def parent(self, ctx: Context, start: Dir, path: bytes) -> Dir:
-        """The directory that holds the last component of a name."""
-        with self.lock:
-            return self._parent(ctx, start, path, self._trail(start))
 
     # -- renaming ----------------------------------------------------------------------------------------------
     def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> None:
-        with self.lock:
+        with self._lock:
             if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
                 raise error(errno.EINVAL)
-            from_trail, to_trail = self._trail(old_start), self._trail(new_start)
-            source_dir = self._parent(ctx, old_start, old, from_trail)
-            target_dir = self._parent(ctx, new_start, new, to_trail)
+            from_trail, to_trail = self._walker.trail(old_start), self._walker.trail(new_start)
+            source_dir = self._walker.parent_of(ctx, old_start, old, from_trail)
+            target_dir = self._walker.parent_of(ctx, new_start, new, to_trail)
             if source_dir.tree is not target_dir.tree:
                 raise error(errno.EXDEV)
             if not from_trail.plain:
@@ -145,7 +147,7 @@ class Naming(Walker):
 
     def _rename(self, ctx: Context, old: Dir, from_trail: Trail, new: Dir, to_trail: Trail, flags: int) -> None:
         tree = old.tree
-        source = self._last(ctx, old, from_trail)
+        source = self._walker.last(ctx, old, from_trail)
         target = self._peek(ctx, new, to_trail)
         if target is not None and flags & NOREPLACE:
             raise error(errno.EEXIST)
@@ -169,19 +171,19 @@ class Naming(Walker):
         else:
             self._may_delete(ctx, new, target, is_dir=isinstance(target, Dir) if flags & EXCHANGE else is_dir)
         for moved in (source, target) if flags & EXCHANGE else (source,):
-            # Moving a directory rewrites its `..`, which takes the right to write to it.
+            # Moving a directory rewrites its `..`, which takes write permission on it.
             if old is not new and isinstance(moved, Dir):
                 require(ctx.creds, tree.stat(ctx, moved), WRITE)
         if any(isinstance(node, Dir) and node.mounted is not None for node in (source, target)):
             raise error(errno.EBUSY)
         structural = any(node is not None and node.kind in (st.S_IFDIR, st.S_IFLNK) for node in (source, target))
-        self.changed(old, structural)
-        self.changed(new, structural)
+        self._invalidate(old, structural)
+        self._invalidate(new, structural)
         tree.rename(ctx, old, from_trail.last, new, to_trail.last, flags)
 
     def _peek(self, ctx: Context, directory: Dir, trail: Trail) -> Node | None:
         try:
-            return self._last(ctx, directory, trail)
+            return self._walker.last(ctx, directory, trail)
         except FileNotFoundError:
             return None
 
@@ -195,8 +197,8 @@ class Naming(Walker):
     # -- checks shared by all ----------------------------------------------------------------------------------
     def _free_name(self, ctx: Context, start: Dir, path: bytes, *, want_dir: bool = False) -> tuple[Dir, bytes]:
         """filename_create: the directory and a name in it that nothing has yet."""
-        trail = self._trail(start)
-        directory = self._parent(ctx, start, path, trail)
+        trail = self._walker.trail(start)
+        directory = self._walker.parent_of(ctx, start, path, trail)
         if not trail.plain or self._peek(ctx, directory, trail) is not None:
             raise error(errno.EEXIST)
         if (trail.slash and not want_dir) or directory.tree.fixed_names:

@@ -1,4 +1,4 @@
-"""vfs: the words every tree speaks — nodes, directories, stat results, and the interface a tree implements.
+"""vfs: the vocabulary of all trees — nodes, directories, stat results, and the interface a tree implements.
 
 A *tree* is one file system type mounted somewhere (layered, host directory, proc, dev …). A *node* is an inode as the
 walker sees it. Only shapes live here; walking is in `walk`, meaning is in the trees.
@@ -15,7 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from husk.vfs.layer.watch_mirror import Real
+    from husk.native._core import Manifest
+    from husk.vfs.host_view import HostView
+    from husk.vfs.layer.watch_mirror import MirrorDir
 
 
 def error(code: int) -> OSError:
@@ -24,7 +26,7 @@ def error(code: int) -> OSError:
 
 
 class Damaged(OSError):
-    """EIO, and why: what a file consists of is not there any more. Its reason is told outside."""
+    """EIO, and why: the content of a file is missing. The reason is reported outside the box."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EIO, why)
@@ -33,8 +35,8 @@ class Damaged(OSError):
 class Credentials:
     """Who the guest is. One set per box: no guest can change it, because no guest holds a capability.
 
-    `over_files`: it may do to the box's files what root may to those of a machine. No capability of the host's is
-    behind it: owners and modes are husk's own notes.
+    `over_files`: it may do to the box's files what root may do to a machine's. This takes no capability on the host:
+    husk itself keeps owners and modes.
     """
 
     __slots__ = ("gid", "groups", "over_files", "uid")
@@ -44,7 +46,7 @@ class Credentials:
 
 
 class Context:
-    """On whose behalf a vfs operation runs: the calling guest thread and its identity.
+    """For which guest thread a vfs operation runs, and with which credentials.
 
     `tid` is the host's thread id, which the proc tree needs for `/proc/self`; `umask()` is asked only when
     something is created, because reading it costs a look into the host's proc.
@@ -59,15 +61,18 @@ class Context:
         return 0o022
 
     def may_grow(self, size: int) -> None:
-        """EFBIG where a file must not become `size` bytes long at this caller's hands."""
+        """EFBIG where this caller must not make a file `size` bytes long."""
 
     def open_fifo(self, pin: int, flags: int) -> int:
-        """A descriptor of the FIFO that `pin` is an O_PATH descriptor of. May block."""
+        """Open the FIFO that `pin` is an O_PATH descriptor of. May block."""
         return os.open(b"/proc/self/fd/%d" % pin, flags | os.O_CLOEXEC)
 
 
+ROOT_CONTEXT = Context(Credentials(0, 0))  # what husk itself does in a tree: no permissions are checked there
+
+
 class Stat:
-    """What stat(2) tells; times in nanoseconds."""
+    """What stat(2) returns; times in nanoseconds."""
 
     __slots__ = (
         "atime",
@@ -110,44 +115,62 @@ class Stat:
 
 
 class Node:
-    """An inode. `kind` is the S_IF* part of its mode and never changes."""
+    """An inode. `kind` is the S_IF* part of its mode and never changes.
+
+    `is_upper`: it lives in the box's own layer, so only its node knows what it is called now. `is_held`: no tree has a
+    name for it, only a descriptor of some task leads to it.
+    """
 
     __slots__ = ("kind", "tree")
+
+    is_upper = False
+    is_held = False
 
     def __init__(self, tree: Tree, kind: int) -> None:
         self.tree, self.kind = tree, kind
 
-    def below_real(self, name: bytes) -> Node | None:
-        """What stands behind `name` in the counterpart of a watched directory."""
+    def mirrored_child(self, name: bytes) -> Node | None:
+        """The node behind entry `name` of a watched directory's mirror."""
         return None
 
 
 class Dir(Node):
-    """A directory, which also knows its name: paths are told by climbing `parent`.
+    """A directory, which also knows its name: a path is built by climbing `parent`.
 
     `parent` is None for a tree's root. A removed directory keeps its parent (Linux lets one leave it through `..`)
     and has `removed` set. `mounted` is the root of a tree mounted over this directory; `covers` is, for a tree's
-    root, the directory it is mounted on. `place` is the number of its placeholder once it has one, `path_only` of the
-    one for O_PATH descriptors.
+    root, the directory it is mounted on. `placeholder` is the number of its placeholder once it has one, `path_only` of
+    the one for O_PATH descriptors.
     `searchable` remembers that the guest may search it; only the walker sets it, only for trees with `stable_modes`.
-    `real` is its counterpart on the host; None as long as nobody watches anything in it.
+    `mirror` is its mirror on the host; None as long as nothing in it is watched.
     """
 
-    __slots__ = ("covers", "mounted", "name", "parent", "path_only", "place", "real", "removed", "searchable")
+    __slots__ = ("covers", "mirror", "mounted", "name", "parent", "path_only", "placeholder", "removed", "searchable")
 
     def __init__(self, tree: Tree, parent: Dir | None, name: bytes) -> None:
         super().__init__(tree, st.S_IFDIR)
         self.parent, self.name = parent, name
         self.mounted: Dir | None = None
         self.covers: Dir | None = None
-        self.place: int | None = None
+        self.placeholder: int | None = None
         self.path_only: int | None = None
         self.removed = False
         self.searchable = False
-        self.real: Real | None = None
+        self.mirror: MirrorDir | None = None
 
-    def below_real(self, name: bytes) -> Node | None:
-        return None if self.real is None else self.real.node(name)
+    def mirrored_child(self, name: bytes) -> Node | None:
+        return None if self.mirror is None else self.mirror.node(name)
+
+    def is_hidden_or_watched(self) -> bool:
+        """Must the host not be asked for its names, because they are not its own, or because opening it may be
+        watched?"""
+        if self.removed or self.mounted is not None or self.mirror is not None:
+            return True
+        return self.parent is not None and self.parent.mirror is not None
+
+    def is_used(self) -> bool:
+        """Does a placeholder, a mount or a mirror need this very object?"""
+        return bool(self.placeholder or self.path_only or self.mounted or self.mirror)
 
 
 class Entry:
@@ -168,10 +191,12 @@ class Tree:
 
     dev: int = 0  # st_dev as the guest sees it
     fstype: bytes = b"none"  # as /proc/mounts shows it
-    fixed_names = False  # nobody can make or remove a name, whatever the modes say (proc)
+    fixed_names = False  # no name can be made or removed, whatever the modes say (proc)
     read_only: bool = True
-    host_backed: bool = False  # every node that is no directory has a host file, which `open` with O_PATH leads to
+    host_backed: bool = False  # `open` with O_PATH leads to a host file for every node but directories
     stable_modes: bool = False  # directories change mode and owner only through set_mode and set_owner
+    writes_to_host: bool = False  # what a guest writes changes a host file that is not the box's own
+    cacheable_by_name: bool = False  # `node_view` may answer for single names of a directory
     root: Dir
 
     # -- names -------------------------------------------------------------------------------------------------
@@ -248,7 +273,7 @@ class Tree:
         return None
 
     def is_magic(self, node: Node) -> bool:
-        """Whether a link is one of those that lead to what they mean, not to what their text says."""
+        """Is this a magic link: one that leads to an object, not to what its text says?"""
         return False
 
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
@@ -284,11 +309,12 @@ class Tree:
         return None
 
     def host_depth(self, path: bytes) -> int:
-        """How long the host path of the directory is through which this tree shows `path`; 0: by none."""
+        """Length of the host path of the directory through which this tree shows `path`; 0: it does not."""
         return 0
 
     def current(self, node: Node) -> Node:
-        """What a node remembered from an earlier look-up is now. Trees whose nodes live only for a call override it."""
+        """The present node of one remembered from an earlier look-up. Trees whose nodes live only for a call override
+        it."""
         return node
 
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
@@ -296,9 +322,71 @@ class Tree:
         return None
 
     def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
-        """The same of a node that lost its last name."""
+        """Directory and last name of a node that has no name any more."""
+        return None
+
+    def host_directory_fd(self, directory: Dir) -> int | None:
+        """An O_PATH descriptor of the host directory whose names `directory` shows; None: it shows none."""
         return None
 
     def statfs_path(self) -> bytes:
         """A host path whose statvfs numbers this tree shows (free space); b"" for none."""
         return b""
+
+    # -- starting points and ends ------------------------------------------------------------------------------
+    def forget_unused(self, directory: Dir) -> None:
+        """`directory` lost its placeholder. A tree that can look it up again may drop it, and directories above."""
+
+    def accept(self, directory: Dir, name: bytes) -> None:
+        """husk itself made `name` (a mount point): it is no change of the guest's."""
+
+    def close(self) -> None:
+        """Close what the tree holds of the host. The box is over."""
+
+    @property
+    def hard_links_changed(self) -> bool:
+        """Was a hard-linked host file changed, so that its other names no longer show what the host has?"""
+        return False
+
+    # -- for the name cache: what the host can be asked for directly -------------------------------------------
+    def names_view(self, directory: Dir) -> HostView | None:
+        """Where the host has the names of `directory`, if every one of them is the host's, unchanged."""
+        return None
+
+    def node_view(self, ctx: Context, node: Node) -> HostView | None:
+        """Where the host has a single node; a directory's view holds until that directory changes."""
+        return None
+
+    def handle_view(self, node: Node) -> HostView | None:
+        """What fstat on a descriptor of `node` shows."""
+        return None
+
+    def own_file_views(self, directory: Dir) -> Iterable[tuple[bytes, HostView]]:
+        """The views of files in `directory` that are the box's own."""
+        return ()
+
+    def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
+        """Directory descriptor and name of the host file that is `node`, if the guest cannot change it."""
+        return None
+
+    def unchanged_link(self, node: Node) -> bytes | None:
+        """The name, beneath its lower tree, of a symbolic link that the guest has not changed; empty where the host
+        cannot change it either; None: it is none."""
+        return None
+
+    def fixed_link(self, directory: Dir, name: bytes) -> bytes:
+        """The target of a symbolic link that only the box can change; empty: it is none."""
+        return b""
+
+    def mapped_image(self) -> tuple[Manifest, int, bytes, bytes] | None:
+        """Of a tree that shows an image: its manifest, its device, and where links and blobs lie."""
+        return None
+
+    # -- for watchers ------------------------------------------------------------------------------------------
+    def watch_fd(self, ctx: Context, node: Node, mask: int) -> int | None:
+        """An O_PATH descriptor of the host file whose events are the node's; None: nothing ever happens to it."""
+        return None
+
+    def quiet_fd(self, number: int) -> int:
+        """An O_PATH descriptor of a host file to which nothing ever happens; `number` tells such files apart."""
+        raise OSError(errno.EOPNOTSUPP, "this tree has no files of its own")

@@ -9,14 +9,17 @@ import stat as st
 from husk.vfs.layer.content_copy import with_copies
 from husk.vfs.node import Dir, error
 from husk.vfs.permissions import READ, SEARCH, WRITE, permitted, require, require_owner
-from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS, Trail, Walker
+from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.vfs.node import Context, Node, Stat
+    from husk.vfs.mount_table import MountTable
+    from husk.vfs.node import Context, Node
+    from husk.vfs.placeholders import Placeholders
+    from husk.vfs.running_programs import RunningPrograms
+    from husk.vfs.walk import Trail, Walker
 
 TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
-PROGRAMS_KEPT = 4096
 WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for both and gets neither
 
 
@@ -30,44 +33,50 @@ class Opened:
         self.host_fd, self.node, self.fifo_flags = host_fd, node, fifo_flags
 
 
-class Opening(Walker):
-    """Descriptors for names, and the rule that a running program is not written to."""
+class Opening:
+    """Descriptors for names and nodes."""
 
-    _running: dict[tuple[int, int], Node] | None = None
+    __slots__ = ("_invalidate", "_lock", "_placeholders", "_programs", "_state", "_walker")
+
+    def __init__(
+        self, table: MountTable, walker: Walker, placeholders: Placeholders, programs: RunningPrograms
+    ) -> None:
+        self._lock, self._invalidate, self._state = table.lock, table.invalidate, table.state
+        self._walker, self._placeholders, self._programs = walker, placeholders, programs
 
     def open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int = 0) -> Opened:
         if flags & os.O_PATH:
             flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
-        return with_copies(self.lock, lambda: self._open(ctx, start, path, flags, mode, resolve))
+        return with_copies(self._lock, lambda: self._open(ctx, start, path, flags, mode, resolve))
 
     def _open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
         if flags & TMPFILE and not flags & os.O_PATH:
             return self._tmpfile(ctx, start, path, flags, mode, resolve)
-        trail = self._trail(start, resolve)
+        trail = self._walker.trail(start, resolve)
         if flags & os.O_CREAT:
             if flags & os.O_DIRECTORY:
                 raise error(errno.EINVAL)
             return self._create(ctx, start, path, flags, mode, trail)
-        node = self._walk(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
+        node = self._walker.resolve(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
         return self._finish(ctx, node, flags)
 
     def open_node(self, ctx: Context, node: Node, flags: int) -> Opened:
-        """Open what is already known, as through /proc/self/fd/N."""
+        """Open a node that is already known, as through /proc/self/fd/N."""
         if flags & os.O_PATH:
             flags &= os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
         flags &= ~(os.O_CREAT | os.O_EXCL)
-        return with_copies(self.lock, lambda: self._finish(ctx, node, flags))
+        return with_copies(self._lock, lambda: self._finish(ctx, node, flags))
 
     def _create(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, trail: Trail) -> Opened:
         while True:
-            directory = self._parent(ctx, start, path, trail)
+            directory = self._walker.parent_of(ctx, start, path, trail)
             if not trail.plain:
-                node: Node = self._walk(ctx, directory, trail.last, trail, True) if trail.last else directory
+                node: Node = self._walker.resolve(ctx, directory, trail.last, trail, True) if trail.last else directory
                 raise error(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR)
             if trail.slash:
                 raise error(errno.EISDIR)
             try:
-                node = self._last(ctx, directory, trail)
+                node = self._walker.last(ctx, directory, trail)
             except FileNotFoundError:
                 try:
                     return self._make(ctx, directory, trail.last, flags, mode)
@@ -86,7 +95,7 @@ class Opening(Walker):
                 raise error(errno.ELOOP)
             if node.tree.follow(ctx, node) is not None:
                 trail.links -= 1
-                node = self._walk(ctx, directory, trail.last, trail, True)
+                node = self._walker.resolve(ctx, directory, trail.last, trail, True)
                 break
             start, path = directory, node.tree.readlink(ctx, node)
         if isinstance(node, Dir):
@@ -100,7 +109,7 @@ class Opening(Walker):
         if tree.read_only:
             raise error(errno.EROFS)
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
-        self.changed(directory, False)
+        self._invalidate(directory, False)
         # The mode of a new file binds the next open, not this one.
         bits = mode & 0o7777 & ~ctx.umask()
         node, fd = tree.create_open(ctx, directory, name, bits, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
@@ -109,7 +118,8 @@ class Opening(Walker):
     def _tmpfile(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
         if not flags & os.O_DIRECTORY or flags & os.O_CREAT or flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR):
             raise error(errno.EINVAL)
-        directory = self._walk(ctx, start, path, self._trail(start, resolve), not flags & os.O_NOFOLLOW)
+        trail = self._walker.trail(start, resolve)
+        directory = self._walker.resolve(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
         if not isinstance(directory, Dir):
             raise error(errno.ENOTDIR)
         tree = directory.tree
@@ -128,11 +138,9 @@ class Opening(Walker):
             raise error(errno.ENOTDIR)
         if flags & os.O_PATH:
             if isinstance(node, Dir):
-                if node.path_only is None:
-                    self._make_room()
-                return Opened(self.state.path_only_place(node), node)
-            real = tree.open(ctx, node, os.O_PATH) if tree.host_backed else -1
-            return Opened(self.state.stand_in(node, real), node)
+                return Opened(self._placeholders.open_path_only(node), node)
+            o_path_fd = tree.open(ctx, node, os.O_PATH) if tree.host_backed else -1
+            return Opened(self._state.stand_in(node, o_path_fd), node)
         want = WANTS[flags & os.O_ACCMODE]
         if flags & os.O_TRUNC:
             want |= WRITE
@@ -146,20 +154,20 @@ class Opening(Walker):
         require(ctx.creds, info, want)
         if flags & os.O_NOATIME:
             require_owner(ctx.creds, info)
-        # Placeholders, devices and made-up files are not asked by the host whether they know O_DIRECT; they do not.
+        # Placeholders, devices and synthesised files do not support O_DIRECT, and the host would not say so.
         if flags & os.O_DIRECT and (kind in (st.S_IFDIR, st.S_IFCHR) or (kind == st.S_IFREG and not tree.host_backed)):
             raise error(errno.EINVAL)
         if isinstance(node, Dir):
-            path = self.state.real_path(node)
+            path = self._state.mirror_path(node)
             if path:  # a watcher sees it opened
-                return Opened(self.state.real_fd(path, flags, searchable=permitted(ctx.creds, info, SEARCH)), node)
-            return Opened(self._place(ctx, node, flags, info), node)
+                return Opened(self._state.mirror_fd(path, flags, searchable=permitted(ctx.creds, info, SEARCH)), node)
+            return Opened(self._placeholders.open(ctx, node, flags, info), node)
         if kind == st.S_IFSOCK:
             raise error(errno.ENXIO)
         if kind == st.S_IFREG and (flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)):
             if tree.read_only:
                 raise error(errno.EROFS)
-            self._refuse_text(info)
+            self._programs.require_not_running(info)
         elif kind == st.S_IFIFO:
             pin = tree.pin_fifo(ctx, node, flags)
             flags &= ~(os.O_NOFOLLOW | os.O_CREAT)  # what is opened now is the link to the pin
@@ -170,55 +178,3 @@ class Opening(Walker):
             finally:
                 os.close(pin)
         return Opened(tree.open(ctx, node, flags), node)
-
-    # -- placeholders ------------------------------------------------------------------------------------------
-    def place_fd(self, ctx: Context, directory: Dir, flags: int) -> int:
-        """Open the placeholder of `directory`; it belongs to the caller."""
-        with self.lock:
-            return self._place(ctx, directory, flags, None)
-
-    def _place(self, ctx: Context, directory: Dir, flags: int, info: Stat | None) -> int:
-        searchable = directory.searchable
-        if directory.place is None and not searchable:
-            searchable = permitted(ctx.creds, info or directory.tree.stat(ctx, directory), SEARCH)
-        if directory.place is None:
-            self._make_room()
-        return self.state.place_fd(directory, flags, searchable=searchable)
-
-    def _make_room(self) -> None:
-        """Before another placeholder is made."""
-        if len(self.state.dirs) >= self.state.many and self.holders is not None:
-            from husk.vfs.placeholders import forget_unheld
-
-            self.changed(self.root, True)  # first: from now on the name cache hands none out
-            forget_unheld(self.state, self.holders.held_links())
-
-    # -- running programs --------------------------------------------------------------------------------------
-    def identity(self, ctx: Context, node: Node) -> tuple[int, int]:
-        """A stable pair for a regular file: copying it up does not change it."""
-        with self.lock:
-            info = node.tree.stat(ctx, node)
-            return info.dev, info.ino
-
-    def executed(self, ctx: Context, node: Node) -> None:
-        """`node` is being run: until the kernel says it no longer is, nobody may write to it."""
-        with self.lock:
-            if self._running is None:
-                self._running = {}
-            identity = self.identity(ctx, node)
-            self._running.pop(identity, None)
-            self._running[identity] = node
-            if len(self._running) > PROGRAMS_KEPT:  # nobody tells us when one ends
-                del self._running[next(iter(self._running))]
-
-    def running(self, identity: tuple[int, int]) -> Node | None:
-        """The node of a program that was run, by what `identity` said of it: renamed or not."""
-        return (self._running or {}).get(identity)
-
-    def _refuse_text(self, info: Stat) -> None:
-        running = self._running
-        if not running or (info.dev, info.ino) not in running:
-            return
-        if self.holders is not None and self.holders.runs((info.dev, info.ino)):
-            raise error(errno.ETXTBSY)
-        del running[info.dev, info.ino]

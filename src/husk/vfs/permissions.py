@@ -1,8 +1,7 @@
-"""vfs: who may do what. Pure decisions over `Stat` and `Credentials`, as Linux takes them for a user without
-capabilities, or, where somebody is `over_files`, with those that concern files alone.
+"""vfs: permission checks. Pure decisions over `Stat` and `Credentials`, as Linux takes them for a user without
+capabilities or, with `Credentials.over_files`, for one with those capabilities that concern files.
 
-The supervisor may be root, so the host's own checks protect nothing: these are the wall. No look-ups here, no side
-effects.
+husk may run as root, so the host's own checks protect nothing: these are the wall. No look-ups here, no side effects.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
     from husk.vfs.node import Credentials, Stat
 
 READ, WRITE, SEARCH = 4, 2, 1
-STRANGER = 65534  # what Linux, too, shows as the owner for whom a user namespace has no number
+OVERFLOW_ID = 65534  # Linux, too, shows it as the owner that a user namespace has no number for
 EXECUTE = SEARCH
 
 
 def permitted(creds: Credentials, info: Stat, want: int) -> bool:
-    """The classes are exclusive: an owner whom the owner bits refuse is not helped by the others."""
+    """The classes are exclusive: where the owner bits refuse the owner, the other bits do not help."""
     if creds.over_files:
-        # CAP_DAC_OVERRIDE: everything, but a program that nobody may execute is none.
+        # CAP_DAC_OVERRIDE: everything, except executing a file without any execute bit.
         return st.S_ISDIR(info.mode) or not want & EXECUTE or bool(info.mode & 0o111)
     if info.uid == creds.uid:
         bits = info.mode >> 6
@@ -35,15 +34,15 @@ def permitted(creds: Credentials, info: Stat, want: int) -> bool:
     return not want & ~bits & 7
 
 
-def shown_as(host: int, own: int) -> dict[int, int]:
-    """As whom owners on the host are shown where the id `host` is the guest's, who is `own` inside. Somebody else may
-    have that very number on the host, the first user of most machines has 1000: nobody may take them for the guest."""
-    return {**strangers(own), host: own} if host != own else {}
+def id_map(host: int, own: int) -> dict[int, int]:
+    """Map host ids to guest ids: `host` is shown as `own`, the guest's id. Another host user may have the number `own`
+    (the first user of most machines has 1000), so that one is shown as the overflow id, never as the guest."""
+    return {**overflow_map(own), host: own} if host != own else {}
 
 
-def strangers(own: int) -> dict[int, int]:
-    """The same where nobody on the host is the guest."""
-    return {own: STRANGER if own != STRANGER else STRANGER - 1}
+def overflow_map(own: int) -> dict[int, int]:
+    """The same map where no host user is the guest."""
+    return {own: OVERFLOW_ID if own != OVERFLOW_ID else OVERFLOW_ID - 1}
 
 
 def require(creds: Credentials, info: Stat, want: int) -> None:
@@ -60,9 +59,9 @@ def require_owner(creds: Credentials, info: Stat) -> None:
         raise error(errno.EPERM)
 
 
-def require_giving(creds: Credentials, info: Stat, uid: int, gid: int) -> None:
-    """Whether a file may be given to somebody, -1 being who has it: without capabilities only to a group that its
-    owner is in."""
+def require_chown(creds: Credentials, info: Stat, uid: int, gid: int) -> None:
+    """May the owner and group be changed? -1 leaves one alone. Without capabilities, only to a group that the owner is
+    in."""
     if creds.over_files:
         return
     if uid != -1 and not info.uid == uid == creds.uid:
@@ -76,7 +75,7 @@ def sticky_forbids(creds: Credentials, directory: Stat, victim: Stat) -> bool:
 
 
 def chmod_result(creds: Credentials, info: Stat, mode: int) -> int:
-    """The permission bits a chmod really sets: a stranger to the group cannot make a file set-gid."""
+    """The permission bits a chmod really sets: a user outside the file's group cannot make it set-gid."""
     mode &= 0o7777
     if info.gid not in creds.groups and not creds.over_files:
         mode &= ~st.S_ISGID
@@ -84,7 +83,7 @@ def chmod_result(creds: Credentials, info: Stat, mode: int) -> int:
 
 
 def without_privilege(mode: int, in_group: bool) -> int:
-    """What a write or a change of owner leaves of set-uid and set-gid.
+    """The mode after a write or chown, which drop set-uid and set-gid.
 
     Set-gid without group execution means mandatory locking, not privilege: members of the group keep it.
     """
@@ -105,7 +104,7 @@ def inherit(creds: Credentials, directory_mode: int, directory_gid: int, mode: i
 
 
 def may_hard_link(creds: Credentials, info: Stat) -> bool:
-    """fs.protected_hardlinks, on in every distribution: a stranger's file must be harmless and fully accessible."""
+    """fs.protected_hardlinks, on in every distribution: another user's file must be harmless and fully accessible."""
     if is_owner(creds, info):
         return True
     if not st.S_ISREG(info.mode) or info.mode & st.S_ISUID:

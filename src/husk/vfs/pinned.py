@@ -1,8 +1,8 @@
-"""vfs: a file that only a guest's descriptor leads to, held fast before it is used.
+"""vfs: a file that only a guest's descriptor leads to, pinned before it is used.
 
-`/proc/TID/fd/N` is the guest's to change at any moment: another thread can put another file under the number between
-two looks. So nothing is ever done through that name. It is opened once with O_PATH, what was opened is compared with
-what was judged, and only husk's own descriptor is used from then on.
+The guest can change what `/proc/TID/fd/N` names at any moment: another thread can put another file under the number
+between two looks. So nothing is ever done through that name. husk opens it once with O_PATH, compares what it opened
+with the file that was judged, and uses only its own descriptor from then on.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class Pinned:
             os.close(self._pin)
             raise error(errno.ENOENT)
         return path
+
+    def open(self) -> int:
+        """An O_PATH descriptor for the caller."""
+        with self as path:
+            return os.open(path, os.O_PATH | os.O_CLOEXEC)
 
     def __exit__(self, *_: object) -> None:
         os.close(self._pin)

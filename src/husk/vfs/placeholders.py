@@ -1,51 +1,76 @@
-"""vfs: placeholders that nobody holds any more (docs/design/004-placeholders-and-descriptors.md).
+"""vfs: placeholders — host directories that stand for virtual ones (docs/design/004-placeholders-and-descriptors.md).
 
-Each directory that was opened or entered has one: a directory of the host's, and an entry of ours that keeps the node.
-Nobody tells us when a guest closes or leaves it, and a guest can make, open and remove directories for ever, or look
-into each new process below /proc. So once there are many, whoever knows the guests is asked what they hold, and the
-rest goes. A number is never used again: a descriptor that was under way in a socket meanwhile stands for a directory
-that is gone.
+Each directory that was opened or entered has one: a host directory, and an entry in the state that keeps the node. The
+host does not tell when a guest closes or leaves it, and a guest can make, open and remove directories for ever, or look
+into each new process below /proc. So once there are many, husk collects what the guests hold and removes the rest. A
+number is never used again: a descriptor that was in transit in a socket meanwhile stands for a directory that is gone.
 """
 
 from __future__ import annotations
 
 import os
 
-from husk.vfs.host.host_tree import HostDir
-from husk.vfs.state import MANY
+from husk.vfs.permissions import SEARCH, permitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from husk.vfs.node import Dir
-    from husk.vfs.state import State
+    from husk.vfs.holders import Holders
+    from husk.vfs.mount_table import MountTable
+    from husk.vfs.node import Context, Dir, Stat
+
+KEPT = 16384  # so many are always kept
 
 
-def forget_unheld(state: State, links: Iterable[bytes]) -> None:
-    """`links` are what descriptors and working directories of the box, and ours, show."""
-    held = {number for link in links if (number := state.number_of_place(link)) is not None} | state.watched
-    for number, directory in list(state.dirs.items()):
-        # Counterparts of watched directories have numbers, too, and stay.
-        if number in held or number not in (directory.place, directory.path_only):
-            continue
-        os.rmdir(b"%d" % number, dir_fd=state.places_fd)
-        del state.dirs[number]
-        state.path_only.discard(number)
-        if directory.place == number:
-            directory.place = None
-        else:
-            directory.path_only = None
-        _forget_node(directory)
-    state.many = max(MANY, 2 * len(state.dirs))
+class Placeholders:
+    """Opens them, and collects those that are not held when there are `_collect_at`."""
 
+    __slots__ = ("_collect_at", "_holders", "_state", "_table")
 
-def _forget_node(directory: Dir | None) -> None:
-    """What is known of a host directory can be looked up again."""
-    while isinstance(directory, HostDir) and isinstance(directory.parent, HostDir):
-        used = directory.place or directory.path_only or directory.mounted or directory.real
-        above = directory.parent
-        if used or directory.children or above.children.get(directory.name) is not directory:
-            return
-        del above.children[directory.name]
-        directory = above
+    def __init__(self, table: MountTable, holders: Holders | None) -> None:
+        self._table, self._state, self._holders = table, table.state, holders
+        self._collect_at = KEPT
+
+    def placeholder_fd(self, ctx: Context, directory: Dir, flags: int) -> int:
+        """Open the placeholder of `directory`. The descriptor belongs to the caller."""
+        with self._table.lock:
+            return self.open(ctx, directory, flags, None)
+
+    def open(self, ctx: Context, directory: Dir, flags: int, info: Stat | None) -> int:
+        searchable = directory.searchable
+        if directory.placeholder is None:
+            if not searchable:
+                searchable = permitted(ctx.creds, info or directory.tree.stat(ctx, directory), SEARCH)
+            self._make_room()
+        return self._state.placeholder_fd(directory, flags, searchable=searchable)
+
+    def open_path_only(self, directory: Dir) -> int:
+        """For an O_PATH descriptor."""
+        if directory.path_only is None:
+            self._make_room()
+        return self._state.path_only_placeholder(directory)
+
+    def _make_room(self) -> None:
+        """Before another placeholder is made."""
+        if len(self._state.dirs) >= self._collect_at and self._holders is not None:
+            self._table.invalidate(self._table.root, True)  # first: from now on the name cache hands none out
+            self._collect(self._holders.held_links())
+            self._collect_at = max(KEPT, 2 * len(self._state.dirs))
+
+    def _collect(self, links: Iterable[bytes]) -> None:
+        """`links` are the targets of all descriptors and working directories, of the box and of husk."""
+        state = self._state
+        held = {number for link in links if (number := state.placeholder_number(link)) is not None} | state.watched
+        for number, directory in list(state.dirs.items()):
+            # Mirrors of watched directories have numbers, too, and stay.
+            if number in held or number not in (directory.placeholder, directory.path_only):
+                continue
+            os.rmdir(b"%d" % number, dir_fd=state.placeholders_fd)
+            del state.dirs[number]
+            state.path_only.discard(number)
+            if directory.placeholder == number:
+                directory.placeholder = None
+            else:
+                directory.path_only = None
+            directory.tree.forget_unused(directory)

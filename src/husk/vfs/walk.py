@@ -1,36 +1,22 @@
-"""vfs: walking a name to a node, and the table of mounts a walk crosses.
+"""vfs: walking a name to a node, across mounts and symbolic links.
 
 Linux's path resolution, errno by errno: the loop handles one component per turn and keeps what is still to do on a
 stack, so a symlink is simply more components. It never asks the host about more than the one component at hand.
-Opening, changing and describing nodes is for the classes built on top of this one.
+Opening, changing and describing nodes is for the objects that hold a walker.
 """
 
 from __future__ import annotations
 
 import errno
 import stat as st
-from _thread import RLock
 
-from husk.vfs.node import Context, Dir, error
+from husk.vfs.node import Dir, error
 from husk.vfs.permissions import SEARCH, permitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Protocol
-
-    from husk.vfs.node import Credentials, Node, Stat, Tree
-    from husk.vfs.state import State
-
-    class Holders(Protocol):
-        """The processes of the box, as far as the vfs has to ask about them."""
-
-        def runs(self, identity: tuple[int, int]) -> bool:
-            """Does a process run this file?"""
-
-        def held_links(self) -> Iterable[bytes]:
-            """The links of all open descriptors and working directories."""
-
+    from husk.vfs.mount_table import MountTable
+    from husk.vfs.node import Context, Node
 
 PATH_MAX = 4096  # including the final NUL
 NAME_MAX = 255
@@ -41,16 +27,12 @@ RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x08, 0x10, 0x20
 SCOPED = RESOLVE_BENEATH | RESOLVE_IN_ROOT
 
 
-def _nobody_asked(directory: Dir, structural: bool) -> None:
-    pass
-
-
 class Trail:
-    """What one system call's walk carries along: its root, openat2's limits, and links followed so far (over all its
+    """The state of one system call's walk: its root, openat2's limits, and the links followed so far (over all its
     parts).
 
-    `rooted` says that the root was entered on purpose. After a walk to the parent, `last` is the final component (b""
-    when the name was only slashes) and `slash` says that slashes followed it.
+    `rooted` says that the walk began at the root or is scoped. After a walk to the parent, `last` is the final
+    component (b"" when the name was only slashes) and `slash` says that slashes followed it.
     """
 
     __slots__ = ("last", "links", "resolve", "root", "rooted", "slash")
@@ -67,83 +49,14 @@ class Trail:
 
 
 class Walker:
-    """The mount table and the walk. Everything a subclass does happens under `lock`."""
+    """The walk. Methods without `lock` in them are called with the lock held."""
 
-    def __init__(self, state: State, root: Tree, creds: Credentials, holders: Holders | None = None) -> None:
-        """Without `holders` no process is in the box."""
-        self.context = Context(creds)  # for what is asked on nobody's behalf
-        self.lock = RLock()
-        self.state, self.holders = state, holders
-        self.root = root.root
-        self._mounts: list[tuple[Dir | None, Tree]] = [(None, root)]
-        self.changed: Callable[[Dir, bool], None] = _nobody_asked
-        self._told: list[Callable[[Dir, bool], None]] = []
-        self._attach(root)
+    __slots__ = ("_lock", "_root")
 
-    def _attach(self, tree: Tree) -> None:
-        """Trees that change things on their own (copy-up) tell through us."""
-        if hasattr(tree, "on_change"):
-            tree.on_change = lambda directory, structural: self.changed(directory, structural)
+    def __init__(self, table: MountTable) -> None:
+        self._lock, self._root = table.lock, table.root
 
-    def tell(self, listener: Callable[[Dir, bool], None]) -> None:
-        """`listener` is called before each change becomes visible, under the lock."""
-        with self.lock:
-            self._told.append(listener)
-            self._choose_changed()
-
-    def tell_no_more(self, listener: Callable[[Dir, bool], None]) -> None:
-        with self.lock:
-            self._told.remove(listener)
-            self._choose_changed()
-
-    def _choose_changed(self) -> None:
-        told = tuple(self._told)
-
-        def all_of_them(directory: Dir, structural: bool) -> None:
-            for listener in told:
-                listener(directory, structural)
-
-        self.changed = told[0] if len(told) == 1 else all_of_them
-
-    # -- mounts ------------------------------------------------------------------------------------------------
-    def mount_at(self, tree: Tree, directory: Dir) -> None:
-        with self.lock:
-            self.changed(directory, True)
-            while directory.mounted is not None:
-                directory = directory.mounted
-            self._attach(tree)
-            tree.root.covers = directory
-            directory.mounted = tree.root
-            self._mounts.append((directory, tree))
-
-    def mounts(self) -> list[tuple[bytes, Tree]]:
-        with self.lock:
-            return [(b"/" if point is None else self._path(point), tree) for point, tree in self._mounts]
-
-    def is_mount_root(self, ctx: Context, found: Stat) -> bool:
-        """Is this directory, known by what stat says of it, the top of a mounted tree?"""
-        with self.lock:
-            return any(tree.dev == found.dev and tree.stat(ctx, tree.root).ino == found.ino for _, tree in self._mounts)
-
-    def path_of(self, directory: Dir) -> bytes:
-        """Absolute guest path; ENOENT if it, or a directory above it, was removed."""
-        with self.lock:
-            return self._path(directory)
-
-    def _path(self, directory: Dir) -> bytes:
-        names: list[bytes] = []
-        while True:
-            if directory.removed:
-                raise error(errno.ENOENT)
-            if directory.parent is not None:
-                names.append(directory.name)
-                directory = directory.parent
-            elif directory.covers is not None:
-                directory = directory.covers
-            else:
-                return b"/" + b"/".join(reversed(names))
-
-    def _up(self, directory: Dir, trail: Trail) -> Dir:
+    def up(self, directory: Dir, trail: Trail) -> Dir:
         """Where `..` leads."""
         if directory is trail.root:
             if trail.resolve & RESOLVE_BENEATH:
@@ -161,19 +74,18 @@ class Walker:
             raise error(errno.EXDEV)
         return here
 
-    # -- walking -----------------------------------------------------------------------------------------------
     def walk(self, ctx: Context, start: Dir, path: bytes, *, follow: bool = True, resolve: int = 0) -> Node:
-        with self.lock:
-            return self._walk(ctx, start, path, self._trail(start, resolve), follow)
+        with self._lock:
+            return self.resolve(ctx, start, path, self.trail(start, resolve), follow)
 
-    def _trail(self, start: Dir, resolve: int = 0) -> Trail:
+    def trail(self, start: Dir, resolve: int = 0) -> Trail:
         if resolve & SCOPED == SCOPED:
             raise error(errno.EINVAL)
         if resolve & RESOLVE_CACHED:
             raise error(errno.EAGAIN)
-        return Trail(start if resolve & SCOPED else self.root, resolve)
+        return Trail(start if resolve & SCOPED else self._root, resolve)
 
-    def _parent(self, ctx: Context, start: Dir, path: bytes, trail: Trail) -> Dir:
+    def parent_of(self, ctx: Context, start: Dir, path: bytes, trail: Trail) -> Dir:
         """The directory that holds the last component, which is left in `trail`; the guest may search it."""
         if not path:
             raise error(errno.ENOENT)
@@ -185,19 +97,24 @@ class Walker:
         if len(path) >= PATH_MAX:
             raise error(errno.ENAMETOOLONG)
         if not head or cut:
-            directory = self._walk(ctx, start, head[:cut] or b"/", trail, True)
+            directory = self.resolve(ctx, start, head[:cut] or b"/", trail, True)
         assert isinstance(directory, Dir)
         if trail.last and not directory.searchable:
             self._may_search(ctx, directory)
         return directory
 
-    def _last(self, ctx: Context, directory: Dir, trail: Trail) -> Node:
+    def last(self, ctx: Context, directory: Dir, trail: Trail) -> Node:
         """Look up the last component. Linux finds it too long only now, after a read-only file system was noticed."""
         if len(trail.last) > NAME_MAX:
             raise error(errno.ENAMETOOLONG)
         return directory.tree.lookup(ctx, directory, trail.last)
 
-    def _walk(self, ctx: Context, start: Dir, path: bytes, trail: Trail, follow: bool) -> Node:
+    def parent(self, ctx: Context, start: Dir, path: bytes) -> Dir:
+        """The directory that holds the last component of a name."""
+        with self._lock:
+            return self.parent_of(ctx, start, path, self.trail(start))
+
+    def resolve(self, ctx: Context, start: Dir, path: bytes, trail: Trail, follow: bool) -> Node:
         if not path:
             raise error(errno.ENOENT)
         if len(path) >= PATH_MAX:
@@ -216,7 +133,7 @@ class Walker:
             if name == b".":
                 continue
             if name == b"..":
-                here = self._up(here, trail)
+                here = self.up(here, trail)
                 continue
             if len(name) > NAME_MAX:
                 raise error(errno.ENAMETOOLONG)
@@ -250,7 +167,7 @@ class Walker:
         """Where an absolute link leads, found while walking in the tree of `here`."""
         if trail.resolve & RESOLVE_BENEATH:
             raise error(errno.EXDEV)
-        # Linux knows the root's mount only if the walk began there (or is scoped): else it takes it for another one.
+        # Linux knows the root's mount only if the walk began there or is scoped; else it counts as another mount.
         if trail.resolve & RESOLVE_NO_XDEV and (here.tree is not trail.root.tree or not trail.rooted):
             raise error(errno.EXDEV)
         return trail.root

@@ -273,7 +273,7 @@ class Guest:
         cached = not self.events.watching
         names = NameCache(listener, self.vfs, uid, self.creds.gid, uid, sorted(self.creds.groups), cached=cached)
         self.kernel = Kernel(shared, listener, tasks, self.events, names=names)
-        self.cwd = self.vfs.place_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
+        self.cwd = self.vfs.placeholder_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
 
     def close(self) -> None:
         for fd in (self.cwd, *self.fds):

@@ -21,7 +21,7 @@ def deep(guest: Guest) -> Guest:
     """The guest sits in /dir/deeper."""
     guest.call("mkdir", guest.text(b"dir/deeper"), 0o755)
     os.close(guest.cwd)
-    guest.cwd = guest.vfs.place_fd(guest.vfs.context, guest.directory(DEEP), os.O_RDONLY)
+    guest.cwd = guest.vfs.placeholder_fd(guest.vfs.context, guest.directory(DEEP), os.O_RDONLY)
     return guest
 
 

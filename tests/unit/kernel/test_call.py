@@ -106,7 +106,7 @@ def test_where_a_walk_begins(guest: Guest) -> None:
 
 def _moved(guest: Guest, name: bytes) -> int:
     os.close(guest.cwd)
-    return guest.vfs.place_fd(guest.vfs.context, guest.directory(name), os.O_RDONLY)
+    return guest.vfs.placeholder_fd(guest.vfs.context, guest.directory(name), os.O_RDONLY)
 
 
 def test_working_directory_outside_the_box(guest: Guest) -> None:

@@ -13,7 +13,7 @@ import pytest
 from husk.abi.text import shown
 from husk.kernel.call import Call
 from husk.kernel.events import MOST_REFUSALS, NAMES_ROOM, Events, call_name, open_flags, signature
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree import HostTree
 from tests.unit.kernel.fakes import Guest, number
 from tests.unit.kernel.good_calls import STATIC_ELF
 
@@ -79,7 +79,7 @@ def test_relative_names_are_told_absolute(box: Box, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("os.path.lexists", lexists)
     os.close(box.guest.cwd)
-    box.guest.cwd = box.guest.vfs.place_fd(box.guest.vfs.context, box.guest.directory(b"/dir"), os.O_RDONLY)
+    box.guest.cwd = box.guest.vfs.placeholder_fd(box.guest.vfs.context, box.guest.directory(b"/dir"), os.O_RDONLY)
     assert box.guest.errno("open", box.guest.text(b"../dir/./secret"), 0) == "ENOENT"
     assert asked == [b"/dir/secret"]
     assert box.refusals() == [("/dir/secret", "ENOENT", "nothing is mounted there")]
@@ -121,7 +121,7 @@ def test_names_do_not_grow_without_end() -> None:
 def test_a_read_only_mount(box: Box, tmp_path: Path) -> None:
     (tmp_path / "ro").mkdir()
     (tmp_path / "ro" / "file").write_text("x")
-    tree = HostTree(box.guest.state.new_device(), os.fsencode(tmp_path / "ro"), read_only=True)
+    tree = HostTree(box.guest.state.new_device(), os.fsencode(tmp_path / "ro"))
     box.guest.vfs.mount(tree, b"/dir")
     assert box.guest.errno("open", box.guest.text(b"/dir/file"), os.O_WRONLY) == "EROFS"
     assert box.refusals() == [("/dir/file", "EROFS", "it is mounted read-only")]

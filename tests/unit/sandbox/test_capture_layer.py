@@ -72,7 +72,7 @@ def again(tree: LayeredTree, fresh: LayeredTree, tmp_path: Path) -> LayeredTree:
     layers.mkdir(parents=True, exist_ok=True)
     if not (layers / "files").exists():
         os.symlink(os.fsdecode(tree.state.path) + "/files", layers / "files")
-    frozen = FrozenFiles(os.fsencode(tmp_path / "layers"), fresh.inodes)
+    frozen = FrozenFiles(os.fsencode(tmp_path / "layers"), fresh.copy_up.inodes)
     fresh.lowers.insert(0, frozen)
     Overlay(fresh, manifest(names.data, tmp_path), lambda entry: (frozen, file_referred_to(entry.blob))).lay()
     return fresh

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Dir
 from tests.unit.vfs.conftest import GIDS, UIDS
@@ -128,7 +128,7 @@ def test_host_tree(world: Virtual, tmp_path: Path) -> None:
     (host / "d").mkdir(parents=True)
     (host / "d" / "f").write_bytes(b"f")
     (host / "gone").write_bytes(b"gone")
-    tree = HostTree(99, os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    tree = WritableHostTree(99, os.fsencode(host), uids=UIDS, gids=GIDS)
     world.vfs.mount(tree, b"/mnt/point")
     world.do_open(1, b"/mnt/point/d/f", os.O_RDONLY)
     world.do_open(2, b"/mnt/point/gone", os.O_RDONLY)

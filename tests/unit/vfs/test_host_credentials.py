@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.node import Context, Credentials, Dir, Node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has credentials to drop")
@@ -22,7 +22,7 @@ CTX = Context(Credentials(GUEST, GUEST))
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Iterator[HostTree]:
+def tree(tmp_path: Path) -> Iterator[WritableHostTree]:
     """A sticky directory of root, with a file, a directory and a link of root and of the mount's owner."""
     sticky = tmp_path / "sticky"
     sticky.mkdir()
@@ -34,20 +34,20 @@ def tree(tmp_path: Path) -> Iterator[HostTree]:
         for each in (name, f"{name}-dir", f"{name}-link"):
             os.lchown(sticky / each, uid, uid)
     ids = {OWNER: GUEST}
-    made = HostTree(1, os.fsencode(sticky), read_only=False, uids=ids, gids=ids, owner=(OWNER, OWNER))
+    made = WritableHostTree(1, os.fsencode(sticky), uids=ids, gids=ids, owner=(OWNER, OWNER))
     yield made
     made.close()
 
 
-def found(tree: HostTree, name: bytes) -> Node:
+def found(tree: WritableHostTree, name: bytes) -> Node:
     return tree.lookup(CTX, tree.root, name)
 
 
-def rename(tree: HostTree, old: bytes, new: bytes, flags: int = 0) -> None:
+def rename(tree: WritableHostTree, old: bytes, new: bytes, flags: int = 0) -> None:
     tree.rename(CTX, tree.root, old, tree.root, new, flags)
 
 
-CHANGES: dict[str, Callable[[HostTree, bytes], None]] = {
+CHANGES: dict[str, Callable[[WritableHostTree, bytes], None]] = {
     "unlink": lambda tree, name: tree.unlink(CTX, tree.root, name),
     "rmdir": lambda tree, name: tree.rmdir(CTX, tree.root, name + b"-dir"),
     "rename": lambda tree, name: rename(tree, name, b"new"),
@@ -60,13 +60,13 @@ CHANGES: dict[str, Callable[[HostTree, bytes], None]] = {
 }
 
 
-def described(tree: HostTree) -> dict[str, tuple[int, ...]]:
+def described(tree: WritableHostTree) -> dict[str, tuple[int, ...]]:
     infos = {entry.name: entry.stat(follow_symlinks=False) for entry in os.scandir(os.fsdecode(tree.path))}
     return {name: (info.st_ino, info.st_mode, info.st_uid, info.st_gid) for name, info in infos.items()}
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_host_protects_files_of_root(tree: HostTree, change: str) -> None:
+def test_the_host_protects_files_of_root(tree: WritableHostTree, change: str) -> None:
     before = described(tree)
     with pytest.raises(PermissionError):
         CHANGES[change](tree, b"root")
@@ -74,11 +74,11 @@ def test_the_host_protects_files_of_root(tree: HostTree, change: str) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_owner_s_files_are_the_guest_s(tree: HostTree, change: str) -> None:
+def test_the_owner_s_files_are_the_guest_s(tree: WritableHostTree, change: str) -> None:
     CHANGES[change](tree, b"own")
 
 
-def test_hard_links_are_the_owner_s_too(tree: HostTree) -> None:
+def test_hard_links_are_the_owner_s_too(tree: WritableHostTree) -> None:
     """As Linux with fs.protected_hardlinks, which is the default of every distribution."""
     if Path("/proc/sys/fs/protected_hardlinks").read_text() != "1\n":
         pytest.skip("fs.protected_hardlinks is off")
@@ -97,7 +97,9 @@ def test_hard_links_are_the_owner_s_too(tree: HostTree) -> None:
     ],
     ids=["chown", "utime"],
 )
-def test_a_link_exchanged_for_a_file_of_root(tree: HostTree, change: Callable[[HostTree, Node], None]) -> None:
+def test_a_link_exchanged_for_a_file_of_root(
+    tree: WritableHostTree, change: Callable[[WritableHostTree, Node], None]
+) -> None:
     """Another box with the same mount renames root's file to the name of the link that the guest may change."""
     node = found(tree, b"own-link")
     os.rename(os.path.join(tree.path, b"root"), os.path.join(tree.path, b"own-link"))
@@ -108,7 +110,7 @@ def test_a_link_exchanged_for_a_file_of_root(tree: HostTree, change: Callable[[H
     assert (after.st_uid, after.st_gid, after.st_mtime_ns) == (before.st_uid, before.st_gid, before.st_mtime_ns)
 
 
-def test_whoever_may_write_may_set_the_times_to_now(tree: HostTree) -> None:
+def test_whoever_may_write_may_set_the_times_to_now(tree: WritableHostTree) -> None:
     path = os.path.join(tree.path, b"root")
     os.chmod(path, 0o666)
     os.utime(path, ns=(5, 5))

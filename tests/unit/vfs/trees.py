@@ -8,7 +8,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree import HostTree
+from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.layer.inodes import Inode, LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Context, Credentials, Tree
@@ -66,10 +67,10 @@ def layered_tree(state: State, source: Path) -> LayeredTree:
     return tree
 
 
-def host_tree(state: State, source: Path) -> HostTree:
-    # What husk creates belongs to root on the host and is shown as the guest's; nothing of root's is in the way here
-    # because prepared files that are meant to be another's belong to uid 1.
-    return HostTree(state.new_device(), os.fsencode(source), read_only=False, owner=(GUEST, GUEST))
+def host_tree(state: State, source: Path) -> WritableHostTree:
+    # What husk creates belongs to root on the host and is shown as the guest's. This does not collide with prepared
+    # files: those that are meant to belong to another user belong to uid 1.
+    return WritableHostTree(state.new_device(), os.fsencode(source), owner=(GUEST, GUEST))
 
 
 def new_state(tmp_path: Path) -> State:
@@ -79,7 +80,7 @@ def new_state(tmp_path: Path) -> State:
 
 
 def read_only_tree(state: State, source: Path) -> HostTree:
-    return HostTree(state.new_device(), os.fsencode(source), read_only=True)
+    return HostTree(state.new_device(), os.fsencode(source))
 
 
 TREES: dict[str, Callable[[State, Path], Tree]] = {"memory": memory_tree, "layered": layered_tree, "host": host_tree}

@@ -12,7 +12,6 @@ import errno
 
 from husk.abi.text import shown
 from husk.kernel.call import Refused
-from husk.vfs.layer.inodes import LowerNode
 from husk.vfs.node import Dir
 
 TYPE_CHECKING = False
@@ -83,8 +82,9 @@ class AllowedPrograms:
     def _stamp(self, node: Node) -> Stamp:
         """Identity of a file. No guest has changed a lower file, and the host may replace its own programs: for those
         the path in the lower tree counts."""
-        if isinstance(node, LowerNode):
-            return id(node.lower), node.rel
+        unchanged = node.tree.unchanged_file(node)
+        if unchanged is not None:
+            return unchanged
         info = node.tree.stat(self._vfs.context, node)
         return info.dev, info.ino, info.ctime
 

@@ -13,7 +13,6 @@ import struct
 
 from husk.kernel.call import AT_FDCWD, start_dir
 from husk.native._core import WAKE_SIGNAL
-from husk.vfs.layer.inodes import LowerNode
 from husk.vfs.proc.proc_nodes import HeldFile
 
 TYPE_CHECKING = False
@@ -79,10 +78,10 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
     call.vfs.access_node(call, node, os.X_OK)
     fd = node.tree.open(call, node, os.O_RDONLY)
     # No guest can have a lower file or a file on a read-only mount open for writing.
-    if not node.tree.read_only and not isinstance(node, LowerNode) and _open_for_writing(fd):
+    if not node.tree.read_only and node.tree.unchanged_file(node) is None and _open_for_writing(fd):
         os.close(fd)
         raise OSError(errno.ETXTBSY, "it is open for writing")
-    return Executable(fd, None if isinstance(node, HeldFile) else node, path)
+    return Executable(fd, None if node.is_held else node, path)
 
 
 def _open_for_writing(fd: int) -> bool:

@@ -12,7 +12,7 @@ import struct
 
 from husk.kernel.net.netlink import HEADER, messages_in
 from husk.native.threads import start_thread
-from husk.vfs.fd_reserve import is_scarce
+from husk.vfs.fd_reserve import is_in_reserve
 
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 ADDRESS = struct.pack("<HHII", AF_NETLINK, 0, 0, 0)  # the kernel's own address
@@ -30,7 +30,7 @@ def emulated_socket(flags: int) -> int:
     if len(_serving) >= MOST:
         raise OSError(errno.ENOBUFS, f"at most {MOST} netlink sockets at once")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-    if is_scarce(theirs.fileno()):
+    if is_in_reserve(theirs.fileno()):
         ours.close()
         theirs.close()
         raise OSError(errno.ENOBUFS, "husk has few descriptors left")

@@ -54,7 +54,7 @@ def chdir(call: Call) -> Reply:
         raise OSError(errno.ENOTDIR, "not a directory")
     call.vfs.access_node(call, node, os.X_OK)
     # Not O_PATH: the host refuses to inject such a descriptor (seccomp looks it up with fget).
-    place = call.vfs.place_fd(call, node, os.O_RDONLY | os.O_DIRECTORY)
+    place = call.vfs.placeholder_fd(call, node, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return answered_remotely(call.raw.change_directory(place))
     finally:
@@ -73,7 +73,7 @@ def _getdents(call: Call, pack: Callable[[int, int, int, bytes], bytes]) -> Repl
         return answered_remotely(call.raw.seek(fd, position, size))
     try:
         size, position = _copy_out(call, directory, os.lseek(shared, 0, os.SEEK_CUR), room, pack)
-        if call.kernel.names.watched and call.vfs.state.real_path(directory):
+        if call.kernel.names.watched and call.vfs.state.mirror_path(directory):
             with os.scandir(shared) as host:  # so that a watcher sees it read
                 next(host, None)
         os.lseek(shared, position, os.SEEK_SET)

@@ -73,7 +73,7 @@ class BoxContent:
             path = os.path.join(self.kept.layer_path(record.layer), f"names-{number}")
             if tree is None:
                 continue
-            frozen = FrozenFiles(os.fsencode(self.kept.layers), tree.inodes)
+            frozen = FrozenFiles(os.fsencode(self.kept.layers), tree.copy_up.inodes)
             tree.lowers.insert(0, frozen)
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -116,7 +116,7 @@ def names_of(tree: LayeredTree, layer: str) -> Names:
     """The names and metadata of `tree` at the end of a run, whose own files are going to be the layer `layer`."""
     made = Names()
     writer = ManifestWriter()
-    twins = {id(tree.inodes[key]): where for key, where in tree.twins.items()}
+    twins = {id(tree.copy_up.inodes[key]): where for key, where in tree.copy_up.twins.items()}
     first: set[bytes] = set()
     changes = delta(tree, through=False, exact=True)
     # Directories that nobody looked into are copied, and have none; unless they are there, the mark goes with them.
@@ -144,13 +144,13 @@ def names_of(tree: LayeredTree, layer: str) -> Names:
 
 
 def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: set[bytes], *, links: bool) -> None:
-    attributes = dict(node.xattrs or {}) if node.own else {}
-    if node.own:
+    attributes = dict(node.xattrs or {}) if node.copied_up else {}
+    if node.copied_up:
         attributes[NODE] = NODE_FORM.pack(node.atime, node.ctime, node.btime, node.ino, 0, node.subdirs)
     if not change.in_place and node.lower is not None:
         attributes[FROM] = _whence(node.lower, node.rel)
     if attributes and node.lower is not None:
-        seen = (node.lower.seen or {}).get(node.rel)
+        seen = (node.lower.baseline or {}).get(node.rel)
         _judge(attributes, node.lower, node.rel, None if seen is None else (seen.dev, seen.ino))
     if node.only is not None:
         attributes[ONLY] = b"".join(name + b"\0" for name in sorted(node.only))
@@ -160,7 +160,7 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
         attributes[HAS_LINKS] = b"1"
     writer.add(
         change.path,
-        node.mode if node.own else st.S_IFDIR | 0o755,
+        node.mode if node.copied_up else st.S_IFDIR | 0o755,
         uid=node.uid,
         gid=node.gid,
         mtime_ns=node.mtime,

@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 
     Used = dict[str, set[int]]  # layer -> numbers of its files
 
-NOT_KEPT = ("places", "images", "real")  # of a state directory
+NOT_KEPT = ("places", "images", "mirror")  # of a state directory
 
 
 def settle(state: StateDir, files: Files, before: BoxContent | None, record: Record) -> Used:
     """Everything but the last step, which is `StateDir.publish`. The box cannot be used afterwards."""
     for _, tree in files.layers:
-        if tree.watched:
-            _move_home(tree)
+        tree.end_watching()
     used = _write_down(state.path, files, before, record)
     _leave_only(state, used[record.layer])
     return used
@@ -64,7 +63,7 @@ def _copy(files: Files, number: int, goal: str) -> None:
     node = state.nodes[number]
     assert isinstance(node, Inode)
     tree: LayeredTree = node.tree  # type: ignore[assignment]
-    source = open_beneath(state.fd, tree.home(node), os.O_RDONLY)
+    source = open_beneath(state.fd, tree.files.path(node), os.O_RDONLY)
     try:
         target = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -101,24 +100,11 @@ def _write_down(path: str, files: Files, before: BoxContent | None, record: Reco
 def _write_baselines(path: str, files: Files, before: BoxContent | None) -> None:
     for number, (target, tree) in enumerate(files.layers):
         lower = tree.root.lower
-        if lower is not None and lower.seen is not None:
+        if lower is not None and lower.baseline is not None:
             # Where an earlier run saw the same file, its stat is the older one.
-            baseline = lower.seen | (before.baseline(os.fsdecode(target)) if before is not None else {})
+            baseline = lower.baseline | (before.baseline(os.fsdecode(target)) if before is not None else {})
             if baseline:
                 write_file(os.path.join(path, f"seen-{number}"), pack(baseline))
-
-
-def _move_home(tree: LayeredTree) -> None:
-    """Rename files of watched directories, which lie under their names, to their inode numbers."""
-    moved: list[tuple[bytes, bytes]] = []
-    for node in list(tree.state.nodes.values()):
-        if isinstance(node, Inode) and node.tree is tree and node.number and node.nlink:
-            home = tree.home(node)
-            if not home.startswith(b"files/"):
-                moved.append((home, b"files/%d" % node.number))
-    for home, goal in moved:
-        os.rename(home, goal, src_dir_fd=tree.state.fd, dst_dir_fd=tree.state.fd)
-    tree.watched = False
 
 
 def _leave_only(state: StateDir, numbers: set[int]) -> None:

@@ -38,8 +38,8 @@ HOST_FLAGS = (
 
 
 def open_top(path: bytes) -> int:
-    """The host directory at the top of a tree, by an absolute path without symbolic links. ELOOP, if one has become
-    one: above a mount others may be at work too, and where a link of theirs leads is not what was mounted."""
+    """The host directory at the top of a tree, by an absolute path without symbolic links. ELOOP if a component has
+    become a link: other users may change directories above a mount, and their link leads elsewhere."""
     root = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return open_beneath(root, path.lstrip(b"/"), os.O_PATH | os.O_DIRECTORY)
@@ -79,11 +79,11 @@ def entry_kind(entry: os.DirEntry[str]) -> int:
 
 
 def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May | None = None) -> int:
-    """Open a host file that a look-up found to be of `kind`, and that was judged to be the guest's to open: `key`.
+    """Open a host file that a look-up found to be of `kind`. `key` is the file that the guest was allowed to open.
 
-    Between look-up and open others may have put something else under that name, another box with the same mount for
-    one, and husk may be root. A FIFO must not block us, a device must not be touched; and another file is opened only
-    if `may` says of it that the guest may have it, too.
+    Between look-up and open another process, such as a box with the same mount, may have put something else under that
+    name, and husk may run as root. A FIFO must not block husk, a device must not be touched; and another file is opened
+    only if `may` says that the guest may open that one, too.
     """
     if flags & os.O_PATH:
         return _meant(open_beneath(root, rel, flags & (os.O_PATH | os.O_NOFOLLOW)), key, None)
@@ -92,7 +92,7 @@ def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May 
     try:
         fd = _open_meant(root, rel, flags | os.O_NONBLOCK, key, may)
     except PermissionError:
-        # O_NOATIME takes the host's owner; where husk is not, the guest's wish to leave no trace is not granted.
+        # O_NOATIME takes the file's owner on the host. Where husk is not that user, the access time changes.
         if not flags & os.O_NOATIME:
             raise
         fd = _open_meant(root, rel, flags & ~os.O_NOATIME | os.O_NONBLOCK, key, may)
@@ -110,7 +110,7 @@ def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May 
 def _open_meant(root: int, rel: bytes, flags: int, key: Key, may: May | None) -> int:
     if not flags & os.O_TRUNC:
         return _meant(open_beneath(root, rel, flags), key, may)
-    # Opening would already have emptied it.
+    # Opening by name would already have truncated it.
     pin = _meant(open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW), key, may)
     try:
         return os.open(b"/proc/self/fd/%d" % pin, flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -119,7 +119,7 @@ def _open_meant(root: int, rel: bytes, flags: int, key: Key, may: May | None) ->
 
 
 def _meant(fd: int, key: Key, may: May | None) -> int:
-    """`fd`, which is closed if it is not."""
+    """`fd`, which is closed if it is not the file that was meant."""
     try:
         found = stat_fd(fd)
         if (found.dev, found.ino) != key and (may is None or not may(found)):
@@ -169,7 +169,7 @@ def orphan_stat(node: Orphan, dev: int) -> Stat:
         found = os.stat(node.via)
     except (OSError, ValueError):
         if info is None:
-            # Nothing is known; the caller, who holds the file, may know better.
+            # Nothing is known; the caller holds the file and may know better.
             info = HostStat((0, 0, node.kind | 0o444, 1, 0, 0, 0, 0, 4096, 0, 0, 0, 0))
     else:
         info = host_stat(found)

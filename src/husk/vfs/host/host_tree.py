@@ -1,9 +1,9 @@
-"""vfs: a host directory shown inside a box, read-only or read-write.
+"""vfs: a host directory shown inside a box, read-only.
 
 Every host access starts at the directory's own descriptor and goes through `open_beneath` or `stat_beneath`, which
 follow no link and cannot leave it; symlinks are read here and walked by the vfs. Host processes may change the
 directory at any time, so nothing is remembered but which `Dir` stands for which host directory, and that is checked
-at every look-up. Writing to it is in `hosttree_write`.
+at every look-up. The tree that can also be written to is in `host_tree_write`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from husk.vfs.host.host_file import (
     read_link,
     stat_as,
 )
-from husk.vfs.layer.inodes import Orphan, pinned
+from husk.vfs.host_view import HostView, host_showing
+from husk.vfs.layer.inodes import Orphan
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
 from husk.vfs.permissions import READ, WRITE, permitted
 from husk.vfs.pinned import Pinned
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
     from husk.vfs.node import Context
 
 
-MANY = 32768
+DIRECTORIES_KEPT = 32768
 LARGE = 4096
 WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
 
 
 class HostDir(Dir):
-    """A host directory, known by its identity. Its path is told by climbing, so a rename needs no bookkeeping."""
+    """A host directory, known by its identity. Its path is built by climbing, so a rename needs no bookkeeping."""
 
     __slots__ = ("children", "cookies", "fresh", "key", "last", "listing", "next_cookie")
 
@@ -87,30 +88,29 @@ class HostNode(Node):
         return self.parent.below(self.name)
 
 
-class HostRead(Tree):
-    """Looking and opening. `uids` and `gids` say as whom host owners are shown (a box started by root shows a user's
-    files as the guest's); `owner`, where given, is the host owner of what the guest creates."""
+class HostTree(Tree):
+    """Looking up and opening. `uids` and `gids` map host ids to guest ids: a box started by root shows a user's files
+    as the guest's."""
 
     fstype = b"husk-host"
     host_backed = True
+    writes_to_host = True
 
     def __init__(
         self,
         dev: int,
         host_path: bytes,
         *,
-        read_only: bool = True,
         uids: dict[int, int] | None = None,
         gids: dict[int, int] | None = None,
-        owner: tuple[int, int] | None = None,
     ) -> None:
-        self.dev, self.read_only, self.owner = dev, read_only, owner
+        self.dev = dev
         self.path = host_path  # without symbolic links
         self.uids, self.gids = uids or {}, gids or {}
         self.fd = open_top(host_path)
         info = stat_beneath(self.fd, b"")
         self.root: HostDir = HostDir(self, None, b"", (info.dev, info.ino))
-        self.known, self.many = 1, MANY  # directories, and how many are too many to keep all
+        self.known, self._forget_at = 1, DIRECTORIES_KEPT  # directories, and how many are too many to keep all
 
     def close(self) -> None:
         unguard_root(self.fd)
@@ -123,42 +123,50 @@ class HostRead(Tree):
         try:
             info = stat_beneath(self.fd, directory.below(name))
         except FileNotFoundError:
-            self._vanished(directory, name)
+            self.vanished(directory, name)
             raise
         if info.mode & 0o170000 != st.S_IFDIR:
-            self._vanished(directory, name)
+            self.vanished(directory, name)
             return HostNode(self, directory, name, info)
         child = directory.children.get(name)
         if child is None or child.key != (info.dev, info.ino):
-            self._vanished(directory, name)
+            self.vanished(directory, name)
             child = directory.children[name] = HostDir(self, directory, name, (info.dev, info.ino))
             self.known += 1
-            if self.known >= self.many:
-                self._forget_unused(child)
+            if self.known >= self._forget_at:
+                self._forget_all_unused(child)
         child.fresh = child.last = info
         return child
 
-    def _vanished(self, directory: HostDir, name: bytes) -> None:
+    def vanished(self, directory: HostDir, name: bytes) -> None:
         """A host process removed or replaced a directory we knew."""
         child = directory.children.pop(name, None)
         if child is not None:
             child.removed = True
             child.fresh = None
 
-    def _forget_unused(self, new: HostDir) -> None:
-        """There are as many directories as a guest makes on an `rw` mount. What nobody holds can be looked up again;
-        `new` is in use, and so is all that has something below it."""
+    def _forget_all_unused(self, new: HostDir) -> None:
+        """A guest can make any number of directories on an `rw` mount. Unused ones can be looked up again; `new` is in
+        use, and so is every directory with known directories below it."""
         every = [self.root]
         for directory in every:
             every += directory.children.values()
         left = len(every)
         for directory in reversed(every):
             above = directory.parent
-            used = directory.place or directory.path_only or directory.mounted or directory.real
-            if isinstance(above, HostDir) and not (used or directory.children or directory is new):
+            if isinstance(above, HostDir) and not (directory.is_used() or directory.children or directory is new):
                 del above.children[directory.name]
                 left -= 1
-        self.known, self.many = left, max(MANY, 2 * left)
+        self.known, self._forget_at = left, max(DIRECTORIES_KEPT, 2 * left)
+
+    def forget_unused(self, directory: Dir) -> None:
+        here: Dir | None = directory
+        while isinstance(here, HostDir) and isinstance(here.parent, HostDir):
+            above = here.parent
+            if here.is_used() or here.children or above.children.get(here.name) is not here:
+                return
+            del above.children[here.name]
+            here = above
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         assert isinstance(directory, HostDir)
@@ -212,7 +220,7 @@ class HostRead(Tree):
             if info is None:
                 info = stat_beneath(self.fd, node.rel())
                 if (info.dev, info.ino) != node.key:
-                    raise error(errno.ESTALE)  # another file by now, whose owner and mode say nothing about this one
+                    raise error(errno.ESTALE)  # the name leads to another file now, with its own owner and mode
             return info
         assert isinstance(node, HostDir)
         info, node.fresh = node.fresh, None
@@ -249,14 +257,13 @@ class HostRead(Tree):
                 return found
         except OSError:
             pass
-        orphan = Orphan(self, b"", (node.parent, node.name), self.uids, self.gids)
-        orphan.last, orphan.hidden = node.last, 1
-        return orphan
+        was = node.parent, node.name
+        return Orphan(self, b"", was, self.uids, self.gids, key=None, last=node.last, hidden=1)
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         host_flags = flags & HOST_FLAGS | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
         if isinstance(node, Orphan):
-            with pinned(node) as path:
+            with node.pinned() as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
         assert isinstance(node, HostNode)
         want = WANTS[flags & os.O_ACCMODE] | (WRITE if flags & os.O_TRUNC else 0)
@@ -303,9 +310,12 @@ class HostRead(Tree):
                 return here
         except OSError:
             pass
-        orphan = Orphan(self, via, (self.root, rel.removesuffix(b" (deleted)")), self.uids, self.gids)
-        orphan.key = dev, ino
-        return orphan
+        was = self.root, rel.removesuffix(b" (deleted)")
+        return Orphan(self, via, was, self.uids, self.gids, key=(dev, ino))
+
+    def host_directory_fd(self, directory: Dir) -> int:
+        assert isinstance(directory, HostDir)
+        return open_beneath(self.fd, directory.rel(), os.O_PATH | os.O_DIRECTORY)
 
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         return (node.parent, node.name) if isinstance(node, HostNode) else None
@@ -313,21 +323,51 @@ class HostRead(Tree):
     def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         return node.was if isinstance(node, Orphan) else None
 
+    # -- for the name cache and for watchers -------------------------------------------------------------------
+    def names_view(self, directory: Dir) -> HostView | None:
+        if directory.is_hidden_or_watched() or not isinstance(directory, HostDir):
+            return None
+        if any(child.mounted for child in directory.children.values()):
+            return None
+        rel = directory.rel()
+        found = stat_beneath(self.fd, rel)
+        showing = host_showing(self.dev, self.uids, self.gids)
+        if (found.dev, found.ino) != directory.key or showing is None:  # a host process may have put another one there
+            return None
+        return HostView(self.fd, rel, found.dev, showing, host_ino=found.ino)
+
+    def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
+        return (self.fd, node.rel()) if self.read_only and isinstance(node, HostNode) else None
+
+    def watch_fd(self, ctx: Context, node: Node, mask: int) -> int:
+        if isinstance(node, Orphan):
+            return node.pinned().open()
+        assert isinstance(node, HostDir | HostNode)
+        if isinstance(node, HostDir) and node.removed:
+            raise error(errno.ENOENT)
+        file = open_beneath(self.fd, node.rel(), os.O_PATH | os.O_NOFOLLOW)
+        found = os.fstat(file)
+        if (found.st_dev, found.st_ino) != node.key:
+            os.close(file)
+            raise error(errno.ENOENT)
+        return file
+
 
 class Reached:
     """A host path that is a descriptor of the node, hence leads nowhere else while it is open. ESTALE if its name now
-    leads to another file: whoever may rename there could have husk, which may be root, change what is not theirs."""
+    leads to another file: otherwise a user who may rename there could make husk, which may be root, change a file that
+    this user may not change."""
 
     __slots__ = ("fd", "held", "node", "tree")
 
-    def __init__(self, tree: HostRead, node: Node) -> None:
+    def __init__(self, tree: HostTree, node: Node) -> None:
         self.tree, self.node = tree, node
         self.fd = -1
         self.held: Pinned | None = None
 
     def __enter__(self) -> bytes:
         if isinstance(self.node, Orphan):
-            self.held = pinned(self.node)
+            self.held = self.node.pinned()
             return self.held.__enter__()
         assert isinstance(self.node, HostNode | HostDir)
         self.fd = open_beneath(self.tree.fd, self.node.rel(), os.O_PATH | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""vfs: changes to a host directory that is mounted read-write.
+"""vfs: a host directory that is mounted read-write.
 
 The directory of a name is opened first, beneath the root and without following links; the name is then used relative
 to that descriptor only. husk may run as root: a guest must not make a set-uid or set-gid file on the host, and every
@@ -15,8 +15,8 @@ import stat as st
 
 from husk.native._core import is_fixed, make_as, open_beneath, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
-from husk.vfs.host.host_tree import HostDir, HostRead, Reached
-from husk.vfs.layer.inodes import Orphan, pinned
+from husk.vfs.host.host_tree import HostDir, HostTree, Reached
+from husk.vfs.layer.inodes import Orphan
 from husk.vfs.node import error
 from husk.vfs.permissions import is_owner
 
@@ -38,7 +38,7 @@ class _At:
 
     __slots__ = ("directory", "fd", "tree")
 
-    def __init__(self, tree: HostRead, directory: Dir) -> None:
+    def __init__(self, tree: HostTree, directory: Dir) -> None:
         self.tree, self.directory, self.fd = tree, directory, -1
 
     def __enter__(self) -> int:
@@ -54,8 +54,23 @@ class _At:
         os.close(self.fd)
 
 
-class HostTree(HostRead):
-    """A host directory with everything a guest may do in it; on a read-only one the vfs never gets as far as here."""
+class WritableHostTree(HostTree):
+    """A host directory with everything a guest may do in it. `owner`, where given, is the host owner of what the guest
+    creates."""
+
+    read_only = False
+
+    def __init__(
+        self,
+        dev: int,
+        host_path: bytes,
+        *,
+        uids: dict[int, int] | None = None,
+        gids: dict[int, int] | None = None,
+        owner: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(dev, host_path, uids=uids, gids=gids)
+        self.owner = owner
 
     # -- new nodes ---------------------------------------------------------------------------------------------
     def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
@@ -75,8 +90,8 @@ class HostTree(HostRead):
                 raise
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
-        if flags & os.O_TRUNC:  # of a set-uid file root would leave one
-            return self._as_owner(lambda: super(HostTree, self).open(ctx, node, flags))
+        if flags & os.O_TRUNC:  # truncating a set-uid file as root would leave it set-uid
+            return self._as_owner(lambda: super(WritableHostTree, self).open(ctx, node, flags))
         return super().open(ctx, node, flags)
 
     def _as_owner(self, make: Callable[[], T], *, group: int = -1) -> T:
@@ -113,13 +128,14 @@ class HostTree(HostRead):
         wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE) & ~os.O_NOFOLLOW | os.O_CLOEXEC
         with _At(self, directory) as at:
             fd = self._as_owner(lambda: _file(b".", wanted, harmless(mode), at))
-        return Orphan(self, b"/proc/self/fd/%d" % fd, (directory, b""), self.uids, self.gids), fd
+        via = b"/proc/self/fd/%d" % fd
+        return Orphan(self, via, (directory, b""), self.uids, self.gids, key=None), fd
 
     # -- names of nodes ----------------------------------------------------------------------------------------
     def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
         with _At(self, directory) as to:
             if isinstance(node, Orphan):
-                with pinned(node) as path:
+                with node.pinned() as path:
                     self._as_owner(lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
                 return
             with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
@@ -134,7 +150,7 @@ class HostTree(HostRead):
         with _At(self, directory) as at:
             self._may_move(at, name)
             self._as_owner(lambda: os.rmdir(name, dir_fd=at))
-        self._vanished(directory, name)
+        self.vanished(directory, name)
 
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
         assert isinstance(old, HostDir)
@@ -181,7 +197,7 @@ class HostTree(HostRead):
 
     def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
         shown = self.stat(ctx, node)
-        # What is only shown as the guest's stays as it is on the host, and the guest's own group is another there.
+        # An id that is only shown as the guest's stays as it is on the host, where the guest's own group differs.
         uid, gid = -1 if uid == shown.uid else uid, -1 if gid == shown.gid else gid
         if self.owner is not None and gid == ctx.creds.gid:
             gid = self.owner[1]
@@ -202,7 +218,7 @@ class HostTree(HostRead):
             self._as_owner(lambda: os.utime(path, ns=times) if owner else os.utime(path))
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
-        # Not by opening it: that, too, is something a watcher sees.
+        # Not by opening it: a watcher sees that, too.
         with Reached(self, node) as path:
             self._as_owner(lambda: os.truncate(path, size))
 
@@ -215,7 +231,7 @@ class HostTree(HostRead):
             self._as_owner(lambda: os.removexattr(path, name))
 
 
-# The supervisor's umask must not show; but whoever watches the directory must not see a change that changes nothing.
+# husk's umask must not show; but a watcher of the directory must not see a change that changes nothing.
 
 
 def _file(name: bytes, flags: int, mode: int, at: int) -> int:
@@ -232,7 +248,7 @@ def _file(name: bytes, flags: int, mode: int, at: int) -> int:
 def _directory(name: bytes, mode: int, at: int) -> None:
     os.mkdir(name, mode, dir_fd=at)
     wanted = mode | os.fstat(at).st_mode & st.S_ISGID
-    # To open a directory is something a watcher sees, so only where there is a reason.
+    # A watcher sees a directory being opened, so it is opened only where there is a reason.
     if os.stat(name, dir_fd=at, follow_symlinks=False).st_mode & 0o7777 != wanted:
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
         try:

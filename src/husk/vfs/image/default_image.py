@@ -1,4 +1,4 @@
-"""vfs: the default image — the host's own programs and libraries, a curated /etc, and private places for the guest.
+"""vfs: the default image — the host's programs and libraries, a curated /etc, and private directories for the guest.
 
 Only what is listed here exists inside a box. Nothing is copied: host directories show through a copy-on-write layer.
 """
@@ -10,11 +10,13 @@ import stat as st
 
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
-from husk.vfs.node import Context, Credentials
+from husk.vfs.node import ROOT_CONTEXT, Context, Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.state import State
+
+    Ids = dict[int, int] | None
 
 PROGRAMS = (b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 
@@ -39,7 +41,7 @@ ETC_PARTS = {
     b"ssl": frozenset((b"cert.pem", b"certs", b"ct_log_list.cnf", b"openssl.cnf")),
 }
 
-# Found by looking through all fonts of /usr, which takes a browser or an office program a second without it.
+# The font cache: without it a browser or an office program searches all fonts of /usr for a second.
 CACHES = (b"var/cache/fontconfig",)
 
 # path, mode; all owned by root
@@ -66,25 +68,31 @@ SKELETON = (
 
 
 def default_image(
-    state: State, creds: Credentials, etc_files: dict[bytes, bytes], user: bytes = b"guest"
+    state: State,
+    creds: Credentials,
+    etc_files: dict[bytes, bytes],
+    user: bytes = b"guest",
+    uids: dict[int, int] | None = None,
+    gids: dict[int, int] | None = None,
 ) -> LayeredTree:
-    """`etc_files` are contents of generated files in /etc by name; `user` names the guest's home."""
+    """`etc_files` are contents of generated files in /etc by name; `user` names the guest's home; `uids` and `gids` map
+    owners on the host to the guest's."""
     tree = LayeredTree(state)
     for name in PROGRAMS:
-        _program_directory(tree, name)
+        _program_directory(tree, name, uids, gids)
     for path, mode in SKELETON:
         make_directory(tree, path, mode)
     for path in CACHES:
-        _program_directory(tree, path)
+        _program_directory(tree, path, uids, gids)
     make_symlink(tree, b"var/run", b"/run")
     make_symlink(tree, b"var/lock", b"/run/lock")
-    _etc(tree, etc_files)
+    _etc(tree, etc_files, uids, gids)
     make_directory(tree, b"home/" + user, 0o700, creds.uid, creds.gid)
     make_directory(tree, b"workspace", 0o755, creds.uid, creds.gid)
     return tree
 
 
-def _program_directory(tree: LayeredTree, name: bytes) -> None:
+def _program_directory(tree: LayeredTree, name: bytes, uids: Ids, gids: Ids) -> None:
     host = b"/" + name
     try:
         mode = os.lstat(host).st_mode
@@ -93,14 +101,14 @@ def _program_directory(tree: LayeredTree, name: bytes) -> None:
     if st.S_ISLNK(mode):
         make_symlink(tree, name, os.readlink(host))
     elif st.S_ISDIR(mode):
-        tree.show(make_directory(tree, name, 0o755), host)
+        tree.show(make_directory(tree, name, 0o755), host, uids=uids, gids=gids)
 
 
-def _etc(tree: LayeredTree, files: dict[bytes, bytes]) -> None:
+def _etc(tree: LayeredTree, files: dict[bytes, bytes], uids: Ids, gids: Ids) -> None:
     etc = make_directory(tree, b"etc", 0o755)
     present = [os.fsencode(name) for name in os.listdir("/etc")]
     shown = frozenset(name for name in present if name in ETC or name.startswith(ETC_FAMILIES)) - files.keys()
-    tree.show(etc, os.path.realpath(b"/etc"), only=shown)
+    tree.show(etc, os.path.realpath(b"/etc"), only=shown, uids=uids, gids=gids)
     for name, parts in ETC_PARTS.items():
         if name in shown:
             node = tree.lookup(None, etc, name)
@@ -120,9 +128,6 @@ def _parent(tree: LayeredTree, path: bytes) -> tuple[LayerDir, bytes]:
     return here, last
 
 
-_ROOT = Context(Credentials(0, 0))
-
-
 def make_directory(tree: LayeredTree, path: bytes, mode: int, uid: int = 0, gid: int = 0) -> LayerDir:
     parent, name = _parent(tree, path)
     directory = tree.mkdir(Context(Credentials(uid, gid)), parent, name, mode)
@@ -130,17 +135,17 @@ def make_directory(tree: LayeredTree, path: bytes, mode: int, uid: int = 0, gid:
 
 
 def make_directory_in(tree: LayeredTree, parent: LayerDir, name: bytes) -> LayerDir:
-    return tree.mkdir(_ROOT, parent, name, 0o755)
+    return tree.mkdir(ROOT_CONTEXT, parent, name, 0o755)
 
 
 def make_symlink(tree: LayeredTree, path: bytes, target: bytes) -> None:
     parent, name = _parent(tree, path)
-    tree.symlink(_ROOT, parent, name, target)
+    tree.symlink(ROOT_CONTEXT, parent, name, target)
 
 
 def make_file(tree: LayeredTree, path: bytes, content: bytes, mode: int = 0o644) -> None:
     parent, name = _parent(tree, path)
-    fd = tree.open(_ROOT, tree.create(_ROOT, parent, name, mode), os.O_WRONLY)
+    fd = tree.open(ROOT_CONTEXT, tree.create(ROOT_CONTEXT, parent, name, mode), os.O_WRONLY)
     try:
         os.write(fd, content)
     finally:

@@ -35,10 +35,18 @@ class ImageLower(Lower):
 
     is_host = False
 
-    def __init__(self, store: Store, manifest: Manifest, links: bytes, device: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        links: bytes,
+        device: int,
+        uids: dict[int, int] | None = None,
+        gids: dict[int, int] | None = None,
+    ) -> None:
         os.makedirs(links, 0o700)
         fd = os.open(links, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        super().__init__(fd, links, None, None)
+        super().__init__(fd, links, uids, gids)
         self.mapped = manifest.mapped
         self.blobs = os.fsencode(store.blobs) + b"/"
         self.label = b"image %d" % device
@@ -97,7 +105,7 @@ class ImageLower(Lower):
         if not entry.is_file:
             raise error(errno.ENXIO if st.S_ISSOCK(entry.mode) else errno.EACCES)
         name = b"%d" % entry.inode
-        # Reading alone: what is wanted for writing has been copied before it comes here.
+        # Reading alone: a file that is opened for writing was copied up before.
         flags = flags & ~(os.O_ACCMODE | os.O_TRUNC) | os.O_NOFOLLOW | os.O_CLOEXEC
         for _ in range(2):
             try:
@@ -108,7 +116,7 @@ class ImageLower(Lower):
             except PermissionError:
                 if not flags & os.O_NOATIME:
                     raise
-                flags &= ~os.O_NOATIME  # takes the file's owner
+                flags &= ~os.O_NOATIME  # only the file's owner may use it
         else:
             fd = os.open(name, flags, dir_fd=self.fd)
         return fd

@@ -1,7 +1,7 @@
 """vfs: an image of the store shown below a directory of a box, read-only: `--mount IMAGE:DIR:image`.
 
-The counterpart of `storeimage`, which makes an image the root. It is a layered tree on which nothing is ever laid, so
-that look-ups in it are taught to the name cache like any others.
+The counterpart of `store_image`, which makes an image the root. It is a layered tree whose upper layer stays empty, so
+that the name cache learns look-ups in it like any others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ImageTree(LayeredTree):
-    """`number` tells the images of one box apart; 0 is its root's. Owns the lease."""
+    """`number` tells the images of one box apart; 0 is the root. Owns the lease."""
 
     read_only = True
 

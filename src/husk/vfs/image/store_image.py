@@ -1,6 +1,6 @@
 """vfs: an image of the store as the root of a box — its own tree, and the few names every box has.
 
-The counterpart of `image`, which makes the default root from the host's own programs.
+The counterpart of `default_image`, which makes the default root from the host's own programs.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 from husk.vfs.image.default_image import make_directory, make_file
 from husk.vfs.image.image_lower import ImageLower
 from husk.vfs.layer.layered_tree import LayeredTree
-from husk.vfs.node import Context, Credentials, Dir
+from husk.vfs.node import ROOT_CONTEXT, Dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.store import Manifest, Store
+    from husk.vfs.node import Credentials
     from husk.vfs.state import State
 
-# Mount points and private places, made where the image has none.
-PLACES = ((b"proc", 0o555), (b"sys", 0o555), (b"dev", 0o755), (b"tmp", 0o1777), (b"run", 0o755), (b"etc", 0o755))
-# How names and hosts are looked up is the box's business, whatever the image says; its accounts are its own.
+# Mount points and private directories, made where the image has none.
+DIRECTORIES = ((b"proc", 0o555), (b"sys", 0o555), (b"dev", 0o755), (b"tmp", 0o1777), (b"run", 0o755), (b"etc", 0o755))
+# The box decides how hosts are looked up, whatever the image says; accounts are the image's.
 ETC = (b"hosts", b"hostname", b"resolv.conf")
-
-_ROOT = Context(Credentials(0, 0))
 
 
 def store_image(
@@ -31,13 +30,11 @@ def store_image(
     owner: tuple[int, int],
     etc_files: dict[bytes, bytes],
 ) -> LayeredTree:
-    """`owner` is whom the image runs as; what is the owner's is the guest's, if they are not the same."""
+    """`owner` is the uid and gid the image runs as. Where the guest has others, files of these show as the guest's."""
     tree = LayeredTree(state)
-    lower = ImageLower(store, manifest, state.path + b"/images/0", 0)
-    if owner != (creds.uid, creds.gid):
-        lower.uids, lower.gids = {owner[0]: creds.uid}, {owner[1]: creds.gid}
-    tree.show_lower(tree.root, lower)
-    for name, mode in PLACES:
+    uids, gids = ({}, {}) if owner == (creds.uid, creds.gid) else ({owner[0]: creds.uid}, {owner[1]: creds.gid})
+    tree.show_lower(tree.root, ImageLower(store, manifest, state.path + b"/images/0", 0, uids, gids))
+    for name, mode in DIRECTORIES:
         if not _has_directory(tree, name):
             make_directory(tree, name, mode)
     for name in ETC:
@@ -58,8 +55,8 @@ def lay_over_host(
     *,
     as_start: bool,
 ) -> None:
-    """A layer that was made on the default root, laid over `tree`, which is one. `owner` was the guest then.
-    Without `as_start` all of it counts as changed."""
+    """Lay a layer that was made on the default root over `tree`, which is a default root. `owner` was the guest's uid
+    and gid then. Without `as_start` all of it counts as changed."""
     from husk.vfs.layer.overlay import Overlay
 
     lower = ImageLower(store, manifest, tree.state.path + b"/images/0", 0)
@@ -95,5 +92,5 @@ def _replace(tree: LayeredTree, path: bytes, content: bytes) -> None:
     if not isinstance(folder, Dir):
         return
     if _has(tree, path):
-        tree.unlink(_ROOT, folder, name)
+        tree.unlink(ROOT_CONTEXT, folder, name)
     make_file(tree, path, content)

@@ -1,11 +1,11 @@
-"""vfs: what a guest changed in a layered tree, told as a list of paths."""
+"""vfs: what a guest changed in a layered tree, as a list of paths. `delta` finds the same node by node."""
 
 from __future__ import annotations
 
 import stat as st
 
-from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir
-from husk.vfs.node import Context, Credentials
+from husk.vfs.layer.inodes import WHITEOUT, Base, Inode, LayerDir
+from husk.vfs.node import ROOT_CONTEXT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,17 +15,15 @@ if TYPE_CHECKING:
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.node import Dir, Node
 
-_ANYONE = Context(Credentials(0, 0))
-
 
 def seal(tree: LayeredTree) -> None:
     for name in tree.root.names:
         accept(tree, tree.root, name)
-    tree.sealed_root = tree.stat(_ANYONE, tree.root)
+    tree.sealed_root = tree.stat(ROOT_CONTEXT, tree.root)
 
 
 def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
-    """Take a name, and all below it, as it is now for the starting point."""
+    """Make a name, and all below it, part of the starting point as it is now."""
     assert isinstance(directory, LayerDir)
     waiting = [(directory, name)]
     while waiting:
@@ -33,26 +31,25 @@ def accept(tree: LayeredTree, directory: Dir, name: bytes) -> None:
         node = directory.names[name]
         if node is WHITEOUT:
             continue
-        info = tree.stat(_ANYONE, node)
         if directory.base is None:
             directory.base = {}
-        directory.base[name] = node, info.mode, info.mtime, info
+        directory.base[name] = Base(node, tree.stat(ROOT_CONTEXT, node))
         if isinstance(node, LayerDir):
             waiting += [(node, inner) for inner in node.names]
 
 
-# Of all paths together, in bytes. Each may be as long as a path gets, and names of 500,000 would be gigabytes.
+# Of all paths together, in bytes. Each may be as long as a path gets: 500,000 of them could be gigabytes.
 ROOM = 64 << 20
 PATH_MAX = 4096
 
 
 def changes(tree: LayeredTree, room: int = ROOM) -> tuple[list[tuple[str, bytes]], int]:
-    """What changed, and how many changes are not told: those too deep for any call to name them by one path, and what
-    comes when `room` is used up. No recursion here: a guest can make directories deeper than Python's stack."""
+    """What changed, and how many changes are left out: those too deep for any call to name them by one path, and those
+    found when `room` is used up. No recursion here: a guest can make directories deeper than Python's stack."""
     found: list[tuple[str, bytes]] = []
     left_out = 0
     # Directories still to look through, each with its parent's path (one text for all its siblings, since there may be
-    # very many) and its name, or None where nothing is told; `new` ones are new at their place, and so is all in them.
+    # very many) and its name, or None where all is left out; `new` ones are new there, and so is everything in them.
     waiting: list[tuple[LayerDir, bytes | None, bytes, bool]] = [(tree.root, b"", b"", False)]
     while waiting:
         directory, parent, own_name, new = waiting.pop()
@@ -80,7 +77,7 @@ def changes(tree: LayeredTree, room: int = ROOM) -> tuple[list[tuple[str, bytes]
 
 
 def _written(directory: LayerDir) -> list[bytes] | None:
-    """The names below a directory of a kept box that nobody looked into."""
+    """The names below a directory of a kept box that was not looked into."""
     from husk.vfs.layer.overlay import untouched
 
     found = untouched(directory)
@@ -91,7 +88,7 @@ def _written(directory: LayerDir) -> list[bytes] | None:
 
 
 def _everything(tree: LayeredTree, directory: LayerDir) -> Iterator[tuple[str, bytes, Node | None, bool]]:
-    for entry in list(tree.entries(_ANYONE, directory, 0)):
+    for entry in list(tree.entries(ROOT_CONTEXT, directory, 0)):
         yield "added", entry.name, tree.lookup(None, directory, entry.name) if entry.kind == st.S_IFDIR else None, True
 
 
@@ -105,17 +102,17 @@ def _differing(tree: LayeredTree, directory: LayerDir) -> Iterator[tuple[str, by
         lower = None if was is not None else _lower_info(directory, name)
         if node is WHITEOUT:
             yield (
-                "deleted" if (was is not None and was[0] is not WHITEOUT) or lower is not None else "",
+                "deleted" if (was is not None and was.stat is not None) or lower is not None else "",
                 name,
                 None,
                 False,
             )
-        elif was is not None and was[0] is node:
-            info = tree.stat(_ANYONE, node)
-            differs = info.mode != was[1] or (node.kind != st.S_IFDIR and info.mtime != was[2])
+        elif was is not None and was.node is node and was.stat is not None:
+            info = tree.stat(ROOT_CONTEXT, node)
+            differs = info.mode != was.stat.mode or (node.kind != st.S_IFDIR and info.mtime != was.stat.mtime)
             yield "changed" if differs else "", name, node, False
         elif isinstance(node, LayerDir) and node.lower is not None and _in_place(directory, name, node):
-            differs = node.own and lower is not None and (node.mode, node.uid, node.gid) != _owner(node, lower)
+            differs = node.copied_up and lower is not None and _metadata_differs(node, lower)
             yield "changed" if differs else "", name, node, False
         elif isinstance(node, Inode) and lower is not None and _untouched(directory, name, node, lower):
             continue
@@ -127,22 +124,22 @@ def _in_place(directory: LayerDir, name: bytes, node: LayerDir) -> bool:
     return node.lower is directory.lower and node.rel == directory.below(name)
 
 
-def _owner(node: LayerDir, info: HostStat) -> tuple[int, int, int]:
+def _metadata_differs(node: LayerDir, info: HostStat) -> bool:
+    """Do they differ?"""
     assert node.lower is not None
-    return info.mode, node.lower.uids.get(info.uid, info.uid), node.lower.gids.get(info.gid, info.gid)
+    return (node.mode, node.uid, node.gid) != (info.mode, *node.lower.shown_owner(info))
 
 
 def _untouched(directory: LayerDir, name: bytes, node: Inode, info: HostStat) -> bool:
-    """An inode that was made for its link count or change time only still is the lower file."""
+    """Does an inode that was made only for its link count or change time still show the lower file?"""
     lower = directory.lower
     if lower is None:
         return False
     met = node.kind == st.S_IFIFO and node.key == (info.dev, info.ino)  # opening it gave the box a FIFO of its own
     if not met and (node.source or node.origin) != (lower, directory.below(name)):
         return False
-    owner = lower.uids.get(info.uid, info.uid), lower.gids.get(info.gid, info.gid)
-    now = node.tree.stat(_ANYONE, node)
-    if (now.mode, now.uid, now.gid) != (info.mode, *owner):
+    now = node.tree.stat(ROOT_CONTEXT, node)
+    if (now.mode, now.uid, now.gid) != (info.mode, *lower.shown_owner(info)):
         return False
     return met or (now.mtime, now.size) == (info.mtime, info.size)
 

@@ -1,12 +1,12 @@
-"""vfs: the content of a lower file, copied for the guest — with its holes, and without holding up anybody else.
+"""vfs: copying the content of a lower file, with its holes, and without holding up other calls.
 
-A large copy takes long, and every call of every guest takes the vfs's lock. So whoever finds under the lock that one
-is due raises `CopyDue`, copies without the lock, and then starts the whole call anew, name and permissions included:
-meanwhile anything may have happened. Small copies are made on the spot.
+A large copy takes long, and every call of every guest takes the vfs's lock. So a call that finds under the lock that
+one is due raises `CopyDue`, copies without the lock, and then starts anew, name and permissions included: meanwhile
+anything may have happened. Small copies are made on the spot.
 
 Life of a `Copy`: made under the lock by the first call that needs it, joined by others that need the same; the first
-of them to get at it copies while the rest wait, all try again, one attaches the file to its inode. The last to leave
-removes a file that nobody attached (the name went away meanwhile).
+of them copies while the rest wait, all try again, one attaches the file to its inode. The last to leave removes a file
+that was not attached (the name went away meanwhile).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LARGE = 1 << 20
 
 
 def copy_content(source: int, target: int, state: State | None = None) -> None:
-    """Share the blocks where the file system can, else copy what is data and leave the holes. EINTR when the box of
-    `state` ends meanwhile: nobody waits for the answer then, but somebody waits for husk."""
+    """Share the blocks where the file system can, else copy the data and leave the holes. EINTR when the box of `state`
+    ends meanwhile: no guest needs the copy then, and the caller of husk waits for it to end."""
     try:
         ioctl(target, FICLONE, source)
         return
@@ -59,7 +59,7 @@ def copy_content(source: int, target: int, state: State | None = None) -> None:
 def _copy_range(source: int, target: int, start: int, end: int, state: State | None) -> None:
     try:
         while start < end:
-            if state is not None and state.ending:
+            if state is not None and state.ended:
                 raise error(errno.EINTR)
             done = os.copy_file_range(source, target, min(end - start, CHUNK), start, start)
             if not done:
@@ -71,7 +71,7 @@ def _copy_range(source: int, target: int, start: int, end: int, state: State | N
         if failure.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF):
             raise
     while start < end:
-        if state is not None and state.ending:
+        if state is not None and state.ended:
             raise error(errno.EINTR)
         chunk = os.pread(source, min(end - start, LARGE), start)
         if not chunk:
@@ -80,14 +80,14 @@ def _copy_range(source: int, target: int, start: int, end: int, state: State | N
 
 
 class Copy:
-    """A copy that is being made for `inode`. `users` and `attached` change under the vfs's lock only. `kept` are the
-    stand-ins of watched files: where `inode` has one, the content comes into that."""
+    """A copy that is being made for `inode`. `users` and `attached` change under the vfs's lock only. Where `inode` has
+    one of the `stand_ins` of watched files, the content goes into that."""
 
-    __slots__ = ("_busy", "_done", "_kept", "attached", "inode", "number", "source", "state", "users")
+    __slots__ = ("_busy", "_done", "_stand_ins", "attached", "inode", "number", "source", "state", "users")
 
-    def __init__(self, state: State, inode: Inode, source: int, kept: dict[int, int]) -> None:
-        self.state, self.inode, self.source, self._kept = state, inode, source, kept
-        self.number = kept.get(inode.ino) or state.new_number()
+    def __init__(self, state: State, inode: Inode, source: int, stand_ins: dict[int, int]) -> None:
+        self.state, self.inode, self.source, self._stand_ins = state, inode, source, stand_ins
+        self.number = stand_ins.get(inode.ino) or state.new_number()
         self.users = 0
         self.attached = self._done = False
         self._busy = allocate_lock()
@@ -97,12 +97,12 @@ class Copy:
         return self._done
 
     def make(self) -> None:
-        """Without the vfs's lock. After a failure the next one who waited tries, and hears of it, too."""
+        """Without the vfs's lock. After a failure the next call that waited tries, and fails by itself."""
         with self._busy:
             if self._done:
                 return
             name, flags = b"%d" % self.number, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-            if self._kept.get(self.inode.ino) == self.number:
+            if self._stand_ins.get(self.inode.ino) == self.number:
                 flags |= os.O_TRUNC
             else:
                 flags |= os.O_CREAT | os.O_EXCL
@@ -116,7 +116,7 @@ class Copy:
 
     def discard(self) -> None:
         os.close(self.source)
-        if not self.attached and self._kept.get(self.inode.ino) != self.number:
+        if not self.attached and self._stand_ins.get(self.inode.ino) != self.number:
             self._remove(b"%d" % self.number)
 
     def _remove(self, name: bytes) -> None:
@@ -127,7 +127,7 @@ class Copy:
 
 
 class CopyDue(Exception):
-    """Not an error: the call has to be done again after `copy` was made. The raiser joined on the caller's behalf."""
+    """Not an error: the call has to be done again after `copy` was made. Raising it joins the copy."""
 
     def __init__(self, copy: Copy, copies: dict[Inode, Copy]) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class CopyDue(Exception):
 
 
 def with_copies(lock: object, attempt: Callable[[], Result]) -> Result:
-    """`attempt`, again and again, with the copies made that it asks for. A loop, for a guest may go on renaming."""
+    """Repeat `attempt`, making the copies that it asks for, until it is done: a guest may go on renaming."""
     due: CopyDue | None = None
     while True:
         try:
@@ -159,7 +159,7 @@ def with_copies(lock: object, attempt: Callable[[], Result]) -> Result:
             try:
                 return attempt()
             except CopyDue as found:
-                due = found.with_traceback(None)  # which leads to this frame, and so to itself
+                due = found.with_traceback(None)  # the traceback leads to this frame, and so back to the exception
             finally:
                 if last is not None:
                     last.leave()

@@ -1,5 +1,5 @@
 """vfs: how a layered tree differs from its starting point, node by node. The one walk behind keeping a box, showing its
-changes, writing them back and making a layer of them; `layer_changes` is its short form for a result.
+changes, writing them back and making a layer of them; `changes` is its short form for a result.
 
 The starting point is what the lower trees show, and what husk itself put in before the guest began (`base`).
 """
@@ -12,7 +12,7 @@ from husk.store.manifest_writer import names_fit
 from husk.store.store_errors import BadManifest
 from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.layer.overlay import untouched
-from husk.vfs.node import Context, Credentials, error
+from husk.vfs.node import ROOT_CONTEXT, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from husk.vfs.node import Node, Stat
 
 Twins = dict[tuple[int, int], "Inode | LowerNode"]  # by the lower file's identity
-ANYONE = Context(Credentials(0, 0))  # these trees ask nobody for rights
+ANYONE = ROOT_CONTEXT  # these trees check no permissions
 READ_ONLY = 0
 
 
 class Was:
-    """What a name was at the starting point: a lower file (`lower`, `rel`), or a node of husk's own (`node`)."""
+    """What a name was at the starting point: a lower file (`lower`, `rel`), or a node that husk made (`node`)."""
 
     __slots__ = ("lower", "node", "rel", "stat")
 
@@ -60,11 +60,11 @@ class Was:
 class Change:
     """One name that differs. `node` is what is there now (None: nothing), `was` what was there (None: nothing).
 
-    `in_place`: a directory that still is the one it was; only its metadata (`differs`) or names in it changed. Without
-    `differs` it is only told because of what is in it. `above` is the change of the directory it lies in.
+    `in_place`: a directory that still is the same one; only its metadata (`differs`) or names in it changed. Without
+    `differs` it is listed only because of what is in it. `above` is the change of the directory it lies in.
 
-    Paths are put together when they are asked for, and only directories keep theirs (`size` is how long they are): a
-    guest can make half a million names, each of them at the end of a path of 4 KiB.
+    Paths are built when they are asked for, and only directories keep theirs (`size` is the length): a guest can make
+    half a million names, each at the end of a path of 4 KiB.
     """
 
     __slots__ = ("_path", "_told", "above", "differs", "in_place", "name", "node", "size", "was")
@@ -107,16 +107,16 @@ class Change:
 def delta(tree: LayeredTree, *, through: bool, exact: bool = False, linked: bool = False) -> list[Change]:
     """All changes, a directory before what is in it, the root first; paths are relative, without a slash at either end.
 
-    `through`: a lower directory that was renamed is told by everything in it, else by where it came from and by what
-    differs in it, and a directory that nobody looked into (`untouched`) stands for all in it. `exact`: also files that
-    differ in nothing but link count or change time. `linked`: with one name of a file, all its names.
+    `through`: everything in a renamed lower directory is listed. Else only where it came from and what differs in it,
+    and a directory that was not looked into (`untouched`) stands for all in it. `exact`: also files that differ only in
+    link count or change time. `linked`: with one name of a file, all its names.
     """
     twins: Twins = _twins(tree) if through else {}
     found = _walk(tree, twins, through=through, exact=exact)
     if linked:
         lacking = _tell_linked(found)
         if lacking.keys() - twins.keys():
-            # Where their other names are, only a look at the whole tree can tell.
+            # Only a walk of the whole tree finds their other names.
             twins |= lacking
             found = _walk(tree, twins, through=through, exact=exact)
         _tell_linked(found)
@@ -127,7 +127,7 @@ def delta(tree: LayeredTree, *, through: bool, exact: bool = False, linked: bool
 
 
 def _walk(tree: LayeredTree, twins: Twins, *, through: bool, exact: bool) -> list[Change]:
-    """What may differ; what does is told."""
+    """All names that may differ; those that do are marked as told."""
     root = Change(None, b"", tree.root, _root_was(tree))
     root.in_place, root.differs = True, _dir_differs(tree, tree.root, root.was)
     found = [root]
@@ -151,7 +151,7 @@ def _walk(tree: LayeredTree, twins: Twins, *, through: bool, exact: bool) -> lis
 
 
 def _tell_linked(found: list[Change]) -> Twins:
-    """Tells those names of told files that differ in nothing. The lower files of which there are further names."""
+    """Tell the unchanged names of told files, too. Returns the lower files that have further names."""
     count: dict[int, int] = {}
     linked = [change for change in found if isinstance(change.node, Inode | LowerNode) and _link_count(change.node) > 1]
     told = {_number(change.node) for change in linked if change.told}
@@ -203,7 +203,7 @@ def _differing(tree: LayeredTree, above: Change, exact: bool) -> Iterator[Change
         if isinstance(node, LayerDir):
             change.in_place = was is not None and _is_in_place(directory, name, node, was)
             change.differs = not change.in_place or _dir_differs(tree, node, was)
-            # Elsewhere, nobody would know any more that not all of it is to show.
+            # In another place it must be written down that not all of it shows.
             change.differs |= node.only is not None and not above.in_place
         elif isinstance(node, Inode) and was is not None and _is_same(tree, directory, name, node, was):
             change.differs = exact and _moved_on(tree, node, was)
@@ -213,12 +213,11 @@ def _differing(tree: LayeredTree, above: Change, exact: bool) -> Iterator[Change
 def was_of(tree: LayeredTree, directory: LayerDir, name: bytes) -> Was | None:
     base = (directory.base or {}).get(name)
     if base is not None:
-        node, info = base[0], base[3]
-        if info is None:
+        if base.stat is None:
             return None  # hidden from the start
-        if isinstance(node, LayerDir) and node.lower is not None:
-            return Was(info, node.lower, node.rel, node)
-        return Was(info, None, b"", node)
+        if isinstance(base.node, LayerDir) and base.node.lower is not None:
+            return Was(base.stat, base.node.lower, base.node.rel, base.node)
+        return Was(base.stat, None, b"", base.node)
     lower = directory.lower
     if lower is None or not directory.shows_lower(name):
         return None
@@ -239,12 +238,12 @@ def _root_was(tree: LayeredTree) -> Was | None:
 def _is_in_place(directory: LayerDir, name: bytes, node: LayerDir, was: Was) -> bool:
     base = (directory.base or {}).get(name)
     if base is not None:
-        return base[0] is node
+        return base.node is node
     return node.lower is not None and node.lower is directory.lower and node.rel == directory.below(name)
 
 
 def _dir_differs(tree: LayeredTree, node: LayerDir, was: Was | None) -> bool:
-    if was is None or not node.own:
+    if was is None or not node.copied_up:
         return was is None
     now, old = tree.stat(ANYONE, node), was.stat
     if (now.mode, now.uid, now.gid, now.mtime) != (old.mode, old.uid, old.gid, old.mtime):
@@ -253,10 +252,10 @@ def _dir_differs(tree: LayeredTree, node: LayerDir, was: Was | None) -> bool:
 
 
 def _is_same(tree: LayeredTree, directory: LayerDir, name: bytes, node: Inode, was: Was) -> bool:
-    """Made for its link count or change time only, it still is what it was."""
+    """Does an inode made only for its link count or change time still show what was there?"""
     base = (directory.base or {}).get(name)
     if base is not None:
-        if base[0] is not node:
+        if base.node is not node:
             return False
     else:
         met = node.kind == st.S_IFIFO and was.kind == st.S_IFIFO  # opening it gave the box a FIFO of its own
@@ -277,11 +276,12 @@ def _moved_on(tree: LayeredTree, node: Inode, was: Was) -> bool:
 
 # -- other names of lower files that were changed ------------------------------------------------------------------
 def _twins(tree: LayeredTree) -> Twins:
-    """Inodes that took the place of a lower file with several names, by its identity: names of it that nobody looked
-    up since are in no table, and show the change all the same."""
-    if not tree.links_touched:
+    """Inodes that replaced a hard-linked lower file, by its identity: names of it that were not looked up since are in
+    no table, and show the change all the same."""
+    copy_up = tree.copy_up
+    if not copy_up.hard_links_changed:
         return {}
-    return {key: tree.inodes[key] for key in tree.twins if tree.inodes[key].nlink > 1}
+    return {key: copy_up.inodes[key] for key in copy_up.twins if copy_up.inodes[key].nlink > 1}
 
 
 def _twins_in(tree: LayeredTree, above: Change, twins: Twins) -> Iterator[Change]:
@@ -326,6 +326,6 @@ def target_of(node: Node) -> bytes:
 
 
 def identity_of(info: HostStat) -> tuple[int, ...]:
-    """What must not have changed for a host file to count as the one that was seen: device, inode, type, size, times
-    of change."""
+    """What must not have changed for a host file to count as the one that was recorded: device, inode, type, size,
+    modification and change time."""
     return info.dev, info.ino, st.S_IFMT(info.mode), info.size, info.mtime, info.ctime

@@ -1,4 +1,4 @@
-"""vfs: the nodes of a layered tree. Shapes only; what is done with them is in `layer` and its companions.
+"""vfs: the nodes of a layered tree. Shapes only; what is done with them is in `layered_tree` and the objects it holds.
 
 Life of a file here: a *lower* file is seen through a short-lived `LowerNode` made per look-up. The first change of
 its metadata, name or link count makes an `Inode` that still reads the lower content (`source`); the first writing
@@ -20,12 +20,21 @@ if TYPE_CHECKING:
     from husk.vfs.node import Stat, Tree
 
 
+class Base:
+    """A name that husk itself made before the guest began: its node, and its metadata then (None: a whiteout)."""
+
+    __slots__ = ("node", "stat")
+
+    def __init__(self, node: Node, stat: Stat | None) -> None:
+        self.node, self.stat = node, stat
+
+
 class LayerDir(Dir):
     """A directory of memory (`names`), perhaps over a lower one (`lower`, `rel`).
 
     `names` holds upper nodes, whiteouts and lower directories met so far: a hit there is the whole answer. `only`,
-    where set, is the list of lower names that show. Until `own` is set the metadata is the lower directory's, asked
-    live. `subdirs` is the number of sub-directories, counted from the lower one's own where there is one.
+    where set, is the list of lower names that show. Until `copied_up` is set the metadata is the lower directory's,
+    asked live. `subdirs` is the number of sub-directories, counted from the lower one's own where there is one.
     """
 
     __slots__ = (
@@ -33,6 +42,7 @@ class LayerDir(Dir):
         "base",
         "btime",
         "cookies",
+        "copied_up",
         "ctime",
         "gid",
         "ino",
@@ -43,23 +53,23 @@ class LayerDir(Dir):
         "names",
         "next_cookie",
         "only",
-        "own",
         "rel",
         "subdirs",
         "uid",
         "xattrs",
     )
 
-    pending = False  # is `names` still to be read (overlay.PendingDir)?
+    pending = False  # are `names` still to be read (lazy_dirs.PendingDir)?
 
-    def __init__(self, tree: Tree, parent: LayerDir | None, name: bytes, ino: int) -> None:
+    def __init__(
+        self, tree: Tree, parent: LayerDir | None, name: bytes, ino: int, lower: Lower | None = None, rel: bytes = b""
+    ) -> None:
         super().__init__(tree, parent, name)
         self.ino = ino
         self.names: dict[bytes, Node] = {}
-        self.lower: Lower | None = None
-        self.rel = b""
+        self.lower, self.rel = lower, rel
         self.only: frozenset[bytes] | None = None
-        self.own = False
+        self.copied_up = False
         self.mode = st.S_IFDIR | 0o755
         self.uid = self.gid = 0
         self.atime = self.mtime = self.ctime = self.btime = 0
@@ -68,7 +78,12 @@ class LayerDir(Dir):
         self.cookies: dict[bytes, int] = {}
         self.next_cookie = 3
         self.listing: list[Entry] = []
-        self.base: dict[bytes, tuple[Node, int, int, Stat | None]] | None = None
+        self.base: dict[bytes, Base] | None = None  # by name, at the starting point that changes are compared with
+
+    def describe(self, mode: int, uid: int, gid: int, when: int) -> None:
+        """Give it metadata of its own."""
+        self.mode, self.uid, self.gid, self.copied_up = mode, uid, gid, True
+        self.atime = self.mtime = self.ctime = self.btime = when
 
     def below(self, name: bytes) -> bytes:
         """Lower name of an entry."""
@@ -91,11 +106,11 @@ class LowerNode(Node):
 
 
 class Inode(Node):
-    """An upper file, symlink, FIFO or socket.
+    """An upper file, symlink, FIFO or socket, complete but for its names.
 
     `parent` and `name` are one of its names (the last one, once it is `nameless`), `others` the rest (hard links are
     rare). `number` names its real file, 0 for none. `host_ctime` is the real file's own change time when we last set
-    it up: only a later one is the guest's doing. `plain_mtime` is the content's age when set-uid or set-gid was
+    it up: only a later one means that a guest wrote. `plain_mtime` is the content's age when set-uid or set-gid was
     granted: a later write took the privilege away. `via` leads to the open file of an inode without name, as long as
     the descriptor it was found by is open. `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).
     """
@@ -126,6 +141,8 @@ class Inode(Node):
         "xattrs",
     )
 
+    is_upper = True
+
     def __init__(self, tree: Tree, ino: int, mode: int, uid: int, gid: int, now: int) -> None:
         super().__init__(tree, mode & 0o170000)
         self.ino, self.mode, self.uid, self.gid = ino, mode, uid, gid
@@ -144,13 +161,17 @@ class Inode(Node):
         self.plain_mtime = 0
         self.via = b""
         self.doomed = False
-        self.origin: tuple[Lower, bytes] | None = None  # `source`, of a content copied only for being watched
+        self.origin: tuple[Lower, bytes] | None = None  # `source` of content that was copied only because it is watched
 
     def add_name(self, parent: LayerDir, name: bytes) -> None:
         if self.nameless:
             self.parent, self.name, self.nameless = parent, name, False
         else:
             self.others.append((parent, name))
+
+    def opened_through(self, via: bytes) -> None:
+        """`via` leads to the open file, which has no name any more."""
+        self.via = via
 
     def all_names(self) -> list[tuple[LayerDir, bytes]]:
         if self.nameless or self.parent is None:
@@ -177,23 +198,29 @@ class Orphan(Node):
     __slots__ = ("gids", "hidden", "key", "last", "source", "uids", "via", "was")
 
     def __init__(
-        self, tree: Tree, via: bytes, was: tuple[Dir, bytes], uids: dict[int, int], gids: dict[int, int]
+        self,
+        tree: Tree,
+        via: bytes,
+        was: tuple[Dir, bytes],
+        uids: dict[int, int],
+        gids: dict[int, int],
+        *,
+        key: tuple[int, int] | None,
+        last: HostStat | None = None,
+        hidden: int = 0,
     ) -> None:
         super().__init__(tree, st.S_IFREG)
-        self.via, self.was, self.uids, self.gids = via, was, uids, gids
-        self.hidden = 0
-        self.key: tuple[int, int] | None = None  # host identity of the open file; nothing else may be used for it
-        self.last: HostStat | None = None  # what is known of it where `via` leads nowhere
+        self.via, self.was, self.uids, self.gids, self.hidden = via, was, uids, gids, hidden
+        self.key = key  # host identity of the open file; nothing else may be used for it
+        self.last = last  # what is known of it where `via` leads nowhere
         self.source: tuple[Lower, bytes] | None = None
 
+    def in_image(self) -> tuple[Lower, bytes] | None:
+        """Where it lies in an image, which never changes. The guest holds a blob open, which many files may share."""
+        return self.source if self.source is not None and self.source[0].mapped is not None else None
 
-def in_image(node: Orphan) -> tuple[Lower, bytes] | None:
-    """Where it lies in an image, which never changes: what the guest holds open is a blob, that of many files maybe."""
-    return node.source if node.source is not None and node.source[0].mapped is not None else None
-
-
-def pinned(node: Orphan) -> Pinned:
-    return Pinned(node.via, lambda _link, found: (found.st_dev, found.st_ino) == node.key)
+    def pinned(self) -> Pinned:
+        return Pinned(self.via, lambda _link, found: (found.st_dev, found.st_ino) == self.key)
 
 
 class Whiteout(Node):
@@ -209,7 +236,7 @@ WHITEOUT = Whiteout()
 
 
 def weight(held: int) -> int:
-    """How many nodes a text counts for that husk must remember: one for each KiB."""
+    """How many nodes a text of `held` bytes counts for, because husk keeps it in memory: one for each KiB."""
     return held >> 10
 
 

@@ -1,8 +1,9 @@
 """vfs: the layered tree — memory over host directories, copied on the first write.
 
-This file reads and opens; names change in `layer_names`, metadata in `layer_meta`, and `layer_copy` makes lower files
-the guest's own. One tree can gather several host directories (an image does), so a rename anywhere inside it is a
-plain rename.
+This file looks up, lists and opens. The rest is the duty of objects the tree holds: `DirectoryOps` changes names,
+`Metadata` changes metadata, `CopyUp` gives lower files an upper inode and a real file, `ReverseLookup` leads from
+descriptors back to nodes. One tree can gather several host directories (an image does), so a rename anywhere inside it
+is a plain rename.
 """
 
 from __future__ import annotations
@@ -13,46 +14,59 @@ import stat as st
 from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
+from husk.vfs.clock import now
 from husk.vfs.host.host_file import HOST_FLAGS, open_top, orphan_stat
+from husk.vfs.layer.cacheable import Cacheable
 from husk.vfs.layer.changes import accept, changes, seal
-from husk.vfs.layer.copy_up import now
-from husk.vfs.layer.directory_ops import LayerNames
-from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode, Orphan, in_image, pinned
+from husk.vfs.layer.copy_up import CopyUp
+from husk.vfs.layer.directory_ops import DirectoryOps
+from husk.vfs.layer.inode_numbers import InodeNumbers
+from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode, Orphan
 from husk.vfs.layer.lower import Lower
-from husk.vfs.layer.metadata import LayerMeta
-from husk.vfs.layer.reverse_lookup import LayerTrace
-from husk.vfs.node import Dir, Entry, Stat, error
+from husk.vfs.layer.metadata import Metadata
+from husk.vfs.layer.reverse_lookup import ReverseLookup
+from husk.vfs.layer.upper_files import UpperFiles
+from husk.vfs.node import Dir, Entry, Stat, Tree, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from husk.native._core import HostStat
+    from husk.native._core import HostStat, Manifest
+    from husk.vfs.host_view import HostView
+    from husk.vfs.layer.watch_mirror import WatchMirror
     from husk.vfs.node import Context, Node
     from husk.vfs.state import State
 
 
-class LayeredTree(LayerNames, LayerMeta, LayerTrace):
-    """`fstype` overlay: programs that know it do not trust it to keep inode numbers across mounts, which suits us."""
+class LayeredTree(Tree):
+    """The default `fstype` is overlay: programs that know it do not trust it to keep inode numbers across mounts."""
 
-    fstype = b"overlay"
     read_only = False
     stable_modes = True
     host_backed = True
+    cacheable_by_name = True
 
-    def __init__(self, state: State, *, mode: int = 0o755, uid: int = 0, gid: int = 0) -> None:
-        super().__init__(state, state.new_device())
+    def __init__(
+        self, state: State, *, mode: int = 0o755, uid: int = 0, gid: int = 0, fstype: bytes = b"overlay"
+    ) -> None:
+        self.state, self.dev, self.fstype = state, state.new_device(), fstype
         self.lowers: list[Lower] = []
         self.lost: list[bytes] = []  # what a kept box still showed of its lower trees, and the host has removed since
         self.changes_left_out = 0  # of `changes`, when it was asked last
         self.sealed_root: Stat | None = None  # the root of a tree without a lower one, at the starting point
+        self._numbers = InodeNumbers()
+        self.files = UpperFiles(state)
+        self.copy_up = CopyUp(self, self.files, self._numbers)
+        self._metadata = Metadata(self.dev, self.files, self.copy_up)
+        self._ops = DirectoryOps(self, self.files, self.copy_up)
+        self._reverse = ReverseLookup(self, self.copy_up)
+        self._cacheable = Cacheable(self.dev, self.files, self._numbers)
+        self._mirror: WatchMirror | None = None
         self.root: LayerDir = LayerDir(self, None, b"", state.new_number())
-        self._fill(self.root, st.S_IFDIR | mode, uid, gid)
+        self.root.describe(st.S_IFDIR | mode, uid, gid, now())
 
-    def _fill(self, directory: LayerDir, mode: int, uid: int, gid: int) -> None:
-        directory.mode, directory.uid, directory.gid, directory.own = mode, uid, gid, True
-        directory.atime = directory.mtime = directory.ctime = directory.btime = now()
-
+    # -- what it shows, and what changed -----------------------------------------------------------------------
     def show(
         self,
         directory: LayerDir,
@@ -67,12 +81,12 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         return self.show_lower(directory, Lower(open_top(host_path), host_path, uids, gids), only=only)
 
     def show_lower(self, directory: LayerDir, lower: Lower, *, only: frozenset[bytes] | None = None) -> Lower:
-        """The same for any tree; it is closed with this one."""
+        """The same for any lower tree. This tree closes it."""
         lower.top = directory
         directory.lower, directory.rel, directory.only = lower, b"", only
-        directory.own = False
+        directory.copied_up = False
         top = lower.stat(b"")
-        directory.ino = self.number_of(top.dev, top.ino)
+        directory.ino = self._numbers.shown(top.dev, top.ino)
         self.lowers.append(lower)
         return lower
 
@@ -86,13 +100,13 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         uids: dict[int, int] | None = None,
         gids: dict[int, int] | None = None,
     ) -> HostStat:
-        """Let one host file, by a path without links, show as `name`. Writing to it copies it; without `writable`
-        nobody may to begin with. Which file that is."""
+        """Let one host file, by a path without links, show as `name`. Writing to it copies it up; without `writable`
+        its mode forbids that. Returns what the host says of the file."""
         folder, _, host_name = host_path.rpartition(b"/")
         fd = open_top(folder)
         content = Lower(fd, host_path, uids, gids)  # by its path an open descriptor is traced back to it
         info = stat_beneath(fd, host_name)
-        inode = self._inherit(content, host_name, info)
+        inode = self.copy_up.new_inode(content, host_name, info)
         if not writable:
             inode.mode &= ~0o222
         inode.nlink = 1
@@ -106,13 +120,16 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         seal(self)
 
     def accept(self, directory: Dir, name: bytes) -> None:
-        """A name made by husk itself since then (a mount point) is no change of the guest's."""
         accept(self, directory, name)
 
     def changes(self) -> list[tuple[str, bytes]]:
         """("added" | "changed" | "deleted", path) of everything the guest changed, sorted by path."""
         found, self.changes_left_out = changes(self)
         return found
+
+    @property
+    def hard_links_changed(self) -> bool:
+        return self.copy_up.hard_links_changed
 
     def close(self) -> None:
         for lower in self.lowers:
@@ -133,13 +150,12 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         rel = directory.rel + b"/" + name if directory.rel else name
         info = lower.stat(rel)
         if info.mode & 0o170000 == st.S_IFDIR:
-            child = LayerDir(self, directory, name, self.number_of(info.dev, info.ino))
-            child.lower, child.rel = lower, rel
+            child = LayerDir(self, directory, name, self._numbers.shown(info.dev, info.ino), lower, rel)
             directory.names[name] = child
             return child
-        if info.nlink > 1 and (info.dev, info.ino) in self.inodes:
-            # Another name of this file was made the guest's own: this one leads to the same inode.
-            inode = self.inodes[info.dev, info.ino]
+        if info.nlink > 1 and (info.dev, info.ino) in self.copy_up.inodes:
+            # Another name of this file was copied up: this one leads to the same inode.
+            inode = self.copy_up.inodes[info.dev, info.ino]
             directory.names[name] = inode
             inode.add_name(directory, name)
             return inode
@@ -150,8 +166,8 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         # A read from the start takes a new snapshot; the following ones go on in it. POSIX leaves open whether names
         # that come or go meanwhile are seen, and a snapshot keeps the reading of a large directory linear.
         listing = directory.listing
-        if directory.own:
-            self.accessed(directory)
+        if directory.copied_up:
+            self._metadata.accessed(directory)
         if after <= 2 or not listing:
             listing = directory.listing = self.snapshot(directory)
         start = bisect_right(listing, after, key=_cookie)
@@ -159,7 +175,7 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             # Read to its end. Positions in an unchanged lower directory follow from the host's order: no need to keep
             # them for every directory that some `find` once walked through.
             directory.listing = []
-            if not directory.own:
+            if not directory.copied_up:
                 directory.cookies = {}
                 directory.next_cookie = 3
             return
@@ -193,19 +209,19 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
             return
         for name, identity, kind in lower.names(directory.rel):
             if directory.only is None or name in directory.only:
-                yield name, self.number_of(*identity), kind
+                yield name, self._numbers.shown(*identity), kind
 
     # -- nodes -------------------------------------------------------------------------------------------------
-    def stat(self, ctx: Context, node: Node) -> Stat:
+    def stat(self, ctx: Context | None, node: Node) -> Stat:
         if isinstance(node, LowerNode):
             info, node.info = node.info, None
             return self.lower_stat(info or node.lower.stat(node.rel), node.lower)
         if isinstance(node, LayerDir):
             return self._dir_stat(node)
         if isinstance(node, Inode):
-            return self._inode_stat(node)
+            return self._metadata.inode_stat(node)
         assert isinstance(node, Orphan)
-        source = in_image(node)
+        source = node.in_image()
         if source is not None and node.last is not None:
             found = self.lower_stat(node.last, source[0])
             found.nlink = max(found.nlink - node.hidden, 0)
@@ -216,14 +232,14 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
         if lower.uids or lower.gids:
             uid, gid = lower.uids.get(uid, uid), lower.gids.get(gid, gid)
-        ino = self.number_of(dev, ino)
+        ino = self._numbers.shown(dev, ino)
         return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
 
     def _dir_stat(self, node: LayerDir) -> Stat:
         nlink, size, blocks = 2, 4096, 8
         if node.lower is not None:
             info = node.lower.stat(node.rel)
-            if not node.own:
+            if not node.copied_up:
                 found = self.lower_stat(info, node.lower)
                 found.ino = node.ino
                 return found
@@ -253,54 +269,53 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
         host_flags = flags & HOST_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | (os.O_NOFOLLOW if flags & os.O_PATH else 0)
         writes = flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
         if node.kind == st.S_IFIFO and not isinstance(node, Orphan):
-            node = self.owned(node)
-            self.own_content(node, empty=True)
+            node = self.copy_up.inode(node)
+            self.copy_up.content(node, empty=True)
         if writes and not isinstance(node, Inode):
-            node = self.owned(node)
-        if self.watched and not flags & os.O_PATH:
-            node = self.shown_to_watchers(node)
+            node = self.copy_up.inode(node)
+        if self.files.mirrored and not flags & os.O_PATH:
+            node = self._visible_to_watchers(node)
         if isinstance(node, Orphan):
-            if (source := in_image(node)) is not None:
+            if (source := node.in_image()) is not None:
                 return source[0].open(source[1], host_flags, node.kind, node.key, ctx.creds)
-            with pinned(node) as path:
+            with node.pinned() as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if isinstance(node, LowerNode):
             return node.lower.open(node.rel, host_flags, node.kind, node.key, ctx.creds)
         assert isinstance(node, Inode)
-        if writes and node.kind == st.S_IFREG:
-            self.own_content(node, empty=bool(flags & os.O_TRUNC))
+        return self._open_inode(ctx, node, flags, host_flags, writes=bool(writes))
+
+    def _open_inode(self, ctx: Context, inode: Inode, flags: int, host_flags: int, *, writes: bool) -> int:
+        if writes and inode.kind == st.S_IFREG:
+            self.copy_up.content(inode, empty=bool(flags & os.O_TRUNC))
             if flags & os.O_TRUNC:
-                self.drop_privilege(ctx, node)
-        if node.source is not None:
-            return node.source[0].open(node.source[1], host_flags, node.kind, node.key, ctx.creds)
-        if node.nlink == 0 and node.via and not self.has_file(node):
-            with self.held(node) as path:
+                self._metadata.drop_privilege(ctx, inode)
+        if inode.source is not None:
+            return inode.source[0].open(inode.source[1], host_flags, inode.kind, inode.key, ctx.creds)
+        if self.files.is_open_only(inode):
+            with self.files.pinned(inode) as path:
                 return os.open(path, host_flags & ~os.O_NOFOLLOW)
         if flags & os.O_PATH:
             host_flags = os.O_PATH | os.O_NOFOLLOW  # openat2 takes no more
-        self.host_number(node)
-        fd = open_beneath(self.state.fd, self.home(node), host_flags)
-        if node.nlink == 0:
+        self.files.give_symlink_a_file(inode)
+        fd = open_beneath(self.state.fd, self.files.path(inode), host_flags)
+        if inode.nlink == 0:
             # Copied from a lower file that had lost its name: other descriptors show the lower one, and must lead here.
-            self.state.orphan(node.number, node, held_elsewhere=node.key is not None)
+            self.state.orphan(inode.number, inode, held_elsewhere=inode.key is not None)
         return fd
 
-    def shown_to_watchers(self, node: Node) -> Node:
-        """Somebody may want to know who reads the files of a directory. The host tells of a file only under the
-        directory it lies in, so a lower one is copied there first."""
-        from husk.vfs.layer.watch_mirror import wants_a_copy
-
-        if isinstance(node, LowerNode | Inode) and wants_a_copy(self, node):
-            inode = self.owned(node)
-            source = inode.source
-            self.own_content(inode, empty=False)
-            inode.origin = source
+    def _visible_to_watchers(self, node: Node) -> Node:
+        """Reads of a directory's files may be watched. The host tells of a file only under the directory it lies in, so
+        a lower file is copied there first."""
+        if isinstance(node, LowerNode | Inode) and self.watch_mirror().wants_copy(node):
+            inode = self.copy_up.inode(node)
+            self.copy_up.content_for_watchers(inode)
             return inode
         return node
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         if isinstance(node, Inode):
-            self.accessed(node)
+            self._metadata.accessed(node)
             return node.target
         if not isinstance(node, LowerNode):
             raise error(errno.ENOENT)
@@ -308,6 +323,169 @@ class LayeredTree(LayerNames, LayerMeta, LayerTrace):
 
     def statfs_path(self) -> bytes:
         return self.state.path
+
+    # -- changing names: DirectoryOps --------------------------------------------------------------------------
+    def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
+        assert isinstance(directory, LayerDir)
+        return self._ops.create(ctx, directory, name, mode)
+
+    def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
+        assert isinstance(directory, LayerDir)
+        return self._ops.create_open(ctx, directory, name, mode, flags)
+
+    def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> LayerDir:
+        assert isinstance(directory, LayerDir)
+        return self._ops.mkdir(ctx, directory, name, mode)
+
+    def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
+        assert isinstance(directory, LayerDir)
+        return self._ops.mknod(ctx, directory, name, mode)
+
+    def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Inode:
+        assert isinstance(directory, LayerDir)
+        return self._ops.bind(ctx, directory, name, mode, make)
+
+    def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Inode, int]:
+        assert isinstance(directory, LayerDir)
+        return self._ops.tmpfile(ctx, directory, mode, flags)
+
+    def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        self._ops.symlink(ctx, directory, name, target)
+
+    def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        self._ops.link(node, directory, name)
+
+    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        self._ops.unlink(directory, name)
+
+    def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
+        assert isinstance(directory, LayerDir)
+        self._ops.rmdir(ctx, directory, name)
+
+    def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
+        assert isinstance(old, LayerDir)
+        assert isinstance(new, LayerDir)
+        self._ops.rename(ctx, old, old_name, new, new_name, flags)
+
+    # -- changing metadata: Metadata ---------------------------------------------------------------------------
+    def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
+        self._metadata.set_mode(node, mode)
+
+    def set_owner(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
+        self._metadata.set_owner(node, uid, gid)
+
+    def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
+        self._metadata.set_times(node, atime, mtime)
+
+    def truncate(self, ctx: Context, node: Node, size: int) -> None:
+        self._metadata.truncate(ctx, node, size)
+
+    def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
+        return self._metadata.get_xattr(node, name)
+
+    def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
+        return list(self._metadata.xattrs(node))
+
+    def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
+        self._metadata.set_xattr(node, name, value, flags)
+
+    def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
+        self._metadata.remove_xattr(node, name)
+
+    # -- from the host back to a node: ReverseLookup -----------------------------------------------------------
+    def host_depth(self, path: bytes) -> int:
+        return self._reverse.host_depth(path)
+
+    def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
+        return self._reverse.node_of_host(path, dev, ino, via)
+
+    def host_directory_fd(self, directory: Dir) -> int | None:
+        assert isinstance(directory, LayerDir)
+        lower = directory.lower
+        if lower is None or not lower.is_host or directory.only is not None:
+            return None
+        return open_beneath(lower.fd, directory.rel, os.O_PATH | os.O_DIRECTORY)
+
+    def current(self, node: Node) -> Node:
+        return self._reverse.current(node)
+
+    def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return self._reverse.name_of(node)
+
+    def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
+        return self._reverse.old_name_of(node)
+
+    # -- for the name cache: Cacheable -------------------------------------------------------------------------
+    def names_view(self, directory: Dir) -> HostView | None:
+        return self._cacheable.names(directory)
+
+    def node_view(self, ctx: Context, node: Node) -> HostView | None:
+        return self._cacheable.node(ctx, node)
+
+    def handle_view(self, node: Node) -> HostView | None:
+        return self._cacheable.handle(node)
+
+    def own_file_views(self, directory: Dir) -> Iterable[tuple[bytes, HostView]]:
+        return self._cacheable.own_files(directory)
+
+    def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
+        return (node.lower.fd, node.lower.link_name(node.rel)) if isinstance(node, LowerNode) else None
+
+    def unchanged_link(self, node: Node) -> bytes | None:
+        if not isinstance(node, LowerNode):
+            return None
+        return node.rel if node.lower.is_host else b""
+
+    def fixed_link(self, directory: Dir, name: bytes) -> bytes:
+        assert isinstance(directory, LayerDir)
+        link, lower = directory.names.get(name), directory.lower
+        if isinstance(link, Inode):
+            return link.target
+        if link is None and lower is not None and not lower.is_host:
+            try:
+                return lower.read_link(name)
+            except OSError:
+                return b""
+        return b""
+
+    def mapped_image(self) -> tuple[Manifest, int, bytes, bytes] | None:
+        lower = self.root.lower
+        if lower is None or lower.mapped is None:
+            return None
+        return lower.mapped, lower.stat(b"").dev, lower.path + b"/", lower.blobs
+
+    # -- for watchers: WatchMirror -----------------------------------------------------------------------------
+    def watch_mirror(self) -> WatchMirror:
+        """Made, and its module loaded, with the first watch."""
+        if self._mirror is None:
+            from husk.vfs.layer.watch_mirror import WatchMirror
+
+            self._mirror = WatchMirror(self, self.files, self._numbers, self.copy_up)
+        return self._mirror
+
+    def watch_fd(self, ctx: Context, node: Node, mask: int) -> int | None:
+        if isinstance(node, Orphan):
+            source = node.in_image()
+            return (
+                node.pinned().open()
+                if source is None
+                else source[0].open(source[1], os.O_PATH, node.kind, node.key, ctx.creds)
+            )
+        if not isinstance(node, LayerDir):
+            return self.watch_mirror().watch_file(node)
+        return None if node.removed else self.watch_mirror().watch_directory(node, mask)
+
+    def quiet_fd(self, number: int) -> int:
+        return open_beneath(self.state.fd, self.watch_mirror().stand_in(number), os.O_PATH | os.O_NOFOLLOW)
+
+    def end_watching(self) -> None:
+        """Files of mirrored directories lie under their names. Move them back to their numbers. No guest runs."""
+        if self.files.mirrored:
+            nodes = (node for node in self.state.nodes.values() if node.tree is self)
+            self.files.end_mirroring([each for each in nodes if isinstance(each, Inode) and each.number and each.nlink])
 
 
 def _cookie(entry: Entry) -> int:

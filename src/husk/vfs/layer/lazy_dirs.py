@@ -1,7 +1,7 @@
-"""vfs: directories of a layered tree whose names are written down somewhere and were not asked for yet.
+"""vfs: directories of a layered tree that read their names from a manifest when they are first looked into.
 
 A plain directory has `names` in a slot; one that waits has a property of that name instead, which fills the table and
-then turns the directory into a plain one. So those that do not wait pay nothing.
+then turns the directory into a plain one. So plain directories pay nothing for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _slot = LayerDir.__dict__["names"]
 
 
 def wait(directory: LayerDir, overlay: Overlay, number: int) -> None:
-    """Let entry `number` of `overlay` be merged when somebody looks into `directory`."""
+    """Merge entry `number` of `overlay` when `directory` is first looked into."""
     if isinstance(directory, PendingDir):
         waiting_in(directory).append((overlay, number))
         return

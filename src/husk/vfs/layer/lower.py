@@ -1,7 +1,7 @@
 """vfs: what lies below a layer. A `Lower` answers for one tree that the layer shows and never changes.
 
-Here the tree is a host directory, asked live; `imagelower` has the one that is an image of the store. All questions are
-by relative name from the tree's root; none follows a link, and nothing of the guest's is resolved here.
+Here the tree is a host directory, asked live; in `image_lower` it is an image of the store. All questions are by
+relative name from the tree's root; none follows a link, and no guest name is resolved here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Lower:
     name, so that an open host file can be traced back to where it is now.
     """
 
-    __slots__ = ("blobs", "fd", "gids", "label", "mapped", "moved", "path", "seen", "top", "uids")
+    __slots__ = ("baseline", "blobs", "fd", "gids", "label", "mapped", "moved", "path", "top", "uids")
 
     exclusive = False  # whatever lies beneath `path` can be of no other tree below the same layer
     is_host = True  # names can be looked up beneath `fd` without asking us
@@ -47,17 +47,25 @@ class Lower:
         self.top: LayerDir | None = None
         self.mapped: _core.Manifest | None = None  # where names can be looked up instead
         self.blobs = b""  # and where the contents lie, with a slash at its end
-        # What files the guest changed or removed were when it first did, by name; None: nobody will ask.
-        self.seen: dict[bytes, HostStat] | None = None
+        # What files were when the guest first changed or removed them, by name; None: it is not needed.
+        self.baseline: dict[bytes, HostStat] | None = None
 
     def stat(self, rel: bytes) -> HostStat:
         """What lstat says, with the owners unchanged. (device, inode) is the file's identity in this tree."""
         return stat_beneath(self.fd, rel)
 
-    def saw(self, rel: bytes, info: HostStat) -> None:
-        """`rel` is about to differ. The first time counts: later ones may have met what the host did meanwhile."""
-        if self.seen is not None:
-            self.seen.setdefault(rel, info)
+    def keep_baseline(self) -> None:
+        """Remember from now on what files were when the guest first changed them."""
+        self.baseline = {}
+
+    def record(self, rel: bytes, info: HostStat) -> None:
+        """`rel` is about to differ. The first time counts: a later one may find what the host changed meanwhile."""
+        if self.baseline is not None:
+            self.baseline.setdefault(rel, info)
+
+    def shown_owner(self, info: HostStat) -> tuple[int, int]:
+        """uid and gid as the guest sees them."""
+        return self.uids.get(info.uid, info.uid), self.gids.get(info.gid, info.gid)
 
     def names(self, rel: bytes) -> Iterator[tuple[bytes, tuple[int, int], int]]:
         """Name, identity (device and inode) and kind of each entry of the directory."""
@@ -82,8 +90,7 @@ class Lower:
         return open_lower(self.fd, rel, flags, kind, key, lambda found: permitted(creds, self._shown(found), READ))
 
     def _shown(self, info: HostStat) -> Stat:
-        uid, gid = self.uids.get(info.uid, info.uid), self.gids.get(info.gid, info.gid)
-        return stat_as(info, info.dev, info.ino, uid, gid)
+        return stat_as(info, info.dev, info.ino, *self.shown_owner(info))
 
     def content(self, rel: bytes, key: Key = None) -> int:
         """A descriptor to copy the file from, which a host process may have replaced by something else. `key`, where

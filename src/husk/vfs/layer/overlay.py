@@ -1,7 +1,7 @@
-"""vfs: names written down in a manifest, laid over a layered tree as if the guest had just made them.
+"""vfs: laying the names of a manifest over a layered tree, as if the guest had just made them.
 
 A kept box's changes come back this way, and so does a layer that was committed on top of the host's own programs. Only
-directories that somebody looks into are read: one waits as a `PendingDir`, whose table fills itself when it is first
+directories that are looked into are read: others wait as a `PendingDir`, whose table fills itself when it is first
 asked for. docs/formats/box.md has the attributes beyond those of the guest.
 """
 
@@ -13,10 +13,10 @@ import struct
 
 from husk.native._core import stat_beneath
 from husk.vfs.host.host_file import open_lower
-from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir
+from husk.vfs.layer.inodes import WHITEOUT, Base, Inode, LayerDir
 from husk.vfs.layer.lazy_dirs import wait, waiting_in
 from husk.vfs.layer.lower import Lower
-from husk.vfs.node import Context, Credentials
+from husk.vfs.node import ROOT_CONTEXT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,23 +25,21 @@ if TYPE_CHECKING:
     from husk.store import Entry, Manifest
     from husk.vfs.host.host_file import Key
     from husk.vfs.layer.layered_tree import LayeredTree
-    from husk.vfs.node import Node
+    from husk.vfs.node import Credentials, Node
 
     Content = Callable[[Entry], tuple[Lower, bytes]]
 
-# Attributes of our own. A guest sees and sets `user.*` only, so none of these can be its.
+# husk's own attributes. A guest sees and sets `user.*` only, so none of these can be the guest's.
 NODE = b"husk.node"  # what a manifest has no field for
 FROM = b"husk.from"  # the lower file or directory this one still shows
-JUDGED = b"husk.judged"  # whose that was, and who might use it how, when the metadata here were made
-TWIN = b"husk.twin"  # the lower file, one of whose names this is, that it took the place of
+JUDGED = b"husk.judged"  # mode and owner of that one when the metadata here were made
+TWIN = b"husk.twin"  # the hard-linked lower file that this file replaced
 ONLY = b"husk.only"  # the names of the lower directory that show, where not all do
 FIRST = b"husk.first"  # of the root: directories that must not wait
 HAS_LINKS = b"husk.links"  # of the root: some file has several names
 GUEST = b"user."
 JUDGED_FORM = struct.Struct("<III")  # mode, uid, gid on the host
 NODE_FORM = struct.Struct("<qqqQIi")  # atime, ctime, btime, inode number, links, sub-directories
-
-_ANYONE = Context(Credentials(0, 0))
 
 
 class FrozenFiles(Lower):
@@ -58,13 +56,13 @@ class FrozenFiles(Lower):
         self.shown: dict[bytes, Inode] = {}
 
     def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
-        """Nothing in a layer changes, so what is there is what was judged; its identity is learnt only by `trace`."""
+        """Nothing in a layer changes, so the file is the one that was judged; `trace` learns its identity."""
         found = self.stat(rel)
         return open_lower(self.fd, rel, flags, kind, (found.dev, found.ino))
 
     def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
-        # All trees of a box have files here; a descriptor is of the tree that shows the file. Its identity is learnt
-        # only now: asking the host for each file that is laid over would be most of what laying over costs.
+        # All trees of a box have files here; a descriptor belongs to the tree that shows the file. Its identity is
+        # learnt only now: asking the host for each file would be most of the cost of an overlay.
         found = super().trace(path, dev, ino)
         inode = self.shown.get(found[0]) if found is not None else None
         if inode is None:
@@ -74,8 +72,8 @@ class FrozenFiles(Lower):
 
 
 def judged(lower: Lower, rel: bytes, key: Key = None) -> bytes:
-    """What must be the same when metadata of the box's own are laid over `rel` again. Something else may be there by
-    then, which the guest might not even read; and it may be now, unless it is `key`: then it is like nothing."""
+    """What must be the same when metadata of the box's own are laid over `rel` again: by then the host may have another
+    file there, which the guest may not even read. Empty, which never matches, if that is so now: `rel` is not `key`."""
     info = lower.stat(rel)
     if key is not None and (info.dev, info.ino) != key:
         return b""
@@ -83,8 +81,8 @@ def judged(lower: Lower, rel: bytes, key: Key = None) -> bytes:
 
 
 def untouched(directory: LayerDir) -> tuple[Overlay, Entry] | None:
-    """Of a directory nobody has looked into: where all there is to say of it is written down. None where looking in is
-    the only way: several manifests meet there, or files with several names, of which others may have changed."""
+    """The overlay and entry that describe a directory which was not looked into. None where it must be looked into:
+    several manifests meet there, or it has hard-linked files, which may have changed through their other names."""
     waiting = waiting_in(directory)
     if len(waiting) != 1 or waiting[0][0].plain:
         return None
@@ -98,9 +96,9 @@ def untouched(directory: LayerDir) -> tuple[Overlay, Entry] | None:
 class Overlay:
     """One manifest over one tree.
 
-    `content` says where a file's bytes are. `uids` and `gids` say who the owners written down are now. `plain`: the
-    manifest is a layer, without attributes of ours. `as_start`: what is laid over belongs to the starting point, and is
-    no change of the guest's.
+    `content` says where a file's bytes are. `uids` and `gids` map owners in the manifest to owners now. `plain`: the
+    manifest is a layer, without attributes of husk's. `as_start`: what is laid over belongs to the starting point, and
+    is no change of the guest's.
     """
 
     def __init__(
@@ -126,7 +124,7 @@ class Overlay:
         attributes = self._attributes(root)
         self._describe(self.tree.root, root, attributes)
         if self.as_start and self.tree.root.lower is None:
-            self.tree.sealed_root = self.tree.stat(_ANYONE, self.tree.root)
+            self.tree.sealed_root = self.tree.stat(ROOT_CONTEXT, self.tree.root)
         if self.plain:
             self.merge(self.tree.root, 0, in_place=True)
         else:
@@ -149,8 +147,8 @@ class Overlay:
             wait(directory, self, entry.number)
 
     def _attributes(self, entry: Entry) -> dict[bytes, bytes]:
-        """Those of ours count only where we wrote them: a layer may come from a stranger, and one of these could show
-        what the host keeps from guests."""
+        """husk's own attributes count only where husk wrote them: a layer may come from an untrusted source, and such
+        an attribute could show what the host keeps from guests."""
         found = entry.xattrs
         return (_of_guest(found) or {}) if self.plain and found else found
 
@@ -182,15 +180,14 @@ class Overlay:
         if node is None:
             base.pop(name, None)
         elif node is WHITEOUT:
-            base[name] = WHITEOUT, 0, 0, None
+            base[name] = Base(WHITEOUT, None)
         else:
-            info = self.tree.stat(_ANYONE, node)
-            base[name] = node, info.mode, info.mtime, info
+            base[name] = Base(node, self.tree.stat(ROOT_CONTEXT, node))
 
     def _hide(self, directory: LayerDir, name: bytes) -> None:
         there = directory.names.get(name)
         if isinstance(there, LayerDir) and there.mounted is not None:
-            return  # what the caller mounts is there, whatever a box did without it
+            return  # what the caller mounts stays, although the box removed the name in an earlier run
         directory.names.pop(name, None)
         if directory.shows_lower(name):
             if self.plain and there is None and _is_lower_dir(directory, name):
@@ -214,7 +211,7 @@ class Overlay:
             node = LayerDir(self.tree, directory, name, self._number(attributes))
             if FROM in attributes:
                 self._redirect(node, attributes)
-            self._own(node, entry, attributes)
+            self._set_metadata(node, entry, attributes)
             directory.names[name] = node
             if self.plain:
                 directory.subdirs += in_place and not isinstance(there, LayerDir)
@@ -228,7 +225,7 @@ class Overlay:
             self._wait(node, entry)
 
     def _redirect(self, node: LayerDir, attributes: dict[bytes, bytes]) -> None:
-        """Show the lower directory. If the host has removed it, what the box has there itself is all there is."""
+        """Show the lower directory. If the host has removed it, only the box's own names show."""
         lower, rel = self._lower(attributes[FROM])
         try:
             if lower is not None and st.S_ISDIR(lower.stat(rel).mode) and _as_judged(attributes, lower, rel):
@@ -247,19 +244,18 @@ class Overlay:
         return NODE_FORM.unpack(attributes[NODE])[3] if NODE in attributes else self.tree.state.new_number()
 
     def _describe(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
-        """The metadata of a directory that is there. One that was written down for what is in it alone has none."""
+        """The metadata of a directory that exists. One that is in the manifest only for its content has none."""
         if NODE in attributes or (self.plain and entry.path):
             lower = None if self.plain else node.lower
             if lower is None or _as_judged(attributes, lower, node.rel):
-                self.tree.own_dir(node)
-                self._own(node, entry, attributes)
+                self.tree.copy_up.directory(node)
+                self._set_metadata(node, entry, attributes)
             elif NODE in attributes:
                 node.subdirs = NODE_FORM.unpack(attributes[NODE])[5]  # what the box has in it is still there
 
-    def _own(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
-        node.mode, node.own = entry.mode, True
-        node.uid, node.gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
-        node.atime = node.mtime = node.ctime = node.btime = entry.mtime_ns
+    def _set_metadata(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
+        uid, gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
+        node.describe(entry.mode, uid, gid, entry.mtime_ns)
         node.xattrs = _of_guest(attributes)
         if NODE in attributes:
             node.atime, node.ctime, node.btime, _, _, node.subdirs = NODE_FORM.unpack(attributes[NODE])
@@ -271,7 +267,7 @@ class Overlay:
                 inode = self._inode(entry)
             except OSError:
                 self.tree.lost.append(entry.path)
-                # It showed a file of the host's, which the host has removed, or put another's in its place.
+                # It showed a host file that the host has removed or replaced.
                 if not self._is_in_place(directory, name, entry):
                     self._hide(directory, name)
                 return
@@ -296,11 +292,11 @@ class Overlay:
         if entry.is_file:
             self._find(inode, entry, attributes)
         elif not entry.is_link:
-            # Whoever meets at it are guests of one box: it is made anew for each.
+            # Only guests of one run meet at a FIFO or socket: it is made anew for each.
             inode.number = tree.state.new_number()
             name, files = b"%d" % inode.number, tree.state.files_fd
             os.mknod(name, st.S_IFMT(entry.mode) | 0o600, dir_fd=files)
-            os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=files)  # the host tells a FIFO's times
+            os.utime(name, ns=(inode.atime, inode.mtime), dir_fd=files)  # stat of a FIFO shows the host's times
             inode.host_ctime = stat_beneath(files, name).ctime
             tree.state.keep(inode.number, inode)
         if TWIN in attributes:
@@ -322,7 +318,7 @@ class Overlay:
         if not st.S_ISREG(info.mode) or (FROM in attributes and not _as_judged(attributes, lower, rel)):
             raise FileNotFoundError
         inode.source, inode.key = (lower, rel), (info.dev, info.ino)
-        self.tree.inodes[inode.key] = inode
+        self.tree.copy_up.inodes[inode.key] = inode
 
     def _replace_twins(self, inode: Inode, whence: bytes) -> None:
         lower, rel = self._lower(whence)
@@ -331,9 +327,9 @@ class Overlay:
         except OSError:
             return
         if info is not None and lower is not None and info.nlink > 1:
-            self.tree.inodes[info.dev, info.ino] = inode
-            self.tree.twins[info.dev, info.ino] = lower, rel
-            self.tree.links_touched = True
+            self.tree.copy_up.inodes[info.dev, info.ino] = inode
+            self.tree.copy_up.twins[info.dev, info.ino] = lower, rel
+            self.tree.copy_up.hard_links_changed = True
 
 
 def _as_judged(attributes: dict[bytes, bytes], lower: Lower, rel: bytes) -> bool:

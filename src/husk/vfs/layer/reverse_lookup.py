@@ -5,31 +5,36 @@ from __future__ import annotations
 import stat as st
 
 from husk.vfs.host.host_file import beneath
-from husk.vfs.layer.copy_up import NOBODY, CopyUp
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.vfs.layer.copy_up import CopyUp
+    from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.layer.lower import Lower
     from husk.vfs.node import Dir, Node
 
 
-class LayerTrace(CopyUp):
-    """The part of a layered tree that answers what a descriptor is."""
+class ReverseLookup:
+    """Answers which node of its tree a descriptor belongs to."""
 
-    lowers: list[Lower]
+    __slots__ = ("_copy_up", "_tree")
+
+    def __init__(self, tree: LayeredTree, copy_up: CopyUp) -> None:
+        self._tree, self._copy_up = tree, copy_up
 
     def host_depth(self, path: bytes) -> int:
-        shown = [lower.path for lower in self.lowers if path == lower.path or beneath(lower.path, path) is not None]
+        lowers = self._tree.lowers
+        shown = [lower.path for lower in lowers if path == lower.path or beneath(lower.path, path) is not None]
         return max(map(len, shown), default=0)
 
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
-        for lower in self.lowers:
+        for lower in self._tree.lowers:
             if path == lower.path:  # a single file that is shown
-                return self.inodes.get((dev, ino))
+                return self._copy_up.inodes.get((dev, ino))
             found = lower.trace(path, dev, ino)
             if found is not None:
-                # A lower file that was made the guest's own is its inode, wherever and however often it was renamed.
+                # A lower file that was copied up is its inode, wherever and however often it was renamed.
                 return self._found(lower, *found, via)
             if lower.exclusive and beneath(lower.path, path) is not None:
                 return None
@@ -39,7 +44,7 @@ class LayerTrace(CopyUp):
         return self._found(node.lower, node.rel, node.key, b"") if isinstance(node, LowerNode) else node
 
     def _found(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Node:
-        return self.inodes.get(key) or self._lower_node(lower, rel, key) or self._orphan(lower, rel, key, via)
+        return self._copy_up.inodes.get(key) or self._lower_node(lower, rel, key) or self._orphan(lower, rel, key, via)
 
     def _lower_node(self, lower: Lower, rel: bytes, key: tuple[int, int]) -> LowerNode | None:
         """The file `rel`, if it still shows and is the one meant."""
@@ -50,18 +55,17 @@ class LayerTrace(CopyUp):
         try:
             info = lower.stat(rel)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # only these mean that it is gone: who is gone once stays so
+            return None  # only these mean that it is gone, and what is gone once stays so
         if (info.dev, info.ino) != key or info.mode & 0o170000 == st.S_IFDIR:
             return None
-        return LowerNode(self, directory, name, lower, rel, info)
+        return LowerNode(self._tree, directory, name, lower, rel, info)
 
     def _orphan(self, lower: Lower, rel: bytes, key: tuple[int, int], via: bytes) -> Orphan:
         rel = rel.removesuffix(b" (deleted)")
         head, _, name = rel.rpartition(b"/")
         directory = self._where(lower, head)
-        was = (directory, name) if directory is not None else (lower.top or self.root, rel)
-        orphan = Orphan(self, via, was, lower.uids, lower.gids)
-        orphan.hidden, orphan.key = 1, key
+        was = (directory, name) if directory is not None else (lower.top or self._tree.root, rel)
+        orphan = Orphan(self._tree, via, was, lower.uids, lower.gids, key=key, hidden=1)
         try:
             info = lower.stat(rel)
             if (info.dev, info.ino) == key:
@@ -83,7 +87,7 @@ class LayerTrace(CopyUp):
             child = here.names.get(name)
             if child is None:
                 try:
-                    child = self.lookup(NOBODY, here, name)
+                    child = self._tree.lookup(None, here, name)
                 except OSError:
                     return None
             if not isinstance(child, LayerDir) or child.lower is not lower or child.rel != here.below(name):

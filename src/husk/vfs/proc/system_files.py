@@ -1,6 +1,6 @@
-"""vfs: the files of /proc that speak of the whole machine; /proc/sys is in `proc_sys`.
+"""vfs: the files of /proc about the whole machine; /proc/sys is in `sysctl`.
 
-Counters of the machine (cpu, memory, uptime) are the host's; names, processes, mounts and devices are the box's alone.
+Counters of the machine (cpu, memory, uptime) are the host's; names, processes, mounts and devices are the box's only.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def fill_top(tree: SynthTree, top: SynthDir, tasks: Callable[[], Tasks], hostnam
     tree.add_file(top, b"version", _version)
     tree.add_link(top, b"mounts", b"self/mounts")
     tree.add_link(top, b"net", b"self/net")
-    tree.add_dir(top, b"tty").fill = lambda tty: tree.add_file(tty, b"drivers", _fixed(_TTY_DRIVERS))
-    tree.add_dir(top, b"sys").fill = lambda sys: _fill_sys(tree, sys, hostname)
+    tree.add_dir(top, b"tty", fill=lambda tty: tree.add_file(tty, b"drivers", _fixed(_TTY_DRIVERS)))
+    tree.add_dir(top, b"sys", fill=lambda sys: _fill_sys(tree, sys, hostname))
 
 
 def _fill_sys(tree: SynthTree, sys: SynthDir, hostname: bytes) -> None:

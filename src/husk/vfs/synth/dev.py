@@ -1,4 +1,4 @@
-"""vfs: /dev — the few devices every program expects, opened on the host, and places to mount on.
+"""vfs: /dev — the few devices every program expects, opened on the host, and mount points.
 
 Only devices that tell nothing and change nothing are here, and no guest can add one.
 """
@@ -32,7 +32,7 @@ _LINKS = {
     b"stdout": b"/proc/self/fd/1",
     b"stderr": b"/proc/self/fd/2",
 }
-_PLACES = {b"mqueue": 0o1777, b"pts": 0o755, b"shm": 0o1777}
+_MOUNT_POINTS = {b"mqueue": 0o1777, b"pts": 0o755, b"shm": 0o1777}
 
 
 class Device(Node):
@@ -52,15 +52,14 @@ class DevTree(SynthTree):
     read_only = False  # writing to a device is no change of the tree
 
     def __init__(self, terminals: PtsTree, *, dev: int) -> None:
-        super().__init__(dev)
-        self._top.mode = 0o755
+        super().__init__(dev, mode=0o755)
         self._terminals = terminals
         for name, numbers in (*_HARMLESS.items(), (b"tty", (5, 0)), (b"ptmx", PTMX)):
             device = Device(self, self._top, name, self.next_ino(), os.makedev(*numbers))
             self._top.children[name] = device
         for name, target in _LINKS.items():
             self.add_link(self._top, name, target)
-        for name, mode in _PLACES.items():
+        for name, mode in _MOUNT_POINTS.items():
             self.add_dir(self._top, name, mode)
 
     def statfs_path(self) -> bytes:

@@ -1,11 +1,12 @@
 """vfs: /dev/pts — the pseudo-terminals of one box, and no other.
 
-A pseudo-terminal is the host's own: made by husk on the host's /dev/ptmx, used natively by whoever holds its two sides.
+A pseudo-terminal is the host's own: husk makes it with the host's /dev/ptmx, and guests use its two sides natively.
 Here lives what a *name* means: which numbers exist, what stat says of them, and opening one. docs/design/006 argues it.
 
 Life of a terminal: `make` opens a master and pins the slave's inode with an O_PATH descriptor, which does not count as
-open. When the guest closes its last master, the host takes the name away (st_nlink falls to 0), and the next look
-forgets it. The host may then give the number to a stranger; the pin stays with the old inode, and opening it is EIO.
+open. When the guest closes its last master, the host removes the name (st_nlink falls to 0), and the next look-up
+forgets it. The host may then give the number to another program; the pin stays with the old inode, and opening it is
+EIO.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import fcntl
 import os
 import stat as st
 
-from husk.vfs.fd_reserve import is_scarce
+from husk.vfs.fd_reserve import is_in_reserve
 from husk.vfs.node import Entry, Node, Stat
 from husk.vfs.synth.synth_tree import FIRST_COOKIE, SynthTree
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from husk.vfs.node import Context, Credentials, Dir, Tree
 
-MOST = 256  # of a few thousand that the host has for everybody (/proc/sys/kernel/pty/max)
+TERMINALS_MAX = 256  # of a few thousand that all programs on the host share (/proc/sys/kernel/pty/max)
 TTY_GROUP, SLAVE_MAJOR, PTMX = 5, 136, (5, 2)
 KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC
 _TIOCGPTN, _TIOCGPTPEER, _TIOCGEXCL = 0x80045430, 0x5441, 0x80045440
@@ -50,20 +51,19 @@ class Slave(Node):
 
 
 class Ptmx(Node):
-    """The name `ptmx` in /dev/pts, which Linux shows and lets nobody use; /dev/ptmx is the one to open."""
+    """The name `ptmx` in /dev/pts, which Linux shows but does not let users open; they open /dev/ptmx."""
 
     __slots__ = ()
 
 
 class PtsTree(SynthTree):
-    """Changes in it come from guests that open /dev/ptmx and close what they got, so every look asks the host."""
+    """Guests change it by opening /dev/ptmx and closing what they got, so every look-up asks the host."""
 
     fstype = b"devpts"
     read_only = False
 
     def __init__(self, creds: Credentials, *, dev: int) -> None:
-        super().__init__(dev)
-        self._top.mode = 0o755
+        super().__init__(dev, mode=0o755)
         self._creds = creds
         self._slaves: dict[int, Slave] = {}
         self._ptmx = Ptmx(self, st.S_IFCHR)
@@ -71,8 +71,8 @@ class PtsTree(SynthTree):
     # -- terminals -------------------------------------------------------------------------------------------------
     def make(self, flags: int) -> int:
         """The master of a new pseudo-terminal. Linux's answer to too many is ENOSPC."""
-        if len(self._slaves) >= MOST and len(self._living()) >= MOST:
-            raise OSError(errno.ENOSPC, f"a box has at most {MOST} terminals")
+        if len(self._slaves) >= TERMINALS_MAX and len(self._living()) >= TERMINALS_MAX:
+            raise OSError(errno.ENOSPC, f"a box has at most {TERMINALS_MAX} terminals")
         master = os.open(b"/dev/ptmx", flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY)
         try:
             number = int.from_bytes(fcntl.ioctl(master, _TIOCGPTN, bytes(4)), "little")
@@ -81,7 +81,7 @@ class PtsTree(SynthTree):
         except OSError:
             os.close(master)
             raise
-        if is_scarce(pin):
+        if is_in_reserve(pin):
             os.close(master)
             os.close(pin)
             raise OSError(errno.ENOSPC, "husk has few descriptors left")
@@ -100,8 +100,8 @@ class PtsTree(SynthTree):
         return list(self._slaves.values())
 
     def controlling(self, tid: int) -> Slave:
-        """What /dev/tty means to a thread: ENXIO without a terminal. All of a box's terminals are here, so a number
-        that is not belongs to nobody inside."""
+        """What /dev/tty means to a thread: ENXIO without a terminal. All of a box's terminals are here, so an unknown
+        number belongs to none of its threads."""
         with open(f"/proc/{tid}/stat", "rb") as text:
             device = int(text.read().rpartition(b")")[2].split()[4])
         slave = self.find(os.minor(device)) if os.major(device) == SLAVE_MAJOR else None
@@ -150,14 +150,14 @@ class PtsTree(SynthTree):
             gid=node.gid,
             rdev=os.makedev(SLAVE_MAJOR, node.number),
         )
-        host = os.fstat(node.pin)  # the host notes when it was last typed and written to: `w` and `finger` look
+        host = os.fstat(node.pin)  # the host notes when it was last read and written: `w` and `finger` show that
         made.nlink, made.atime, made.mtime = host.st_nlink, host.st_atime_ns, host.st_mtime_ns
         return made
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         if not isinstance(node, Slave) or flags & os.O_PATH:
             return super().open(ctx, node, flags)
-        # O_NOCTTY: it must not become husk's own. Whether it becomes the guest's is the kernel's business.
+        # O_NOCTTY: it must not become husk's controlling terminal. Whether it becomes the guest's, kernel/ decides.
         fd = os.open(b"/proc/self/fd/%d" % node.pin, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY)
         if int.from_bytes(fcntl.ioctl(fd, _TIOCGEXCL, bytes(4)), "little"):
             os.close(fd)

@@ -1,7 +1,7 @@
-"""vfs: what the synthesised trees (proc, dev, sys) share — named nodes with made-up content, and how it is handed out.
+"""vfs: what the synthesised trees (proc, dev, sys) share — named nodes with made-up content, and descriptors of it.
 
-Nodes here are built once and kept, so a directory keeps its placeholder. Content is made at open time; what a file says
-is the business of the tree that owns it.
+Nodes here are built once and kept, so a directory keeps its placeholder. Content is made at open time, by the tree that
+owns the file.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import os
 import stat as st
 import time
 
-from husk.vfs.node import Context, Credentials, Dir, Entry, Node, Stat, Tree
+from husk.vfs.node import ROOT_CONTEXT, Dir, Entry, Node, Stat, Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from husk.vfs.node import Context
+
+    Fill = Callable[["SynthDir"], None]
 
 FIRST_COOKIE = 3  # 1 and 2 are "." and ".."
 MFD_CLOEXEC, MFD_NOEXEC_SEAL = 1, 8
@@ -23,7 +27,6 @@ SNAPSHOT_LABEL = b"husk-proc:"  # so a snapshot tells its file: the host's /proc
 _SNAPSHOT_LINK = b"/memfd:" + SNAPSHOT_LABEL
 _LABEL_MAX = 249  # memfd_create(2)
 _CHUNK = 1 << 16
-_NOBODY = Context(Credentials(0, 0))  # for look-ups nobody asked for: only the text of links depends on who asks
 
 
 class SynthDir(Dir):
@@ -31,15 +34,16 @@ class SynthDir(Dir):
 
     __slots__ = ("children", "fill", "ino", "mode")
 
-    def __init__(self, tree: Tree, parent: Dir | None, name: bytes, ino: int, mode: int = 0o555) -> None:
+    def __init__(
+        self, tree: Tree, parent: Dir | None, name: bytes, ino: int, mode: int = 0o555, fill: Fill | None = None
+    ) -> None:
         super().__init__(tree, parent, name)
-        self.ino, self.mode = ino, mode
+        self.ino, self.mode, self.fill = ino, mode, fill
         self.children: dict[bytes, Node] = {}
-        self.fill: Callable[[SynthDir], None] | None = None
 
 
 class SynthFile(Node):
-    """A read-only regular file; `make` gives its bytes anew for each open, or the path of the host file that is it."""
+    """A read-only regular file. `make` returns its bytes anew for each open, or is the path of a host file to open."""
 
     __slots__ = ("ino", "make", "mode", "name", "parent")
 
@@ -65,19 +69,20 @@ class SynthTree(Tree):
 
     stable_modes = True
 
-    def __init__(self, dev: int) -> None:
+    def __init__(self, dev: int, *, mode: int = 0o555, fill: Fill | None = None) -> None:
+        """`mode` and `fill` are the root's."""
         self.dev = dev
         self.born = time.time_ns()
         self._last_ino = 0
-        self.root = self._top = SynthDir(self, None, b"", self.next_ino())
+        self.root = self._top = SynthDir(self, None, b"", self.next_ino(), mode, fill)
 
     def next_ino(self) -> int:
         self._last_ino += 1
         return self._last_ino
 
     # -- building ------------------------------------------------------------------------------------------------
-    def add_dir(self, parent: SynthDir, name: bytes, mode: int = 0o555) -> SynthDir:
-        child = SynthDir(self, parent, name, self.next_ino(), mode)
+    def add_dir(self, parent: SynthDir, name: bytes, mode: int = 0o555, fill: Fill | None = None) -> SynthDir:
+        child = SynthDir(self, parent, name, self.next_ino(), mode, fill)
         parent.children[name] = child
         return child
 
@@ -147,7 +152,7 @@ class SynthTree(Tree):
         if place is None:
             raise OSError(errno.EACCES, "cannot be opened")
         if flags & os.O_PATH:
-            return snapshot(path_of(*place), b"", flags)  # of a link, too: the label alone says what it is
+            return snapshot(path_of(*place), b"", flags)  # also for a link: the label alone names the node
         if not isinstance(node, SynthFile):
             raise OSError(errno.ELOOP, "a symbolic link")
         if flags & os.O_ACCMODE != os.O_RDONLY:
@@ -168,7 +173,7 @@ class SynthTree(Tree):
         return None
 
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
-        """A snapshot carries its name. A guest can give a memfd the same: it gains what that name gave already."""
+        """A snapshot carries its name. A guest can give a memfd the same label, and gains nothing that way."""
         if not path.startswith(_SNAPSHOT_LINK):
             return None
         top = path_of(self.root).rstrip(b"/") + b"/"
@@ -182,7 +187,7 @@ class SynthTree(Tree):
             try:
                 if not isinstance(here, Dir):
                     return None
-                here = self.lookup(_NOBODY, here, name)
+                here = self.lookup(ROOT_CONTEXT, here, name)
             except OSError:
                 return None
         return here

@@ -1,7 +1,7 @@
 """vfs: the little of /sys that runtimes read to count cores, caches, memory nodes and huge pages.
 
-An allow-list of names whose text is the host's, read at open; nothing else of the host's /sys exists. Devices, drivers,
-modules, control groups and firmware are absent or empty on purpose: inside the box there are none.
+An allow-list of names: their text is the host's, read at open. Nothing else of the host's /sys exists. Devices,
+drivers, modules, control groups and firmware are absent or empty on purpose: inside the box there are none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.vfs.synth.synth_tree import SynthDir
+    from husk.vfs.synth.synth_tree import Fill, SynthDir
 
 _CPU_ALL = (b"isolated", b"kernel_max", b"offline", b"online", b"possible", b"present")
 _CPU_PARTS = {
@@ -89,10 +89,10 @@ class SysTree(SynthTree):
         super().__init__(dev)
         for path in _EMPTY:
             self._folder(path)
-        self._folder(b"devices/system/cpu").fill = self._fill_cpu
-        self._folder(b"devices/system/node").fill = self._fill_node
+        self._folder(b"devices/system/cpu", self._fill_cpu)
+        self._folder(b"devices/system/node", self._fill_node)
         for path, names in _LEAVES.items():
-            self._folder(path).fill = self._hosts(path, names)
+            self._folder(path, self._hosts(path, names))
         loopback = self._folder(b"devices/virtual/net/lo")
         for name, text in _LOOPBACK.items():
             self.add_file(loopback, name, _fixed(text))
@@ -101,15 +101,18 @@ class SysTree(SynthTree):
     def statfs_path(self) -> bytes:
         return b"/sys"
 
-    def _folder(self, path: bytes) -> SynthDir:
+    def _folder(self, path: bytes, fill: Fill | None = None) -> SynthDir:
+        """The directory `path`, made with those above it; `fill` is for a new one."""
         here = self._top
-        for name in path.split(b"/"):
+        *heads, last = path.split(b"/")
+        for name in heads:
             below = here.children.get(name)
             here = below if isinstance(below, type(here)) else self.add_dir(here, name)
-        return here
+        below = here.children.get(last)
+        return below if isinstance(below, type(here)) else self.add_dir(here, last, fill=fill)
 
     # -- the host's ----------------------------------------------------------------------------------------------
-    def _hosts(self, path: bytes, names: tuple[bytes, ...]) -> Callable[[SynthDir], None]:
+    def _hosts(self, path: bytes, names: tuple[bytes, ...]) -> Fill:
         """Fills a directory with those of `names` that the host has, once: hardware stays while a box runs."""
 
         def fill(directory: SynthDir) -> None:
@@ -128,13 +131,13 @@ class SysTree(SynthTree):
             path = base + b"/" + cpu
             for part, names in _CPU_PARTS.items():
                 if os.path.isdir(b"/sys/" + path + b"/" + part):
-                    self.add_dir(here, part).fill = self._hosts(path + b"/" + part, names)
+                    self.add_dir(here, part, fill=self._hosts(path + b"/" + part, names))
             for node in _numbered(path, b"node"):
                 self.add_link(here, node, b"../../node/" + node)
             if caches := _numbered(path + b"/cache", b"index"):
                 cache = self.add_dir(here, b"cache")
                 for index in caches:
-                    self.add_dir(cache, index).fill = self._hosts(path + b"/cache/" + index, _CACHE)
+                    self.add_dir(cache, index, fill=self._hosts(path + b"/cache/" + index, _CACHE))
 
     def _fill_node(self, directory: SynthDir) -> None:
         base = b"devices/system/node"

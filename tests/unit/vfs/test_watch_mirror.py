@@ -57,15 +57,15 @@ def check_counterparts(world: Virtual) -> None:
         directory = waiting.pop()
         if not isinstance(directory, LayerDir):
             continue
-        if directory.real is not None:
-            host = os.open(state.real_path(directory), os.O_RDONLY | os.O_DIRECTORY, dir_fd=state.fd)
+        if directory.mirror is not None:
+            host = os.open(state.mirror_path(directory), os.O_RDONLY | os.O_DIRECTORY, dir_fd=state.fd)
             try:
                 there = {os.fsencode(name) for name in os.listdir(host)}
             finally:
                 os.close(host)
             names = {entry.name for entry in world.vfs.entries(world.ctx, directory, 2)}
-            assert there == directory.real.names
-            assert there == names if directory.real.full else there <= names
+            assert there == directory.mirror.names
+            assert there == names if directory.mirror.complete else there <= names
         waiting += [node for node in directory.names.values() if isinstance(node, Dir)]
 
 

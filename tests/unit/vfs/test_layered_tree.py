@@ -150,7 +150,7 @@ class Told:
         self.world, self.path = world, path
         self.early = self._look()
         self.seen_early = True
-        world.vfs.changed = self.note
+        world.vfs.subscribe(self.note)
 
     def _look(self) -> str:
         return self.world.answer(("stat", self.path, False))
@@ -274,5 +274,5 @@ def test_a_file_exchanged_after_it_was_judged_does_not_become_the_guests(world: 
     (lower / "other").write_bytes(b"another's\n")
     (lower / "other").rename(lower / "file")
     with pytest.raises(OSError, match="Stale"):
-        tree.owned(node)
-    tree.owned(tree.lookup(None, tree.root, b"file"))
+        tree.copy_up.inode(node)
+    tree.copy_up.inode(tree.lookup(None, tree.root, b"file"))

@@ -1,4 +1,4 @@
-"""Placeholders are forgotten once nobody holds them, and those that somebody holds are not."""
+"""Placeholders are collected once no process holds them, and not before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from husk.kernel.fd_tables import links_held
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree import HostTree
+from husk.vfs.host.host_tree_write import WritableHostTree
 from tests.unit.vfs.conftest import GIDS, UIDS
 from tests.unit.vfs.test_handles import shown
 from tests.unit.vfs.virtual import Virtual
@@ -17,20 +18,20 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 @pytest.fixture
-def few(world: Virtual) -> Virtual:
-    """This test is the guest, and husk."""
-    world.vfs.state.many = 4
+def few(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Virtual:
+    """A vfs that collects placeholders when there are four. The test process is both the guest and husk."""
+    monkeypatch.setattr("husk.vfs.placeholders.KEPT", 4)
+    world: Virtual = request.getfixturevalue("world")
     world.holders.held = lambda: links_held([])
     return world
 
 
-def places(world: Virtual) -> int:
+def placeholders(world: Virtual) -> int:
     return len(os.listdir(world.vfs.state.path + b"/places"))
 
 
 @pytest.mark.parametrize("flags", [DIRECTORY, os.O_PATH])
-def test_directories_that_come_and_go(few: Virtual, flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("husk.vfs.placeholders.MANY", 4)
+def test_directories_that_come_and_go(few: Virtual, flags: int) -> None:
     few.do_open(1, b"/dir", DIRECTORY)
     few.do_mkdir(b"/gone")
     few.do_open(2, b"/gone", flags)
@@ -40,7 +41,7 @@ def test_directories_that_come_and_go(few: Virtual, flags: int, monkeypatch: pyt
         few.do_open(3, b"/new", flags)
         few.do_close(3)
         few.do_rmdir(b"/new")
-    assert places(few) < 10 and len(few.vfs.state.dirs) < 10
+    assert placeholders(few) < 10 and len(few.vfs.state.dirs) < 10
     assert shown(few, 1) == b"/dir" and shown(few, 2) == b"/gone (deleted)"
     few.do_open(4, b"/dir/sub", DIRECTORY)
     assert shown(few, 4) == b"/dir/sub"
@@ -63,7 +64,7 @@ def test_what_is_known_of_host_directories_goes_too(few: Virtual, tmp_path: Path
     host = tmp_path / "host"
     for number in range(9):
         (host / str(number) / "inner").mkdir(parents=True)
-    tree = HostTree(99, os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    tree = WritableHostTree(99, os.fsencode(host), uids=UIDS, gids=GIDS)
     few.vfs.mount(tree, b"/host")
     few.do_open(1, b"/host/0/inner", DIRECTORY)
     for number in range(1, 9):
@@ -89,7 +90,7 @@ def test_without_an_answer_nothing_is_forgotten(few: Virtual) -> None:
 
 
 def test_programs_that_were_run_are_not_remembered_for_ever(world: Virtual, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("husk.vfs.opening.PROGRAMS_KEPT", 2)
+    monkeypatch.setattr("husk.vfs.running_programs.PROGRAMS_KEPT", 2)
     found = []
     for name in (b"/a", b"/b", b"/a", b"/c"):
         world.do_open(1, name, os.O_CREAT | os.O_RDWR)
@@ -100,11 +101,11 @@ def test_programs_that_were_run_are_not_remembered_for_ever(world: Virtual, monk
 
 
 def test_host_directories_that_were_looked_at(few: Virtual, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("husk.vfs.host.host_tree.MANY", 4)
+    monkeypatch.setattr("husk.vfs.host.host_tree.DIRECTORIES_KEPT", 4)
     host = tmp_path / "host"
     for number in range(20):
         (host / str(number) / "inner").mkdir(parents=True)
-    tree = HostTree(99, os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    tree = WritableHostTree(99, os.fsencode(host), uids=UIDS, gids=GIDS)
     few.vfs.mount(tree, b"/host")
     few.do_open(1, b"/host/0/inner", DIRECTORY)
     for number in range(1, 20):
@@ -120,7 +121,8 @@ def test_a_listing_that_was_read_is_let_go(few: Virtual, tmp_path: Path, read_on
     host.mkdir()
     for number in range(9):
         (host / str(number)).touch()
-    tree = HostTree(99, os.fsencode(host), read_only=read_only, uids=UIDS, gids=GIDS)
+    kind = HostTree if read_only else WritableHostTree
+    tree = kind(99, os.fsencode(host), uids=UIDS, gids=GIDS)
     whole = [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, 0)]
     assert len(whole) == 9 and tree.root.listing
     assert list(tree.entries(few.ctx, tree.root, whole[-1][1])) == []

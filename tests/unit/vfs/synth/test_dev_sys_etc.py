@@ -12,7 +12,7 @@ import pytest
 
 from husk.vfs.image.etc_files import etc_files
 from husk.vfs.node import Credentials, Dir
-from husk.vfs.synth import pts as terminals
+from husk.vfs.synth import pts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_terminals_come_and_go_with_their_masters(box: Box) -> None:
 
 
 def test_a_box_cannot_take_all_terminals_of_the_host(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminals, "MOST", 2)
+    monkeypatch.setattr(pts, "TERMINALS_MAX", 2)
     masters = [box.open(b"/dev/ptmx", os.O_RDWR) for _ in range(2)]
     with pytest.raises(OSError) as caught:
         box.open(b"/dev/ptmx", os.O_RDWR)

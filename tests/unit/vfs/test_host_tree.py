@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.host.host_tree_write import HostTree
+from husk.vfs.host.host_tree import HostTree
+from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.layer.layered_tree import LayeredTree
 from tests.unit.vfs.conftest import GIDS, UIDS
 from tests.unit.vfs.trees import new_state
@@ -38,7 +39,7 @@ def box(tmp_path: Path, host: Path) -> Iterator[Virtual]:
     state = new_state(tmp_path)
     root = LayeredTree(state, mode=0o777)
     world = Virtual(state, root)
-    tree = HostTree(state.new_device(), os.fsencode(host), read_only=False, uids=UIDS, gids=GIDS)
+    tree = WritableHostTree(state.new_device(), os.fsencode(host), uids=UIDS, gids=GIDS)
     world.vfs.mount(tree, b"/mnt")
     world.tree = tree  # type: ignore[attr-defined]
     yield world
@@ -156,7 +157,7 @@ def test_moving_between_trees(box: Virtual) -> None:
 
 def test_mount_points(box: Virtual, tmp_path: Path, host: Path) -> None:
     state = box.vfs.state
-    sealed = HostTree(state.new_device(), os.fsencode(host), read_only=True)
+    sealed = HostTree(state.new_device(), os.fsencode(host))
     box.vfs.mount(sealed, b"/sealed")
     with pytest.raises(OSError, match="Read-only"):
         box.vfs.mount(LayeredTree(state), b"/sealed/inner")

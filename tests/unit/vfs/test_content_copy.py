@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from husk.vfs.layer import content_copy as copying
+from husk.vfs.layer import content_copy
 from husk.vfs.state import State
-from tests.unit.vfs.test_layer import layer, real_files
+from tests.unit.vfs.test_layered_tree import layer, real_files
 from tests.unit.vfs.virtual import Virtual
 
-BIG = copying.LARGE * 3
+BIG = content_copy.LARGE * 3
 
 
 class Gate:
@@ -24,8 +24,8 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arrived, self.open, self.count = threading.Event(), threading.Event(), 0
         self.failure: OSError | None = None
-        self._copy = copying.copy_content
-        monkeypatch.setattr(copying, "copy_content", self._wait)
+        self._copy = content_copy.copy_content
+        monkeypatch.setattr(content_copy, "copy_content", self._wait)
 
     def _wait(self, source: int, target: int, state: State | None = None) -> None:
         self.count += 1
@@ -85,7 +85,7 @@ def test_others_go_on_meanwhile(world: Virtual, gate: Gate) -> None:
     assert isinstance(slow.wait(), int)
     assert world.do_times(b"/big") == "5 7", "what was set during the copy was lost"
     assert world.do_stat(b"/big").startswith("-rw------- links=1")
-    assert real_files(world) == 1 and not layer(world).copies
+    assert real_files(world) == 1 and not layer(world).copy_up.copies
 
 
 def test_two_at_once_share_one_copy(world: Virtual, gate: Gate) -> None:
@@ -96,7 +96,7 @@ def test_two_at_once_share_one_copy(world: Virtual, gate: Gate) -> None:
     assert first.wait() == second.wait() and third.wait() is None
     assert gate.count == 1
     assert f"size={BIG - 1}" in world.do_stat(b"/big")
-    assert real_files(world) == 1 and not layer(world).copies
+    assert real_files(world) == 1 and not layer(world).copy_up.copies
 
 
 @pytest.mark.parametrize("meanwhile", ["unlink", "rename", "truncate", "replace"])
@@ -115,7 +115,7 @@ def test_the_name_changes_meanwhile(world: Virtual, gate: Gate, meanwhile: str) 
     result = slow.wait()
     left = {"unlink": 0, "rename": 0, "truncate": 1, "replace": 1}[meanwhile]
     assert (result == 2) == (meanwhile in ("unlink", "rename")), "ENOENT, for the name is gone"
-    assert real_files(world) == left and not layer(world).copies, "a copy nobody wanted any more was left behind"
+    assert real_files(world) == left and not layer(world).copy_up.copies, "a copy that is not needed any more was left"
     if meanwhile == "truncate":
         assert "size=0" in world.do_stat(b"/big")
     if meanwhile == "replace":
@@ -129,7 +129,7 @@ def test_a_failure_reaches_everybody_who_waited(world: Virtual, gate: Gate) -> N
     second = Aside(writer(world))
     gate.open.set()
     assert (first.wait(), second.wait()) == (28, 28)
-    assert real_files(world) == 0 and not layer(world).copies
+    assert real_files(world) == 0 and not layer(world).copy_up.copies
     gate.failure = None
     world.do_open(1, b"/big", os.O_RDWR)
     assert f"size={BIG}" in world.do_stat(b"/big")
@@ -147,10 +147,10 @@ def test_an_unlinked_file_that_is_still_open(world: Virtual, gate: Gate) -> None
 def test_the_end_of_the_box_ends_a_copy(world: Virtual, gate: Gate) -> None:
     slow = Aside(writer(world))
     assert gate.arrived.wait(60)
-    world.vfs.state.ending = True
+    world.vfs.state.end()
     gate.open.set()
     assert slow.wait() == errno.EINTR
-    assert real_files(world) == 0 and not layer(world).copies
+    assert real_files(world) == 0 and not layer(world).copy_up.copies
 
 
 def test_emptying_copies_nothing(world: Virtual, gate: Gate) -> None:
@@ -182,10 +182,10 @@ def test_without_help_from_the_host(world: Virtual, lower: Path, monkeypatch: py
     def refuse(*_: object) -> int:
         raise OSError(18, "not between these")
 
-    monkeypatch.setattr(copying, "ioctl", refuse)
+    monkeypatch.setattr(content_copy, "ioctl", refuse)
     monkeypatch.setattr(os, "copy_file_range", refuse)
     monkeypatch.setattr(os, "lseek", refuse)
-    content = os.urandom(5000) + bytes(copying.LARGE) + b"end"
+    content = os.urandom(5000) + bytes(content_copy.LARGE) + b"end"
     (lower / "big").write_bytes(content)
     world.do_open(1, b"/big", os.O_RDWR)
     assert os.pread(world.slots[1].host_fd, len(content) + 1, 0) == content

@@ -1,0 +1,34 @@
+"""vfs: who is told before something a guest could have looked up changes. One list per box, shared by all its trees.
+
+The name caches of the box's runs subscribe. Nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.vfs.node import Dir
+
+    Listener = Callable[[Dir, bool], None]
+
+
+class Invalidation:
+    """All methods are called under the vfs's lock."""
+
+    __slots__ = ("_listeners",)
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners = (*self._listeners, listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners = tuple(other for other in self._listeners if other != listener)
+
+    def announce(self, directory: Dir, structural: bool) -> None:
+        """Names or metadata in `directory` are about to change. `structural`: so may what paths through it lead to."""
+        for listener in self._listeners:
+            listener(directory, structural)
