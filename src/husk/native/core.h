@@ -3,7 +3,7 @@
  * Names. Every external function, variable and struct begins with a prefix that tells its room:
  *
  *   core.c      core_                       the module object, errors, time
- *   notify/     notify_, guest_             the listener and its answers; a guest thread's memory, descriptors and status
+ *   notify/     notify_, guest_             the listener and its answers; a guest thread's memory and descriptors
  *   fastpath/   fast_                       calls answered without Python
  *   remote/     remote_                     calls made by a stopped guest thread
  *   host/       host_                       calls husk makes on the host
@@ -11,11 +11,13 @@
  *   init/       init_                       husk-init, a program of its own
  *   loader/     loader_                     husk-loader, a program of its own
  *
- * `_py_` follows the prefix where Python calls the function, which then holds the GIL. The C struct of a Python class has
- * the class's name: Listener, Call, Manifest, Tree. tests/unit/test_native_names.py checks the built objects and the headers.
+ * `_py_` follows the prefix where Python calls the function, which then holds the GIL. The C struct of a Python class
+ * has the class's name: Listener, Call, Manifest, Tree. tests/unit/test_native_names.py checks the built objects and
+ * the headers.
  *
- * Ownership. A function that returns a descriptor gives it to the caller. A descriptor argument stays the caller's unless
- * the declaration says otherwise. Errors in C are negative errno values. Code without the GIL never calls Python. */
+ * Ownership. A function that returns a descriptor gives it to the caller. A descriptor argument stays the caller's
+ * unless the declaration says otherwise. Errors in C are negative errno values. Code without the GIL never calls
+ * Python. */
 #ifndef HUSK_CORE_H
 #define HUSK_CORE_H
 
@@ -31,8 +33,8 @@
 /* Interrupts a waiting call of one of husk's own threads. Its handler does nothing. */
 #define CORE_WAKE_SIGNAL (SIGRTMIN + 7)
 
-/* Saturates: a guest can set a file's time up to the year 2446 (ext4), and 64 bits of nanoseconds end in 2262. Use it to
- * compare times. To show a time exactly use host_stat. */
+/* Saturates: a guest can set a file's time up to the year 2446 (ext4), and 64 bits of nanoseconds end in 2262. Use it
+ * to compare times. To show a time exactly use host_stat. */
 static inline int64_t core_nanoseconds(struct timespec t)
 {
     int64_t ns;

@@ -1,7 +1,7 @@
-/* native: calls answered without Python, from what the name cache knows and what the host says right now.
+/* native: calls answered without Python, from the name cache and from what the host says at that moment.
  *
- * Each answer here must be the one Python would give; whatever is not plain (a symlink at the end, a directory that was
- * not taught, a hard link, a foreign device, any surprise from the host) is left to Python by returning false. */
+ * Each answer here must be the one Python would give. Everything else (a symlink at the end, a directory that was not
+ * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
 #include "fastpath/resolve.h"
 
 #include "call_table.h"
@@ -24,7 +24,7 @@
 static bool deliver(int listener, const struct seccomp_notif *notif, uint64_t address, const void *data, size_t size)
 {
     if (!notify_is_valid(listener, notif->id))
-        return true; /* nobody waits any more */
+        return true; /* the caller is gone */
     if (guest_write(notif->pid, address, data, size) == (ssize_t)size)
         notify_answer_value(listener, notif->id, 0);
     else
@@ -41,8 +41,10 @@ static void timestamp(struct statx_timestamp *to, struct timespec from)
 static bool deliver_statx(int listener, const struct seccomp_notif *notif, uint64_t address, const struct stat *s)
 {
     struct statx x = {
-        .stx_mask = STATX_BASIC_STATS | 0x1000 /* STATX_MNT_ID */, .stx_blksize = s->st_blksize, .stx_nlink = s->st_nlink,
-        .stx_uid = s->st_uid, .stx_gid = s->st_gid, .stx_mode = s->st_mode, .stx_ino = s->st_ino, .stx_size = s->st_size,
+        .stx_mask = STATX_BASIC_STATS | 0x1000 /* STATX_MNT_ID */, .stx_blksize = s->st_blksize,
+            .stx_nlink = s->st_nlink,
+        .stx_uid = s->st_uid, .stx_gid = s->st_gid, .stx_mode = s->st_mode, .stx_ino = s->st_ino,
+            .stx_size = s->st_size,
         .stx_blocks = s->st_blocks, .stx_rdev_major = major(s->st_rdev), .stx_rdev_minor = minor(s->st_rdev),
         .stx_dev_major = s->st_dev >> 8 & 0xfff, .stx_dev_minor = s->st_dev & 0xff, .stx_mnt_id = s->st_dev & 0xffff,
         .stx_attributes_mask = 0x2000 /* STATX_ATTR_MOUNT_ROOT: no root of a mount is ever answered here */,
@@ -53,8 +55,9 @@ static bool deliver_statx(int listener, const struct seccomp_notif *notif, uint6
     return deliver(listener, notif, address, &x, sizeof x);
 }
 
-/* `wanted` is statx's mask, or 0 for the older calls. When a file of the box's own was made, only Python knows. */
-static bool knows_birth(const struct fast_showing *showing, uint32_t wanted)
+/* Does statx ask for the birth time of a file of the box's own, which only Python knows? `wanted` is statx's mask, or 0
+ * for the older calls. */
+static bool needs_birth_time(const struct fast_showing *showing, uint32_t wanted)
 {
     return wanted & STATX_BTIME && showing->manner != FAST_AS_HOST;
 }
@@ -69,21 +72,22 @@ static bool by_name(struct fast_cache *cache, int listener, const struct seccomp
     int fd;
     if (!fast_resolve(cache, notif, dirfd, name, &path))
         return false;
-    enum fast_outcome seen = follow ? fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s) : fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+    enum fast_outcome seen = follow ? fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s)
+                                    : fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == FAST_PYTHON)
         return false;
     if (seen == FAST_MISSING)
         return notify_answer_error(listener, notif->id, ENOENT), true;
     if (fd >= 0)
         close(fd);
-    if (!fast_is_plain(cache, &path, &s, follow) || knows_birth(&path.dir->showing, wanted))
+    if (!fast_is_plain(cache, &path, &s, follow) || needs_birth_time(&path.dir->showing, wanted))
         return false;
     fast_show(&path.dir->showing, &s);
     return wanted ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
-/* A directory the guest holds, by its placeholder: the key of length 0 names where a walk from there begins. */
-static bool held_directory(struct fast_cache *cache, const char *link, struct stat *s)
+/* Attributes of an open directory, found by its placeholder: the empty key is the directory itself. */
+static bool stat_open_directory(struct fast_cache *cache, const char *link, struct stat *s)
 {
     uint32_t start;
     struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
@@ -106,8 +110,8 @@ static bool held_directory(struct fast_cache *cache, const char *link, struct st
     return known;
 }
 
-/* A file of the image, by the link it was opened through: its blob may be that of many files. */
-static const struct fast_file *image_file(struct fast_cache *cache, const char *link, struct stat *s)
+/* Attributes of an open file of the image, found by the link it was opened through: many files may share its blob. */
+static const struct fast_file *stat_open_image_file(struct fast_cache *cache, const char *link, struct stat *s)
 {
     char text[600], *end;
     ssize_t n = cache->image ? readlink(link, text, sizeof text - 1) : -1;
@@ -117,14 +121,16 @@ static const struct fast_file *image_file(struct fast_cache *cache, const char *
     unsigned long number = strtoul(text + cache->images_size, &end, 10);
     struct stat wanted = {.st_dev = cache->image_dev, .st_ino = number + 1};
     const struct fast_file *known = *end ? NULL : fast_cache_find_file(cache, &wanted);
-    const struct manifest_entry *entry = known && number < MANIFEST_NONE ? manifest_entry(cache->image, (uint32_t)number) : NULL;
+    const struct manifest_entry *entry = known && number < MANIFEST_NONE
+        ? manifest_entry(cache->image, (uint32_t)number) : NULL;
     if (!entry)
         return NULL;
     fast_image_stat(entry, s);
     return known;
 }
 
-static bool by_descriptor(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to,
+static bool by_descriptor(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
+                          uint64_t to,
                           uint32_t wanted)
 {
     char link[64];
@@ -136,22 +142,22 @@ static bool by_descriptor(struct fast_cache *cache, int listener, const struct s
         return false;
     const struct fast_file *known = S_ISREG(s.st_mode) || S_ISCHR(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
     if (!known && S_ISREG(s.st_mode))
-        known = image_file(cache, link, &s);
+        known = stat_open_image_file(cache, link, &s);
     const struct fast_showing pipe = {.manner = FAST_AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
                                  .uid_to = cache->uid, .uid_else = cache->uid, .gid_from = cache->host_uid,
                                  .gid_to = cache->gid, .gid_else = cache->gid};
-    if (known && knows_birth(&known->showing, wanted))
+    if (known && needs_birth_time(&known->showing, wanted))
         return false;
     if (known)
         fast_show(&known->showing, &s);
     else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
         fast_show(&pipe, &s);
-    else if (!S_ISDIR(s.st_mode) || !held_directory(cache, link, &s))
+    else if (!S_ISDIR(s.st_mode) || !stat_open_directory(cache, link, &s))
         return false;
     return wanted ? deliver_statx(listener, notif, to, &s) : deliver(listener, notif, to, &s, sizeof s);
 }
 
-/* Open a directory that has a placeholder already; -1: leave it to Python. */
+/* Open a directory's placeholder. -1: it has none yet, and Python makes it. */
 static int open_place(struct fast_cache *cache, struct fast_resolved *path, uint32_t flags)
 {
     char name[sizeof cache->places + 16];
@@ -162,8 +168,8 @@ static int open_place(struct fast_cache *cache, struct fast_resolved *path, uint
     return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
 }
 
-/* The first time anybody opens a file of the image it gets its link (vfs/image/image_lower.py). What is not plain, such as another
- * file system, is Python's to solve. */
+/* A file of the image gets its link when it is first opened (vfs/image/image_lower.py). Where linkat fails, for example
+ * because the store is on another file system, Python finds another way. */
 static bool link_blob(struct fast_cache *cache, const struct fast_resolved *path)
 {
     char blob[sizeof cache->blobs + 72], name[16], *end = blob;
@@ -178,7 +184,8 @@ static bool link_blob(struct fast_cache *cache, const struct fast_resolved *path
     return linkat(AT_FDCWD, blob, path->dir->root_fd, name, 0) == 0;
 }
 
-static enum fast_outcome look_to_open(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd, struct stat *s)
+static enum fast_outcome lookup_or_link(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                                        struct stat *s)
 {
     enum fast_outcome seen = fast_lookup(path, flags, fd, s);
     if (seen == FAST_PYTHON && path->dir->manifest && !path->dir->absent && link_blob(cache, path))
@@ -186,32 +193,62 @@ static enum fast_outcome look_to_open(struct fast_cache *cache, struct fast_reso
     return seen;
 }
 
-static bool open_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t flags)
+/* Open the file for reading. On FAST_FOUND the caller closes `fd`, or it is -1. */
+static enum fast_outcome open_for_reading(struct fast_cache *cache, struct fast_resolved *path, uint32_t flags, int *fd,
+                                          struct stat *s)
+{
+    /* O_NONBLOCK: the host may have put a FIFO there meanwhile, which open_name then refuses. In a host directory any
+     * guest can make a FIFO, and its other end notices that it is opened. So there, and after ELOOP, the type is
+     * checked first. */
+    uint64_t host_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW);
+    bool check_first = !path->dir->layered && path->dir->showing.manner == FAST_AS_HOST;
+    enum fast_outcome seen = check_first ? FAST_PYTHON : lookup_or_link(cache, path, host_flags, fd, s);
+    if (seen != FAST_PYTHON || flags & O_NOFOLLOW)
+        return seen;
+    seen = fast_lookup_following(cache, path, O_PATH | O_NOFOLLOW, fd, s);
+    if (seen != FAST_FOUND)
+        return seen;
+    if (*fd >= 0)
+        close(*fd);
+    return S_ISREG(s->st_mode) || S_ISDIR(s->st_mode) ? lookup_or_link(cache, path, host_flags, fd, s) : FAST_PYTHON;
+}
+
+/* Answer with `fd`, which is closed. An open for reading has changed nothing, so the injection itself finds out whether
+ * the caller still waits. */
+static bool give_fd(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd, bool cloexec)
+{
+    int got;
+    if (cache->watched) {
+        got = notify_inject_fd_pinned(listener, notif, fd, cloexec);
+        close(fd);
+        if (got >= 0)
+            notify_answer_value(listener, notif->id, got);
+    } else {
+        got = notify_answer_fd(listener, notif, fd, cloexec);
+        close(fd);
+    }
+    if (got < 0 && got != -ENOENT && got != -EMFILE)
+        notify_answer_error(listener, notif->id, -got);
+    return got != -EMFILE; /* Python reports that the guest's table is full */
+}
+
+static bool open_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
+                      uint64_t name,
+                      uint32_t flags)
 {
     struct fast_resolved path;
     struct stat s;
     int fd;
     /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
-    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000) || !fast_resolve(cache, notif, dirfd, name, &path))
+    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000) ||
+        !fast_resolve(cache, notif, dirfd, name, &path))
         return false;
-    /* Not blocking even if the host put a FIFO there meanwhile; plain() then refuses it. On a host directory any guest can
-     * make a FIFO, and merely opening one is felt at its other end: there, and after ELOOP, look first. */
-    uint64_t host_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW);
-    bool careful = !path.dir->layered && path.dir->showing.manner == FAST_AS_HOST;
-    enum fast_outcome seen = careful ? FAST_PYTHON : look_to_open(cache, &path, host_flags, &fd, &s);
-    if (seen == FAST_PYTHON && !(flags & O_NOFOLLOW)) {
-        seen = fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s);
-        if (seen == FAST_FOUND) {
-            if (fd >= 0)
-                close(fd);
-            seen = S_ISREG(s.st_mode) || S_ISDIR(s.st_mode) ? look_to_open(cache, &path, host_flags, &fd, &s) : FAST_PYTHON;
-        }
-    }
+    enum fast_outcome seen = open_for_reading(cache, &path, flags, &fd, &s);
     if (seen == FAST_PYTHON)
         return false;
     if (seen == FAST_MISSING)
         return notify_answer_error(listener, notif->id, ENOENT), true;
-    bool done = false, directory = S_ISDIR(s.st_mode);
+    bool directory = S_ISDIR(s.st_mode);
     if (directory) {
         if (fd >= 0)
             close(fd);
@@ -219,44 +256,34 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
         if (fd < 0)
             return false;
     }
-    if ((directory || (S_ISREG(s.st_mode) && !(flags & O_DIRECTORY))) && fast_is_plain(cache, &path, &s, true)) {
-        struct stat shown = s;
-        fast_show(&path.dir->showing, &shown);
-        if (!fast_permits(cache, &shown, 4)) {
-            notify_answer_error(listener, notif->id, EACCES);
-            done = true;
-        } else { /* opening for reading changed nothing: that the caller still waits is for the hand-over to find out */
-            if (!directory) {
-                if (!(flags & O_NONBLOCK))
-                    fcntl(fd, F_SETFL, 0);
-                fast_cache_remember_file(cache, &path.dir->showing, &s);
-            }
-            int got;
-            if (cache->watched) {
-                got = notify_inject_fd_pinned(listener, notif, fd, flags & O_CLOEXEC);
-                close(fd);
-                fd = -1;
-                if (got >= 0)
-                    notify_answer_value(listener, notif->id, got);
-            } else {
-                got = notify_answer_fd(listener, notif, fd, flags & O_CLOEXEC);
-            }
-            if (got < 0 && got != -ENOENT && got != -EMFILE)
-                notify_answer_error(listener, notif->id, -got);
-            done = got != -EMFILE; /* Python has somebody to tell that a table is full */
-        }
-    }
-    if (fd >= 0)
+    if ((!directory && (!S_ISREG(s.st_mode) || flags & O_DIRECTORY)) || !fast_is_plain(cache, &path, &s, true)) {
         close(fd);
-    return done;
+        return false;
+    }
+    struct stat shown = s;
+    fast_show(&path.dir->showing, &shown);
+    if (!fast_permits(cache, &shown, 4)) {
+        notify_answer_error(listener, notif->id, EACCES);
+        close(fd);
+        return true;
+    }
+    if (!directory) {
+        if (!(flags & O_NONBLOCK))
+            fcntl(fd, F_SETFL, 0);
+        fast_cache_remember_file(cache, &path.dir->showing, &s);
+    }
+    return give_fd(cache, listener, notif, fd, flags & O_CLOEXEC);
 }
 
-static bool may_access(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint32_t mode)
+static bool may_access(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
+                       uint64_t name,
+                       uint32_t mode)
 {
     struct fast_resolved path;
     struct stat s;
     int fd;
-    if (mode & ~7u || mode & 2 || !fast_resolve(cache, notif, dirfd, name, &path)) /* writing: read-only trees are Python's to know */
+    /* For writing ask Python, which knows what is read-only. */
+    if (mode & ~7u || mode & 2 || !fast_resolve(cache, notif, dirfd, name, &path))
         return false;
     enum fast_outcome seen = fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == FAST_PYTHON)
@@ -277,7 +304,9 @@ static bool may_access(struct fast_cache *cache, int listener, const struct secc
     return true;
 }
 
-static bool read_link(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name, uint64_t to, int room)
+static bool read_link(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
+                      uint64_t name,
+                      uint64_t to, int room)
 {
     struct fast_resolved path;
     struct stat s;
@@ -371,7 +400,7 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
 
 bool fast_answer(Listener *listener, const struct seccomp_notif *notif)
 {
-    /* Starting a program waits for the guest: no lock is held meanwhile. */
+    /* Starting a program waits for the guest, so the lock must not be held meanwhile. */
     if (notif->data.nr == SYS_execve)
         return fast_answer_execve(listener, notif);
     pthread_rwlock_rdlock(&listener->cache->lock);

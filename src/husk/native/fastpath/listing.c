@@ -1,8 +1,9 @@
-/* native: getdents64 of directories that show the host's, or an image's, unchanged.
+/* native: getdents64 of directories that show a host's or an image's directory unchanged.
  *
- * Python packs such a listing once (kernel/listings.py) and teaches it here. It is told again only to a guest that reads
+ * Python packs such a listing once (kernel/listings.py) and teaches it here. C answers with it only if the guest reads
  * from the beginning with room for all of it, or has reached its end, and only while the host's directory has the same
- * identity and times. The reading position is the placeholder's own, so dup, fork and threads share it as Linux says. */
+ * identity and times. The position is that of the placeholder's open file, so dup, fork and threads share it as in
+ * Linux. */
 #include "fastpath/resolve.h"
 
 #include "notify/notify.h"
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 #define LONGEST_LISTING (256 << 10)
-#define MOST_LISTED (8 << 20) /* bytes, over all directories; then all are forgotten */
+#define MOST_LISTED (8 << 20) /* bytes of all listings together; beyond that all are forgotten */
 
 struct fast_listing {
     struct fast_stamp stamp;
@@ -31,20 +32,22 @@ void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir)
     dir->listing = NULL;
 }
 
-/* Is the directory what it was when it was listed? An image's always is. */
+/* Is the directory as it was when it was listed? An image's always is. */
 static bool unchanged(const struct fast_dir *dir)
 {
     struct stat s;
     const struct fast_stamp *then = &dir->listing->stamp;
     return dir->manifest || (fast_stat_dir(dir, &s) && s.st_dev == then->dev && s.st_ino == then->ino &&
-                             core_nanoseconds(s.st_mtim) == then->modified_ns && core_nanoseconds(s.st_ctim) == then->changed_ns);
+                             core_nanoseconds(s.st_mtim) == then->modified_ns && core_nanoseconds(s.st_ctim) ==
+                                 then->changed_ns);
 }
 
-bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to, int room)
+bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
+                          uint64_t to, int room)
 {
     char link[64];
     uint32_t start;
-    if (fd < 0 || cache->watched) /* a watcher sees a directory read: Python reads it for that */
+    if (fd < 0 || cache->watched) /* a watcher must see that the directory is read: Python reads it on the host */
         return false;
     snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
     struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
@@ -55,7 +58,7 @@ bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct s
         return false;
     const struct fast_listing *listing = dir->listing;
     uint32_t again;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", shared); /* the guest may have put another one there meanwhile */
+    snprintf(link, sizeof link, "/proc/self/fd/%d", shared); /* again: the guest may have replaced its descriptor */
     bool ours = fast_placeholder(cache, link, &again) && again == start, done = false;
     off_t position = ours ? lseek(shared, 0, SEEK_CUR) : -1;
     if (position == listing->end) {
@@ -85,7 +88,8 @@ PyObject *fast_py_cache_listing(Listener *self, PyObject *args)
     long long modified_ns, changed_ns, end;
     const char *records;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "I(KKLL)Ly#:cache_listing", &place, &dev, &ino, &modified_ns, &changed_ns, &end, &records, &size))
+    if (!PyArg_ParseTuple(args, "I(KKLL)Ly#:cache_listing", &place, &dev, &ino, &modified_ns, &changed_ns, &end,
+                          &records, &size))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || !size || size > LONGEST_LISTING)

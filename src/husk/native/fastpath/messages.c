@@ -1,16 +1,16 @@
-/* native: messages and connections. Most may go on in the host after all, and need no Python.
+/* native: messages and connections. Most of these calls may continue in the host, and need no Python.
  *
  * Receiving: only Unix names, and the addresses of a mapped network, have to be translated. Continuing is safe although
- * guest memory was looked at: nothing these calls bring along decides anything. A guest that changes its msghdr, or the
- * descriptor, in between sees an address untranslated: a number in a directory of husk's, or a port of a loopback that
- * it cannot use.
+ * guest memory was read: nothing that these calls return decides anything. A guest that changes its msghdr or its
+ * descriptor in between sees an untranslated address: a number in one of husk's directories, or a port of a loopback
+ * that it cannot use.
  *
- * Sending without an address, and sending or connecting to loopback, may go on where names are confined: where a path
- * leads to the box's own empty root, whether it begins there or in a placeholder, and every other address into its own
- * network namespace (`confined`). What a guest slips in after our look then leads nowhere.
+ * Sending without an address, and sending or connecting to loopback, may continue where names are confined. `confined`
+ * means: every path leads into the box's own empty root, whether it begins there or in a placeholder, and every other
+ * address into the box's own network namespace. So an address that a guest puts in after our check leads nowhere.
  *
- * Netlink goes on there too, and must: Linux judges the sender's capabilities, and husk, which owns the box's user
- * namespace, has all of them over its network. */
+ * Netlink continues there too, and must: Linux judges the sender's capabilities, and husk, which owns the box's user
+ * namespace, has all capabilities over its network. */
 #include "fastpath/fastpath.h"
 
 #include "call_table.h"
@@ -23,8 +23,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOST_LOOKED_AT = 64 };
-struct guest_msghdr { /* as the guest's memory holds it */
+enum { MOST_HEADERS = 64 }; /* of recvmmsg and sendmmsg */
+struct guest_msghdr { /* as in the guest's memory */
     uint64_t name;
     uint32_t name_size, gap;
     uint64_t parts, part_count, control, control_size;
@@ -35,7 +35,8 @@ struct guest_mmsghdr {
     uint32_t length, gap;
 };
 
-/* Where the message has its address, or room for one; 0 if it has none. A fault is the host's to report. */
+/* The guest address of the message's address, or of the room for one; 0: none. Faults are left for the host to
+ * report. */
 static uint64_t address_in(pid_t tid, uint64_t where)
 {
     struct guest_msghdr header;
@@ -44,9 +45,9 @@ static uint64_t address_in(pid_t tid, uint64_t where)
 
 static uint64_t address_in_any(pid_t tid, uint64_t where, uint32_t count)
 {
-    struct guest_mmsghdr headers[MOST_LOOKED_AT];
-    if (count > MOST_LOOKED_AT)
-        count = MOST_LOOKED_AT;
+    struct guest_mmsghdr headers[MOST_HEADERS];
+    if (count > MOST_HEADERS)
+        count = MOST_HEADERS;
     ssize_t size = count * sizeof *headers;
     if (guest_read(tid, where, headers, size) != size)
         return 0;
@@ -73,13 +74,13 @@ static bool needs_translation(Listener *listener, const struct seccomp_notif *no
 {
     int fd = guest_get_fd(notif->pid, fd_number);
     if (fd < 0)
-        return fd == -EPERM; /* where pidfd_getfd is denied Python fails too, with a reason; else the host says EBADF */
+        return fd == -EPERM; /* pidfd_getfd is denied: Python fails too, and says why. Otherwise the host says EBADF */
     int family = 0, type = 0;
     bool needed;
     socklen_t size = sizeof family;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
     getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
-    if (family != AF_UNIX) /* a TCP stream's messages carry no address, only its connections do */
+    if (family != AF_UNIX) /* TCP messages carry no address, only connections do */
         needed = listener->mapped && (family == AF_INET || family == AF_INET6) &&
                  (type != SOCK_STREAM || notif->data.nr == SYS_accept || notif->data.nr == SYS_accept4);
     else /* a connected pair may also be a stand-in for a netlink socket */
@@ -88,7 +89,7 @@ static bool needs_translation(Listener *listener, const struct seccomp_notif *no
     return needed;
 }
 
-/* An address of the box's own loopback. Others are Python's: it has to find a path, or to say why not. */
+/* Is it an address of the box's own loopback? For others Python has to resolve a path, or to say why it refuses. */
 static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
 {
     union {

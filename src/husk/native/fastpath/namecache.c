@@ -1,4 +1,5 @@
-/* native: the table behind the name cache (namecache.h says what it promises); fastpath.c answers from it. */
+/* native: the name cache's table, and what Python teaches it. namecache.h has the promise; fastpath.c answers from
+ * it. */
 #include "fastpath/namecache.h"
 
 #include "store/store.h"
@@ -41,7 +42,7 @@ static void unlink_entry(struct fast_dir **link, struct fast_dir *dir, size_t ne
 
 static size_t owner_bucket(uint64_t owner)
 {
-    return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* owners are addresses of objects */
+    return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* owners are addresses of Python objects */
 }
 
 static void drop(struct fast_cache *cache, struct fast_dir *dir)
@@ -112,8 +113,8 @@ static struct fast_file *handle_slot(struct fast_cache *cache, const struct stat
 
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host)
 {
-    /* Answering threads hold the lock for reading only, so two may write one slot; a torn slot is caught by taking the
-     * identity apart: generation is cleared first and set last. */
+    /* Answering threads hold the lock for reading only, so two may write one slot at once. Readers reject a slot that
+     * is being written: the generation is cleared first and set last. */
     struct fast_file *slot = handle_slot(cache, host);
     __atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
     slot->dev = host->st_dev;
@@ -173,7 +174,8 @@ PyObject *fast_py_cache_image(Listener *self, PyObject *args)
     const char *links, *blobs;
     Py_ssize_t size, blobs_size;
     unsigned long long dev;
-    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", &manifest_type, &manifest, &dev, &links, &size, &blobs, &blobs_size))
+    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", &manifest_type, &manifest, &dev, &links, &size, &blobs,
+                          &blobs_size))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || (size_t)size >= sizeof cache->images)
@@ -187,10 +189,11 @@ PyObject *fast_py_cache_image(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ("host", dev, (uid, shown, stranger of that number), (gid, ...)) | ("upper", stat, set_up_ns) | ("given", stat) */
+/* ("host", dev, (uid_from, uid_to, uid_else), (gid_from, ...)) | ("upper", stat, set_up_ns) | ("given", stat) */
 static bool parse_showing(PyObject *tuple, struct fast_showing *showing)
 {
-    const char *manner = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0)) : NULL;
+    const char *manner = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0))
+        : NULL;
     if (!manner)
         return PyErr_Occurred() || (PyErr_SetString(PyExc_TypeError, "a showing is a tuple"), false);
     *showing = (struct fast_showing){.manner = FAST_AS_HOST};
@@ -221,7 +224,8 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     Py_ssize_t key_size, rel_size;
     PyObject *shown, *manifest;
     struct fast_showing showing;
-    if (!PyArg_ParseTuple(args, "Iy#Kiy#KKOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel, &rel_size,
+    if (!PyArg_ParseTuple(args, "Iy#Kiy#KKOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel,
+                          &rel_size,
                           &host_dev, &host_ino, &shown, &layered, &missing, &absent, &place, &manifest) ||
         !parse_showing(shown, &showing))
         return NULL;
@@ -232,19 +236,20 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     if (!dir)
         return PyErr_NoMemory();
     *dir = (struct fast_dir){.owner = owner, .host_dev = host_dev, .host_ino = host_ino, .root_fd = root_fd,
-                              .start = start, .showing = showing, .key_size = (uint16_t)key_size, .rel_size = (uint16_t)rel_size,
+                              .start = start, .showing = showing, .key_size = (uint16_t)key_size,
+                                  .rel_size = (uint16_t)rel_size,
                               .layered = layered, .missing = missing, .absent = absent, .place = place,
                               .manifest = manifest == Py_None ? NULL : manifest_of(manifest)};
     memcpy(dir->text, key, key_size);
     memcpy(dir->text + key_size, rel, rel_size + 1);
     dir->hash = hash_of(start, key, key_size);
-    Py_BEGIN_ALLOW_THREADS /* whoever answers may hold the lock for long; nobody waits for it with the GIL */
+    Py_BEGIN_ALLOW_THREADS /* an answering thread may hold the lock for long, so we do not wait for it with the GIL */
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->known >= FAST_MOST_DIRS)
         forget_all(cache);
     struct fast_dir *there = fast_cache_find(cache, start, key, key_size);
     if (there)
-        drop(cache, there); /* what was learnt last is what is true */
+        drop(cache, there); /* what was learnt last is true */
     dir->next = cache->buckets[dir->hash % FAST_BUCKETS];
     cache->buckets[dir->hash % FAST_BUCKETS] = dir;
     dir->next_of_owner = cache->owners[owner_bucket(owner)];
@@ -276,8 +281,8 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args)
 
 PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
 {
-    /* owner 0: everything, because names now lead elsewhere; else one directory, if it was taught at all. `programs`:
-     * something changed where programs or their interpreters live. */
+    /* owner 0: forget everything, because names now lead elsewhere. Else one directory, if it was `taught` at all.
+     * `programs`: something changed in a directory of programs or interpreters. */
     unsigned long long owner;
     int taught, links_changed, programs;
     if (!PyArg_ParseTuple(args, "Kppp:cache_forget", &owner, &taught, &links_changed, &programs))

@@ -1,9 +1,9 @@
 /* native: the name cache: which guest directories show a host directory unchanged, so that C may answer for them.
  *
- * It holds no attributes: for every answer C asks the host kernel at that moment. It remembers only that a directory, spelled
- * exactly as the guest wrote it, is `rel` beneath `root_fd`, that nothing of the box lies over it, and that the guest may
- * search all directories on the way. Python teaches it, and makes it forget before a change becomes visible. With the
- * cache switched off husk gives the same answers. */
+ * It holds no attributes: for every answer C asks the host kernel at that moment. It remembers only that a directory,
+ * spelled exactly as the guest wrote it, is `rel` beneath `root_fd`, that nothing of the box lies over it, and that the
+ * guest may search all directories on the way. Python teaches it, and makes it forget before a change becomes visible.
+ * With the cache switched off husk gives the same answers. */
 #ifndef HUSK_NAMECACHE_H
 #define HUSK_NAMECACHE_H
 
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 
 /* How a guest sees a host file's attributes.
- * FAST_AS_HOST: as the host's, but for the device number and the owner. A host uid of `uid_from` is shown as `uid_to`; a
- * file that really has `uid_to` on the host is shown as `uid_else`, so that the two stay apart. Groups likewise.
+ * FAST_AS_HOST: as the host's, but for the device number and the owner. A host uid of `uid_from` is shown as `uid_to`;
+ * a file that really has `uid_to` on the host is shown as `uid_else`, so that the two stay apart. Groups likewise.
  * FAST_AS_UPPER: a file of the box's upper layer; size and content times are the host's, the rest is in `given`.
  * FAST_AS_GIVEN: all is in `given`. */
 enum fast_manner { FAST_AS_HOST, FAST_AS_UPPER, FAST_AS_GIVEN };
@@ -27,14 +27,15 @@ struct fast_showing {
 };
 
 /* One taught directory. `text` is the key (the guest's path with its last slash) followed by `rel`, with a slash too.
- * Or one taught file in a directory that is not the host's alone: the key has no slash at its end, and `rel` is the whole
- * name. `missing`: there is no file of that name. */
+ * Or one taught file in a directory that is not the host's alone: the key has no slash at its end, and `rel` is the
+ * whole name. `missing`: there is no file of that name. */
 struct fast_dir {
     struct fast_dir *next, *next_of_owner; /* owned by the cache */
     uint64_t owner;          /* the vfs directory it was taught for, so that Python can make the cache forget it */
     uint64_t host_dev;       /* inode numbers of this device are shown as they are; other devices are left to Python */
     uint64_t host_ino;       /* of the directory itself where Python holds it by identity; 0: by its name alone */
-    int root_fd;             /* borrowed from the tree, which outlives the cache; for an image the directory of its links */
+    /* Borrowed from the tree, which outlives the cache; for an image the directory of its links. */
+    int root_fd;
     const struct manifest *manifest; /* borrowed likewise; NULL: the tree is the host's */
     uint32_t start;          /* 0: the key is absolute; else the placeholder the walk began in */
     uint32_t hash;
@@ -43,7 +44,8 @@ struct fast_dir {
     struct fast_listing *listing; /* owned; NULL: none was taught */
     uint16_t key_size, rel_size;
     bool missing;
-    bool absent;             /* the directory does not exist: C answers only "no such name", and asks the host each time */
+    /* The directory does not exist: C answers only "no such name", and asks the host each time. */
+    bool absent;
     bool layered;            /* hard links and changed files may be elsewhere in the layer */
     char text[];
 };
@@ -97,7 +99,8 @@ void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showin
 
 /* listing.c */
 void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir);
-bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd, uint64_t to,
+bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
+                          uint64_t to,
                           int room);
 
 /* programs.c */

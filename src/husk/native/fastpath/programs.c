@@ -1,9 +1,9 @@
 /* native: executing unchanged programs again without Python.
  *
- * Python resolves a program once, the long way, and teaches the result: which host files program and interpreter are, and
- * the description the loader will ask for. From then on an execve of the same name needs only the host's word that both
- * files are still the very same (device, inode, size, change time) and that the name's directory is still taught in the
- * name cache. The same rules hold as there: every teaching is taken back before a change becomes visible. */
+ * Python resolves a program once and teaches the result: which host files program and interpreter are, and the
+ * description that the loader will ask for. From then on an execve of the same name only checks that the host still has
+ * the same two files (device, inode, size, change time) and that the name's directory is still in the name cache. The
+ * same rule holds as there: Python makes C forget a program before a change becomes visible. */
 #include "fastpath/namecache.h"
 
 #include "host/host.h"
@@ -19,22 +19,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* One host file and what it was when Python looked. */
+/* One host file, as it was when Python resolved it. */
 struct exact_file {
-    int root_fd;
+    int root_fd; /* borrowed from the tree, which outlives the cache */
     uint64_t dev, ino, size;
     int64_t changed_ns;
-    char *rel; /* points into the program's text */
+    char *rel; /* points into the strings behind the program's struct */
 };
 
 struct known_program {
-    struct known_program *next;
+    struct known_program *next; /* owned by the table */
     struct exact_file program, interpreter; /* interpreter.rel NULL: none */
     uint16_t key_size;
     uint32_t info_size;
-    char *link, *link_text; /* a final symbolic link (same directory): where it is, what it says; NULL: none */
+    /* All strings lie behind the struct, in the same allocation. */
+    char *link, *link_text; /* a symbolic link at the end of the name (same directory), and its text; NULL: none */
     char *info;             /* struct husk_exec_info and its strings */
-    char *key;              /* absolute guest path; the other strings follow it */
+    char *key;              /* absolute guest path */
 };
 
 #define PROGRAM_BUCKETS 512
@@ -86,7 +87,7 @@ static struct known_program *find(struct fast_programs *programs, const char *ke
     return program;
 }
 
-/* Open it if it still is what it was; -1 otherwise. */
+/* Open the file if it is unchanged; the caller closes it. -1: it has changed. */
 static int open_exact(const struct exact_file *file)
 {
     struct stat s;
@@ -113,9 +114,11 @@ static bool link_unchanged(const struct known_program *program)
     return n > 0 && (size_t)n == strlen(program->link_text) && memcmp(text, program->link_text, n) == 0;
 }
 
-/* ---- execve ------------------------------------------------------------------------------------------------------- */
+/* ---- execve
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Find the program and open its files, under the cache's lock; what is left to do needs none of it. */
+/* Find the program and open its files, with the cache's lock held; what follows does not need the cache. The caller
+ * owns the result. NULL: leave the call to Python. `size` is the length of the guest's name. */
 static struct remote_exec *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
 {
     char name[256];
@@ -168,7 +171,8 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
     const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
     Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
     if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#:program_learn", &key, &key_size, &program.root_fd, &rel,
-                          &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns, &interpreter.root_fd,
+                          &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns,
+                              &interpreter.root_fd,
                           &interpreter_rel, &interpreter_size, &interpreter.dev, &interpreter.ino, &interpreter.size,
                           &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
         return NULL;

@@ -1,4 +1,4 @@
-/* native: finding the host file behind a guest's name, and how it is shown. Whatever is not plain is left to Python. */
+/* native: resolving a guest's name to a host file, and showing its attributes. What is not simple is left to Python. */
 #include "fastpath/resolve.h"
 
 #include "host/host.h"
@@ -26,7 +26,7 @@ bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *star
     return true;
 }
 
-/* Where the last component of the name begins; false: it is none that can be asked for. */
+/* Find where the last component begins. False: it is empty, `.`, `..` or too long. */
 static bool cut(struct fast_resolved *path, ssize_t size)
 {
     path->slash = size > 1 && path->name[size - 1] == '/';
@@ -59,7 +59,7 @@ bool fast_same_dir(const struct fast_dir *dir)
     return !dir->host_ino || (fast_stat_dir(dir, &s) && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino);
 }
 
-/* The taught directory the name lies in, or the name itself where that was taught alone. */
+/* Find the taught directory that the name lies in, or the entry of the name itself if that was taught alone. */
 static bool find(struct fast_cache *cache, struct fast_resolved *path)
 {
     path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
@@ -74,7 +74,8 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
     return path->dir != NULL;
 }
 
-bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address, struct fast_resolved *path)
+bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address,
+                  struct fast_resolved *path)
 {
     if (!cut(path, guest_string(notif->pid, address, path->name, sizeof path->name)))
         return false;
@@ -91,7 +92,7 @@ bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, i
         if (!fast_placeholder(cache, link, &path->start))
             return false;
     }
-    /* A name that begins in a held directory is looked for in that one, even if the host has put another in its place. */
+    /* A name that begins in an open directory is looked up in that one, even if the host has since replaced it. */
     return find(cache, path) && (!path->start || fast_same_dir(path->dir));
 }
 
@@ -99,16 +100,18 @@ void fast_image_stat(const struct manifest_entry *entry, struct stat *s)
 {
     bool link = S_ISLNK(entry->mode), directory = S_ISDIR(entry->mode);
     uint64_t size = link ? entry->count : directory ? 4096 : entry->size;
-    *s = (struct stat){.st_ino = entry->inode + 1ULL, .st_mode = entry->mode, .st_nlink = entry->nlink, .st_uid = entry->uid,
-                       .st_gid = entry->gid, .st_rdev = makedev(entry->rdev_major, entry->rdev_minor), .st_size = size,
-                       .st_blksize = 4096, .st_blocks = link || !(directory || S_ISREG(entry->mode)) ? 0 : (size + 4095) / 4096 * 8};
+    *s = (struct stat){.st_ino = entry->inode + 1ULL, .st_mode = entry->mode, .st_nlink = entry->nlink,
+                       .st_uid = entry->uid, .st_gid = entry->gid,
+                           .st_rdev = makedev(entry->rdev_major, entry->rdev_minor), .st_size = size,
+                       .st_blksize = 4096,
+                       .st_blocks = directory || S_ISREG(entry->mode) ? (size + 4095) / 4096 * 8 : 0};
     s->st_mtim.tv_sec = entry->mtime_ns / 1000000000, s->st_mtim.tv_nsec = entry->mtime_ns % 1000000000;
     if (s->st_mtim.tv_nsec < 0)
         s->st_mtim.tv_sec--, s->st_mtim.tv_nsec += 1000000000;
     s->st_atim = s->st_ctim = s->st_mtim;
 }
 
-/* The same question, of an image. A file that nobody opened yet has no link, which is for Python to make. */
+/* fast_lookup in an image. A file that was never opened has no link yet: FAST_PYTHON. */
 static enum fast_outcome look_in_image(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
 {
     char name[16];
@@ -152,7 +155,8 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
         return FAST_PYTHON;
     }
     if (fstat(*fd, host) == 0 &&
-        (path->dir->showing.manner == FAST_AS_UPPER || (host->st_dev == path->dir->host_dev && host->st_ino < 1ULL << 32)))
+        (path->dir->showing.manner == FAST_AS_UPPER ||
+         (host->st_dev == path->dir->host_dev && host->st_ino < 1ULL << 32)))
         return FAST_FOUND;
     close(*fd);
     return FAST_PYTHON;
@@ -181,8 +185,8 @@ ssize_t fast_read_link(const struct fast_resolved *path, int fd, char *text, siz
     return size;
 }
 
-/* Go on where a symbolic link leads: to a neighbour (libz.so.1 -> libz.so.1.2.13), or to an absolute name whose directory
- * was taught, too. */
+/* Follow a symbolic link to a name in the same directory (libz.so.1 -> libz.so.1.2.13), or to an absolute name in a
+ * taught directory. */
 static bool follow(struct fast_cache *cache, struct fast_resolved *path, const char *text, size_t size)
 {
     if (text[0] == '/') {
@@ -196,7 +200,8 @@ static bool follow(struct fast_cache *cache, struct fast_resolved *path, const c
     return cut(path, path->cut + size) && find(cache, path);
 }
 
-enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
+enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                                        struct stat *host)
 {
     for (int links = 0; links < 8; links++) {
         enum fast_outcome seen = fast_lookup(path, O_PATH | O_NOFOLLOW, fd, host);
@@ -211,7 +216,7 @@ enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_re
         ssize_t n = fast_read_link(path, *fd, text, sizeof text - 1);
         if (*fd >= 0)
             close(*fd);
-        if (n <= 0 || n == sizeof text - 1 || memchr(text, 0, n)) /* no link of Linux's holds a NUL; a forged image's may */
+        if (n <= 0 || n == sizeof text - 1 || memchr(text, 0, n)) /* a link of a forged image may hold a NUL */
             return FAST_PYTHON;
         text[n] = 0;
         if (!follow(cache, path, text, n))
@@ -230,7 +235,6 @@ struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved
     return dir;
 }
 
-/* May the answer be told as it is? */
 bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const struct stat *host, bool follow)
 {
     if (path->dir->showing.manner != FAST_AS_HOST)
@@ -239,7 +243,7 @@ bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const s
         return !follow;
     if (S_ISREG(host->st_mode))
         return !path->dir->layered || host->st_nlink == 1 || !cache->links_changed;
-    /* A directory's own metadata may have changed in the layer; taught ones have not. */
+    /* A directory's own metadata may have changed in the layer. That of taught directories has not. */
     return S_ISDIR(host->st_mode) && fast_find_itself(cache, path);
 }
 
@@ -262,8 +266,9 @@ void fast_show(const struct fast_showing *as, struct stat *s)
         *s = as->given;
         s->st_size = host.st_size, s->st_blksize = host.st_blksize, s->st_blocks = host.st_blocks;
         s->st_atim = host.st_atim, s->st_mtim = host.st_mtim;
-        /* The host's change time speaks only of writes (and of our own set-up, which does not count). */
-        if (core_nanoseconds(host.st_ctim) != as->set_up_ns && core_nanoseconds(host.st_ctim) > core_nanoseconds(s->st_ctim))
+        /* The host's change time tells only of writes, and of husk's own set-up, which does not count. */
+        if (core_nanoseconds(host.st_ctim) != as->set_up_ns &&
+            core_nanoseconds(host.st_ctim) > core_nanoseconds(s->st_ctim))
             s->st_ctim = host.st_ctim;
         return;
     }

@@ -1,4 +1,5 @@
-/* native: resolving the name in a call to one host file beneath a taught directory. All of it with the cache's lock held. */
+/* native: resolving the name in a call to one host file beneath a taught directory. All of it with the cache's lock
+ * held. */
 #ifndef HUSK_RESOLVE_H
 #define HUSK_RESOLVE_H
 

@@ -1,19 +1,20 @@
-/* native: calls that husk, run as root, makes with the credentials of another user, because Linux records who made them.
+/* native: calls that husk, run as root, makes with the credentials of another user, because Linux records who made
+ * them.
  *
- * Files. What husk makes below a mount belongs to the mount's owner from the first moment, and only the owner's rights apply
- * to it. Otherwise a user who may rename there could put a file of root in the place of the one that husk has just made
- * and is about to give to the owner.
+ * Files. What husk makes below a mount belongs to the mount's owner from the first moment, and only the owner's rights
+ * apply to it. Otherwise a user who may rename there could put a file of root in the place of the one that husk has
+ * just made and is about to give to the owner.
  *
  * Sockets. The peer of a connection sees the credentials of the process that connected or listened (SO_PEERCRED,
- * SO_PEERGROUPS), and may trust root. Descriptors in flight lie in a socket until they are received. They are in no table,
- * and sockets inside sockets hide any number of them. Linux charges them to the sender's uid, up to RLIMIT_NOFILE, unless
- * the sender has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Charged to root they would have no bound, and a process of root
- * without these capabilities could send none any more, the next husk-init first of all. The same holds for the buffers
- * of FIFOs (pipe(7)). For netlink see kernel/net/netlink.py.
+ * SO_PEERGROUPS), and may trust root. Descriptors in flight lie in a socket until they are received. They are in no
+ * table, and sockets inside sockets hide any number of them. Linux charges them to the sender's uid, up to
+ * RLIMIT_NOFILE, unless the sender has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Charged to root they would have no bound, and
+ * a process of root without these capabilities could send none any more, the next husk-init first of all. The same
+ * holds for the buffers of FIFOs (pipe(7)). For netlink see kernel/net/netlink.py.
  *
- * Credentials are per thread in Linux. libc changes those of all threads, so the system calls are made directly. A thread
- * never goes on with another user's credentials: restoring them is retried until the host, which may lack memory for a
- * moment, allows it. */
+ * Credentials are per thread in Linux. libc changes those of all threads, so the system calls are made directly. A
+ * thread never goes on with another user's credentials: restoring them is retried until the host, which may lack memory
+ * for a moment, allows it. */
 #include "host/host.h"
 
 #include <errno.h>
@@ -67,12 +68,13 @@ static int drop_capabilities(uint32_t some, struct capabilities *all)
     return syscall(SYS_capset, &fewer.header, fewer.data) < 0 ? -errno : 0;
 }
 
-/* ---- process attributes that a change of ids resets ------------------------------------------------------------------ */
+/* ---- process attributes that a change of ids resets
+ * ------------------------------------------------------------------ */
 
-/* When a process changes its ids Linux clears its dumpable flag and its parent-death signal. That protects programs that
- * gain rights. But this process may be any program that uses husk as a library, which wants its core files, or wants to
- * have none. So both are restored after each change. One change at a time: otherwise a thread would save what another
- * thread's change has just cleared. */
+/* When a process changes its ids Linux clears its dumpable flag and its parent-death signal. That protects programs
+ * that gain rights. But this process may be any program that uses husk as a library, which wants its core files, or
+ * wants to have none. So both are restored after each change. One change at a time: otherwise a thread would save what
+ * another thread's change has just cleared. */
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_handler = PTHREAD_ONCE_INIT;
 
@@ -108,7 +110,8 @@ void host_end_change(const struct host_process_flags *saved)
     }
 }
 
-/* ---- effective ids: what a socket's peer sees ------------------------------------------------------------------------ */
+/* ---- effective ids: what a socket's peer sees
+ * ------------------------------------------------------------------------ */
 
 struct effective_ids {
     struct capabilities capabilities;
@@ -151,7 +154,8 @@ static int change_effective(struct effective_ids *own, uid_t user, gid_t group)
     }
     struct host_process_flags saved;
     host_begin_change(&saved);
-    if (syscall(SYS_setresgid, UNCHANGED, group, UNCHANGED) < 0 || syscall(SYS_setresuid, UNCHANGED, user, UNCHANGED) < 0)
+    if (syscall(SYS_setresgid, UNCHANGED, group, UNCHANGED) < 0 ||
+        syscall(SYS_setresuid, UNCHANGED, user, UNCHANGED) < 0)
         error = -errno;
     syscall(SYS_setfsgid, own->group);
     syscall(SYS_setfsuid, own->user);
@@ -179,13 +183,15 @@ int host_run_as_peer(long long user, long long group, int (*action)(const void *
     return error;
 }
 
-/* ---- file system ids: the owner of new files ------------------------------------------------------------------------- */
+/* ---- file system ids: the owner of new files
+ * ------------------------------------------------------------------------- */
 
-/* What root may do to other users' files, such as truncating them without clearing their set-uid bit, and to use more of a
- * file system than the owner's quota. Names are still resolved with husk's own rights: husk has already decided whether
- * the guest may. */
+/* What root may do to other users' files, such as truncating them without clearing their set-uid bit, and to use more
+ * of a file system than the owner's quota. Names are still resolved with husk's own rights: husk has already decided
+ * whether the guest may. */
 static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_FSETID) |
-                                    CAP_TO_MASK(CAP_LINUX_IMMUTABLE) | CAP_TO_MASK(CAP_MKNOD) | CAP_TO_MASK(CAP_SYS_RESOURCE);
+                                    CAP_TO_MASK(CAP_LINUX_IMMUTABLE) | CAP_TO_MASK(CAP_MKNOD) |
+                                        CAP_TO_MASK(CAP_SYS_RESOURCE);
 
 /* setfsuid and setfsgid do not report failure. Called with -1 they return the current id. */
 static bool file_ids_are(uid_t user, gid_t group)
@@ -244,7 +250,8 @@ PyObject *host_py_make_as(PyObject *self, PyObject *args)
     return error ? core_raise_errno(-error) : made;
 }
 
-/* ---- the real uid: which user Linux charges ------------------------------------------------------------------------- */
+/* ---- the real uid: which user Linux charges
+ * ------------------------------------------------------------------------- */
 
 enum { PAST_LIMITS = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE) };
 enum { OVER_NETWORKS = CAP_TO_MASK(CAP_NET_ADMIN) | CAP_TO_MASK(CAP_NET_RAW) };
@@ -273,8 +280,9 @@ static int send_one_fd_within_limits(int socket, int fd)
     return error;
 }
 
-/* May the current uid have one more descriptor in flight? Asks the host, by sending one into a socket pair of our own. The
- * message itself cannot be sent without those capabilities: they are needed to state the guest's credentials in it. */
+/* May the current uid have one more descriptor in flight? Asks the host, by sending one into a socket pair of our own.
+ * The message itself cannot be sent without those capabilities: they are needed to state the guest's credentials in
+ * it. */
 static int may_send_more(void)
 {
     int pair[2];
@@ -311,7 +319,8 @@ ssize_t host_send_as(uid_t user, int fd, const struct msghdr *message, int flags
     if (family != AF_UNIX)
         return send_without_network_rights(fd, message, flags);
     uid_t own = getuid();
-    if (syscall(SYS_setresuid, user, UNCHANGED, UNCHANGED) < 0) /* Linux charges descriptors in flight to the real uid */
+    /* Linux charges descriptors in flight to the real uid */
+    if (syscall(SYS_setresuid, user, UNCHANGED, UNCHANGED) < 0)
         return -errno;
     ssize_t sent = may_send_more();
     if (sent == 0) {

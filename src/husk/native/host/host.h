@@ -20,7 +20,8 @@ PyObject *host_py_stat_fd(PyObject *self, PyObject *args);
 PyObject *host_py_watch(PyObject *self, PyObject *args);
 PyObject *host_py_clear_umask(PyObject *self, PyObject *args);
 
-/* credentials.c: one call with the credentials of another user. `user` -1: with those the thread has. All return -errno. */
+/* credentials.c: one call with the credentials of another user. `user` -1: with those the thread has. All return
+ * -errno. */
 bool host_is_other_user(long long user); /* not -1, and not the effective uid */
 int host_open_as(uid_t user, const char *path, int flags); /* a descriptor for the caller */
 int host_run_as_peer(long long user, long long group, int (*action)(const void *), const void *argument);

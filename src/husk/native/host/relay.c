@@ -1,5 +1,5 @@
-/* native: copying bytes between the person's terminal and the box's. A thread of its own without the GIL, so that neither
- * typing nor a flood of output holds up the kernel threads, or is held up by them.
+/* native: copying bytes between the person's terminal and the box's. A thread of its own without the GIL, so that
+ * neither typing nor a flood of output holds up the kernel threads, or is held up by them.
  *
  *   keys ──▶ feed (the master of the box's terminal, or a pipe that is the guest's standard input)
  *   master ──▶ screen
@@ -30,8 +30,9 @@ struct session {
     bool ending;
 };
 
-/* May we read what the person types? In the background the input is for another process, most likely the shell, and reading
- * would stop us (SIGTTIN). Linux does not tell us when we come to the foreground, so we ask again while it matters. */
+/* May we read what the person types? In the background the input is for another process, most likely the shell, and
+ * reading would stop us (SIGTTIN). Linux does not tell us when we come to the foreground, so we ask again while it
+ * matters. */
 static void look_at_terminal(struct session *s)
 {
     pid_t group = tcgetpgrp(s->typed.from);

@@ -1,6 +1,6 @@
-/* native: socket calls that husk makes on a duplicate of a guest's socket, with an address it has copied and judged. Unlike
- * Python's socket module they take addresses and control messages as bytes, and return on EINTR so that a guest's
- * signal can end the wait. */
+/* native: socket calls that husk makes on a duplicate of a guest's socket, with an address it has copied and judged.
+ * Unlike Python's socket module they take addresses and control messages as bytes, and return on EINTR so that a
+ * guest's signal can end the wait. */
 #include "host/host.h"
 
 #include <errno.h>
@@ -207,7 +207,8 @@ PyObject *host_py_socket_kind(PyObject *self, PyObject *args)
     socklen_t size = sizeof family;
     if (!PyArg_ParseTuple(args, "i:socket_kind", &fd))
         return NULL;
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
         return core_raise_errno(errno);
     return Py_BuildValue("ii", family, type);
 }

@@ -58,7 +58,7 @@ struct init_start {
 
 /* plan.c: husk is trusted, but what it writes is looked at all the same: a mistake there must not become one here. */
 bool init_plan_is_sound(const struct init_plan *plan, size_t size);
-/* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. NULL: there are fewer
- * before `end`, or no memory. */
+/* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. NULL: there are
+ * fewer before `end`, or no memory. */
 char **init_split_strings(const char **text, const char *end, uint32_t count);
 #endif

@@ -55,9 +55,9 @@ int notify_inject_fd_pinned(int listener, const struct seccomp_notif *notif, int
 
 int notify_answer_fd(int listener, const struct seccomp_notif *notif, int source, bool cloexec)
 {
-    /* Two steps instead of SECCOMP_ADDFD_FLAG_SEND: a guest that was pinned for the injection gets its affinity back before
-     * it runs on, and the answer wakes it on this processor. Only the guest's death can come in between, since a received
-     * call cannot be interrupted (WAIT_KILLABLE_RECV). */
+    /* Two steps instead of SECCOMP_ADDFD_FLAG_SEND: a guest that was pinned for the injection gets its affinity back
+     * before it runs on, and the answer wakes it on this processor. Only the guest's death can come in between, since a
+     * received call cannot be interrupted (WAIT_KILLABLE_RECV). */
     int fd = notify_inject_fd_pinned(listener, notif, source, cloexec);
     int error = fd < 0 ? 0 : notify_answer_value(listener, notif->id, fd);
     return error ? error : fd;

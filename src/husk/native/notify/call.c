@@ -109,9 +109,9 @@ static PyObject *Call_reply_fd(Call *self, PyObject *args)
     int source, cloexec, alone, outcome;
     if (!PyArg_ParseTuple(args, "ipp:reply_fd", &source, &cloexec, &alone))
         return NULL;
-    /* Takes over `source`, on failure too. `alone`: husk's copy would be observable for FIFOs and writable files, because
-     * a reader would still find a writer after the guest closed its own descriptor. So husk closes it before the guest
-     * runs on. Otherwise answering first is cheaper. */
+    /* Takes over `source`, on failure too. `alone`: husk's copy would be observable for FIFOs and writable files,
+     * because a reader would still find a writer after the guest closed its own descriptor. So husk closes it before
+     * the guest runs on. Otherwise answering first is cheaper. */
     Py_BEGIN_ALLOW_THREADS
     if (alone) {
         outcome = notify_inject_fd_pinned(self->listener->fd, &self->notif, source, cloexec);
@@ -157,18 +157,22 @@ static PyMethodDef Call_methods[] = {
     {"reply", (PyCFunction)Call_reply, METH_O, "reply(value): the call returns value"},
     {"fail", (PyCFunction)Call_fail, METH_O, "fail(errno): the call fails"},
     {"proceed", (PyCFunction)Call_proceed, METH_NOARGS, "proceed(): the host kernel runs the call"},
-    {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS, "reply_fd(fd, cloexec, alone): hand it over and return its number"},
+    {"reply_fd", (PyCFunction)Call_reply_fd, METH_VARARGS,
+     "reply_fd(fd, cloexec, alone): hand it over and return its number"},
     {"add_fd", (PyCFunction)Call_add_fd, METH_VARARGS, "add_fd(fd, cloexec): inject, the call stays open"},
     {"valid", (PyCFunction)Call_valid, METH_NOARGS, "valid(): does the caller still wait?"},
-    {"fd_link", (PyCFunction)guest_py_fd_link, METH_VARARGS, "fd_link(fd): the host's name of a guest descriptor; EBADF"},
+    {"fd_link", (PyCFunction)guest_py_fd_link, METH_VARARGS,
+     "fd_link(fd): the host's name of a guest descriptor; EBADF"},
     {"fd_stat", (PyCFunction)guest_py_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
     {"position", (PyCFunction)guest_py_position, METH_VARARGS, "position(fd): the file position of a guest descriptor"},
-    {"seek", (PyCFunction)remote_py_seek, METH_VARARGS, "seek(fd, position, value): the guest seeks, and the call returns value"},
+    {"seek", (PyCFunction)remote_py_seek, METH_VARARGS,
+     "seek(fd, position, value): the guest seeks, and the call returns value"},
     {"map", (PyCFunction)remote_py_map, METH_VARARGS,
      "map(fd, address, size, protection, flags): the guest maps this file, and the call returns the address"},
     {"interrupt", (PyCFunction)remote_py_interrupt, METH_VARARGS,
      "interrupt(errno): the call fails, or is restarted (ERESTARTSYS), and the thread looks at its signals"},
-    {"unmap", (PyCFunction)remote_py_unmap, METH_VARARGS, "unmap(address, size): the guest unmaps, and the call returns 0"},
+    {"unmap", (PyCFunction)remote_py_unmap, METH_VARARGS,
+     "unmap(address, size): the guest unmaps, and the call returns 0"},
     {"get_fd", (PyCFunction)guest_py_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
     {"cwd_link", (PyCFunction)guest_py_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
     {"umask", (PyCFunction)guest_py_umask, METH_NOARGS, "umask(): of the calling thread"},

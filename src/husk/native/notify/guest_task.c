@@ -1,5 +1,6 @@
-/* native: what the host's /proc says about a guest thread. The host kernel keeps working directory, umask and descriptor
- * table; husk only reads them. After each read husk checks that the call still waits, since a tid may be reused. */
+/* native: what the host's /proc says about a guest thread. The host kernel keeps working directory, umask and
+ * descriptor table; husk only reads them. After each read husk checks that the call still waits, since a tid may be
+ * reused. */
 #include "notify/notify.h"
 
 #include "host/host.h"
@@ -92,8 +93,8 @@ PyObject *guest_py_umask(Call *call, PyObject *Py_UNUSED(noargs))
 
 pid_t guest_thread_group(pid_t tid)
 {
-    /* Most callers lead their thread group, and signal 0 to "thread tid of group tid" asks just that. It is cheaper than a
-     * pidfd and far cheaper than reading a status file. EPERM: there is such a thread, of another user. */
+    /* Most callers lead their thread group, and signal 0 to "thread tid of group tid" asks just that. It is cheaper
+     * than a pidfd and far cheaper than reading a status file. EPERM: there is such a thread, of another user. */
     if (syscall(SYS_tgkill, tid, tid, 0) == 0 || errno == EPERM)
         return tid;
     long tgid;
@@ -134,9 +135,10 @@ static int duplicate(pid_t task, unsigned flags, int fd)
     return copy < 0 ? -error : copy;
 }
 
-/* Before Linux 6.9 a pidfd names only a group leader. The thread may have a descriptor table of its own, or the leader may
- * be gone. Then the leader's descriptor of that number is another file, and husk cannot get the right one: EPERM, as on a
- * host that denies pidfd_getfd to husk. Without kcmp husk cannot tell and takes the leader's; separate tables are rare. */
+/* Before Linux 6.9 a pidfd names only a group leader. The thread may have a descriptor table of its own, or the leader
+ * may be gone. Then the leader's descriptor of that number is another file, and husk cannot get the right one: EPERM,
+ * as on a host that denies pidfd_getfd to husk. Without kcmp husk cannot tell and takes the leader's; separate tables
+ * are rare. */
 static int duplicate_from_leader(pid_t tid, int fd)
 {
     pid_t leader = guest_thread_group(tid);
@@ -154,7 +156,8 @@ static int duplicate_from_leader(pid_t tid, int fd)
 
 int guest_get_fd(pid_t tid, int fd)
 {
-    int copy = duplicate(tid, PIDFD_THREAD, fd); /* of the thread itself: it may not share the group's table (CLONE_FILES) */
+    /* Of the thread itself: it may not share the group's table (CLONE_FILES). */
+    int copy = duplicate(tid, PIDFD_THREAD, fd);
     return copy == -EINVAL ? duplicate_from_leader(tid, fd) : copy;
 }
 

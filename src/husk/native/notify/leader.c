@@ -1,7 +1,7 @@
 /* native: leader and followers. The leader receives, answers what C can answer, and goes into Python with the rest.
  *
- * Several threads in the receiving ioctl would be simplest, but a notification wakes all of them. Handing the lead over at
- * every call for Python costs a wake-up on another processor each time, and a cold cache; most such calls take
+ * Several threads in the receiving ioctl would be simplest, but a notification wakes all of them. Handing the lead over
+ * at every call for Python costs a wake-up on another processor each time, and a cold cache; most such calls take
  * microseconds. So the leader stays leader while it is in Python, and one follower, the deputy, watches it. Only when a
  * call lasts (a large file is copied, a host file system is slow) does the deputy become leader; the old leader follows
  * when it comes back. The price: behind such a call others wait for up to two looks of the deputy. */

@@ -1,5 +1,5 @@
-/* native: the Python class Listener. A receiver waits in the kernel without the GIL. Calls that fastpath/ or remote/ can
- * answer never reach Python. */
+/* native: the Python class Listener. A receiver waits in the kernel without the GIL. Calls that fastpath/ or remote/
+ * can answer never reach Python. */
 #include "notify/notify.h"
 
 #include "fastpath/fastpath.h"
@@ -29,8 +29,8 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     unsigned long long cookie;
     int fd, loader_fd, cached = 1, mapped = 0, confined = 0;
     PyObject *shares = NULL; /* borrowed: a listener whose name cache this one shares */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!:Listener", names, &fd, &cookie, &loader_fd, &cached, &mapped,
-                                     &confined, &notify_listener_type, &shares))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!:Listener", names, &fd, &cookie, &loader_fd, &cached,
+                                     &mapped, &confined, &notify_listener_type, &shares))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(CORE_WAKE_SIGNAL, &action, NULL);
@@ -167,12 +167,16 @@ static PyMethodDef Listener_methods[] = {
     {"cache_learn", (PyCFunction)fast_py_cache_learn, METH_VARARGS, "teach the name cache one directory"},
     {"cache_image", (PyCFunction)fast_py_cache_image, METH_VARARGS,
      "cache_image(manifest, dev, links, blobs): the image the box starts from"},
-    {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS, "cache_handle(dev, ino, showing): an open host file"},
+    {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,
+     "cache_handle(dev, ino, showing): an open host file"},
     {"cache_listing", (PyCFunction)fast_py_cache_listing, METH_VARARGS,
      "cache_listing(place, stamp, end, records): what getdents64 answers for a taught directory"},
-    {"begun", (PyCFunction)remote_py_begun, METH_O, "begun(tgid): description of the program last started in a process"},
-    {"program_learn", (PyCFunction)fast_py_program_learn, METH_VARARGS, "teach a program, so that C can execute it again"},
-    {"cache_watched", (PyCFunction)fast_py_cache_watched, METH_NOARGS, "cache_watched(): a guest watches files (inotify)"},
+    {"begun", (PyCFunction)remote_py_begun, METH_O,
+     "begun(tgid): description of the program last started in a process"},
+    {"program_learn", (PyCFunction)fast_py_program_learn, METH_VARARGS,
+     "teach a program, so that C can execute it again"},
+    {"cache_watched", (PyCFunction)fast_py_cache_watched, METH_NOARGS,
+     "cache_watched(): a guest watches files (inotify)"},
     {"cache_forget", (PyCFunction)fast_py_cache_forget, METH_VARARGS,
      "cache_forget(owner, taught, links_changed, programs): forget what was taught"},
     {NULL, NULL, 0, NULL},

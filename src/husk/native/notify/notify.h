@@ -26,8 +26,10 @@ int notify_answer_error(int listener, uint64_t id, int error);
 int notify_answer_continue(int listener, uint64_t id);
 /* Put a copy of `source` into the guest's table; its number there. The call stays unanswered. */
 int notify_inject_fd(int listener, const struct seccomp_notif *notif, int source, bool cloexec);
-int notify_inject_fd_pinned(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* within a pin */
-int notify_answer_fd(int listener, const struct seccomp_notif *notif, int source, bool cloexec); /* and the call returns it */
+/* Likewise, within a pin. */
+int notify_inject_fd_pinned(int listener, const struct seccomp_notif *notif, int source, bool cloexec);
+/* Likewise, and the call returns the number. */
+int notify_answer_fd(int listener, const struct seccomp_notif *notif, int source, bool cloexec);
 bool notify_is_valid(int listener, uint64_t id); /* does the caller still wait? */
 
 /* pin.c: guest thread and receiver may be pinned to one processor between begin and end. */
@@ -45,7 +47,8 @@ ssize_t guest_read(pid_t tid, uint64_t address, void *to, size_t size);
 ssize_t guest_write(pid_t tid, uint64_t address, const void *from, size_t size);
 ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit); /* length without NUL; -ENAMETOOLONG */
 
-/* guest_task.c: what the host's /proc says about a guest thread. Check notify_is_valid afterwards: a tid may be reused. */
+/* guest_task.c: what the host's /proc says about a guest thread. Check notify_is_valid afterwards: a tid may be
+ * reused. */
 pid_t guest_thread_group(pid_t tid);  /* -1: it is gone */
 int guest_get_fd(pid_t tid, int fd);  /* a duplicate of the guest's descriptor, which the caller closes; -errno */
 PyObject *guest_py_fd_link(Call *call, PyObject *args);

@@ -1,16 +1,16 @@
 /* native: pinning a guest thread and its receiver to one processor while a descriptor is injected.
  *
- * A notification and its answer stay on one processor (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP). The injection of a descriptor in
- * between does not: the kernel wakes the guest, and then the receiver, on any idle processor. Waking an idle processor costs
- * about 70 µs on the virtual machines this was measured on, and an open paid it twice. So both threads are pinned to this
- * processor for those microseconds. The guest cannot notice: it waits in its call from before the first change until
- * after the last, and gets back exactly the affinity it had.
+ * A notification and its answer stay on one processor (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP). The injection of a
+ * descriptor in between does not: the kernel wakes the guest, and then the receiver, on any idle processor. Waking an
+ * idle processor costs about 70 µs on the virtual machines this was measured on, and an open paid it twice. So both
+ * threads are pinned to this processor for those microseconds. The guest cannot notice: it waits in its call from
+ * before the first change until after the last, and gets back exactly the affinity it had.
  *
  * Pinning costs several microseconds itself and gains nothing where the other processors are awake. So it is done only
- * after an injection without it was slow, and now and then left out again to measure. The receiver stays pinned from one
- * injection to the next as long as the same guest thread calls. It is unpinned when another thread calls, which may run
- * on another processor and would be pulled over, and before Python is entered. The guest never stays pinned: its clones
- * would inherit the affinity.
+ * after an injection without it was slow, and now and then left out again to measure. The receiver stays pinned from
+ * one injection to the next as long as the same guest thread calls. It is unpinned when another thread calls, which may
+ * run on another processor and would be pulled over, and before Python is entered. The guest never stays pinned: its
+ * clones would inherit the affinity.
  * Rejected: SCHED_IDLE for receivers, which makes the scheduler count their processor as idle, but starves them under
  * load; pinning receivers for good, which strands them behind a busy guest; pinning only one of the two, after which
  * the other is woken elsewhere (seen in the scheduler's trace). */

@@ -1,4 +1,5 @@
-/* native: execve. The guest thread executes the loader instead of the program it named (docs/design/001-execution.md). */
+/* native: execve. The guest thread executes the loader instead of the program it named
+ * (docs/design/001-execution.md). */
 #include "remote/remote.h"
 
 #include "notify/notify.h"
@@ -11,9 +12,9 @@
 #define FEW 64        /* strings of a list, and … */
 #define SHORT 512     /* … bytes of a string: 64 KiB at most in both lists */
 
-/* Could the host find arguments and environment too long (E2BIG)? Its limit is at least 128 KiB, so that few short strings
- * are never too long. This is only a guess, which decides whether to watch the call to its end: watching holds up the
- * receiving thread. -EFAULT: a list cannot be read. */
+/* Could the host find arguments and environment too long (E2BIG)? Its limit is at least 128 KiB, so that few short
+ * strings are never too long. This is only a guess, which decides whether to watch the call to its end: watching holds
+ * up the receiving thread. -EFAULT: a list cannot be read. */
 static int may_be_too_long(pid_t tid, uint64_t argv, uint64_t envp)
 {
     uint64_t lists[2] = {argv, envp}, strings[FEW + 1];
@@ -76,7 +77,8 @@ PyObject *remote_py_exec_loader(Call *call, PyObject *args)
     unsigned long long empty, argv, envp;
     const char *info;
     Py_ssize_t info_size;
-    if (!PyArg_ParseTuple(args, "iKKKiiy#:exec_loader", &loader, &empty, &argv, &envp, &program_fd, &interpreter_fd, &info,
+    if (!PyArg_ParseTuple(args, "iKKKiiy#:exec_loader", &loader, &empty, &argv, &envp, &program_fd, &interpreter_fd,
+                          &info,
                           &info_size))
         return NULL;
     struct remote_exec *exec = remote_exec_new(program_fd, interpreter_fd, info, info_size);

@@ -8,8 +8,8 @@
  * Life of one: Python or programs.c makes it. It is expected, and owned by the table, while its thread is stopped. The
  * loader asks and gets its descriptors; where the guest's table has room for one only, it asks a second time for the
  * interpreter's. The description stays a while, because /proc has to name the program while the loader still works. If
- * the host refused the execveat after all (E2BIG), the entry is dropped at that thread's next execve, or when the table is
- * full. */
+ * the host refused the execveat after all (E2BIG), the entry is dropped at that thread's next execve, or when the table
+ * is full. */
 #include "remote/remote.h"
 
 #include "call_table.h"
@@ -71,7 +71,8 @@ void remote_exec_free(struct remote_exec *exec)
     free(exec);
 }
 
-/* ---- the table; all of these with its lock held ------------------------------------------------------------------- */
+/* ---- the table; all of these with its lock held
+ * ------------------------------------------------------------------- */
 
 static void drop(struct remote_exec_table *table, struct remote_exec **link)
 {
@@ -103,7 +104,8 @@ void remote_exec_table_free(struct remote_exec_table *table)
     free(table);
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------- */
+/* ---- life
+ * ---------------------------------------------------------------------------------------------------------- */
 
 void remote_exec_expect(Listener *listener, struct remote_exec *exec, pid_t tgid, pid_t tid, int loader)
 {
@@ -116,8 +118,8 @@ void remote_exec_expect(Listener *listener, struct remote_exec *exec, pid_t tgid
     for (struct remote_exec *one = table->first; one; one = one->next)
         unasked += !one->asked;
     for (struct remote_exec **link = &table->first; *link;) {
-        /* The same number again: the earlier execve failed, or the guest closed the loader's descriptor. And in a process
-         * that can call execve no loader runs any more, so the descriptions of asked ones are not needed. */
+        /* The same number again: the earlier execve failed, or the guest closed the loader's descriptor. And in a
+         * process that can call execve no loader runs any more, so the descriptions of asked ones are not needed. */
         if ((*link)->tgid == tgid ? (*link)->loader == loader || (*link)->asked
                                   : !(*link)->asked && unasked > MANY_UNASKED && remote_is_dead((*link)->tgid))
             drop(table, link);
@@ -145,8 +147,9 @@ void remote_exec_drop_failed(Listener *listener, pid_t tid)
     pthread_mutex_unlock(&table->lock);
 }
 
-/* Take out the one that `loader` was expected for; the caller owns it. A copy without descriptors stays, for /proc. Drops
- * those of the process's other threads, which are gone. NULL: none was expected (or no memory), and nothing is dropped. */
+/* Take out the one that `loader` was expected for; the caller owns it. A copy without descriptors stays, for /proc.
+ * Drops those of the process's other threads, which are gone. NULL: none was expected (or no memory), and nothing is
+ * dropped. */
 static struct remote_exec *take(struct remote_exec_table *table, pid_t tgid, int loader)
 {
     struct remote_exec *taken = NULL;
@@ -170,9 +173,9 @@ static struct remote_exec *take(struct remote_exec_table *table, pid_t tgid, int
     return taken;
 }
 
-/* Puts `fd` in the place of the interpreter's descriptor of a program whose loader has asked, and returns the one that was
- * there, or `fd` if there is no such program. Called with a descriptor to keep it for the second question, and with -1 to
- * answer that. */
+/* Puts `fd` in the place of the interpreter's descriptor of a program whose loader has asked, and returns the one that
+ * was there, or `fd` if there is no such program. Called with a descriptor to keep it for the second question, and with
+ * -1 to answer that. */
 static int exchange_interpreter(struct remote_exec_table *table, pid_t tgid, int loader, int fd)
 {
     pthread_mutex_lock(&table->lock);

@@ -1,4 +1,5 @@
-/* native: reaping tracees that died while attached. Only the tracer can reap a tracee, and until then its parent waits. */
+/* native: reaping tracees that died while attached. Only the tracer can reap a tracee, and until then its parent
+ * waits. */
 #include "remote/remote.h"
 
 #include <errno.h>
@@ -13,8 +14,8 @@
 
 #define LOOK_AGAIN_NS 20000000
 
-/* Tracees that could not be reaped at once. A dead group leader becomes a zombie only when its last thread is gone, which
- * may take long. So no receiver waits for it: a thread of our own does. */
+/* Tracees that could not be reaped at once. A dead group leader becomes a zombie only when its last thread is gone,
+ * which may take long. So no receiver waits for it: a thread of our own does. */
 static pthread_mutex_t dying_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tracee {
     struct tracee *next; /* owned */

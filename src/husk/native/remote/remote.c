@@ -1,7 +1,7 @@
-/* native: remote calls. husk stops a guest thread on its way back from a notified call and makes it run another call, in
- * its own context. Nothing is written to its memory.
+/* native: remote calls. husk stops a guest thread on its way back from a notified call and makes it run another call,
+ * in its own context. Nothing is written to its memory.
  *
- *   remote_attach      PTRACE_SEIZE + PTRACE_INTERRUPT: the stop is now certain, but the thread still waits for the answer
+ *   remote_attach      PTRACE_SEIZE + PTRACE_INTERRUPT: the stop is certain, but the thread still waits for the answer
  *   (answer the notification; the value does not matter)
  *   remote_wait_stop   the thread is about to return to user space
  *   remote_execute     it repeats its `syscall` instruction with other registers, as an execveat; or
@@ -153,8 +153,8 @@ static int to_call_stop(struct remote_thread *thread)
         int error = next_stop(thread->tid, &status);
         if (error || WSTOPSIG(status) == (SIGTRAP | 0x80))
             return error;
-        /* SIGSTOP cannot be blocked. It is delivered here; the group's stop is reported as an event, and takes effect when
-         * we detach. */
+        /* SIGSTOP cannot be blocked. It is delivered here; the group's stop is reported as an event, and takes effect
+         * when we detach. */
         deliver = status >> 16 ? 0 : WSTOPSIG(status);
     }
 }

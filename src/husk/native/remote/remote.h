@@ -47,15 +47,18 @@ void remote_exec_table_free(struct remote_exec_table *table);
 /* Copies `info` and takes over both descriptors. NULL: no memory, and they stay the caller's. */
 struct remote_exec *remote_exec_new(int program_fd, int interpreter_fd, const char *info, size_t info_size);
 void remote_exec_free(struct remote_exec *exec);
-void remote_exec_expect(Listener *listener, struct remote_exec *exec, pid_t tgid, pid_t tid, int loader); /* takes over `exec` */
-void remote_exec_drop_failed(Listener *listener, pid_t tid); /* those of an earlier execve that the host refused after all */
+/* Takes over `exec`. */
+void remote_exec_expect(Listener *listener, struct remote_exec *exec, pid_t tgid, pid_t tid, int loader);
+/* Drops what waits since an earlier execve of the thread, which the host refused after all. */
+void remote_exec_drop_failed(Listener *listener, pid_t tid);
 bool remote_exec_answer_loader(Listener *listener, const struct seccomp_notif *notif); /* false: nothing waits for it */
 PyObject *remote_py_begun(Listener *self, PyObject *tgid);
 
 /* exec_loader.c: the thread executes the loader. Takes over `exec`. `empty` is the guest address of an empty string. */
 int remote_exec_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
                        uint64_t envp, struct remote_exec *exec);
-PyObject *remote_py_exec_loader(Call *call, PyObject *args); /* takes over the program's and the interpreter's descriptor */
+/* Takes over the program's and the interpreter's descriptor. */
+PyObject *remote_py_exec_loader(Call *call, PyObject *args);
 
 /* signals.c */
 int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *notif);

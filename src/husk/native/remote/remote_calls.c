@@ -69,7 +69,8 @@ static PyObject *outcome(Call *call, int error)
     return PyLong_FromLong(error);
 }
 
-/* ---- calls made by the stopped thread ----------------------------------------------------------------------------- */
+/* ---- calls made by the stopped thread
+ * ----------------------------------------------------------------------------- */
 
 /* What one remote call does: calls of `thread` with these arguments. `fd` is the injected descriptor. Stores what the
  * notified call returns in `value`. Returns 0, or -errno if the thread is gone. */
@@ -158,7 +159,8 @@ static int take_terminal(struct remote_thread *thread, int fd, const uint64_t ar
     return remote_call(thread, SYS_ioctl, that, &taken);
 }
 
-/* ---- Python's side ------------------------------------------------------------------------------------------------- */
+/* ---- Python's side
+ * ------------------------------------------------------------------------------------------------- */
 
 static const struct injected NOTHING = {.source = -1};
 
@@ -207,8 +209,9 @@ PyObject *remote_py_give_terminal(Call *call, PyObject *args)
     return run(call, injected, take_terminal, NULL);
 }
 
-/* The thread is stopped once so that the host looks at its signals, whether one is left for it or not: another thread may
- * have taken it. Without the stop, an ERESTARTSYS that meets no signal would reach the program, which knows no such error. */
+/* The thread is stopped once so that the host looks at its signals, whether one is left for it or not: another thread
+ * may have taken it. Without the stop, an ERESTARTSYS that meets no signal would reach the program, which knows no such
+ * error. */
 PyObject *remote_py_interrupt(Call *call, PyObject *args)
 {
     int number, error;

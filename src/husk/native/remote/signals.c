@@ -1,8 +1,8 @@
 /* native: rt_sigaction(2), so that no signal can make a virtual call fail with EINTR.
  *
- * Goal. Linux never interrupts open() or stat() of an ordinary file. But a notified call can be interrupted until husk has
- * received it, and if the handler lacks SA_RESTART the guest sees EINTR. Receiving faster only makes that rarer. Forcing
- * SA_RESTART on every handler would restart read() and wait4(), and shells rely on these being interrupted.
+ * Goal. Linux never interrupts open() or stat() of an ordinary file. But a notified call can be interrupted until husk
+ * has received it, and if the handler lacks SA_RESTART the guest sees EINTR. Receiving faster only makes that rarer.
+ * Forcing SA_RESTART on every handler would restart read() and wait4(), and shells rely on these being interrupted.
  * Chosen: husk installs a handler without SA_RESTART *with* it, behind a thunk in the resident page. The thunk runs
  * before the handler, sees in the signal frame which call is about to be restarted, and turns it into EINTR exactly
  * when that is a call Linux would have interrupted (docs/design/002-signals.md).
@@ -34,7 +34,8 @@ static bool is_thunk(uint64_t handler)
     return handler >= HUSK_THUNK(0) && handler < HUSK_THUNK(HUSK_THUNKS);
 }
 
-/* Faults of the thread itself interrupt no call, and programs often chain and inspect their handlers: left as they are. */
+/* Faults of the thread itself interrupt no call, and programs often chain and inspect their handlers: left as they
+ * are. */
 #define FAULTS (1ULL << (SIGSEGV - 1) | 1ULL << (SIGBUS - 1) | 1ULL << (SIGFPE - 1) | 1ULL << (SIGILL - 1) | \
                 1ULL << (SIGTRAP - 1) | 1ULL << (SIGSYS - 1))
 
@@ -43,8 +44,8 @@ static bool is_function(uint64_t handler)
     return handler != (uint64_t)(uintptr_t)SIG_DFL && handler != (uint64_t)(uintptr_t)SIG_IGN;
 }
 
-/* The thunk that leads to `handler`, made if there is none yet. 0: there is no resident page, or no slot left. Slots are
- * never freed: a vfork child shares them with its parent, and 128 different handlers in one program are many. */
+/* The thunk that leads to `handler`, made if there is none yet. 0: there is no resident page, or no slot left. Slots
+ * are never freed: a vfork child shares them with its parent, and 128 different handlers in one program are many. */
 static uint64_t thunk_for(pid_t tid, uint64_t handler)
 {
     uint64_t slots[HUSK_THUNKS], thunk = 0;
@@ -108,13 +109,14 @@ static int run_and_translate(Listener *listener, const struct seccomp_notif *not
     return 0;
 }
 
-/* Puts a thunk in the place of a handler without SA_RESTART, and notes in the resident page which signals have one. False:
- * `act` is to be installed as it came. */
+/* Puts a thunk in the place of a handler without SA_RESTART, and notes in the resident page which signals have one.
+ * False: `act` is to be installed as it came. */
 static bool install_thunk(pid_t tid, uint64_t bit, uint64_t thunked, struct kernel_sigaction *act)
 {
     if (act->flags & SA_RESTART) {
         if (!is_thunk(act->handler) && thunked & bit) {
-            /* Only a new handler clears the bit: what a vfork child resets to the default is still a thunk in its parent. */
+            /* Only a new handler clears the bit: what a vfork child resets to the default is still a thunk in its
+             * parent. */
             uint64_t without_this = thunked & ~bit;
             guest_write(tid, RESIDENT(thunked_mask), &without_this, sizeof without_this);
         }
@@ -150,7 +152,8 @@ int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *noti
     if (signal < 1 || signal > 64 || a[ARG_rt_sigaction_sigsetsize] != 8 || FAULTS & 1ULL << (signal - 1))
         return notify_answer_continue(listener->fd, notif->id); /* the host kernel answers EINVAL itself */
     uint64_t bit = 1ULL << (signal - 1);
-    bool handled = act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act && is_function(act.handler);
+    bool handled = act_address && guest_read(tid, act_address, &act, sizeof act) == sizeof act &&
+        is_function(act.handler);
     if (!handled && !old_address) /* back to the default, sixty times in every child of glibc's posix_spawn */
         return notify_answer_continue(listener->fd, notif->id);
     uint64_t thunked = thunked_signals(tid);
@@ -168,6 +171,7 @@ int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *noti
             return notify_answer_continue(listener->fd, notif->id);
     }
     if (run_and_translate(listener, notif, act_address))
-        return notify_answer_continue(listener->fd, notif->id); /* another process traces it: the handler stays as it is */
+        /* another process traces it: the handler stays as it is */
+        return notify_answer_continue(listener->fd, notif->id);
     return 0;
 }

@@ -116,8 +116,8 @@ static inline uint64_t manifest_name_hash(const uint8_t seed[16], const void *da
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* Which block of the filter, and the six bits in it. The table uses the hash's low bits for the slot; the block comes from
- * a product of it, so that names of one block do not share a stretch of the table. */
+/* Which block of the filter, and the six bits in it. The table uses the hash's low bits for the slot; the block comes
+ * from a product of it, so that names of one block do not share a stretch of the table. */
 static inline uint64_t manifest_bloom_block(uint64_t hash, uint64_t blocks)
 {
     return (hash * 0x9e3779b97f4a7c15 >> 32) & (blocks - 1);

@@ -1,8 +1,8 @@
 /* native: a tree of names in memory, on its way from a host directory (or an archive) to a manifest.
  *
- * Life: `add` or `scan` put items in; `match` takes hashes over from the index of the last ingest; `read` and `stage` do
- * the rest in worker threads; `build` writes the manifest. Items do not move once workers run, and text never does, so
- * workers share the tree without a lock: each works on items of its own. Only `keep` is guarded. */
+ * Life: `add` or `scan` put items in; `match` takes hashes over from the index of the last ingest; `read` and `stage`
+ * do the rest in worker threads; `build` writes the manifest. Items do not move once workers run, and text never does,
+ * so workers share the tree without a lock: each works on items of its own. Only `keep` is guarded. */
 #ifndef HUSK_TREE_H
 #define HUSK_TREE_H
 
