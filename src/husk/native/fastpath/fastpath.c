@@ -62,7 +62,7 @@ static bool needs_birth_time(const struct fast_showing *showing, uint32_t wanted
     return wanted & STATX_BTIME && showing->manner != FAST_AS_HOST;
 }
 
-/* ---- the calls -------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 static bool by_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
                     bool follow, uint64_t to, uint32_t wanted)

@@ -132,7 +132,7 @@ const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const str
                : NULL;
 }
 
-/* ---- what Python teaches ---------------------------------------------------------------------------------------- */
+/* ---- what Python teaches ----------------------------------------------------------------------------------------- */
 
 PyObject *fast_py_cache_identity(Listener *self, PyObject *args)
 {

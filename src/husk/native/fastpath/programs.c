@@ -114,8 +114,7 @@ static bool link_unchanged(const struct known_program *program)
     return n > 0 && (size_t)n == strlen(program->link_text) && memcmp(text, program->link_text, n) == 0;
 }
 
-/* ---- execve
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- execve ------------------------------------------------------------------------------------------------------ */
 
 /* Find the program and open its files, with the cache's lock held; what follows does not need the cache. The caller
  * owns the result. NULL: leave the call to Python. `size` is the length of the guest's name. */
@@ -154,7 +153,7 @@ bool fast_answer_execve(Listener *listener, const struct seccomp_notif *notif)
                               a[ARG_execve_envp], exec) != REMOTE_TRACED;
 }
 
-/* ---- what Python teaches ---------------------------------------------------------------------------------------- */
+/* ---- what Python teaches ----------------------------------------------------------------------------------------- */
 
 static char *append(char **end, const char *text, size_t size)
 {
@@ -172,9 +171,8 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
     Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
     if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#:program_learn", &key, &key_size, &program.root_fd, &rel,
                           &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns,
-                              &interpreter.root_fd,
-                          &interpreter_rel, &interpreter_size, &interpreter.dev, &interpreter.ino, &interpreter.size,
-                          &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
+                          &interpreter.root_fd, &interpreter_rel, &interpreter_size, &interpreter.dev,
+                          &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)

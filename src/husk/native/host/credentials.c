@@ -68,8 +68,7 @@ static int drop_capabilities(uint32_t some, struct capabilities *all)
     return syscall(SYS_capset, &fewer.header, fewer.data) < 0 ? -errno : 0;
 }
 
-/* ---- process attributes that a change of ids resets
- * ------------------------------------------------------------------ */
+/* ---- process attributes that a change of ids resets -------------------------------------------------------------- */
 
 /* When a process changes its ids Linux clears its dumpable flag and its parent-death signal. That protects programs
  * that gain rights. But this process may be any program that uses husk as a library, which wants its core files, or
@@ -110,8 +109,7 @@ void host_end_change(const struct host_process_flags *saved)
     }
 }
 
-/* ---- effective ids: what a socket's peer sees
- * ------------------------------------------------------------------------ */
+/* ---- effective ids: what a socket's peer sees -------------------------------------------------------------------- */
 
 struct effective_ids {
     struct capabilities capabilities;
@@ -183,8 +181,7 @@ int host_run_as_peer(long long user, long long group, int (*action)(const void *
     return error;
 }
 
-/* ---- file system ids: the owner of new files
- * ------------------------------------------------------------------------- */
+/* ---- file system ids: the owner of new files --------------------------------------------------------------------- */
 
 /* What root may do to other users' files, such as truncating them without clearing their set-uid bit, and to use more
  * of a file system than the owner's quota. Names are still resolved with husk's own rights: husk has already decided
@@ -250,8 +247,7 @@ PyObject *host_py_make_as(PyObject *self, PyObject *args)
     return error ? core_raise_errno(-error) : made;
 }
 
-/* ---- the real uid: which user Linux charges
- * ------------------------------------------------------------------------- */
+/* ---- the real uid: which user Linux charges ---------------------------------------------------------------------- */
 
 enum { PAST_LIMITS = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_SYS_RESOURCE) };
 enum { OVER_NETWORKS = CAP_TO_MASK(CAP_NET_ADMIN) | CAP_TO_MASK(CAP_NET_RAW) };

@@ -1,15 +1,15 @@
-/* native/host: what a walk beneath a mounted host directory may pass. A guard belongs to the descriptor of a mount's root.
+/* native: what a walk beneath a mounted host directory may pass. A guard belongs to the descriptor of a mount's root.
  *
- * Closed are directories by identity (device and inode): husk's state and store, and whatever a nested mount covers. A guest
- * may rename what lies above them, and the host may lead to them by a second path, so no path tells. A closed directory can
- * be looked at, but neither opened nor passed. Closed are also file systems that speak for the kernel (procfs and its kind):
- * there the kernel would judge husk, which reads, and not the guest.
+ * Directories are closed by identity (device and inode): husk's state and store, and everything that a nested mount
+ * covers. A guest may rename the directories above them, and the host may have a second path to them, so a path cannot
+ * decide. A closed directory can be looked at, but neither opened nor passed. File systems that speak for the kernel
+ * (procfs and its kind) are closed too: there the kernel would judge husk, which reads, and not the guest.
  *
- * Where nothing closed lies beneath a root, one openat2 that crosses no mount cannot pass anything closed. Everything else is
- * walked component by component, each opened from the one before, so that what was checked is what is used.
+ * Where nothing closed lies beneath a root, one openat2 that crosses no mount cannot pass anything closed. Everything
+ * else is walked component by component, each opened from the one before, so that what was checked is what is used.
  *
- * husk run as root walks with the file credentials of the mount's owner. It judges permissions first, but a directory may be
- * exchanged between that and the use; then the kernel refuses what the owner may not reach. */
+ * husk run as root walks with the file credentials of the mount's owner. It judges permissions first, but a directory
+ * may be exchanged between that check and the use. Then the kernel refuses what the owner may not reach. */
 #include "host/host.h"
 
 #include <errno.h>
@@ -32,10 +32,10 @@ struct identity {
     uint64_t dev, ino;
 };
 struct guard {
-    struct guard *next;
-    int root;
+    struct guard *next; /* owned */
+    int root;           /* borrowed: unguard_root comes before it is closed */
     bool holds_closed; /* a closed directory lies beneath `root`, without crossing a mount */
-    uid_t uid; /* as whom to walk; 0: as husk itself */
+    uid_t uid;          /* the owner, with whose credentials to walk; 0: with husk's own */
     gid_t gid;
     size_t closed_count, fixed_count;
     struct identity *closed, *fixed; /* owned, in one piece with the guard */
@@ -46,7 +46,7 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_once_t forks_known = PTHREAD_ONCE_INIT;
 static PyObject *closed_error; /* husk.native._core.ClosedFileSystem */
 
-/* ---- file systems that speak for the kernel ----------------------------------------------------------------------- */
+/* ---- file systems that speak for the kernel ---------------------------------------------------------------------- */
 
 static const struct {
     uint32_t magic;
@@ -72,7 +72,7 @@ static const char *kernel_name(int fd)
     return NULL;
 }
 
-/* ---- the owner's credentials ---------------------------------------------------------------------------------------- */
+/* ---- the owner's credentials ------------------------------------------------------------------------------------- */
 
 struct own_ids {
     uid_t uid;
@@ -97,13 +97,14 @@ static bool drop_past_modes(struct own_ids *own)
     return syscall(SYS_capset, &own->header, fewer) == 0;
 }
 
-/* Neither of the two calls tells whether it failed; asked for nobody, they say who it is. */
+/* setfsuid and setfsgid do not report failure. Called with -1 they return the current id. */
 static bool file_ids_are(uid_t uid, gid_t gid)
 {
     return (uid_t)setfsuid(-1) == uid && (gid_t)setfsgid(-1) == gid;
 }
 
-/* File ids are each thread's own. A change from uid 0 to another takes the capabilities over files away, and back again. */
+/* File ids are per thread. When the fsuid changes from 0 Linux drops the capabilities over files, and gives them back
+ * with 0. */
 static bool become_owner(const struct guard *guard, struct own_ids *own)
 {
     struct host_process_flags saved;
@@ -129,7 +130,7 @@ static void become_husk(struct own_ids *own)
     host_end_change(&saved);
 }
 
-/* ---- walking --------------------------------------------------------------------------------------------------------- */
+/* ---- walking ----------------------------------------------------------------------------------------------------- */
 
 static bool among(const struct identity *list, size_t count, const struct stat *s)
 {
@@ -161,7 +162,7 @@ static int reopened(int pin, const struct stat *found, uint64_t flags)
     return fd;
 }
 
-/* May the last component be opened so? `fd` is a descriptor of it that only names it. */
+/* May the last component be opened with these flags? `fd` is an O_PATH descriptor of it. */
 static int may_open(const struct guard *guard, int fd, const struct stat *found, uint64_t root_dev, uint64_t flags)
 {
     if (flags & O_PATH && !(flags & O_DIRECTORY))
@@ -241,11 +242,11 @@ bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mo
     return guard != NULL;
 }
 
-/* ---- for Python ------------------------------------------------------------------------------------------------------ */
+/* ---- for Python -------------------------------------------------------------------------------------------------- */
 
 static void in_child(void)
 {
-    lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER; /* the threads that held it are the parent's */
+    lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER; /* the threads that held it are not in the child */
 }
 
 static void know_of_forks(void)
@@ -275,14 +276,16 @@ static void replace(int root, struct guard *by)
     free(old);
 }
 
-/* guard_root(root_fd, closed, fixed, holds_closed, owner): `owner` is (uid, gid), or None for husk's own credentials. */
+/* guard_root(root_fd, closed, fixed, holds_closed, owner): `owner` is (uid, gid), or None for husk's own
+ * credentials. */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args)
 {
     (void)self;
     int root, holds_closed;
     unsigned uid = 0, gid = 0;
     PyObject *closed, *fixed, *owner;
-    if (!PyArg_ParseTuple(args, "iO!O!pO:guard_root", &root, &PyList_Type, &closed, &PyList_Type, &fixed, &holds_closed, &owner))
+    if (!PyArg_ParseTuple(args, "iO!O!pO:guard_root", &root, &PyList_Type, &closed, &PyList_Type, &fixed, &holds_closed,
+                          &owner))
         return NULL;
     if (owner != Py_None && !PyArg_ParseTuple(owner, "II;the owner is (uid, gid)", &uid, &gid))
         return NULL;
@@ -326,7 +329,8 @@ PyObject *host_py_is_fixed(PyObject *self, PyObject *args)
     struct stat found = {.st_dev = dev, .st_ino = ino};
     pthread_rwlock_rdlock(&lock);
     const struct guard *guard = *place(root);
-    bool fixed = guard && (among(guard->fixed, guard->fixed_count, &found) || among(guard->closed, guard->closed_count, &found));
+    bool fixed = guard && (among(guard->fixed, guard->fixed_count, &found) ||
+                           among(guard->closed, guard->closed_count, &found));
     pthread_rwlock_unlock(&lock);
     return PyBool_FromLong(fixed);
 }

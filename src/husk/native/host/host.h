@@ -10,7 +10,8 @@
 
 /* hostfs.c. Descriptors that come in stay the caller's; those that go out belong to the caller. */
 int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode); /* -errno, or -HOST_CLOSED_… */
-int host_open_beneath_once(int root, const char *relative, uint64_t flags, uint64_t mode, uint64_t resolve); /* no guard */
+/* No guard. */
+int host_open_beneath_once(int root, const char *relative, uint64_t flags, uint64_t mode, uint64_t resolve);
 PyObject *host_stat(const struct stat *stat); /* a new HostStat */
 int host_add_types(PyObject *module);         /* -1: an exception is set */
 PyObject *host_py_open_beneath(PyObject *self, PyObject *args);
@@ -36,9 +37,9 @@ struct host_process_flags {
 void host_begin_change(struct host_process_flags *saved);
 void host_end_change(const struct host_process_flags *saved);
 
-/* guard.c: what a walk beneath a mounted host directory may pass. The first two stand for no errno, so that the fast path
- * leaves them to Python: a file system that speaks for the kernel is closed (EACCES, and why), and a closed directory itself
- * was to be opened (ENOENT; to look at it is allowed). */
+/* guard.c: what a walk beneath a mounted host directory may pass. The first two stand for no errno, so that the fast
+ * path leaves them to Python: a file system that speaks for the kernel is closed (EACCES, and why), and a closed
+ * directory itself was to be opened (ENOENT; to look at it is allowed). */
 #define HOST_CLOSED_FILE_SYSTEM 100000
 #define HOST_CLOSED_DIRECTORY 100001
 /* False: `root` has no guard, and nothing was done. Else *fd is the caller's, or -errno. */

@@ -31,7 +31,9 @@ int host_open_beneath_once(int root, const char *relative, uint64_t flags, uint6
 int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
 {
     int fd;
-    return host_guard_open(root, relative, flags, mode, &fd) ? fd : host_open_beneath_once(root, relative, flags, mode, 0);
+    if (host_guard_open(root, relative, flags, mode, &fd))
+        return fd;
+    return host_open_beneath_once(root, relative, flags, mode, 0);
 }
 
 /* Exact, even beyond 64 bits of nanoseconds; a new reference. */

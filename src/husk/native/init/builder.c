@@ -1,5 +1,5 @@
-/* native/init: the builder's part: unshare namespaces, and furnish them before any guest exists. Still as privileged as
- * husk; nothing here reads what a guest could have written. */
+/* native/init: the builder: makes namespaces and sets them up before any guest exists. Still as privileged as husk;
+ * nothing here reads what a guest could have written. */
 #define _GNU_SOURCE
 #include "init.h"
 
@@ -40,8 +40,9 @@ static int make_directories(const char *path)
     return 0;
 }
 
-/* An empty root, and in it, under the name it has outside, the box's state directory, where the placeholders lie. A guest
- * holds directories of this mount only, so that `..` from its working directory leads to the empty root and no further. */
+/* Mounts an empty root. In it is only the box's state directory with the placeholders, under the path it has outside. A
+ * guest has open directories of this mount only, so that `..` from its working directory leads to the empty root and no
+ * further. */
 static void empty_root(void)
 {
     char workdir[4096], state[4096], source[16], target[16];
@@ -50,7 +51,7 @@ static void empty_root(void)
         init_give_up(STEP_MOUNT);
     workdir[size] = 0;
     strcpy(state, workdir);
-    for (int i = 0; i < 2; i++) { /* without /places/1 */
+    for (int i = 0; i < 2; i++) { /* cut off /places/1 */
         char *last = strrchr(state, '/');
         if (!last || last == state)
             init_give_up(STEP_MOUNT);
@@ -59,19 +60,20 @@ static void empty_root(void)
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         init_give_up(STEP_MOUNT);
     int outside = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), proc = open("/proc/self/fd", O_PATH | O_CLOEXEC);
-    /* Any existing directory will do as the place of the new root; /proc is there on every Linux. */
+    /* Any existing directory will do as the mount point of the new root. Every Linux has /proc. */
     if (outside < 0 || proc < 0 ||
         mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,nr_inodes=64,mode=777") < 0 ||
         chdir("/proc") < 0)
         init_give_up(STEP_MOUNT);
-    /* Root has no number in the namespace, and so can make nothing on a file system that belongs to it. */
+    /* Root's uid is not mapped in the namespace, so root cannot make files on a file system that belongs to the
+     * namespace. */
     if (init_plan->flags & PLAN_SWITCH_USER)
         setfsgid(init_plan->gid), setfsuid(init_plan->uid);
     int root = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int inside = make_directories(state) < 0 ? -1 : open(state + 1, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0 || inside < 0)
         init_give_up(STEP_MOUNT);
-    /* Both by descriptor, through the proc that was: what a name leads to has changed. */
+    /* Both by descriptor, through the old /proc/self/fd: the paths lead elsewhere now. */
     snprintf(source, sizeof source, "%d", outside);
     snprintf(target, sizeof target, "%d", inside);
     if (fchdir(proc) < 0 || mount(source, target, NULL, MS_BIND, NULL) < 0 || fchdir(root) < 0 ||
@@ -79,7 +81,7 @@ static void empty_root(void)
         mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         init_give_up(STEP_MOUNT);
     close(inside), close(root), close(outside), close(proc);
-    /* husk opens it anew, with rights of its own. */
+    /* husk opens it again, with its own rights. */
     int ours = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), start = open(workdir, O_RDONLY | O_DIRECTORY);
     if (ours < 0 || start < 0 || dup2(start, WORKDIR_FD) < 0)
         init_give_up(STEP_MOUNT);
@@ -96,8 +98,8 @@ static void raise_loopback(void)
     close(fd);
 }
 
-/* Through it husk learns who is connected with whom; it can only be made in here. */
-static void send_diagnosis(void)
+/* Sends husk a socket by which it learns which sockets are connected. It can only be made in the network namespace. */
+static void send_diagnosis_socket(void)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 4 /* NETLINK_SOCK_DIAG */);
     if (fd >= 0) {
@@ -106,11 +108,11 @@ static void send_diagnosis(void)
     }
 }
 
-/* The root of the box's own message queues, for a Landlock rule: mq_open(2) is no path of the guest's, but opens a file
- * of this file system. No wall hangs on it, so where it cannot be had, mq_open fails and all else goes on. */
+/* The root of the box's own message queues, for a Landlock rule: mq_open(2) takes no guest path, but opens a file of
+ * this file system. No wall depends on it. Where it cannot be mounted mq_open fails, and everything else works. */
 int init_mqueues = -1;
 
-static void find_queues(void)
+static void mount_mqueues(void)
 {
     int context = syscall(SYS_fsopen, "mqueue", 1 /* FSOPEN_CLOEXEC */);
     if (context >= 0 && syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
@@ -119,12 +121,12 @@ static void find_queues(void)
         close(context);
 }
 
-/* A box's first run makes the namespaces, its later ones join them: programs that run one after another, or side by
- * side, in one box share its loopback, host name, queues and empty root. Only the pid namespace is each run's own: it is
- * what makes a run end as a whole. */
+/* A box's first run makes the namespaces, and later runs join them. So programs that run one after another, or side by
+ * side, in one box share its loopback, host name, queues and empty root. Only the pid namespace is new for each run, so
+ * that a run ends as a whole. */
 static void join(void)
 {
-    /* User first: it gives the capabilities for the others. The kernel checks that each descriptor is of its kind. */
+    /* The user namespace first: it gives the capabilities for the others. The kernel checks each descriptor's kind. */
     static const int kinds[JOINED] = {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS};
     for (int i = 0; i < JOINED; i++)
         if (setns(JOIN_FD + i, kinds[i]) < 0 || close(JOIN_FD + i) < 0)
@@ -132,7 +134,7 @@ static void join(void)
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (unshare(CLONE_NEWPID | CLONE_NEWCGROUP) < 0)
         init_give_up(STEP_NAMESPACES);
-    find_queues();
+    mount_mqueues();
     if (chdir("/") < 0)
         init_give_up(STEP_MOUNT);
 }
@@ -146,7 +148,7 @@ void init_build(void)
     if (init_plan->namespaces && unshare((int)init_plan->namespaces) < 0)
         init_give_up(STEP_NAMESPACES);
     if (init_plan->namespaces & CLONE_NEWUSER) {
-        /* Changed credentials make a process undumpable, and husk could not open our uid_map. */
+        /* A change of credentials clears the dumpable flag, and then husk could not open our uid_map. */
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
         init_report(REPORT_MAP_IDS, 0, 0);
         wait_for_go();
@@ -154,9 +156,9 @@ void init_build(void)
     if (init_plan->namespaces & CLONE_NEWUTS && sethostname("husk", 4) < 0)
         init_give_up(STEP_HOSTNAME);
     if (init_plan->namespaces & CLONE_NEWNET)
-        raise_loopback(), send_diagnosis();
+        raise_loopback(), send_diagnosis_socket();
     if (init_plan->namespaces & CLONE_NEWIPC && init_plan->namespaces & CLONE_NEWNS)
-        find_queues();
+        mount_mqueues();
     if (init_plan->namespaces & CLONE_NEWNS)
         empty_root();
     else if (chdir("/") < 0)

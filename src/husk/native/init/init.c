@@ -1,13 +1,13 @@
 /* native/init: husk-init, the first process of a box. It builds the walls, starts the guest, and ends with it.
  *
  *   husk ──spawns──▶ builder (this program; still as privileged as husk)
- *                      unshares namespaces, waits for husk to map its ids, empties the root, brings up loopback
+ *                      makes namespaces, waits for husk to map its ids, mounts an empty root, brings up loopback
  *                      └─clone(CLONE_PARENT)─▶ reaper: pid 1 of the box, child of husk; no filter, no Landlock domain
  *                                               └─fork─▶ guest: drops everything, Landlock, filter, then execve
  *
- * The reaper is trusted code that guests cannot reach: a pid namespace makes it immune to their signals, or Landlock's
- * signal scope does. It watches the control socket: when husk goes away, however it goes, the socket hangs up and the
- * reaper kills every process of the box. The only input is the plan husk wrote to descriptor 4. */
+ * The reaper is trusted code that guests cannot reach: a pid namespace, or Landlock's signal scope, makes it immune to
+ * their signals. It watches the control socket: when husk ends or dies, the socket hangs up and the reaper kills every
+ * process of the box. The only input is the plan that husk wrote to descriptor 4. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ size_t init_plan_size;
 void init_report(uint32_t kind, int32_t a, int32_t b)
 {
     struct init_report message = {.kind = kind, .a = a, .b = b};
-    /* A husk that is gone is noticed by the poll below; there is nobody else to tell. */
+    /* If husk is gone, the poll in watch() notices it. */
     (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
 }
 
@@ -55,7 +55,8 @@ void init_send_fd(uint32_t kind, int fd, int step)
     struct init_report message = {.kind = kind};
     struct iovec part = {&message, sizeof message};
     union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+                            .msg_controllen = sizeof control};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
@@ -65,7 +66,7 @@ void init_send_fd(uint32_t kind, int fd, int step)
         init_give_up(step);
 }
 
-/* ---- reaper ------------------------------------------------------------------------------------------------------- */
+/* ---- reaper ------------------------------------------------------------------------------------------------------ */
 
 static int parent_of(int pid)
 {
@@ -79,13 +80,13 @@ static int parent_of(int pid)
     if (n <= 0)
         return -1;
     text[n] = 0;
-    char *end = strrchr(text, ')'); /* the name may hold anything, a closing bracket too */
+    char *end = strrchr(text, ')'); /* the last one: the process name may contain brackets */
     int parent;
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
 }
 
-/* Without a pid namespace nothing dies with us, so look for our descendants and kill until there are none. Orphans
- * come to us (subreaper), so no descendant can hide behind a dead parent. */
+/* Without a pid namespace the kernel does not kill the others when we die. So find our descendants and kill them until
+ * none is left. Orphans become our children (subreaper), so no descendant can hide behind a dead parent. */
 static void kill_descendants(void)
 {
     for (int round = 0; round < 1000; round++) {
@@ -121,22 +122,22 @@ static _Noreturn void end_box(void)
     _exit(0); /* as pid 1 of a namespace: the kernel kills the rest */
 }
 
-/* The person's terminal as it was before husk made it pass everything on raw, and how it is then. */
+/* The person's terminal modes before husk sets raw mode, and after. */
 static struct termios person_was, person_raw;
 static int watches_person;
 
-static void look_at_person(void)
+static void save_terminal(void)
 {
     watches_person = init_plan->flags & PLAN_PERSON && tcgetattr(PERSON_FD, &person_was) == 0;
     person_raw = person_was;
     cfmakeraw(&person_raw);
 }
 
-/* husk died without putting the terminal back (SIGKILL, a crash), and a person would sit before a shell that shows
- * nothing of what is typed. We are the only one left who knows how it was. The host kernel tells us of husk's death
- * before it tells husk's parent, so mostly the shell finds its terminal in order; but it may have been faster, or somebody
- * else has the terminal by now: whatever is not as husk left it is not ours to change. */
-static void put_terminal_back(void)
+/* husk died without restoring the terminal (SIGKILL, a crash). The person's shell would not show what is typed. Only
+ * the reaper still knows the modes. The host kernel tells us of husk's death before it tells husk's parent, so usually
+ * the shell finds its terminal restored. But the shell may have been faster, or another program may use the terminal by
+ * now. So the modes are restored only if they still are as husk left them. */
+static void restore_terminal(void)
 {
     struct termios is;
     if (watches_person && tcgetattr(PERSON_FD, &is) == 0 && is.c_lflag == person_raw.c_lflag &&
@@ -144,15 +145,15 @@ static void put_terminal_back(void)
         tcsetattr(PERSON_FD, TCSANOW, &person_was);
 }
 
-/* Is it husk that ends the box, or its death? */
-static void hear_how_it_ends(int flags)
+/* Reads from the control socket whether husk ends the box, or has died. */
+static void read_how_it_ends(int flags)
 {
     char said = 0;
     ssize_t got;
     while ((got = recv(CONTROL_FD, &said, 1, flags)) < 0 && errno == EINTR)
         ;
     if (got != 1 || said != SAID_END)
-        put_terminal_back();
+        restore_terminal();
 }
 
 static void reap(pid_t guest)
@@ -161,7 +162,7 @@ static void reap(pid_t guest)
     pid_t pid;
     struct rusage usage;
     while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &usage)) > 0) {
-        /* A guest that asked to be traced by its parent (PTRACE_TRACEME) while that was us: no, thank you. */
+        /* A guest asked to be traced by its parent (PTRACE_TRACEME) while we were its parent: refuse by detaching. */
         if (WIFSTOPPED(status) && ptrace(PTRACE_DETACH, pid, NULL, (long)(WSTOPSIG(status) & 0x7f)) == 0)
             continue;
         if (pid != guest)
@@ -179,27 +180,27 @@ static void reap(pid_t guest)
         clock_gettime(CLOCK_MONOTONIC, &now);
         message.when_ns = now.tv_sec * 1000000000LL + now.tv_nsec;
         (void)!send(CONTROL_FD, &message, sizeof message, MSG_NOSIGNAL);
-        /* The guest may have ended because husk did: its calls fail when the listener goes, a moment before the control
-         * socket. So husk's own word is waited for, which comes at once. */
+        /* The guest may have ended because husk died: its calls fail when the listener closes, a moment before the
+         * control socket does. So wait for husk to say SAID_END or to hang up, which happens at once. */
         if (watches_person)
-            hear_how_it_ends(0);
+            read_how_it_ends(0);
         end_box();
     }
 }
 
-static int no_op_pipe[2];
+static int child_pipe[2]; /* SIGCHLD writes to it, so that poll returns */
 
 static void on_child(int signal)
 {
     int saved = errno;
     (void)signal;
-    (void)!write(no_op_pipe[1], "", 1);
+    (void)!write(child_pipe[1], "", 1);
     errno = saved;
 }
 
-/* What a key would send to the person's foreground job, husk sends to us, and we to the guest's process group. We are
- * the one who can: the guest's number cannot be anybody else's before we have reaped it. SIGHUP comes from the host
- * kernel, which tells the leader of a session that its terminal is gone. */
+/* Signals of keys (SIGINT and so on) go to the person's foreground job. husk sends them to us, and we pass them on to
+ * the guest's process group. The reaper does it because the guest's pid cannot be reused before we have reaped it.
+ * SIGHUP comes from the host kernel, which tells a session's leader that its terminal is gone. */
 static volatile pid_t guest_group;
 
 static void pass_on(int signal)
@@ -210,8 +211,9 @@ static void pass_on(int signal)
     errno = saved;
 }
 
-/* The box's own session. The reaper leads it, not the guest: a guest whose parent is of its session, but in another
- * process group, is no orphan, so that a key can stop it. Nothing else comes with leading that a guest could use. */
+/* The box's own session. The reaper leads it, not the guest: then the guest's parent is in the same session but in
+ * another process group, so the guest's group is not orphaned and a key can stop it. Leading gives nothing else that a
+ * guest could use. */
 static void begin_session(void)
 {
     if (setsid() < 0 || (init_plan->flags & PLAN_TERMINAL && ioctl(TERMINAL_FD, TIOCSCTTY, 0) < 0))
@@ -220,23 +222,24 @@ static void begin_session(void)
 
 static _Noreturn void watch(pid_t guest)
 {
-    struct pollfd watched[2] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = no_op_pipe[0], .events = POLLIN}};
+    struct pollfd watched[2] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = child_pipe[0], .events = POLLIN}};
     for (;;) {
         reap(guest);
         if (poll(watched, 2, -1) < 0)
             continue;
         if (watched[0].revents) {
-            hear_how_it_ends(MSG_DONTWAIT);
-            end_box(); /* husk said so, or is gone */
+            read_how_it_ends(MSG_DONTWAIT);
+            end_box();
         }
         char drain[64];
-        (void)!read(no_op_pipe[0], drain, sizeof drain);
+        (void)!read(child_pipe[0], drain, sizeof drain);
     }
 }
 
-/* Of a process that crashes the host may write down registers, but no memory. Inherited by all that come. A guest
- * that writes it writes a copy (vfs/proc/proc_tree.py). The limit on core files (sandbox/limits/limits.py) says the same and more, but where the caller's own hard limit
- * is 0 it cannot be 1, and then a host that pipes core files to a program still does. */
+/* A core file of a crashed process may hold registers, but no memory. All processes of the box inherit this. A guest that
+ * writes to this file writes to a copy (vfs/proc/proc_tree.py). The limit on core files (sandbox/limits/limits.py) does
+ * the same and more. But where the caller's own hard limit is 0 it cannot be set to 1, and then a host that pipes core
+ * files to a program still does so. */
 static void dump_no_memory(void)
 {
     int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
@@ -246,7 +249,7 @@ static void dump_no_memory(void)
     close(fd);
 }
 
-int main(void)
+static void read_plan(void)
 {
     struct stat size;
     if (fstat(PLAN_FD, &size) < 0)
@@ -255,34 +258,36 @@ int main(void)
     init_plan = mmap(NULL, init_plan_size, PROT_READ, MAP_PRIVATE, PLAN_FD, 0);
     if (init_plan == MAP_FAILED || !init_plan_is_sound(init_plan, init_plan_size))
         init_give_up(STEP_PLAN);
-    dump_no_memory();
-    init_build();
+}
 
-    pid_t reaper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);
-    if (reaper < 0)
-        init_give_up(STEP_REAPER);
-    if (reaper > 0)
-        _exit(0);
-
-    for (int signal = 1; signal < 32; signal++)
-        if (signal != SIGCHLD && signal != SIGKILL && signal != SIGSTOP)
-            sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    begin_session();
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if (pipe2(no_op_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
-        init_give_up(STEP_REAPER);
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART}, NULL);
-    look_at_person();
-    init_report(REPORT_REAPER, 0, 0); /* husk sees by the credentials who sent this */
+static pid_t start_guest(void)
+{
     pid_t guest = fork();
     if (guest < 0)
         init_give_up(STEP_REAPER);
     if (guest == 0) {
         if (init_plan->flags & PLAN_PERSON)
-            close(PERSON_FD); /* no guest ever holds it, not for a moment */
+            close(PERSON_FD); /* before anything else: a guest never holds it */
         init_become_guest();
     }
-    setpgid(guest, guest); /* as it does itself: whoever is first */
+    setpgid(guest, guest); /* the guest does this too, whichever is first */
+    return guest;
+}
+
+/* Only the reaper runs from here on, as husk's child. */
+static _Noreturn void become_reaper(void)
+{
+    for (int signal = 1; signal < 32; signal++)
+        if (signal != SIGCHLD && signal != SIGKILL && signal != SIGSTOP)
+            sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    begin_session();
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (pipe2(child_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        init_give_up(STEP_REAPER);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART}, NULL);
+    save_terminal();
+    init_report(REPORT_REAPER, 0, 0); /* husk learns our pid from the message's credentials */
+    pid_t guest = start_guest();
     guest_group = guest;
     static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT, SIGHUP};
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
@@ -294,4 +299,17 @@ int main(void)
         close(START_FD);
     prctl(PR_SET_NAME, "husk-reaper", 0, 0, 0);
     watch(guest);
+}
+
+int main(void)
+{
+    read_plan();
+    dump_no_memory();
+    init_build();
+    pid_t reaper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);
+    if (reaper < 0)
+        init_give_up(STEP_REAPER);
+    if (reaper > 0)
+        _exit(0);
+    become_reaper();
 }

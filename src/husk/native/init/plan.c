@@ -1,4 +1,4 @@
-/* native/init: reading what husk wrote: the plan, and the texts of a start. No system call, no state. */
+/* native/init: checking and reading what husk wrote: the plan, and the texts of a start. No system call, no state. */
 #include "plan.h"
 
 #include <linux/filter.h>
@@ -22,7 +22,7 @@ bool init_plan_is_sound(const struct init_plan *plan, size_t size)
 
 char **init_split_strings(const char **text, const char *end, uint32_t count)
 {
-    if (count > (size_t)(end - *text)) /* each takes a byte at least */
+    if (count > (size_t)(end - *text)) /* each takes at least one byte */
         return NULL;
     char **list = calloc(count + (size_t)1, sizeof *list);
     for (uint32_t i = 0; list && i < count; i++) {

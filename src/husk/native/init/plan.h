@@ -6,14 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONTROL_FD = 3, PLAN_FD = 4, LOADER_FD = 5, WORKDIR_FD = 6, TERMINAL_FD = 7, START_FD = 8, JOIN_FD = 9, JOINED = 5,
-       PERSON_FD = JOIN_FD + JOINED };
+enum {
+    CONTROL_FD = 3,
+    PLAN_FD = 4,
+    LOADER_FD = 5,
+    WORKDIR_FD = 6,
+    TERMINAL_FD = 7,
+    START_FD = 8,
+    JOIN_FD = 9,
+    JOINED = 5, /* descriptors from JOIN_FD on */
+    PERSON_FD = JOIN_FD + JOINED,
+};
 #define PLAN_MAGIC 0x334e4c50u /* "PLN3" */
 #define PLAN_SWITCH_USER 1u
 #define PLAN_TERMINAL 2u /* TERMINAL_FD is the box's terminal */
-#define PLAN_WAIT 4u     /* what to run is told later, on START_FD */
+#define PLAN_WAIT 4u     /* husk names the program later, on START_FD */
 #define PLAN_JOIN 8u     /* JOIN_FD and the following are the user, mount, net, ipc and uts namespaces to join */
-#define PLAN_PERSON 16u  /* PERSON_FD is the person's terminal, whose modes husk is going to change */
+#define PLAN_PERSON 16u  /* PERSON_FD is the person's terminal; husk will change its modes */
 
 struct init_plan {
     uint32_t magic, flags;
@@ -29,7 +38,8 @@ struct init_plan {
     struct { uint64_t resource, soft, hard; } limits[16];
 };
 
-/* What husk says on CONTROL_FD: the ids are mapped; the box is to end. Hanging up without a word is husk's death. */
+/* What husk says on CONTROL_FD: the ids are mapped; the box is to end. If it hangs up without SAID_END, husk has
+ * died. */
 enum { SAID_GO = 'g', SAID_END = 'e' };
 
 enum init_report_kind {
@@ -38,8 +48,8 @@ enum init_report_kind {
 };
 enum init_step {
     STEP_PLAN = 1, STEP_NAMESPACES, STEP_MOUNT, STEP_LOOPBACK, STEP_USER, STEP_HOSTNAME, STEP_REAPER,
-    STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR, STEP_TERMINAL,
-    STEP_START,
+    STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR,
+    STEP_TERMINAL, STEP_START,
 };
 
 struct init_report {
@@ -47,18 +57,19 @@ struct init_report {
     int32_t a, b; /* FAILED: step, errno; EXEC_FAILED: errno; ENDED: wait status; STOPPED: signal */
     uint32_t reserved;
     int64_t user_us, system_us, max_rss_kb;
-    int64_t when_ns; /* ENDED: CLOCK_MONOTONIC; husk may be stopped, and hear of it much later */
+    int64_t when_ns; /* ENDED: CLOCK_MONOTONIC; husk may be stopped, and read the report much later */
 };
 
-/* On START_FD, with descriptors for 0, 1, 2, the working directory, and `size` bytes of text: program, argv, envp. */
+/* Sent on START_FD with five descriptors: for 0, 1, 2, the working directory, and a file with `size` bytes of text,
+ * which are program, argv and envp. */
 struct init_start {
     uint64_t size;
     uint32_t argv_count, envp_count;
 };
 
-/* plan.c: husk is trusted, but what it writes is looked at all the same: a mistake there must not become one here. */
+/* plan.c: husk is trusted, but its plan is checked all the same, so that a mistake in husk cannot cause one here. */
 bool init_plan_is_sound(const struct init_plan *plan, size_t size);
-/* `count` NUL-terminated strings in a row, as execve wants them; `text` comes out behind the last. NULL: there are
- * fewer before `end`, or no memory. */
+/* Splits `count` NUL-terminated strings in a row into an array for execve. The caller owns the array; the strings stay
+ * where they are. `text` then points behind the last. NULL: there are fewer before `end`, or no memory. */
 char **init_split_strings(const char **text, const char *end, uint32_t count);
 #endif

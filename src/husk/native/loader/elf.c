@@ -1,8 +1,8 @@
 /*
  * Maps one ELF file as Linux's binfmt_elf does, wherever a program could tell
- * the difference. Knows ELF and mmap; knows nothing of husk's protocol or of
- * stacks. We are past the point of no return: whatever Linux would refuse here
- * ends in die().
+ * the difference. Knows ELF and mmap, but neither husk's protocol nor stacks.
+ * We are past execve's point of no return: what Linux would refuse here ends in
+ * die().
  */
 #include <sys/mman.h>
 
@@ -11,8 +11,8 @@
 #define PHDRS_MAX 65536 /* Linux's limit on the whole table */
 
 /*
- * First page of the file: nearly always holds header and table, so one read
- * does. A table elsewhere is read into phdr_space.
+ * First page of the file: it nearly always holds header and table, so that one
+ * read is enough. A table elsewhere is read into phdr_space.
  */
 static union {
     Elf64_Ehdr ehdr;
@@ -50,7 +50,7 @@ static void read_exactly(int fd, void *buf, uint64_t len, uint64_t off)
     }
 }
 
-/* Leaves the header in head.ehdr, returns the program header table. */
+/* Stores the header in head.ehdr, returns the program header table (phdr_space). */
 static const Elf64_Phdr *read_headers(int fd, const Elf64_Ehdr *given)
 {
     long got = sys_pread(fd, head.bytes, sizeof head.bytes, 0);
@@ -75,7 +75,7 @@ static const Elf64_Phdr *read_headers(int fd, const Elf64_Ehdr *given)
     return phdr_space;
 }
 
-/* What all PT_LOADs span together; checks each as Linux does. */
+/* The address range of all PT_LOADs together; checks each as Linux does. */
 static struct range measure(const Elf64_Phdr *ph, unsigned count)
 {
     struct range r = {.low = ~0ul, .high = 0, .align = PAGE};
@@ -103,8 +103,8 @@ static uint64_t reserve(uint64_t addr, uint64_t len, int flags)
 }
 
 /*
- * Claim address space for the whole image and return the bias. Segments then
- * go over it with MAP_FIXED and cannot hit anything but our own reservation.
+ * Reserve address space for the whole image and return the bias. Segments are
+ * then mapped over it with MAP_FIXED, and cannot hit any other mapping.
  */
 static uint64_t place(const struct range *r, int type, enum loader_placement placement, int randomize)
 {
@@ -115,7 +115,7 @@ static uint64_t place(const struct range *r, int type, enum loader_placement pla
             die();
         return 0;
     }
-    /* A few tries, since a random spot may be taken; Linux would give up at once. */
+    /* A few tries, since a random address may be in use. Linux would give up at once. */
     for (int tries = 0; placement == PLACE_PROGRAM && tries < 8; tries++) {
         bias = ELF_ET_DYN_BASE + (randomize ? loader_random_pages(1ul << 28) : 0);
         bias = (bias & ~(r->align - 1)) - r->low;
@@ -144,8 +144,8 @@ static void zero_tail(const Elf64_Phdr *ph, int fd, uint64_t bias)
     char probe;
 
     if (!(ph->p_flags & PF_W) || PAGE_OFFSET(start) == 0)
-        return; /* Linux tries read-only pages too, and ignores the fault */
-    /* A page wholly past end of file raises SIGBUS; Linux ends such a program with SIGSEGV. */
+        return; /* Linux tries it on read-only pages too, and ignores the fault */
+    /* Touching a page wholly behind the end of file raises SIGBUS. Linux ends such a program with SIGSEGV. */
     if (sys_pread(fd, &probe, 1, PAGE_DOWN(ph->p_offset + ph->p_filesz)) != 1)
         die();
     memset((void *)start, 0, PAGE_UP(start) - start);
@@ -169,14 +169,14 @@ static void map_segment(const Elf64_Phdr *ph, int fd, uint64_t bias)
             zero_tail(ph, fd, bias);
     }
     if (end > file_end) {
-        /* Linux makes these writable whatever the segment says. */
+        /* Linux makes these pages writable, whatever the segment says. */
         prot = PROT_READ | PROT_WRITE | (prot & PROT_EXEC);
         if (sys_mmap(file_end, end - file_end, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != file_end)
             die();
     }
 }
 
-/* Where program and debugger find the header table; Linux looks only for the segment that holds it. */
+/* The header table's address for AT_PHDR. Linux only looks for the segment that holds it. */
 static uint64_t find_phdr(const Elf64_Phdr *ph, unsigned count, uint64_t phoff)
 {
     uint64_t named = 0;
@@ -207,7 +207,8 @@ static void account(struct loader_image *image, const Elf64_Phdr *ph)
         image->end = start + ph->p_memsz;
 }
 
-void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *header, enum loader_placement placement, int randomize)
+void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *header, enum loader_placement placement,
+                       int randomize)
 {
     const Elf64_Phdr *ph = read_headers(fd, header);
     unsigned count = head.ehdr.e_phnum;
@@ -230,7 +231,7 @@ void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *hea
             continue;
         map_segment(ph, fd, image->bias);
         account(image, ph);
-        /* Give back what the reservation holds between segments: on Linux nothing is there. */
+        /* Unmap what the reservation holds between segments: on Linux nothing is mapped there. */
         if (PAGE_DOWN(image->bias + ph->p_vaddr) > mapped_to)
             sys_munmap(mapped_to, PAGE_DOWN(image->bias + ph->p_vaddr) - mapped_to);
         if (PAGE_UP(image->bias + ph->p_vaddr + ph->p_memsz) > mapped_to)

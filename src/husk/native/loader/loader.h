@@ -1,7 +1,8 @@
 /*
- * The loader's own parts, top to bottom: main.c asks and orders, resident.S
- * stays behind, stack.c makes the guest's first stack, elf.c maps files.
- * Calls go only downward in that list; syscall.h is below all of them.
+ * The loader's parts, from top to bottom: main.c asks husk and runs the steps,
+ * resident.S stays behind, stack.c makes the guest's first stack, elf.c maps
+ * files. Calls go only downward in that list; syscall.h and string.c are below
+ * all of them. No pointer is owned: everything is static or on the stack.
  */
 #ifndef HUSK_LOADER_LOADER_H
 #define HUSK_LOADER_LOADER_H
@@ -15,7 +16,7 @@
 #define TASK_SIZE 0x7ffffffff000ul
 #define ELF_ET_DYN_BASE 0x555555554000ul /* two thirds of TASK_SIZE, as Linux has it */
 
-/* Where an ET_DYN image goes. ET_EXEC goes where it says. */
+/* Where an ET_DYN image is mapped. ET_EXEC names its own address. */
 enum loader_placement {
     PLACE_PROGRAM,   /* ELF_ET_DYN_BASE plus randomness */
     PLACE_ANYWHERE,  /* where mmap puts it: interpreters, static PIE */
@@ -48,16 +49,18 @@ struct loader_stack {
 /* main.c: called by start.S with the stack pointer the kernel gave us. */
 _Noreturn void loader_main(uint64_t *sp);
 
-/* elf.c: map fd; header overrides the file's own if not null. Dies on failure. */
-void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *header, enum loader_placement placement, int randomize);
+/* elf.c: map fd, which stays the caller's. header overrides the file's own if not null. Dies on failure. */
+void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *header, enum loader_placement placement,
+                       int randomize);
 /* A random multiple of the page size, below pages * PAGE. pages: a power of two. */
 uint64_t loader_random_pages(uint64_t pages);
 
 /* stack.c */
 void loader_stack_read(struct loader_stack *stack, uint64_t *sp);
-int loader_stack_started_by(const struct loader_stack *stack); /* the descriptor the host started us by; -1: by something else */
+int loader_stack_started_by(const struct loader_stack *stack); /* the descriptor the host started us by; -1: none */
 void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
-void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base, const char *execfn);
+void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base,
+                             const char *execfn);
 void loader_stack_make_executable(const struct loader_stack *stack);
 
 /* resident.S: position-independent code to be copied to HUSK_RESIDENT. */

@@ -1,7 +1,7 @@
 /*
- * husk-loader: started by the host kernel in place of every guest program.
- * Asks the supervisor which file to run, maps it, makes the process look as if
- * Linux had executed that file, and leaves nothing but the resident region.
+ * husk-loader: the host kernel starts it in place of every guest program. It
+ * asks the supervisor which file to run, maps it, makes the process look as if
+ * Linux had executed that file, and leaves only the resident region behind.
  *
  * Freestanding: no C library, no relocation to process, no vector register.
  */
@@ -33,7 +33,7 @@ static long question(long op, void *buf, size_t size, int started_by)
     do
         result = syscall6(HUSK_CALL, op, (long)buf, (long)size, started_by, 0, 0);
     while (result == -EINTR);
-    if (failed(result)) /* 127: what a shell says when it cannot run a command */
+    if (failed(result)) /* 127: a shell's exit code when it cannot run a command */
         for (;;)
             syscall3(SYS_exit_group, 127, 0, 0);
     return result;
@@ -84,16 +84,16 @@ static uint64_t choose_brk(const struct husk_exec_info *info, int randomize)
 {
     uint64_t brk = PAGE_UP(program.end);
 
-    /* A static PIE sits among mmap's areas, where a heap could not grow; Linux moves it out too. */
+    /* A static PIE lies among mmap's areas, where a heap could not grow. Linux moves the heap out too. */
     if (program.type == ET_DYN && info->interpreter_fd == HUSK_NONE)
         brk = ELF_ET_DYN_BASE;
     return brk + (randomize ? loader_random_pages(BRK_RANDOM_PAGES) : 0);
 }
 
 /*
- * Tell the host kernel what it would know had it loaded the program itself:
- * brk(2) works from this, and /proc/PID/{cmdline,environ,auxv,stat} show it.
- * Failure is survivable: malloc falls back to mmap.
+ * Tell the host kernel what it would know if it had loaded the program itself:
+ * brk(2) starts from this, and /proc/PID/{cmdline,environ,auxv,stat} show it.
+ * A failure does no harm: malloc falls back to mmap.
  */
 static void describe(const struct husk_exec_info *info, int randomize)
 {
@@ -133,8 +133,9 @@ _Noreturn void loader_main(uint64_t *sp)
     interpreter_fd = info->interpreter_fd;
     has_interpreter = interpreter_fd != HUSK_NONE;
     randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));
-    loader_image_load(&program, info->program_fd, info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
-               has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
+    loader_image_load(&program, info->program_fd,
+                      info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
+                      has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
     syscall3(SYS_close, info->program_fd, 0, 0);
     /* After the program: an image may span the region, as long as it has a hole there. */
     resident = make_resident(info);
@@ -154,8 +155,8 @@ _Noreturn void loader_main(uint64_t *sp)
         loader_stack_make_executable(&stack);
     describe(info, randomize);
     /*
-     * Last: the supervisor never takes a half-made region for a whole one, and until
-     * it sees this it knows that name and arguments are not yet the program's.
+     * Last, so that the supervisor never uses a half-made region. Until it sees
+     * this it knows that name and arguments are not yet the program's.
      */
     __atomic_store_n(&resident->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
 

@@ -1,33 +1,31 @@
 /*
- * What the loader and the supervisor say to each other: one private system
- * call, one answer. Shared with the C core and the tests; holds constants and
- * fixed-width layouts only, never code.
+ * The protocol between loader and supervisor: one private system call, one
+ * answer. Shared with the C core and the tests; holds only constants and
+ * fixed-width layouts, no code.
  *
  * Life of one answer:
  *   1. the host kernel starts husk-loader in place of the guest's program;
  *   2. the loader calls HUSK_CALL(HUSK_EXEC_INFO, buf, HUSK_EXEC_INFO_MAX, fd)
- *      where fd is the descriptor it was started by, as AT_EXECFN tells: it says
- *      whose execve this was, if several threads of a process were in one;
- *   3. the supervisor puts the descriptors into the loader's table, writes
- *      struct husk_exec_info plus its strings into buf, answers with the
- *      program's descriptor, which is installed and returned in one step, or,
- *      having set program_fd itself, with any value >= 0 (a negative errno
- *      means: give up, the loader exits 127);
+ *      where fd is the descriptor it was started by (from AT_EXECFN): it tells
+ *      which thread's execve this was, if several threads of a process were in one;
+ *   3. the supervisor injects the descriptors into the loader's table, writes
+ *      struct husk_exec_info and its strings into buf, and answers with the
+ *      program's descriptor, or, if it has set program_fd itself, with any
+ *      value >= 0 (a negative errno: the loader gives up and exits with 127);
  *   4. the loader maps, closes both descriptors and jumps.
  *
- * It asks twice only where its table had room for one descriptor: then
+ * It asks twice only if its table had room for one descriptor: then
  * interpreter_fd is HUSK_ASK_LATER, and once the program is mapped and closed it
  * calls HUSK_CALL(HUSK_EXEC_INTERPRETER, 0, 0, fd), answered with a descriptor.
  *
- * The loader has passed execve's point of no return: every error that Linux
- * reports to execve's caller (ENOEXEC, ELIBBAD, EACCES, ...) must be found by
- * the supervisor before. What goes wrong later ends the process with SIGSEGV,
- * as it does on Linux.
+ * The loader is past execve's point of no return. So the supervisor must find
+ * every error that Linux reports to execve's caller (ENOEXEC, ELIBBAD, EACCES,
+ * ...) before. Later errors end the process with SIGSEGV, as on Linux.
  */
 #ifndef HUSK_LOADER_PROTOCOL_H
 #define HUSK_LOADER_PROTOCOL_H
 
-#include "call_table.h" /* HUSK_CALL, a system call number that no Linux uses */
+#include "call_table.h" /* HUSK_CALL, a system call number that Linux does not use */
 
 #define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf, fd */
 #define HUSK_EXEC_INTERPRETER 2

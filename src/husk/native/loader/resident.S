@@ -1,7 +1,7 @@
 /*
- * Code that stays in the guest at HUSK_RESIDENT: signal thunks and the stub by
- * which the loader leaves. Copied there by main.c, hence position-independent;
- * data is reached as "this page plus one".
+ * Code that stays in the guest at HUSK_RESIDENT: signal thunks, and the stub
+ * that ends the loader. main.c copies it there, so it is position-independent;
+ * its data is on the next page.
  */
 #include "resident.h"
 
@@ -27,11 +27,11 @@
 loader_resident_code:
 
 /*
- * A virtual call that was not yet received by the supervisor is interrupted by
- * any signal. With a handler that lacks SA_RESTART the call would fail with
- * EINTR, which Linux never does for open or stat. So the supervisor installs a
- * thunk with SA_RESTART in the handler's place, and the thunk gives EINTR back
- * to those calls that do know it (read, wait4, ...).
+ * Any signal interrupts a virtual call that the supervisor has not yet received.
+ * With a handler without SA_RESTART the call would fail with EINTR, which Linux
+ * never does for open or stat. So the supervisor installs a thunk with
+ * SA_RESTART in the handler's place, and the thunk returns EINTR for those calls
+ * that do end with it on Linux (read, wait4, ...).
  *
  * Entered as the kernel enters a handler: rdi = signal, rsi = siginfo,
  * rdx = ucontext, rsp at the return address. Uses rax, rcx, r8-r10, no stack.

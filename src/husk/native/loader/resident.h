@@ -1,14 +1,13 @@
 /*
- * The resident region: what stays of husk in a guest process once the loader
- * has left. Layout only; shared by the loader (C and assembly), the C core and
- * the tests.
+ * The resident region: what stays of husk in a guest process after the loader.
+ * Layout only; shared by the loader (C and assembly), the C core and the tests.
  *
  *   HUSK_RESIDENT + 0x0000  r-x  128 signal thunks, 16 bytes each; thunk tail;
  *                                the stub that leaves the loader
  *   HUSK_RESIDENT + 0x1000  rw-  struct husk_resident, 4 pages
  *
- * It belongs to the guest: a guest may write to it, unmap it, or lie in it.
- * The supervisor reads it as a hint and must survive any content.
+ * It belongs to the guest: a guest may unmap it, or write anything to it.
+ * The supervisor reads it as a hint, and must cope with any content.
  * fork copies it, vfork and threads share it, execve replaces it.
  */
 #ifndef HUSK_LOADER_RESIDENT_H
@@ -26,14 +25,14 @@
 /*
  * Signal thunks. To install guest handler H without SA_RESTART, the supervisor
  * stores H in slot_handler[i], then installs HUSK_THUNK(i) with SA_RESTART.
- * Every slot works for every signal: 128 slots for 64 signals let a handler be
- * replaced in a fresh slot while the old one may still be on its way in.
+ * Every slot works for every signal. There are 128 slots for 64 signals, so that
+ * a new handler can have a new slot while the old one may still be entered.
  */
 #define HUSK_THUNKS 128
 #define HUSK_THUNK_STRIDE 16
 #define HUSK_THUNK(i) (HUSK_RESIDENT + (i) * HUSK_THUNK_STRIDE)
 
-/* Where the loader's last jump lives, after the thunks and their tail. */
+/* The code of the loader's last jump, after the thunks and their tail. */
 #define HUSK_RESIDENT_LEAVE 0x900
 
 /* Supervisor's scratch memory, for pointer arguments of remote calls. */
@@ -67,7 +66,7 @@ struct husk_resident {
     uint8_t eintr_bitmap[64];    /* bit n of byte n/8: call n may end with EINTR */
     uint64_t padding[16];
     uint64_t slot_handler[HUSK_THUNKS];
-    /* exe and right behind it execfn: packed, so that one page usually holds all. */
+    /* exe, and execfn right behind it: packed, so that one page usually holds both. */
     char exe[HUSK_RES_STRINGS_BYTES];
     uint8_t scratch[HUSK_SCRATCH_SLOTS][HUSK_SCRATCH_BYTES];
 };

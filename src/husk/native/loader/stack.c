@@ -1,6 +1,6 @@
 /*
- * The guest's first stack. The kernel made one for the loader; most of it is
- * right for the guest as it stands. For scripts it is rebuilt in place.
+ * The guest's first stack. The kernel made one for the loader, and most of it
+ * is right for the guest. For scripts it is rebuilt in place.
  *
  * From high to low the kernel leaves: 8 zero bytes, execfn, environment
  * strings, argument strings, platform and random bytes; then, upward from sp:
@@ -50,7 +50,7 @@ void loader_stack_read(struct loader_stack *stack, uint64_t *sp)
     execfn = find_aux(stack, AT_EXECFN);
     if (!execfn)
         die();
-    /* The name execve was given is the highest string, one zero word above it. */
+    /* The name that execve was given is the highest string. One zero word is above it. */
     stack->top = PAGE_UP(string_end((char *)execfn->a_un.a_val) + 8);
     stack->env_end = env > stack->envp ? string_end(env[-1]) : execfn->a_un.a_val;
     stack->env_start = env > stack->envp ? (uint64_t)stack->envp[0] : stack->env_end;
@@ -58,7 +58,7 @@ void loader_stack_read(struct loader_stack *stack, uint64_t *sp)
     stack->arg_end = stack->argc > 0 ? string_end(stack->argv[stack->argc - 1]) : stack->arg_start;
 }
 
-/* execveat(fd, "", AT_EMPTY_PATH) leaves "/dev/fd/N" for a name. */
+/* After execveat(fd, "", AT_EMPTY_PATH) that name is "/dev/fd/N". */
 int loader_stack_started_by(const struct loader_stack *stack)
 {
     static const char folder[] = "/dev/fd/";
@@ -78,7 +78,7 @@ int loader_stack_started_by(const struct loader_stack *stack)
     return fd;
 }
 
-/* Bytes that an auxv entry points to, kept while their place is overwritten. */
+/* Bytes that an auxv entry points to, saved while their memory is overwritten. */
 struct saved {
     Elf64_auxv_t *slot;
     char bytes[64];
@@ -104,17 +104,17 @@ static uint64_t put_below(const struct saved *saved, uint64_t at)
 }
 
 /*
- * Let the prefix strings take argv[0]'s place, as Linux does for #!.
+ * Put the prefix strings in the place of argv[0], as Linux does for #!.
  *
- * They go right below argv[1]'s string, so that all arguments stay one run of
- * bytes (/proc/PID/cmdline and programs which overwrite their title rely on
- * it) without copying the others, which may be megabytes. Everything below
- * argv[1]'s string is laid out anew: random bytes and platform are saved first
- * and the tables (argv[1..], envp, auxv: one run) are moved as one block.
+ * They go right below argv[1]'s string. So all arguments stay contiguous, which
+ * /proc/PID/cmdline and programs that overwrite their title rely on, and the
+ * other arguments, which may be megabytes, are not copied. Everything below
+ * argv[1]'s string is laid out again: random bytes and platform are saved first,
+ * and the tables (argv[1..], envp, auxv: contiguous) are moved as one block.
  */
 void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes)
 {
-    static struct saved random, platform, base_platform; /* static: zeroed, and not on our small stack */
+    static struct saved random, platform, base_platform; /* static: zeroed, and our stack is small */
     uint64_t kept = stack->argc > 0 ? stack->argc - 1 : 0;
     uint64_t *tables = (uint64_t *)stack->argv + (stack->argc - kept);
     uint64_t tables_bytes = (uint64_t)stack->auxv + stack->auxv_bytes - (uint64_t)tables;
@@ -151,7 +151,8 @@ void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64
         set_aux(stack, AT_RANDOM, at - random.len);
 }
 
-void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base, const char *execfn)
+void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base,
+                             const char *execfn)
 {
     set_aux(stack, AT_PHDR, program->phdr);
     set_aux(stack, AT_PHENT, sizeof(Elf64_Phdr));
@@ -166,7 +167,7 @@ void loader_stack_make_executable(const struct loader_stack *stack)
 {
     uint64_t start = PAGE_DOWN((uint64_t)stack->sp);
 
-    /* GROWSDOWN: from the mapping's lowest page on, and for pages it will grow by. */
+    /* PROT_GROWSDOWN: from the mapping's lowest page on, and also for pages it grows by later. */
     if (failed(sys_mprotect(start, stack->top - start, PROT_READ | PROT_WRITE | PROT_EXEC | PROT_GROWSDOWN)))
         die();
 }

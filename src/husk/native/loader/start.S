@@ -1,6 +1,6 @@
 /*
- * First instructions of husk-loader. The kernel's stack becomes the guest's
- * and may be rebuilt in place, so the loader moves to a stack of its own.
+ * The first instructions of husk-loader. The kernel's stack becomes the guest's
+ * and may be rebuilt in place, so the loader switches to a stack of its own.
  */
         .text
         .globl  _start

@@ -1,6 +1,7 @@
 /*
- * Memory primitives for code without a C library. `rep` forms: no vector
- * register is touched, so the guest starts with the clean state the kernel made.
+ * The four functions of <string.h> that the loader needs, which has no C
+ * library. They use `rep` instructions and touch no vector register, so the
+ * guest starts with the clean state that the kernel made.
  */
 #include "syscall.h"
 

@@ -1,6 +1,6 @@
 /*
- * The loader's lowest layer: raw system calls, memory primitives and the one
- * way to die. Nothing here knows about ELF or about husk.
+ * The loader's lowest layer: raw system calls, memory functions and die().
+ * Nothing here knows about ELF or about husk.
  */
 #ifndef HUSK_LOADER_SYSCALL_H
 #define HUSK_LOADER_SYSCALL_H
@@ -45,9 +45,9 @@ static inline int failed(long result)
 }
 
 /*
- * Linux ends a failed execve past its point of no return with SIGSEGV. A
- * privileged instruction does the same and, unlike kill(2), cannot be ignored,
- * blocked, or met by a filter.
+ * Linux ends an execve that fails past its point of no return with SIGSEGV. A
+ * privileged instruction does the same, and unlike kill(2) it cannot be ignored,
+ * blocked, or stopped by a filter.
  */
 static inline _Noreturn void die(void)
 {

@@ -71,8 +71,7 @@ void remote_exec_free(struct remote_exec *exec)
     free(exec);
 }
 
-/* ---- the table; all of these with its lock held
- * ------------------------------------------------------------------- */
+/* ---- the table; all of these with its lock held ------------------------------------------------------------------ */
 
 static void drop(struct remote_exec_table *table, struct remote_exec **link)
 {
@@ -104,8 +103,7 @@ void remote_exec_table_free(struct remote_exec_table *table)
     free(table);
 }
 
-/* ---- life
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 void remote_exec_expect(Listener *listener, struct remote_exec *exec, pid_t tgid, pid_t tid, int loader)
 {

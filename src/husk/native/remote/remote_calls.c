@@ -69,8 +69,7 @@ static PyObject *outcome(Call *call, int error)
     return PyLong_FromLong(error);
 }
 
-/* ---- calls made by the stopped thread
- * ----------------------------------------------------------------------------- */
+/* ---- calls made by the stopped thread ---------------------------------------------------------------------------- */
 
 /* What one remote call does: calls of `thread` with these arguments. `fd` is the injected descriptor. Stores what the
  * notified call returns in `value`. Returns 0, or -errno if the thread is gone. */
@@ -159,8 +158,7 @@ static int take_terminal(struct remote_thread *thread, int fd, const uint64_t ar
     return remote_call(thread, SYS_ioctl, that, &taken);
 }
 
-/* ---- Python's side
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Python's side ----------------------------------------------------------------------------------------------- */
 
 static const struct injected NOTHING = {.source = -1};
 

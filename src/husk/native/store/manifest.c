@@ -1,4 +1,4 @@
-/* native: reading a manifest: is this header sound, where is a name, what does an entry say. No Python, no allocation. */
+/* native: reading a manifest: checking its header, finding a name, checking an entry. No Python, no allocation. */
 #include "store/manifest.h"
 
 #include <sys/stat.h>
@@ -20,8 +20,8 @@ const char *manifest_open(struct manifest *m, const void *bytes, uint64_t size)
         return "its header is damaged";
     if (h->file_size != size)
         return "it is cut short or has grown";
-    /* There is one place for each part, so all that can be said is how large it is. No sum here can run over: each term is
-     * at most the file's size, which is a signed 64-bit number. */
+    /* Each part has one possible place, so the header only states sizes. No sum here can overflow: each term is at most
+     * the file's size, which is a signed 64-bit number. */
     if (!h->entry_count || h->entry_count >= MANIFEST_NONE || h->entry_count > size / sizeof(struct manifest_entry) ||
         h->strings_size > size || h->xattrs_size > size || h->table_slots > size / sizeof(struct manifest_slot) ||
         h->bloom_blocks > size / MANIFEST_BLOOM_BLOCK)

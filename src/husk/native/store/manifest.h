@@ -1,8 +1,8 @@
 /* native: the manifest, a tree of names in one immutable file (docs/formats/manifest.md). Structs are the file's bytes.
  *
- * Everything here only reads memory somebody mapped: it allocates nothing, takes no lock and knows no Python, because
- * the same file is to be read inside a guest one day. A forged file may give wrong answers, never a wrong access: what
- * the header says is checked once, when it is opened, and what an entry says each time it is used. */
+ * Everything here only reads memory that the caller mapped. It allocates nothing, takes no lock and knows no Python, so
+ * that the same code can read the file inside a guest one day. A forged file may cause wrong answers, but never a wrong
+ * access: the header is checked once, when the file is opened, and an entry each time it is used. */
 #ifndef HUSK_MANIFEST_H
 #define HUSK_MANIFEST_H
 
@@ -13,15 +13,15 @@
 
 #define MANIFEST_MAGIC "huskmani"
 #define MANIFEST_VERSION 1
-#define MANIFEST_LONGEST_PROBE 256 /* of any manifest; half-full tables of 2^32 names stay below 120 */
+#define MANIFEST_LONGEST_PROBE 256 /* in any manifest; half-full tables of 2^32 names stay below 120 */
 #define MANIFEST_BLOOM_BLOCK 64    /* bytes: one cache line answers "no such name" */
 #define MANIFEST_BLOOM_BITS 6
 #define MANIFEST_NAMES_PER_BLOCK 42 /* at most; 512 bits / 42 is a little more than 12 bits for each name */
-#define MANIFEST_PATH_LIMIT 4095   /* PATH_MAX less its NUL: a longer one could not be named anyway */
+#define MANIFEST_PATH_LIMIT 4095   /* PATH_MAX without its NUL: no call could name a longer one */
 #define MANIFEST_NONE UINT32_MAX
 
 #define MANIFEST_WHITEOUT 1u /* flags: hides the name in the layers below */
-#define MANIFEST_OPAQUE 2u   /* flags: a directory that hides what the layers below have in it */
+#define MANIFEST_OPAQUE 2u   /* flags: a directory that hides the entries of the layers below */
 
 struct manifest_header {
     char magic[8];
@@ -32,14 +32,15 @@ struct manifest_header {
     uint64_t table_at, table_slots;
     uint64_t bloom_at, bloom_blocks;
     uint32_t longest_probe, reserved;
-    uint8_t seed[16]; /* of the name hash; made from the content, so that nobody can choose names that collide */
-    uint8_t body[32]; /* BLAKE3 of all that follows the header */
+    /* Of the name hash; derived from the content, so that an attacker cannot choose colliding names. */
+    uint8_t seed[16];
+    uint8_t body[32]; /* BLAKE3 of everything behind the header */
     uint8_t zero[96];
-    uint64_t check;   /* of the bytes above */
+    uint64_t check;   /* checksum of the bytes above */
 };
 
 struct manifest_entry {
-    uint64_t path; /* in strings; a NUL follows */
+    uint64_t path; /* offset in strings; a NUL follows */
     uint32_t path_size, name; /* name: where the last component begins within the path */
     uint32_t parent, mode, uid, gid, nlink, flags;
     uint64_t size;
@@ -62,8 +63,8 @@ struct manifest_slot {
 _Static_assert(sizeof(struct manifest_header) == 256, "as in the format's page");
 _Static_assert(sizeof(struct manifest_entry) == 128, "as in the format's page");
 
-struct manifest {
-    const uint8_t *bytes; /* borrowed */
+struct manifest { /* all pointers are borrowed: they point into the caller's mapping */
+    const uint8_t *bytes;
     const struct manifest_header *header;
     const struct manifest_entry *entries;
     const char *strings;
@@ -116,8 +117,8 @@ static inline uint64_t manifest_name_hash(const uint8_t seed[16], const void *da
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* Which block of the filter, and the six bits in it. The table uses the hash's low bits for the slot; the block comes
- * from a product of it, so that names of one block do not share a stretch of the table. */
+/* The block of the Bloom filter, and the six bits in it. The table takes its slot from the hash's low bits. The block
+ * comes from a product of the hash, so that names of one block are not neighbours in the table. */
 static inline uint64_t manifest_bloom_block(uint64_t hash, uint64_t blocks)
 {
     return (hash * 0x9e3779b97f4a7c15 >> 32) & (blocks - 1);
@@ -128,8 +129,9 @@ static inline unsigned manifest_bloom_bit(uint64_t hash, int which)
     return hash >> 9 * which & 511;
 }
 
-const char *manifest_open(struct manifest *m, const void *bytes, uint64_t size); /* NULL, or what is wrong */
+/* NULL, or what is wrong. `bytes` stay the caller's, and must outlive `m`. */
+const char *manifest_open(struct manifest *m, const void *bytes, uint64_t size);
 uint32_t manifest_find(const struct manifest *m, const char *path, size_t size); /* MANIFEST_NONE: no such name */
-const struct manifest_entry *manifest_entry(const struct manifest *m, uint32_t id); /* NULL: out of bounds */
+const struct manifest_entry *manifest_entry(const struct manifest *m, uint32_t id); /* borrowed; NULL: out of bounds */
 
 #endif

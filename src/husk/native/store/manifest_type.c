@@ -1,4 +1,4 @@
-/* native: the manifest as a Python object: it owns a mapping and turns entries into tuples. */
+/* native: the Python class Manifest. It owns a mapping and turns entries into tuples. */
 #include "store/store.h"
 
 #include "store/manifest.h"
@@ -32,7 +32,7 @@ static int manifest_init(Manifest *self, PyObject *args, PyObject *keywords)
         PyErr_SetString(PyExc_ValueError, "it is not a manifest");
         return -1;
     }
-    /* A blob never changes once it has its name, so what is judged here stays as it is. */
+    /* A blob never changes once it has its name, so this check holds for the mapping's life. */
     void *mapping = mmap(NULL, s.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (mapping == MAP_FAILED) {
         core_raise_errno(errno);
@@ -76,7 +76,7 @@ static PyObject *manifest_lookup(Manifest *self, PyObject *path)
     return PyLong_FromLong(id == MANIFEST_NONE ? -1L : (long)id);
 }
 
-/* As in _core.pyi: RawEntry. */
+/* A tuple as RawEntry in _core.pyi. */
 static PyObject *manifest_raw(Manifest *self, PyObject *number)
 {
     unsigned long long id = PyLong_AsUnsignedLongLong(number);
@@ -91,8 +91,8 @@ static PyObject *manifest_raw(Manifest *self, PyObject *number)
     const struct manifest *m = &self->manifest;
     bool link = S_ISLNK(e->mode), directory = S_ISDIR(e->mode);
     return Py_BuildValue("(y#IIIIIIKLIIIy#y#y#KI)", m->strings + e->path, (Py_ssize_t)e->path_size, e->parent, e->mode,
-                         e->uid, e->gid, e->nlink, e->flags, (unsigned long long)e->size, (long long)e->mtime_ns, e->inode,
-                         e->rdev_major, e->rdev_minor, (const char *)e->blob, (Py_ssize_t)32,
+                         e->uid, e->gid, e->nlink, e->flags, (unsigned long long)e->size, (long long)e->mtime_ns,
+                         e->inode, e->rdev_major, e->rdev_minor, (const char *)e->blob, (Py_ssize_t)32,
                          link ? m->strings + e->first : "", (Py_ssize_t)(link ? e->count : 0),
                          (const char *)m->xattrs + e->xattrs, (Py_ssize_t)e->xattrs_size,
                          (unsigned long long)(directory ? e->first : 0), directory ? e->count : 0);

@@ -1,4 +1,4 @@
-/* native: the tree's memory, and its face to Python. */
+/* native: the Python class Tree: its memory, and the methods that need no file access. */
 #include "store/tree.h"
 
 #include "store/store.h"
@@ -59,7 +59,7 @@ void tree_trouble(Tree *tree, const char *path, int error)
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *what = Py_BuildValue("(yi)", path, error);
     if (!what || PyList_Append(tree->troubles, what) < 0)
-        PyErr_Clear(); /* no memory for a message; the caller's own failure will say so */
+        PyErr_Clear(); /* no memory for a message; the caller will fail too and say so */
     Py_XDECREF(what);
     PyGILState_Release(state);
 }
@@ -88,21 +88,23 @@ void tree_item_stat(struct tree_item *item, const struct stat *s)
     item->mtime_ns = core_nanoseconds(s->st_mtim), item->ctime_ns = core_nanoseconds(s->st_ctim);
     if (S_ISCHR(s->st_mode) || S_ISBLK(s->st_mode))
         item->rdev_major = major(s->st_rdev), item->rdev_minor = minor(s->st_rdev);
-    /* A directory's link count is no matter of hard links. */
+    /* A directory's link count tells nothing about hard links. */
     if (s->st_nlink > 1 && !S_ISDIR(s->st_mode))
         item->state |= ITEM_LINKED;
 }
 
 static PyObject *tree_add(Tree *tree, PyObject *args)
 {
-    /* As ManifestWriter.add, which checks types and gives good messages for what is not about the path. */
+    /* Called by ManifestWriter.add, which checks types and has the messages for everything but the path. */
     struct tree_item new = {0};
     const char *path, *target, *xattrs, *hash;
     Py_ssize_t path_size, target_size, xattrs_size, hash_size;
     unsigned long long size, link;
     long long mtime_ns;
-    if (!PyArg_ParseTuple(args, "y#IIIKLIIy#y#y#KI:add", &path, &path_size, &new.mode, &new.uid, &new.gid, &size, &mtime_ns,
-                          &new.rdev_major, &new.rdev_minor, &target, &target_size, &xattrs, &xattrs_size, &hash, &hash_size,
+    if (!PyArg_ParseTuple(args, "y#IIIKLIIy#y#y#KI:add", &path, &path_size, &new.mode, &new.uid, &new.gid, &size,
+                          &mtime_ns,
+                          &new.rdev_major, &new.rdev_minor, &target, &target_size, &xattrs, &xattrs_size, &hash,
+                              &hash_size,
                           &link, &new.flags))
         return NULL;
     if (!tree_path_is_good(path, path_size)) {
@@ -187,7 +189,7 @@ static PyObject *tree_dropped(Tree *tree, PyObject *noargs)
 
 static PyObject *tree_hashed(Tree *tree, PyObject *args)
 {
-    /* Python has read this one itself, being large: from this descriptor, whose metadata is taken with it. */
+    /* Python reads large files itself. `fd` is the descriptor it read from; the item's metadata is taken from it. */
     PyObject *number;
     int fd, stable;
     const char *hash;
@@ -273,20 +275,24 @@ static PyObject *tree_troubles(Tree *tree, void *closure)
 static PyMethodDef methods[] = {
     {"add", (PyCFunction)tree_add, METH_VARARGS, "one name, in any order"},
     {"path", (PyCFunction)tree_path, METH_O, "path(number)"},
-    {"marked", (PyCFunction)tree_marked, METH_NOARGS, "numbers of files somebody has to look into"},
+    {"marked", (PyCFunction)tree_marked, METH_NOARGS, "numbers of files that Python has to look into"},
     {"drop", (PyCFunction)tree_drop, METH_O, "drop(number): leave it out"},
     {"dropped", (PyCFunction)tree_dropped, METH_NOARGS, "what is left out: (path, whether as a secret)"},
-    {"distinct", (PyCFunction)tree_py_distinct, METH_NOARGS, "(blobs, bytes) the tree's files come down to"},
+    {"distinct", (PyCFunction)tree_py_distinct, METH_NOARGS, "(blobs, bytes): distinct contents of the tree's files"},
     {"hashed", (PyCFunction)tree_hashed, METH_VARARGS, "hashed(number, fd, hash, size, stable)"},
     {"summary", (PyCFunction)tree_summary, METH_NOARGS, "(files, directories, links, others, unstable, bytes)"},
     {"scan", (PyCFunction)tree_py_scan, METH_VARARGS, "scan(root_fd, patterns, cross_mounts): walk a host directory"},
     {"match", (PyCFunction)tree_py_match, METH_VARARGS, "match(root_fd, index) -> files that are as they were"},
     {"index", (PyCFunction)tree_py_index, METH_VARARGS, "index(before_ns) -> records for the next match"},
-    {"plan", (PyCFunction)tree_py_plan, METH_VARARGS, "plan(limit) -> (small files, their bytes, numbers of large ones)"},
+    {"plan", (PyCFunction)tree_py_plan, METH_VARARGS,
+     "plan(limit) -> (small files, their bytes, numbers of large ones)"},
     {"read", (PyCFunction)tree_py_read, METH_VARARGS, "read(root_fd, buffer) -> a run of small files, None at the end"},
-    {"stage", (PyCFunction)tree_py_stage, METH_VARARGS, "stage(first, sizes, hashes, buffer, stage_fd, blobs_fd, mode)"},
-    {"missing", (PyCFunction)tree_py_missing, METH_VARARGS, "missing(blobs_fd) -> files whose blob is gone, to be read again"},
-    {"share_links", (PyCFunction)tree_py_share_links, METH_NOARGS, "names of one file get the same content and metadata"},
+    {"stage", (PyCFunction)tree_py_stage, METH_VARARGS,
+     "stage(first, sizes, hashes, buffer, stage_fd, blobs_fd, mode)"},
+    {"missing", (PyCFunction)tree_py_missing, METH_VARARGS,
+     "missing(blobs_fd) -> files whose blob is gone, to be read again"},
+    {"share_links", (PyCFunction)tree_py_share_links, METH_NOARGS,
+     "names of one file get the same content and metadata"},
     {"build", (PyCFunction)tree_py_build, METH_NOARGS, "build() -> (bytearray, where the tables begin)"},
     {NULL, NULL, 0, NULL},
 };

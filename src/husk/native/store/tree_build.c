@@ -1,8 +1,9 @@
-/* native: the manifest of a tree. The same names give the same bytes, whatever order they came in.
+/* native: writing the manifest of a tree. The same names give the same bytes, in whatever order they were added.
  *
- * Entries stand level by level: the root, what is in it, then what is in each directory of those, in order. So the
- * children of a directory are neighbours, sorted by name, a parent comes before its children, and there can be no cycle.
- * `build` writes entries, strings and xattrs; their hash seeds the name table, which `fill` writes; `seal` ends it. */
+ * Entries are in breadth-first order: the root, its children, then the children of each of those, in order. So the
+ * children of a directory are neighbours, sorted by name, a parent comes before its children, and there can be no
+ * cycle. `build` writes entries, strings and xattrs. Their hash is the seed of the name table, which `fill` writes.
+ * `seal` writes the checksums. */
 #include "store/tree.h"
 
 #include "store/store.h"
@@ -13,6 +14,7 @@
 struct builder {
     Tree *tree;
     uint32_t count;
+    /* Owned arrays. */
     uint32_t *sorted;  /* items, depth first */
     uint32_t *parent;  /* by position in sorted */
     uint32_t *order;   /* positions in sorted, level by level */
@@ -20,7 +22,7 @@ struct builder {
     uint32_t *children; /* by position in sorted */
     uint32_t *entry_of; /* by position in sorted */
     char wrong[256];
-    const struct tree_item *culprit;
+    const struct tree_item *culprit; /* borrowed from the tree */
 };
 
 static bool refuse(struct builder *b, const struct tree_item *item, const char *why)
@@ -80,7 +82,7 @@ static bool find_parents(struct builder *b)
         }
         if (!compare_paths(&b->sorted[i - 1], &b->sorted[i]))
             return refuse(b, item, "the name is there twice");
-        /* The last one before it, or one of that one's parents: the nearest it is below. */
+        /* Its parent is the item before it, or the nearest ancestor of that. */
         uint32_t parent = i - 1;
         while (!is_below(item, at(b, parent)))
             parent = b->parent[parent];
@@ -95,12 +97,13 @@ static bool find_parents(struct builder *b)
     return true;
 }
 
-/* Numbers the entries level by level: `order` is the queue, and a directory's children are appended in order of name. */
+/* Numbers the entries breadth-first: `order` is the queue, and a directory's children are appended in order of name. */
 static bool order_levels(struct builder *b)
 {
     uint32_t *head = calloc(b->count, sizeof *head), *sibling = calloc(b->count, sizeof *sibling);
     bool good = head && sibling;
-    /* Backwards, so that each list begins with its first name. Position 0 is the root, nobody's child: it ends a list. */
+    /* Backwards, so that each list begins with its first name. Position 0 is the root, which is no child: 0 ends a
+     * list. */
     for (uint32_t i = good ? b->count - 1 : 0; i > 0; i--) {
         sibling[i] = head[b->parent[i]];
         head[b->parent[i]] = i;
@@ -139,7 +142,8 @@ static bool same_file(const struct manifest_entry *a, const struct manifest_entr
     return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->size == b->size &&
            a->mtime_ns == b->mtime_ns && a->rdev_major == b->rdev_major && a->rdev_minor == b->rdev_minor &&
            !memcmp(a->blob, b->blob, 32) && x->xattrs_size == y->xattrs_size && x->target_size == y->target_size &&
-           !memcmp(x->xattrs ? (const void *)x->xattrs : "", y->xattrs ? (const void *)y->xattrs : "", x->xattrs_size) &&
+           !memcmp(x->xattrs ? (const void *)x->xattrs : "", y->xattrs ? (const void *)y->xattrs : "",
+                   x->xattrs_size) &&
            !memcmp(x->target ? x->target : "", y->target ? y->target : "", x->target_size);
 }
 
@@ -158,7 +162,8 @@ static bool join_links(struct builder *b, struct manifest_entry *entries)
     bool good = true;
     for (uint32_t start = 0, end; start < count && good; start = end) {
         uint32_t first = links[start].entry;
-        for (end = start; end < count && links[end].dev == links[start].dev && links[end].ino == links[start].ino; end++)
+        for (end = start; end < count && links[end].dev == links[start].dev && links[end].ino ==
+             links[start].ino; end++)
             ;
         for (uint32_t i = start; i < end && good; i++) {
             struct manifest_entry *entry = &entries[links[i].entry];
@@ -199,7 +204,8 @@ static void write_entries(struct builder *b, uint8_t *file, uint64_t strings_at,
         struct manifest_entry *e = &entries[id];
         bool regular = S_ISREG(item->mode), directory = S_ISDIR(item->mode), link = S_ISLNK(item->mode);
         *e = (struct manifest_entry){
-            .path = text, .path_size = item->path_size, .name = name_at(item), .parent = b->entry_of[b->parent[position]],
+            .path = text, .path_size = item->path_size, .name = name_at(item),
+                .parent = b->entry_of[b->parent[position]],
             .mode = item->mode, .uid = item->uid, .gid = item->gid, .nlink = 1, .flags = item->flags,
             .size = regular ? item->size : link ? item->target_size : 0, .mtime_ns = item->mtime_ns, .inode = id,
             .xattrs = xattrs, .xattrs_size = item->xattrs_size, .rdev_major = item->rdev_major,
@@ -219,7 +225,7 @@ static void write_entries(struct builder *b, uint8_t *file, uint64_t strings_at,
         if (item->xattrs_size)
             memcpy(file + xattrs_at + xattrs, item->xattrs, item->xattrs_size);
         xattrs += item->xattrs_size;
-        if (directory && id) /* its `..` is a link of the directory above */
+        if (directory && id) /* its `..` is a link to the directory above */
             entries[e->parent].nlink++;
     }
 }
@@ -303,7 +309,7 @@ PyObject *tree_py_build(Tree *tree, PyObject *noargs)
 
 PyObject *manifest_py_fill(PyObject *self, PyObject *args)
 {
-    /* False: this seed makes a run of names longer than a look-up follows; another one is needed. */
+    /* False: with this seed a probe would be longer than a look-up goes. Another one is needed. */
     (void)self;
     Py_buffer buffer;
     const char *seed;
@@ -321,7 +327,8 @@ PyObject *manifest_py_fill(PyObject *self, PyObject *args)
         struct manifest_slot *table = (void *)(file + h->table_at);
         uint64_t *bloom = (void *)(file + h->bloom_at);
         for (uint32_t id = 0; id < h->entry_count; id++) {
-            uint64_t hash = manifest_name_hash(h->seed, file + h->strings_at + entries[id].path, entries[id].path_size), probe = 0;
+            uint64_t hash = manifest_name_hash(h->seed, file + h->strings_at + entries[id].path, entries[id].path_size),
+                probe = 0;
             while (table[(hash + probe) & (h->table_slots - 1)].entry)
                 probe++;
             table[(hash + probe) & (h->table_slots - 1)] = (struct manifest_slot){id + 1, hash >> 32};

@@ -1,6 +1,6 @@
-/* native: the content of a tree's files: which are as they were, and reading those that are not, a run at a time.
+/* native: the contents of a tree's files: which ones are unchanged, and reading the others, many in one call.
  *
- * Hashing is Python's: it calls the blake3 package on slices of the buffer a run was read into. */
+ * Python hashes: it calls the blake3 package on slices of the buffer that the files were read into. */
 #include "store/tree.h"
 
 #include "host/host.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* One line of the index: a file that had this identity had this content. A file of another size or time is another file. */
+/* One record of the index: the content that a file of this identity, size and times had. */
 struct known {
     uint64_t dev, ino, size;
     int64_t mtime_ns, ctime_ns;
     uint8_t hash[32];
-    uint64_t xattrs; /* 1: it has some; they are read again */
+    uint64_t xattrs; /* 1: it has xattrs, which are read again */
 };
 
 static uint64_t identity_slot(uint64_t dev, uint64_t ino)
@@ -58,7 +58,7 @@ PyObject *tree_py_match(Tree *tree, PyObject *args)
             if (k->xattrs) {
                 int fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
                 if (fd < 0)
-                    break; /* then it is read as if it were new, and says what is wrong */
+                    break; /* it will be read like a new file, and that reports the error */
                 error = -tree_item_xattrs(tree, item, fd);
                 close(fd);
             }
@@ -76,8 +76,8 @@ PyObject *tree_py_match(Tree *tree, PyObject *args)
 
 PyObject *tree_py_index(Tree *tree, PyObject *args)
 {
-    /* A file that changed a moment before it was read may change again within the same tick of the clock that stamps it:
-     * nothing newer than `before_ns` is remembered. */
+    /* A file that changed just before it was read may change again within the same tick of the host's clock, and keep
+     * its times. So files newer than `before_ns` are left out. */
     long long before_ns;
     if (!PyArg_ParseTuple(args, "L:index", &before_ns))
         return NULL;
@@ -106,7 +106,7 @@ PyObject *tree_py_index(Tree *tree, PyObject *args)
     }
 }
 
-static Tree *sorting; /* qsort has no room for it; the GIL is held */
+static Tree *sorting; /* borrowed; qsort passes no context, and the GIL is held */
 
 static int compare_files(const void *a, const void *b)
 {
@@ -116,7 +116,7 @@ static int compare_files(const void *a, const void *b)
     return x->ino < y->ino ? -1 : x->ino > y->ino;
 }
 
-/* Calls `visit` for each item that has further names, with the first of them. */
+/* Calls `visit` for each further name of a file, with the item of its first name. False: no memory. */
 static bool each_linked(Tree *tree, void (*visit)(struct tree_item *first, struct tree_item *item))
 {
     uint32_t count = 0, *linked = malloc((tree->count + 1) * sizeof *linked);
@@ -165,7 +165,7 @@ PyObject *tree_py_distinct(Tree *tree, PyObject *noargs)
     return Py_BuildValue("(kK)", blobs, bytes);
 }
 
-#define ITEM_FOLLOWS 128 /* while planning: another name of this file is read */
+#define ITEM_FOLLOWS 128 /* while planning: the file is read by another name */
 
 static void follow(struct tree_item *first, struct tree_item *item)
 {
@@ -218,7 +218,7 @@ PyObject *tree_py_plan(Tree *tree, PyObject *args)
     return large ? Py_BuildValue("(IKN)", tree->todo_count, bytes, large) : NULL;
 }
 
-/* Takes the next run of files that fits into `room`; false: there is none left. */
+/* Takes the next files that fit into `room`. False: none is left. */
 static bool take_run(Tree *tree, size_t room, uint32_t *first, uint32_t *count)
 {
     pthread_mutex_lock(&tree->lock);
@@ -236,12 +236,12 @@ static bool take_run(Tree *tree, size_t room, uint32_t *first, uint32_t *count)
     return *count > 0;
 }
 
-/* Size of the content, -errno, or -EAGAIN: it is not the file it was, and somebody has to look at it again. */
+/* Size of the content, or -errno. -EAGAIN: the file was replaced or has changed, and Python reads it again. */
 static ssize_t read_file(Tree *tree, int root, struct tree_item *item, uint8_t *to)
 {
     struct stat before, after;
     int fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOATIME, 0);
-    if (fd == -EPERM) /* O_NOATIME is for owners */
+    if (fd == -EPERM) /* O_NOATIME is only for owners */
         fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return fd;
@@ -272,7 +272,7 @@ static ssize_t read_file(Tree *tree, int root, struct tree_item *item, uint8_t *
 
 PyObject *tree_py_read(Tree *tree, PyObject *args)
 {
-    /* -> (first, sizes as u32, numbers to be read in another way), sizes of UINT32_MAX for those and for failures. */
+    /* -> (first, sizes as u32, numbers that Python has to read). The size of those, and of failures, is UINT32_MAX. */
     int root;
     Py_buffer buffer;
     if (!PyArg_ParseTuple(args, "iw*:read", &root, &buffer))

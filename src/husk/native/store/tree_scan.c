@@ -1,6 +1,7 @@
-/* native: walking a host directory into a tree. Names only: no content is read, no link followed, nothing outside reached.
+/* native: walking a host directory into a tree. Reads names and metadata, no content. Follows no link, and reaches
+ * nothing outside the directory.
  *
- * A C walk and not os.scandir: a second ingest of an unchanged tree is nothing but this, and may cost little more than
+ * In C instead of os.scandir: a second ingest of an unchanged tree is only this walk, and should cost little more than
  * find(1). */
 #include "store/tree.h"
 
@@ -19,9 +20,9 @@ enum { LEAVE_OUT = 1, SECRET = 2, LOOK_INSIDE = 3 };
 
 struct pattern {
     const char *text;      /* borrowed from the caller's list; without the slashes at both ends */
-    size_t size, head, tail; /* head, tail: how much of it is plain text at its beginning and end */
-    int slashes, kind;     /* slashes: it is about that many components and one more */
-    bool anchored, directory, plain; /* anchored: from the root on; plain: no wildcard at all */
+    size_t size, head, tail; /* head, tail: length of the literal text at its beginning and end */
+    int slashes, kind;     /* slashes: the pattern has one component more than that */
+    bool anchored, directory, plain; /* anchored: matches from the root; plain: it has no wildcard */
     bool ends;             /* every name it matches ends with `last` */
     char last;
 };
@@ -31,8 +32,8 @@ struct patterns {
     Py_ssize_t count;
 };
 
-/* Most names match nothing, and there are many patterns: one byte turns nearly all of them away, what is plain at both
- * ends most of the others, and only then does fnmatch get its turn. */
+/* Most names match no pattern, and there are many patterns. Comparing one byte rejects nearly all of them, the literal
+ * text at both ends most others. Only then fnmatch is called. */
 static bool matches(const struct pattern *p, const char *path, size_t path_size, size_t name, bool directory)
 {
     if ((p->ends && path[path_size - 1] != p->last) || (p->directory && !directory))
@@ -63,7 +64,7 @@ static bool parse_patterns(PyObject *list, struct patterns *patterns)
     for (Py_ssize_t i = 0; i < patterns->count; i++) {
         struct pattern *p = &patterns->list[i];
         int anchored, directory;
-        /* The texts live as long as the list, which the caller holds. */
+        /* The texts live as long as the list, to which the caller holds a reference. */
         if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "yppi", &p->text, &anchored, &directory, &p->kind))
             return false;
         p->anchored = anchored, p->directory = directory;
@@ -112,13 +113,13 @@ int tree_item_xattrs(Tree *tree, struct tree_item *item, int fd)
         return 0;
     qsort(wanted, count, sizeof *wanted, compare_names);
     size_t room = count * (6 + 256 + 65536), used = 0;
-    uint8_t *all = malloc(room); /* value and name of each at their largest: Linux allows no more */
+    uint8_t *all = malloc(room); /* room for names and values of the largest size Linux allows */
     int error = all ? 0 : -ENOMEM;
     for (size_t i = 0; i < count && !error; i++) {
         uint16_t name_size = strlen(wanted[i]);
         ssize_t got = fgetxattr(fd, wanted[i], all + used + 6 + name_size, 65536);
         if (got < 0) {
-            if (errno != ENODATA) /* gone in between */
+            if (errno != ENODATA) /* removed in between */
                 error = -errno;
             continue;
         }
@@ -137,12 +138,13 @@ int tree_item_xattrs(Tree *tree, struct tree_item *item, int fd)
 }
 
 /* One name of the open directory `fd`. -errno ends the walk. */
-static int scan_name(Tree *tree, int fd, const char *path, size_t path_size, size_t name, const struct patterns *patterns)
+static int scan_name(Tree *tree, int fd, const char *path, size_t path_size, size_t name,
+                     const struct patterns *patterns)
 {
     struct stat s;
     char target[MANIFEST_PATH_LIMIT + 2];
     if (fstatat(fd, path + name, &s, AT_SYMLINK_NOFOLLOW) < 0) {
-        if (errno != ENOENT) /* gone in between: then it is not there */
+        if (errno != ENOENT) /* removed in between: not an error */
             tree_trouble(tree, path, errno);
         return 0;
     }
@@ -190,7 +192,7 @@ static int scan_directory(Tree *tree, int root, uint32_t id, const struct patter
     }
     int error = 0;
     if (fstat(fd, &s) < 0 || s.st_dev != dir->dev || s.st_ino != dir->ino)
-        tree_trouble(tree, dir_path, ESTALE); /* somebody put another directory there */
+        tree_trouble(tree, dir_path, ESTALE); /* it was replaced by another directory */
     else if ((error = tree_item_xattrs(tree, dir, fd)) == 0) {
         size_t base = dir->path_size;
         memcpy(path, dir_path, base);
@@ -245,7 +247,7 @@ PyObject *tree_py_scan(Tree *tree, PyObject *args)
         tree_item_stat(top, &s);
     else
         error = -ENOMEM;
-    /* The list itself is the queue: what a directory holds is appended, and looked at in its turn. */
+    /* The list itself is the queue: a directory's entries are appended, and scanned in their turn. */
     for (uint32_t id = 0; id < tree->count && !error; id++) {
         const struct tree_item *item = &tree->items[id];
         if (S_ISDIR(item->mode) && !(item->state & ITEM_DROPPED) && (cross_mounts || item->dev == s.st_dev))

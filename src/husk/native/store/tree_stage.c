@@ -1,9 +1,9 @@
-/* native: blobs on their way into the store, many at a time.
+/* native: writing blobs into the store, many at a time.
  *
- * A blob is written as ab/<hash> below a staging directory, which is nobody else's. When all are written and synced,
- * `publish` renames them to the same place below blake3/; only then do they exist. Where the store has no directory ab
- * yet, ours becomes it, with all that is in it: one rename instead of hundreds. Nothing here ever opens a published
- * blob for writing, and a rename never replaces one. */
+ * A blob is written as ab/<hash> in a staging directory that only this ingest uses. When all blobs are written and
+ * synced, `publish` renames them to the same place below blake3/; only then do they exist. Where the store has no
+ * directory ab yet, the whole staged directory is renamed: one rename instead of hundreds. Nothing here ever opens a
+ * published blob for writing, and a rename never replaces one. */
 #include "store/tree.h"
 
 #include "store/store.h"
@@ -34,7 +34,7 @@ static void place_of(char place[PLACE], const char *hex)
     memcpy(place + 3, hex, HEX + 1);
 }
 
-/* 1: it is there; 0: not; -EUCLEAN: what is there cannot be it. */
+/* 1: the blob is there; 0: it is not; -EUCLEAN: another kind of file, or one of another size, has its name. */
 static int present(int blobs, const char *place, uint64_t size)
 {
     struct stat s;
@@ -56,7 +56,7 @@ static int write_whole(int fd, const uint8_t *from, size_t size)
     return 0;
 }
 
-/* A new file, its directory too if it is the first there. -errno */
+/* Makes a new file, and its directory if there is none yet. The caller closes it. -errno */
 static int create_in_folder(int top, const char *place)
 {
     const char folder[3] = {place[0], place[1], 0};
@@ -71,7 +71,7 @@ static int create_in_folder(int top, const char *place)
     }
 }
 
-/* 1: staged; 0: it is known already; -errno. */
+/* 1: staged; 0: the store or this ingest has it already; -errno. */
 static int stage_blob(int stage, int blobs, const char *hex, const uint8_t *content, size_t size, bool change_mode)
 {
     char place[PLACE];
@@ -81,7 +81,7 @@ static int stage_blob(int stage, int blobs, const char *hex, const uint8_t *cont
         return there < 0 ? there : 0;
     int fd = create_in_folder(stage, place);
     if (fd < 0)
-        return fd == -EEXIST ? 0 : fd; /* another file of this ingest has the same content */
+        return fd == -EEXIST ? 0 : fd; /* EEXIST: another file of this ingest has the same content */
     int error = write_whole(fd, content, size);
     if (!error && change_mode && fchmod(fd, 0444) < 0)
         error = -errno;
@@ -92,7 +92,7 @@ static int stage_blob(int stage, int blobs, const char *hex, const uint8_t *cont
 
 PyObject *tree_py_stage(Tree *tree, PyObject *args)
 {
-    /* change_mode: the umask takes bits of 0444 away. -> (blobs, bytes) that are new */
+    /* change_mode: needed if the umask clears bits of 0444. -> (blobs, bytes) that are new */
     unsigned first;
     Py_buffer sizes, hashes, content;
     int stage, blobs, change_mode;
@@ -139,7 +139,7 @@ PyObject *tree_py_stage(Tree *tree, PyObject *args)
 
 PyObject *tree_py_missing(Tree *tree, PyObject *args)
 {
-    /* The index names blobs that a collection may have taken since. */
+    /* The index may name blobs that a collection has deleted since. */
     int blobs;
     unsigned long missing = 0;
     if (!PyArg_ParseTuple(args, "i:missing", &blobs))
@@ -166,17 +166,17 @@ static bool is_hash(const char *name)
     return strlen(name) == HEX && strspn(name, "0123456789abcdef") == HEX;
 }
 
-/* One blob to its place in a directory that is there. -errno */
+/* Moves one blob to its place in a directory that exists. -errno */
 static int move_blob(int stage, int blobs, const char *hex)
 {
     char place[PLACE];
     place_of(place, hex);
     if (!renameat2(stage, place, blobs, place, RENAME_NOREPLACE))
         return 0;
-    /* File systems that cannot rename so can link, which never replaces either. */
+    /* File systems without RENAME_NOREPLACE can link, which never replaces a file either. */
     if (errno == EINVAL && !linkat(stage, place, blobs, place, 0))
         errno = EEXIST;
-    if (errno != EEXIST) /* if so: ours, or another writer was first and its content is the same */
+    if (errno != EEXIST) /* EEXIST: our link, or another writer was first; its content is the same */
         return -errno;
     return unlinkat(stage, place, 0) < 0 ? -errno : 0;
 }
@@ -193,7 +193,7 @@ static int move_each(int stage, int blobs, const char *folder)
     }
     int error = 0;
     struct dirent *entry;
-    /* Taking away the name that was just given does not disturb a listing. */
+    /* Removing the name that readdir has just returned does not disturb the listing. */
     while (!error && (errno = 0, (entry = readdir(directory)))) {
         if (is_hash(entry->d_name) && !strncmp(entry->d_name, folder, 2))
             error = move_blob(stage, blobs, entry->d_name);
@@ -204,12 +204,13 @@ static int move_each(int stage, int blobs, const char *folder)
     return error;
 }
 
-/* All that is staged below one of the 256 directories. -errno */
+/* Publishes all blobs staged in one of the 256 directories. -errno */
 static int publish_folder(int stage, int blobs, const char *folder)
 {
-    if (!renameat2(stage, folder, blobs, folder, RENAME_NOREPLACE) || errno == ENOENT) /* nothing begins so */
+    /* ENOENT: nothing is staged here */
+    if (!renameat2(stage, folder, blobs, folder, RENAME_NOREPLACE) || errno == ENOENT)
         return 0;
-    if (errno == EINVAL) { /* a file system that cannot rename so */
+    if (errno == EINVAL) { /* the file system has no RENAME_NOREPLACE */
         if (mkdirat(blobs, folder, 0755) < 0 && errno != EEXIST)
             return -errno;
     } else if (errno != EEXIST)
