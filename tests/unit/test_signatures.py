@@ -11,8 +11,9 @@ import pytest
 
 from husk.abi.numbers import HUSK_CALL
 from husk.abi.registry import ROWS, by_name, handled_rows, row
+from husk.abi.registry.flags import FLAGS
 from husk.abi.registry.rules import COOKIE, Row
-from husk.abi.registry.signatures import FLAGS, address, arguments, is_known, positions, spell
+from husk.abi.registry.signatures import address, arguments, is_known, positions, spell
 from tests.lib.call_table import write_call_table
 
 FACTS = Path(__file__).with_name("linux_arguments.txt")

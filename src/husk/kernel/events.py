@@ -228,6 +228,6 @@ def _quoted(text: bytes) -> str:
 
 
 def open_flags(flags: int) -> str:
-    from husk.abi.registry.signatures import FLAGS
+    from husk.abi.registry.flags import FLAGS
 
     return FLAGS["O_*"].spell(flags)
