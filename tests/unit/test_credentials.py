@@ -80,7 +80,8 @@ def test_every_call_has_a_row(listed: set[tuple[str, str]]) -> None:
 
 
 def test_every_row_is_about_a_call(listed: set[tuple[str, str]]) -> None:
-    assert listed - set(found()) == set()
+    gone = listed - set(found())
+    assert gone == set(), "no such call in that room: correct docs/design/012-credentials.toml"
     assert set(credentials_table.data()["harmless"]) <= {call for _, call in found()}
 
 
