@@ -36,6 +36,14 @@ LAYERS = KERNEL_LAYERS | {
 # sub-packages on one level do not import each other. `*` is the level of every module that is not named.
 ORDER: dict[str, tuple[str, ...]] = {
     "abi": ("*", "registry"),
+    "vfs": (
+        "clock fd_reserve host_view invalidation node permissions pinned state",
+        "holders mount_table mounts placeholders running_programs walk",
+        "host synth",
+        "layer proc",
+        "image",
+        "*",
+    ),
     "kernel": (
         "call tasks blocking fd_tables segments listings identity exec.resident",
         "exec net",
@@ -59,6 +67,12 @@ ORDER: dict[str, tuple[str, ...]] = {
         # These work on an open box, or run one.
         "kept.take_snapshot kept.operations doctor.probes doctor.examine",
     ),
+}
+
+# Types from a higher room that a module names, and why. Only imports for type checkers are excused.
+TYPES_FROM_ABOVE = {
+    "vfs.node": {"vfs.layer.watch_mirror"},  # a directory carries its mirror, which only the layer makes
+    "vfs.pinned": {"vfs.layer.lower"},  # an orphan remembers where the layer found it
 }
 
 # What lives in the folders that have no Python package: those of the C core.

@@ -25,6 +25,7 @@ from layers import (
     ORDER,
     SLOW,
     START_PATH,
+    TYPES_FROM_ABOVE,
 )
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "husk"
@@ -245,6 +246,8 @@ def out_of_order(texts: dict[str, str]) -> list[str]:
                     continue
                 if types and module.rpartition(".")[0] == target.rpartition(".")[0]:
                     continue  # two modules side by side may name each other's types
+                if types and target in TYPES_FROM_ABOVE.get(module, ()):
+                    continue
                 mine, other = level(folder, module), level(folder, target)
                 rooms = {name.split(".")[1] for name in (module, target) if is_in_room(name, texts)}
                 if other > mine or (other == mine and len(rooms) > 1):
@@ -266,6 +269,9 @@ def test_the_order_names_what_exists() -> None:
     named = [f"{folder}.{name}" for folder, levels in ORDER.items() for names in levels for name in names.split()]
     assert [name for name in named if not name.endswith("*") and name not in known] == []
     assert len(named) == len(set(named)), "a name stands twice in the table"
+    upward = edges(source_texts(), types=True)
+    excused = [(module, target) for module, targets in TYPES_FROM_ABOVE.items() for target in targets]
+    assert [pair for pair in excused if pair[1] not in upward[pair[0]]] == [], "an excuse that is not needed any more"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from husk.vfs.layer.inodes import Inode, Orphan
+from husk.vfs.layer.inodes import Inode
 from husk.vfs.node import Dir
+from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""vfs: a file that only a guest's descriptor leads to, pinned before it is used.
+"""vfs: files that only a guest's descriptor leads to: the node for one, and a pin to use it by.
 
 The guest can change what `/proc/TID/fd/N` names at any moment: another thread can put another file under the number
 between two looks. So nothing is ever done through that name. husk opens it once with O_PATH, compares what it opened
@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
+import stat as st
 
-from husk.vfs.node import error
+from husk.vfs.node import Node, error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from husk.native._core import HostStat
+    from husk.vfs.layer.lower import Lower
+    from husk.vfs.node import Dir, Tree
 
 
 def look(via: bytes) -> tuple[bytes, os.stat_result]:
@@ -49,3 +54,39 @@ class Pinned:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._pin)
+
+
+class Orphan(Node):
+    """A lower or host file a guest still holds open although the name it was opened by is gone.
+
+    `was` is that name with its directory, `hidden` how many of its host names the guest removed from view. `source`
+    is where a layered tree still finds it on the host.
+    """
+
+    __slots__ = ("gids", "hidden", "key", "last", "source", "uids", "via", "was")
+
+    def __init__(
+        self,
+        tree: Tree,
+        via: bytes,
+        was: tuple[Dir, bytes],
+        uids: dict[int, int],
+        gids: dict[int, int],
+        *,
+        key: tuple[int, int] | None,
+        last: HostStat | None = None,
+        hidden: int = 0,
+        source: tuple[Lower, bytes] | None = None,
+    ) -> None:
+        super().__init__(tree, st.S_IFREG)
+        self.via, self.was, self.uids, self.gids, self.hidden = via, was, uids, gids, hidden
+        self.key = key  # host identity of the open file; nothing else may be used for it
+        self.last = last  # what is known of it where `via` leads nowhere
+        self.source = source
+
+    def in_image(self) -> tuple[Lower, bytes] | None:
+        """Where it lies in an image, which never changes. The guest holds a blob open, which many files may share."""
+        return self.source if self.source is not None and self.source[0].mapped is not None else None
+
+    def pinned(self) -> Pinned:
+        return Pinned(self.via, lambda _link, found: (found.st_dev, found.st_ino) == self.key)

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.vfs.layer.inodes import Orphan
+    from husk.vfs.pinned import Orphan
 
     Key = tuple[int, int] | None  # device and inode number; None fits nothing
     May = Callable[[HostStat], bool]

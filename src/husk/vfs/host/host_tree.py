@@ -26,10 +26,9 @@ from husk.vfs.host.host_file import (
     stat_as,
 )
 from husk.vfs.host_view import HostView, host_showing
-from husk.vfs.layer.inodes import Orphan
 from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
 from husk.vfs.permissions import READ, WRITE, permitted
-from husk.vfs.pinned import Pinned
+from husk.vfs.pinned import Orphan, Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

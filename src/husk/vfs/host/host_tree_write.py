@@ -16,9 +16,9 @@ import stat as st
 from husk.native._core import is_fixed, make_as, open_beneath, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
 from husk.vfs.host.host_tree import HostDir, HostTree, Reached
-from husk.vfs.layer.inodes import Orphan
 from husk.vfs.node import error
 from husk.vfs.permissions import is_owner
+from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import stat as st
 
 from husk.native._core import stat_beneath
 from husk.vfs.layer.content_copy import LARGE, Copy, CopyDue, copy_content
-from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, Orphan
+from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
 from husk.vfs.node import error
+from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import stat as st
 
 from husk.vfs.node import Dir, Entry, Node
-from husk.vfs.pinned import Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,41 +185,6 @@ class Inode(Node):
                 self.nameless = True
         elif (parent, name) in self.others:
             self.others.remove((parent, name))
-
-
-class Orphan(Node):
-    """A lower or host file a guest still holds open although the name it was opened by is gone.
-
-    `was` is that name with its directory, `hidden` how many of its host names the guest removed from view. `source`
-    is where a layered tree still finds it on the host.
-    """
-
-    __slots__ = ("gids", "hidden", "key", "last", "source", "uids", "via", "was")
-
-    def __init__(
-        self,
-        tree: Tree,
-        via: bytes,
-        was: tuple[Dir, bytes],
-        uids: dict[int, int],
-        gids: dict[int, int],
-        *,
-        key: tuple[int, int] | None,
-        last: HostStat | None = None,
-        hidden: int = 0,
-    ) -> None:
-        super().__init__(tree, st.S_IFREG)
-        self.via, self.was, self.uids, self.gids, self.hidden = via, was, uids, gids, hidden
-        self.key = key  # host identity of the open file; nothing else may be used for it
-        self.last = last  # what is known of it where `via` leads nowhere
-        self.source: tuple[Lower, bytes] | None = None
-
-    def in_image(self) -> tuple[Lower, bytes] | None:
-        """Where it lies in an image, which never changes. The guest holds a blob open, which many files may share."""
-        return self.source if self.source is not None and self.source[0].mapped is not None else None
-
-    def pinned(self) -> Pinned:
-        return Pinned(self.via, lambda _link, found: (found.st_dev, found.st_ino) == self.key)
 
 
 class Whiteout(Node):

@@ -21,12 +21,13 @@ from husk.vfs.layer.changes import accept, changes, seal
 from husk.vfs.layer.copy_up import CopyUp
 from husk.vfs.layer.directory_ops import DirectoryOps
 from husk.vfs.layer.inode_numbers import InodeNumbers
-from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode, Orphan
+from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.layer.lower import Lower
 from husk.vfs.layer.metadata import Metadata
 from husk.vfs.layer.reverse_lookup import ReverseLookup
 from husk.vfs.layer.upper_files import UpperFiles
 from husk.vfs.node import Dir, Entry, Stat, Tree, error
+from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import stat as st
 
 from husk.vfs.host.host_file import beneath
-from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, Orphan
+from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
+from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,13 +66,16 @@ class ReverseLookup:
         head, _, name = rel.rpartition(b"/")
         directory = self._where(lower, head)
         was = (directory, name) if directory is not None else (lower.top or self._tree.root, rel)
-        orphan = Orphan(self._tree, via, was, lower.uids, lower.gids, key=key, hidden=1)
+        source = last = None
         try:
             info = lower.stat(rel)
             if (info.dev, info.ino) == key:
-                orphan.source, orphan.last, orphan.kind = (lower, rel), info, info.mode & 0o170000
+                source, last = (lower, rel), info
         except OSError:
             pass  # the host removed it, too
+        orphan = Orphan(self._tree, via, was, lower.uids, lower.gids, key=key, last=last, hidden=1, source=source)
+        if last is not None:
+            orphan.kind = last.mode & 0o170000
         return orphan
 
     def _where(self, lower: Lower, rel: bytes) -> LayerDir | None:
