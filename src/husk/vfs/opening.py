@@ -169,6 +169,9 @@ class Opening:
                 raise error(errno.EROFS)
             self._programs.require_not_running(info)
         elif kind == st.S_IFIFO:
+            # Linux allows it on a read-only file system. But `ro` promises that nothing of the host is written to.
+            if tree.read_only and want & WRITE:
+                raise error(errno.EROFS)
             pin = tree.pin_fifo(ctx, node, flags)
             flags &= ~(os.O_NOFOLLOW | os.O_CREAT)  # what is opened now is the link to the pin
             if not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:

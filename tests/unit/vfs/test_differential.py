@@ -49,8 +49,16 @@ def compare(tmp_path: Path, kind: str, steps: list[Step]) -> None:
         state.close()
 
 
-@pytest.mark.parametrize("kind", [*TREES, "read-only"])
-@pytest.mark.parametrize("name", scripted.SCRIPTS)
+# Linux lets FIFOs of a read-only file system be written to, husk does not: tests/escape/test_read_only.py.
+DIFFERENT = {("fifos_written", "read-only")}
+BOTH = [(name, kind) for name in scripted.SCRIPTS for kind in [*TREES, "read-only"] if (name, kind) not in DIFFERENT]
+
+
+def test_the_accepted_difference_is_one_of_the_scripts() -> None:
+    assert {name for name, _ in DIFFERENT} <= set(scripted.SCRIPTS)
+
+
+@pytest.mark.parametrize(("name", "kind"), BOTH)
 def test_script(tmp_path: Path, name: str, kind: str) -> None:
     compare(tmp_path, kind, scripted.SCRIPTS[name])
 
