@@ -120,7 +120,7 @@ def _is_own_directory(path: str) -> bool:
         found = os.lstat(path)
     except OSError:
         return False
-    return st.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not st.S_IMODE(found.st_mode) & 0o077
+    return st.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not st.S_IMODE(found.st_mode) & 0o066
 
 
 def _recover_apply(path: str) -> bool:
