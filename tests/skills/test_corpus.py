@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from husk.skills.describe import describe
-from husk.skills.package import opened
+from husk.skills.open_skill import open_skill
 from tests.skills.calling import husk_skill
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "skills"
@@ -42,7 +42,7 @@ def test_example_without_namespaces(tmp_path: Path, name: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("name", [*SKILLS, "../first-skill"])
 def test_examples_are_as_the_specification_wants(name: str) -> None:
-    with opened(EXAMPLES / name) as skill:
+    with open_skill(EXAMPLES / name) as skill:
         found = describe(skill)
         assert not skill.head.problems and not found.problems
         assert skill.head.license or name == "../first-skill"

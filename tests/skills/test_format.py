@@ -13,7 +13,7 @@ from husk.sandbox.errors import UsageError
 from husk.skills import archive
 from husk.skills.archive import unpack
 from husk.skills.frontmatter import read_head
-from husk.skills.package import opened
+from husk.skills.open_skill import open_skill
 from tests.skills.calling import make_skill
 
 
@@ -98,7 +98,7 @@ GOOD: list[tuple[str | zipfile.ZipInfo, bytes]] = [
 @pytest.mark.parametrize("strip", ["", "good/"])
 def test_an_archive_is_a_skill(tmp_path: Path, strip: str) -> None:
     path = packed(tmp_path, [(str(name).removeprefix(strip), data) for name, data in GOOD])
-    with opened(path) as skill:
+    with open_skill(path) as skill:
         assert skill.name == "good" and skill.files == ["SKILL.md", "scripts/run.sh"] and not skill.head.problems
         root = skill.root
     assert not root.exists()
@@ -216,7 +216,7 @@ def _outside(place: Path) -> Path:
     ],
 )
 def test_what_is_no_skill(tmp_path: Path, make: Callable[[Path], Path], complaint: str) -> None:
-    with pytest.raises(UsageError, match=complaint), opened(make(tmp_path)):
+    with pytest.raises(UsageError, match=complaint), open_skill(make(tmp_path)):
         pass
 
 
@@ -230,7 +230,7 @@ def test_links_in_circles_and_out(tmp_path: Path) -> None:
         (root / folder).mkdir()
     (root / "folder/again").symlink_to("../folder")
     (root / "folder/beside").symlink_to("../other")
-    with opened(root) as skill:
+    with open_skill(root) as skill:
         assert skill.files == ["SKILL.md", "a.txt", "inside"]
         complaints = {problem.text.split("'")[1]: (problem.level, problem.text) for problem in skill.head.problems}
         with pytest.raises(UsageError, match="leads in a circle"):

@@ -10,7 +10,7 @@ from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Wish
 from husk.skills.describe import describe
 from husk.skills.hints import hints
-from husk.skills.package import opened
+from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import Permissions
 from husk.skills.running import Request
 from tests.skills.calling import make_skill
@@ -30,7 +30,7 @@ def test_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[
     for name in ("notes/a.txt", "given/b.txt"):
         Path(name).parent.mkdir()
         Path(name).touch()
-    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
+    with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
         found = describe(skill)
     wish = Wish(["sh"], [Mount(str(tmp_path / "given"), "/in")])
     assert hints(found, found.scripts[0], Request(args=words), wish) == told
@@ -39,7 +39,7 @@ def test_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[
 def test_a_name_that_is_right_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").touch()
-    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
+    with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
         found = describe(skill)
     wish = Wish(["sh"], [Mount(str(tmp_path), "/workspace", "cow")])
     assert hints(found, found.scripts[0], Request(args=["a.txt"]), wish) == []
@@ -47,7 +47,7 @@ def test_a_name_that_is_right_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("meant", "told"), [("s", 0), ("", 0), ("other", 1)])
 def test_permissions_of_another_skill(tmp_path: Path, meant: str, told: int) -> None:
-    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
+    with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
         found = describe(skill)
     said = hints(found, found.scripts[0], Request(permissions=Permissions(skill=meant)), Wish(["sh"]))
     assert said == ["the permissions were made for the skill 'other'; they hold for 's' all the same"][:told]
@@ -55,7 +55,7 @@ def test_permissions_of_another_skill(tmp_path: Path, meant: str, told: int) -> 
 
 def test_hosts(tmp_path: Path) -> None:
     text = "curl https://api.example.com/x http://localhost:1/\n"
-    with opened(make_skill(tmp_path, "s", {"scripts/x.sh": text})) as skill:
+    with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": text})) as skill:
         found = describe(skill)
     told = hints(found, found.scripts[0], Request(), Wish(["sh"]))
     assert told == ["it mentions api.example.com, which the box does not reach; --allow-net HOST lets it"]

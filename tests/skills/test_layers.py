@@ -13,7 +13,7 @@ import pytest
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.skills.packages import layers, npm_packages, pip_packages, sources
-from husk.skills.packages.layers import layer
+from husk.skills.packages.layers import get_layer
 from husk.store.collect import collect
 from husk.store.images import ImageConfig
 from husk.store.store import Store
@@ -42,15 +42,15 @@ def never(place: Path) -> layers.Filled:
 
 
 def test_a_layer_is_made_once(store: Store, tmp_path: Path) -> None:
-    made = layer(store.place, "pip", WISH, filling("one"))
-    again = layer(store.place, "pip", WISH, never)
+    made = get_layer(store.place, "pip", WISH, filling("one"))
+    again = get_layer(store.place, "pip", WISH, never)
     assert (made.cached, again.cached) == (False, True)
     assert made.image == again.image == store.images.list()[0] and again.lock == "x==1\n"
     assert {entry.path for entry in store.open_manifest(store.images.get(made.image).flat).walk()} >= {b".env"}
     # Another wish whose lock says the same, on the same Python, is served by it; on another Python it is not.
     asked = WISH | {"pins": ["x==1"]}
-    assert layer(store.place, "pip", asked, never, pinned="x==1\n").image == made.image
-    other = layer(store.place, "pip", asked | {"python": "3.12"}, filling("two"), pinned="x==1\n")
+    assert get_layer(store.place, "pip", asked, never, pinned="x==1\n").image == made.image
+    other = get_layer(store.place, "pip", asked | {"python": "3.12"}, filling("two"), pinned="x==1\n")
     assert other.image != made.image and not list((tmp_path / "cache/installing").glob("new-*"))
 
 
@@ -83,13 +83,13 @@ def test_what_an_installation_left_is_a_strangers(store: Store, tmp_path: Path, 
         return made, "x==1\n"
 
     if attack == "lock":
-        made = layer(store.place, "pip", WISH, fill)
-        assert layer(store.place, "pip", WISH, never).lock == "x==1\n"
+        made = get_layer(store.place, "pip", WISH, fill)
+        assert get_layer(store.place, "pip", WISH, never).lock == "x==1\n"
         found = store.open_manifest(store.images.get(made.image).flat).lookup(b".packages.lock")
         assert found is not None and st.S_ISREG(found.mode)
     else:
         with pytest.raises(HuskError):
-            layer(store.place, "pip", WISH, fill)
+            get_layer(store.place, "pip", WISH, fill)
         assert store.images.list() == []
     assert os.listdir(outside) == ["secret"] and (outside / "secret").read_text() == "secret"
     assert not list((tmp_path / "cache/installing").glob("new-*"))
@@ -103,8 +103,8 @@ def test_what_a_box_says_is_read_from_a_file_of_its_own(tmp_path: Path) -> None:
     os.truncate(tmp_path / "large", layers.MOST_LOCK + 1)
     for name in ("link", "fifo", "large", "missing"):
         with pytest.raises(OSError):
-            layers.left_text(tmp_path / name)
-    assert layers.left_text(tmp_path / "secret") == "secret"
+            layers.read_untrusted(tmp_path / name)
+    assert layers.read_untrusted(tmp_path / "secret") == "secret"
     for provided in (pip_packages._lock_text, npm_packages._read_left):
         with pytest.raises(HuskError, match="cannot be read"):
             provided(tmp_path / "link")
@@ -117,7 +117,7 @@ def test_a_failed_installation_leaves_nothing(store: Store, tmp_path: Path) -> N
 
     (tmp_path / "cache/installing/new-1").mkdir(parents=True)  # a killed one's
     with pytest.raises(UsageError):
-        layer(store.place, "pip", WISH, fail)
+        get_layer(store.place, "pip", WISH, fail)
     assert not store.images.list() and not list((tmp_path / "cache/installing").glob("new-*"))
 
 
@@ -127,17 +127,17 @@ def test_collection_takes_what_nobody_uses(store: Store) -> None:
 
         kept = writing.put_manifest(ManifestWriter().finish())
         writing.set_image("kept", [kept], ImageConfig())
-    made = layer(store.place, "pip", WISH, filling("one"))
+    made = get_layer(store.place, "pip", WISH, filling("one"))
     assert collect(store, delete=True).caches == [] and store.images.list() == ["kept", made.image]
     made.close()
     assert collect(store).caches == [made.image] and len(store.images.list()) == 2  # only said
     assert collect(store, delete=True, unused_for=3600).caches == []
     os.utime(Path(store.place, "images", made.image.replace("/", "%")), (0, 0))
-    layer(store.place, "pip", WISH, never).close()  # used again
+    get_layer(store.place, "pip", WISH, never).close()  # used again
     assert collect(store, delete=True, unused_for=3600).caches == []
     assert collect(store, delete=True).caches == [made.image]
     assert store.images.list() == ["kept"] and store.has(kept)
-    assert not layer(store.place, "pip", WISH, filling("two")).cached
+    assert not get_layer(store.place, "pip", WISH, filling("two")).cached
 
 
 # -- where from -------------------------------------------------------------------------------------------------------

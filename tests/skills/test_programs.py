@@ -9,8 +9,8 @@ import pytest
 
 from husk.sandbox.policy import Policy
 from husk.sandbox.runner import Events, Runner
-from husk.skills.companions import companions
-from husk.skills.learning import expectation
+from husk.skills.learn_permissions import refusal_key
+from husk.skills.started_programs import started_programs
 from tests.lib import running
 from tests.skills.calling import husk_skill, make_skill
 
@@ -122,12 +122,12 @@ def test_what_goes_with_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (home / "office").write_text('#!/bin/sh\ncase $1 in\n -x) shift ;;\nesac\nexec "$(dirname "$0")"/office.bin\n')
     (home / "office").chmod(0o755)
     (tmp_path / "bin/office").symlink_to(home / "office")
-    monkeypatch.setattr("husk.skills.companions.DEFAULT_PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    assert companions("office") == [f"{home}/", "dirname", "sh"]
-    assert companions("nosuchprogram") == []
+    monkeypatch.setattr("husk.skills.started_programs.DEFAULT_PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert started_programs("office") == [f"{home}/", "dirname", "sh"]
+    assert started_programs("nosuchprogram") == []
 
 
 def test_a_refusal_is_known_again() -> None:
     """Descriptors and addresses in memory are others each time."""
-    assert expectation({"call": "ioctl", "what": "ioctl(41, 0x1, 0x7f94239fa5dc)"}) == "ioctl(…)"
-    assert expectation({"call": "openat", "what": "/etc/shadow"}) == "/etc/shadow"
+    assert refusal_key({"call": "ioctl", "what": "ioctl(41, 0x1, 0x7f94239fa5dc)"}) == "ioctl(…)"
+    assert refusal_key({"call": "openat", "what": "/etc/shadow"}) == "/etc/shadow"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.errors import UsageError
-from husk.skills.describe import Description, describe, needs_of
+from husk.skills.describe import Description, describe, reachable_scripts
 from husk.skills.distributions import is_requirement
-from husk.skills.package import opened
+from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import Permissions, propose, read_permissions
 from husk.skills.running import choose
 from husk.skills.scan_text import shell_programs
@@ -49,7 +49,7 @@ END
 
 
 def look(place: Path, files: dict[str, str]) -> Description:
-    with opened(make_skill(place, "a-skill", files)) as skill:
+    with open_skill(make_skill(place, "a-skill", files)) as skill:
         return describe(skill)
 
 
@@ -62,7 +62,7 @@ def test_python(tmp_path: Path) -> None:
     assert script.hosts == {"api.example.com"} and script.writes == {"result.json"}
     assert set(found.pip) == {"requests>=2", "PyYAML", "Pillow", "opencv-python-headless", "numpy"}
     assert found.optional == {"opencv-python-headless"}
-    assert {each.path for each in needs_of(found, script)} == {"scripts/make.py", "scripts/helper.py"}
+    assert {each.path for each in reachable_scripts(found, script)} == {"scripts/make.py", "scripts/helper.py"}
 
 
 def test_javascript(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_packages_of_the_skill_are_followed(tmp_path: Path) -> None:
     files = {"scripts/x.py": "from inner.deep import y", "scripts/inner/__init__.py": "from .base import z"}
     files |= {"scripts/inner/base.py": "import defusedxml.minidom", "scripts/inner/deep.py": "y = 1"}
     found = look(tmp_path, files)
-    reached = needs_of(found, choose(found, "x"))
+    reached = reachable_scripts(found, choose(found, "x"))
     assert {script.path for script in reached} == set(files)
     assert "scripts/inner/__init__.py" not in [script.path for script in found.scripts]
     assert found.pip == {"defusedxml": "scripts/inner/base.py imports defusedxml"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from husk.sandbox.remove_tree import DIRECTORY, empty_directory
-from husk.skills.produced import Staging
+from husk.skills.output_files import Staging
 from tests.lib import running
 from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving
 
@@ -104,7 +104,7 @@ def test_depth_is_no_harm(tmp_path: Path) -> None:
     os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at))
     os.close(at)
     (staging.base / "out" / "good").write_text("good")
-    found = staging.hand_over()
+    found = staging.publish()
     staging.remove()
     assert [name for name, _ in found.files] == [f"{name}/" * depth + "file", "good"] and found.left == []
     assert sorted(os.listdir(tmp_path / "out")) == [name, "good"]
@@ -132,7 +132,7 @@ def test_an_ordinary_user_gets_what_the_guest_has_shut(tmp_path: Path) -> None:
             (sub / "file").write_text("x")
             sub.chmod(0)
             (staging.base / "out").chmod(0)
-            found = staging.hand_over()
+            found = staging.publish()
             staging.remove()
             code = 0 if found.files == [("sub/file", 1)] and not found.left else 2
         finally:
@@ -156,7 +156,7 @@ def test_a_folder_exchanged_while_it_is_handed_over(tmp_path: Path, monkeypatch:
         os.symlink(outside, staging.base / "out" / "sub")
 
     monkeypatch.setattr(os, "mkdir", made)
-    found = staging.hand_over()
+    found = staging.publish()
     staging.remove()
     assert found.files == [] and len(found.left) == 1
     assert os.listdir(outside) == ["secret"] and outside.stat().st_mode & 0o777 == 0o755

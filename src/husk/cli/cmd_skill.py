@@ -14,10 +14,10 @@ from husk.cli.exit_codes import run_command
 from husk.cli.options.skill_options import NEEDS_MORE, SKILL
 from husk.sandbox.errors import UsageError
 from husk.sandbox.weaken import check as check_weaken
-from husk.skills import learning
+from husk.skills import learn_permissions
 from husk.skills.box_runner import Setting
 from husk.skills.describe import describe
-from husk.skills.package import opened
+from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import propose, read_limits, read_permissions
 from husk.skills.running import Request, prepare
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _inspect(options: Values) -> int:
-    with opened(options.path) as skill:
+    with open_skill(options.path) as skill:
         found = describe(skill)
         asked, notes = propose(found)
         valid = skill.head.valid and not (options.strict and skill.head.problems)
@@ -57,12 +57,12 @@ def _run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
             "--check needs --permissions FILE: what the run is held against; `husk skill learn` writes one."
         )
     request = _request(options)
-    with opened(options.path) as skill:
+    with open_skill(options.path) as skill:
         prepared = prepare(skill, request)
         if not (quiet or options.json):
             show.notes(prepared.notes)
         outcome, produced = prepared.run(capture=options.json, around=_with_signals)
-    beyond = learning.beyond(request.permissions, outcome) if options.check and request.permissions else []
+    beyond = learn_permissions.beyond(request.permissions, outcome) if options.check and request.permissions else []
     code = NEEDS_MORE if beyond else outcome.exit_code
     if options.json:
         print(json.dumps(show.as_dict(outcome, produced) | {"beyond": beyond, "notes": prepared.notes}, indent=2))
@@ -78,7 +78,7 @@ def _learn(options: Values) -> int:
     if options.check:
         return _run_skill(options, shell=False, quiet=False)
     request = _request(options, written=True)
-    with opened(options.path) as skill:
+    with open_skill(options.path) as skill:
         prepared = prepare(skill, request)
         start = request.permissions or propose(describe(skill))[0]
         target = options.write or options.permissions or Path(f"{skill.name}.permissions.toml")
@@ -86,7 +86,7 @@ def _learn(options: Values) -> int:
     if outcome.exit_code:
         show.outcome(outcome, produced, options.output)
         raise UsageError(f"the run ended with exit code {outcome.exit_code}, so nothing was learnt from it.")
-    tight = learning.tightened(start, request, outcome, produced, prepared.provided.given)
+    tight = learn_permissions.tighten(start, request, outcome, produced, prepared.provided.given)
     target.write_text(tight.text(), "utf-8")
     if options.json:
         print(
@@ -100,7 +100,7 @@ def _learn(options: Values) -> int:
 
 def _test(options: Values) -> int:
     from husk.skills.cases import find_cases
-    from husk.skills.comparing import BROKEN, DIFFERS, FAILS, check_cases, compare
+    from husk.skills.compare_cases import BROKEN, DIFFERS, FAILS, check_cases, compare
 
     if not options.paths and options.cases is None:
         raise UsageError("say which skills to test, or give --cases FILE.")

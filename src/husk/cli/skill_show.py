@@ -7,9 +7,9 @@ from pathlib import Path
 
 from husk.abi.text import harmless
 from husk.skills.box_runner import Outcome
-from husk.skills.comparing import Verdict
+from husk.skills.compare_cases import Verdict
 from husk.skills.describe import Description
-from husk.skills.produced import Produced
+from husk.skills.output_files import Produced
 
 MOST = 20
 

@@ -65,7 +65,7 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
 
     def look() -> dict[str, Any]:
         from husk.skills.describe import describe
-        from husk.skills.package import opened
+        from husk.skills.open_skill import open_skill
         from husk.skills.permission_file import propose
 
         path = find(config, skill)
@@ -74,7 +74,7 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
             held = given.text() if given else "its inputs, an output, no network; it has no permission manifest"
         except UsageError as error:
             held = f"it cannot run here: {error}"
-        with opened(path) as package:
+        with open_skill(path) as package:
             found = describe(package)
             asked, notes = propose(found)
             instructions = package.text("SKILL.md", config.session.shown)
@@ -119,7 +119,7 @@ class Wanted:
 
 
 def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tuple[dict[str, Any], list[str]]:
-    from husk.skills.package import opened
+    from husk.skills.open_skill import open_skill
     from husk.skills.running import prepare
 
     allowed = permissions_of(config, wanted.path)
@@ -131,7 +131,7 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
         given, left = place / "in", place / "out"
         given.mkdir()
         _copy_in(held, wanted.inputs, given)
-        with opened(wanted.path) as package:
+        with open_skill(wanted.path) as package:
             request = _request(config, wanted, allowed, given, left)
             prepared = prepare(package, request)
             outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)

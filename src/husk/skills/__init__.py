@@ -1,4 +1,4 @@
-"""skills: agent skills (folders with a SKILL.md) read, described, given what they need, and run in a box.
+"""skills: read agent skills (folders with a SKILL.md), describe them, install what they need, and run them in a box.
 
-May know the sandbox and the store. Nothing here runs a skill's code outside a box, except `cases` when told to compare.
+May know the sandbox and the store. Only `compare_cases` runs a skill's code outside a box, and only when asked to.
 """

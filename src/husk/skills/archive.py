@@ -1,6 +1,6 @@
-"""skills: a skill that comes as one file (.skill or .zip), unpacked into a directory of our own.
+"""skills: unpack a skill that comes as one file (.skill or .zip) into a directory of husk's own.
 
-The archive is a stranger's: every entry is judged by its name and declared size before anything is written, and what is
+The archive is untrusted: every entry's name and declared size are checked before anything is written, and what is
 written is counted, because a declared size may lie. One bad entry refuses the whole archive.
 """
 
@@ -15,18 +15,18 @@ from husk.sandbox.errors import UsageError
 
 MOST_BYTES = 512 << 20
 MOST_ENTRIES = 20_000
-MOST_RATIO = 200  # text packs 20 to 1, a picture hardly at all; a bomb a thousand to 1
-SMALL = 1 << 20  # below this nobody minds the ratio
+MOST_RATIO = 200  # text compresses 20 to 1, a picture hardly at all; a bomb a thousand to 1
+SMALL = 1 << 20  # below this the ratio does not matter
 MOST_DEPTH = 100
-PIECE = 1 << 16
+CHUNK = 1 << 16
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """`into` exists and is empty. On UsageError it may hold some of the files, none of them outside it."""
+    """Unpack into `into`, an empty directory. After a UsageError it may hold some files; none are outside it."""
     try:
         with zipfile.ZipFile(archive) as packed:
             entries = packed.infolist()
-            _judge(archive, entries)
+            _check_entries(archive, entries)
             room = MOST_BYTES
             for entry in entries:
                 room -= _write(archive, packed, entry, into, room)
@@ -40,7 +40,7 @@ def unpack(archive: Path, into: Path) -> None:
         raise UsageError(f"{archive}: damaged ({error}).") from None
 
 
-def _judge(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
+def _check_entries(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
     if len(entries) > MOST_ENTRIES:
         raise UsageError(f"{archive}: {len(entries)} entries; a skill may have {MOST_ENTRIES}.")
     total, kinds = 0, dict[str, bool]()
@@ -83,7 +83,7 @@ def _write(archive: Path, packed: zipfile.ZipFile, entry: zipfile.ZipInfo, into:
     target.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with packed.open(entry) as source, open(target, "xb") as out:
-        while piece := source.read(PIECE):
+        while piece := source.read(CHUNK):
             written += len(piece)
             if written > room or written > entry.file_size:
                 raise _bad(archive, entry.filename, "larger than it says")

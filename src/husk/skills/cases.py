@@ -1,6 +1,6 @@
-"""skills: a corpus of cases (JSON or TOML): each says how a skill is called and what must come of it.
+"""skills: test cases (JSON or TOML): each says how a skill is called and what the result must be.
 
-Here: reading them and judging one run. `comparing` runs them, natively and in a box.
+Here: reading cases and checking one run. `compare_cases` runs them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass
 class Run:
-    """What came of a case in one of the two settings. In texts the places are written as in the case."""
+    """The result of a case, natively or in a box. Its texts name directories as the case does: {in}, {out}, {skill}."""
 
     exit: int
     stdout: str
@@ -62,7 +62,7 @@ class Run:
 
 
 def find_cases(paths: list[Path], cases: Path | None) -> list[Case]:
-    """The cases of skills and of folders of skills; or those of one file, for the skills given or all it names."""
+    """The cases of the given skills and folders of skills; or those of one file, all or only for the given skills."""
     if cases is not None:
         found = _read(cases)
         wanted = {path.resolve() for path in paths}
@@ -73,15 +73,15 @@ def find_cases(paths: list[Path], cases: Path | None) -> list[Case]:
             files = _files_of(path)
             if not files:
                 raise UsageError(f"{path}: there are no cases in it; write a cases.toml, or name one with --cases.")
-            chosen += [_own(case, file) for file in files for case in _read(file)]
+            chosen += [_check_paths(case, file) for file in files for case in _read(file)]
     if not chosen:
         raise UsageError("there are no cases for that.")
     return chosen
 
 
-def _own(case: Case, file: Path) -> Case:
-    """A case that came with a skill is as strange as the skill: it may not choose what else of the host is shown to it.
-    A person who wants that names the file (--cases)."""
+def _check_paths(case: Case, file: Path) -> Case:
+    """A case that came with a skill is as untrusted as the skill: it may not name other files of the host. To allow
+    that, the user names the file (--cases)."""
     folder = file.parent.resolve()
     for what, path in (("skill", case.skill), ("input", case.input)):
         if path is not None and not path.resolve().is_relative_to(folder):
@@ -113,7 +113,7 @@ def _read(path: Path) -> list[Case]:
         text = path.read_text("utf-8")
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         if path.suffix == ".json":
-            json.dumps(data, ensure_ascii=False).encode()  # half a character ("\\ud800") could be given to no program
+            json.dumps(data, ensure_ascii=False).encode()  # a lone surrogate ("\\ud800") cannot be passed to a program
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
@@ -153,8 +153,8 @@ def _case(path: Path, number: int, row: dict[str, Any]) -> Case:
     return case
 
 
-def judge(case: Case, run: Run) -> str:
-    """The first thing that is not as the case wants it; empty if all is."""
+def check_run(case: Case, run: Run) -> str:
+    """The first difference from what the case wants; empty: there is none."""
     if run.exit != case.exit:
         return f"exit code {run.exit}, not {case.exit}{_said(run.stderr)}"
     if case.stdout is not None and run.stdout != case.stdout:
@@ -165,12 +165,12 @@ def judge(case: Case, run: Run) -> str:
     for name, wanted in case.files.items():
         if name not in run.files:
             return f"{name} was not made{_said(run.stderr)}"
-        if fault := _judge_file(case, name, wanted, run.files[name]):
+        if fault := _check_file(case, name, wanted, run.files[name]):
             return fault
     return ""
 
 
-def _judge_file(case: Case, name: str, wanted: Any, data: bytes) -> str:
+def _check_file(case: Case, name: str, wanted: Any, data: bytes) -> str:
     if isinstance(wanted, str):
         return (
             ""

@@ -1,13 +1,13 @@
-"""skills: everything that can be said of a skill without running it: `husk skill inspect`."""
+"""skills: describe a skill without running it, for `husk skill inspect`."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
 
-from husk.skills.distributions import NPM, distribution_of, is_requirement, key
+from husk.skills.distributions import NPM, distribution_key, distribution_of, is_requirement
 from husk.skills.languages import Script, find_scripts
-from husk.skills.package import Skill
+from husk.skills.open_skill import Skill
 from husk.skills.scan_python import scan_python
 from husk.skills.scan_text import scan_text
 
@@ -17,7 +17,7 @@ PACKAGES = ("package.json", "scripts/package.json")
 
 @dataclass
 class Description:
-    """`pip` and `npm` map a requirement to where it was found. `optional` are keys of those a script can do without."""
+    """`pip` and `npm` map a requirement to where it was found. `optional` holds the keys of optional ones."""
 
     skill: Skill
     code: list[Script]
@@ -28,7 +28,7 @@ class Description:
 
     @property
     def scripts(self) -> list[Script]:
-        """What can be started."""
+        """The scripts that can be started."""
         return [script for script in self.code if script.starts]
 
     @property
@@ -85,14 +85,14 @@ def describe(skill: Skill) -> Description:
         elif script.language != "elf":
             scan_text(skill, script)
         found.problems += script.problems
-    _declared(found)
+    _add_declared(found)
     for script in found.code:
-        _needed(found, script)
+        _add_imported(found, script)
     return found
 
 
-def needs_of(found: Description, script: Script) -> list[Script]:
-    """The script and those of the skill it imports or calls, directly or not."""
+def reachable_scripts(found: Description, script: Script) -> list[Script]:
+    """The script, and all files of the skill that it imports or calls, directly or not."""
     by_path = {other.path: other for other in found.code}
     reached, waiting = dict[str, Script](), [script]
     while waiting:
@@ -103,7 +103,7 @@ def needs_of(found: Description, script: Script) -> list[Script]:
     return list(reached.values())
 
 
-def _declared(found: Description) -> None:
+def _add_declared(found: Description) -> None:
     skill = found.skill
     for name in REQUIREMENTS:
         if name not in skill.files:
@@ -139,7 +139,7 @@ def _add_npm(found: Description, package: str, version: str, where: str) -> None
     found.npm[f"{package}@{version}" if plain not in ("", "*", "latest") else package] = where
 
 
-def _needed(found: Description, script: Script) -> None:
+def _add_imported(found: Description, script: Script) -> None:
     for wanted in script.requirements:
         if is_requirement(wanted):
             found.pip.setdefault(wanted, f"{script.path} (# /// script)")
@@ -147,13 +147,13 @@ def _needed(found: Description, script: Script) -> None:
             found.problems.append(f"{script.path}: {wanted!r} is left out: only names and versions are taken")
     for module, optional in script.modules.items():
         if script.language == "python":
-            name, have = distribution_of(module), {key(wanted) for wanted in found.pip}
-            if key(name) not in have:
+            name, have = distribution_of(module), {distribution_key(wanted) for wanted in found.pip}
+            if distribution_key(name) not in have:
                 found.pip[name] = f"{script.path} imports {module}"
                 if optional:
-                    found.optional.add(key(name))
+                    found.optional.add(distribution_key(name))
             elif not optional and found.pip.get(name, "").startswith(script.path) is False:
-                found.optional.discard(key(name))
+                found.optional.discard(distribution_key(name))
         elif script.language == "node":
             names = {wanted[0] + wanted[1:].partition("@")[0] for wanted in found.npm}
             if module not in names:

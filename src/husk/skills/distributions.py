@@ -1,11 +1,11 @@
-"""skills: names. Which distribution brings a Python module, which Debian package a program, and what needs neither."""
+"""skills: tables of names: the distribution of a Python module, the Debian package of a program, node's built-ins."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-# module: distribution, where they differ. Only well-known ones: a wrong guess would fetch a stranger's package.
+# module: distribution, where they differ. Only well-known ones: a wrong guess would fetch an unrelated package.
 DISTRIBUTIONS = {
     "Crypto": "pycryptodome",
     "OpenSSL": "pyOpenSSL",
@@ -82,15 +82,15 @@ def is_standard(module: str) -> bool:
 
 
 def distribution_of(module: str) -> str:
-    """The distribution a module comes from; for most it has the module's own name."""
+    """The distribution of a module; most have the module's name."""
     return DISTRIBUTIONS.get(module) or DISTRIBUTIONS.get(module.partition(".")[0]) or module.partition(".")[0]
 
 
-def key(name: str) -> str:
-    """Distribution names compare without case, and `-`, `_` and `.` alike."""
+def distribution_key(name: str) -> str:
+    """The normal form for comparing: case does not count, and `-`, `_` and `.` are equal."""
     return re.sub(r"[-_.]+", "-", re.split(r"[\s\[<>=!~;]", name.strip(), maxsplit=1)[0]).lower()
 
 
 def is_requirement(text: str) -> bool:
-    """A plain name with versions. Options, paths and addresses are not: they make pip read or call what they name."""
+    """Is it a plain name with versions? Options, paths and URLs are refused: pip would read or fetch what they name."""
     return REQUIREMENT.fullmatch(text.strip()) is not None

@@ -1,6 +1,6 @@
-"""skills: the head of a SKILL.md, read and held against the open specification (agentskills.io/specification).
+"""skills: read the front matter of a SKILL.md and check it against the specification (agentskills.io/specification).
 
-Only text in, data and complaints out: no files are touched here.
+Text in, data and problems out: no files are touched here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Problem:
-    """`fatal`: this is no skill that can be used. `error`: it breaks a rule of the specification, and can be used all
-    the same. `warning`: nobody forbids it, but it is odd."""
+    """`fatal`: the skill cannot be used. `error`: it breaks a rule of the specification but can be used. `warning`:
+    it is allowed but odd."""
 
     level: str
     text: str
@@ -60,8 +60,8 @@ class Head:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe types only, and no aliases: nested ones let a few lines stand for gigabytes. A key given twice is an error:
-    which of the two a reader takes is chance."""
+    """Safe types only, and no aliases: nested aliases let a few lines expand to gigabytes. A duplicate key is an error:
+    readers disagree on which one holds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
@@ -73,7 +73,7 @@ class _Loader(yaml.SafeLoader):
         value = super().construct_scalar(node)
         try:
             value.encode()
-        except UnicodeEncodeError:  # "\\ud800": no file, no terminal and no log could hold it
+        except UnicodeEncodeError:  # "\\ud800": no file, terminal or log can hold it
             problem = "half of a character (a surrogate) stands alone"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
         return value
@@ -98,7 +98,7 @@ def read_head(text: str, folder: str = "") -> Head:
     if fields is not None:
         try:
             _take(fields, head, folder)
-        except ValueError:  # Python writes no number of more than some thousand digits
+        except ValueError:  # Python prints no number of more than a few thousand digits
             head.fatal("the front matter cannot be read: a number in it is too long")
     return head
 
@@ -125,12 +125,12 @@ def _fields(block: str, head: Head) -> dict[Any, Any] | None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error)
-        # The line is counted from the file's first, which is the `---` before the block.
+        # Line numbers count from the top of the file: the `---` before the block is line 1.
         head.fatal(
             f"the front matter is not YAML: {f'line {mark.line + 2}: ' if mark else ''}{_plain(what)}{_hint(what)}"
         )
         return None
-    except (RecursionError, ValueError, AttributeError) as error:  # nested too deep; a date that is none
+    except (RecursionError, ValueError, AttributeError) as error:  # nested too deep, or an invalid date
         head.fatal(f"the front matter cannot be read: {_plain(str(error)) or 'it is nested too deep'}")
         return None
     if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""skills: what a newcomer would trip over, said before the run: files a box does not show, hosts it does not reach."""
+"""skills: hints before a run about common mistakes: files the box does not show, hosts it does not reach."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from husk.skills.box_runner import Wish
-from husk.skills.describe import Description, needs_of
+from husk.skills.describe import Description, reachable_scripts
 from husk.skills.languages import Script
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def hints(found: Description, script: Script | None, request: Request, wish: Wis
     if meant and meant != found.skill.name:
         own = found.skill.name
         told.append(f"the permissions were made for the skill {meant!r}; they hold for {own!r} all the same")
-    reached = found.code if script is None else needs_of(found, script)
+    reached = found.code if script is None else reachable_scripts(found, script)
     hosts = sorted({host for item in reached for host in item.hosts if not host.startswith("localhost")})
     if hosts and not wish.hosts:
         shown = ", ".join(hosts[:MOST]) + (" …" if len(hosts) > MOST else "")
@@ -33,7 +33,7 @@ def hints(found: Description, script: Script | None, request: Request, wish: Wis
 
 
 def _unseen(word: str, wish: Wish) -> str:
-    """An argument that names something here which the box does not show, or shows elsewhere."""
+    """A hint if an argument names a host file that the box does not show, or shows at another path."""
     if not word or "\0" in word or len(word) > 4096 or word.startswith("-") or not os.path.exists(word):
         return ""
     path = os.path.abspath(word)
@@ -43,7 +43,7 @@ def _unseen(word: str, wish: Wish) -> str:
     for mount in wish.mounts:
         if mount.mode != "image" and _beneath(os.path.realpath(path), mount.source):
             inside = os.path.normpath(os.path.join(mount.target, os.path.relpath(os.path.realpath(path), mount.source)))
-            # Started in the directory that is shown as the working directory, a relative name is right as it is.
+            # If the current directory is shown as the working directory, a relative name is right as it is.
             same = not os.path.isabs(word) and os.path.normpath(os.path.join(wish.workdir, word)) == inside
             return "" if same else f"{word} is at {inside} in the box"
     folder = path if os.path.isdir(path) else os.path.dirname(path)

@@ -1,4 +1,4 @@
-"""skills: which files of a skill are scripts, in which language, and what starts them in a box."""
+"""skills: find the scripts of a skill, their language, and the command that starts them in a box."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from husk.skills.package import Skill
+from husk.skills.open_skill import Skill
 
 # extension: language
 EXTENSIONS = {
@@ -26,7 +26,7 @@ EXTENSIONS = {
     ".awk": "awk",
     ".r": "r",
 }
-# language: (command, Debian package that brings it)
+# language: (command, its Debian package)
 INTERPRETERS = {
     "python": (["python3"], "python3"),
     "sh": (["sh"], "dash"),
@@ -55,7 +55,7 @@ NAMES |= {
     "r": "Rscript",
     "typescript": "tsx|deno",
 }
-# Folders whose code is brought along for scripts to use, or to be read, rather than started.
+# Folders whose code is imported or read, not started.
 NOT_STARTED = ("references", "assets", "tests", "test", "examples", "node_modules")
 HEAD = 1 << 12
 
@@ -78,7 +78,7 @@ class Script:
 
     @property
     def starts(self) -> bool:
-        """An __init__ is imported by others, never started."""
+        """An __init__.py is imported, never started."""
         return PurePosixPath(self.path).name != "__init__.py"
 
     def command(self, where: str) -> list[str]:
@@ -116,7 +116,7 @@ def _look(skill: Skill, relative: str) -> Script | None:
     language = _language_of(words) if words else ""
     by_name = EXTENSIONS.get(PurePosixPath(relative).suffix.lower(), "")
     if by_name:
-        # `#!/usr/bin/env -S uv run` and the like name a helper the box need not have; the extension is as sure.
+        # `#!/usr/bin/env -S uv run` and the like name a helper that the box may not have; the extension is as reliable.
         return Script(relative, language or by_name, words if language else [])
     if words:
         return Script(relative, language or os.path.basename(words[0]), words)
@@ -127,7 +127,7 @@ def _look(skill: Skill, relative: str) -> Script | None:
 
 
 def _shebang(head: bytes) -> list[str]:
-    """The words of a `#!` line, as a command that is searched on the box's PATH: absolute places differ by machine."""
+    """The words of a `#!` line, with a program that is searched on PATH: absolute paths differ between machines."""
     if head[:2] != b"#!":
         return []
     line = head[2:].split(b"\n", 1)[0].decode("utf-8", "replace").strip()
@@ -152,7 +152,7 @@ def _language_of(words: list[str]) -> str:
 
 
 def _guess(head: bytes) -> str:
-    """The language of a file that does not say; only what is unmistakable."""
+    """Guess the language from the text, where it is unmistakable."""
     text = head.decode("utf-8", "replace")
     if "\0" in text:
         return ""

@@ -1,6 +1,6 @@
-"""skills: the permission manifest: what a skill may see and use, as TOML a person reads, edits and signs off.
+"""skills: the permission manifest: what a skill may see and use, as TOML that a person reads, edits and approves.
 
-Here: the data, its text form, and which of two asks for more. What enforces it is the box (`boxes`, `running`).
+Here: the data, its text form, and the comparison of two manifests. The box enforces it (`box_runner`, `running`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 from husk.sandbox.limits.limits import NAMES, Limits
 from husk.sandbox.policy import DEFAULT_PATH, Mount
 from husk.sandbox.toml_reader import read_toml
-from husk.skills.companions import companions
 from husk.skills.describe import Description
-from husk.skills.distributions import DEBIAN, is_requirement, key
+from husk.skills.distributions import DEBIAN, distribution_key, is_requirement
 from husk.skills.languages import INTERPRETERS
+from husk.skills.started_programs import started_programs
 
 VERSION = 1
 DEFAULT_LIMITS = {"time": "10m", "memory": "2G", "processes": "512", "disk": "4G", "disk-files": "100000"}
@@ -41,11 +41,11 @@ class Permissions:
     pip: list[str] = field(default_factory=list)
     npm: list[str] = field(default_factory=list)
     limits: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
-    expected: list[str] = field(default_factory=list)  # refusals that were met while learning and did no harm
+    expected: list[str] = field(default_factory=list)  # refusals seen while learning that did no harm
 
     # -- text --------------------------------------------------------------------------------------------------
     def text(self, notes: dict[str, str] | None = None) -> str:
-        """TOML. `notes` says for single entries of a list where they come from."""
+        """The manifest as TOML. `notes` says for some entries where they come from."""
         notes = notes or {}
         lines = [
             f"# What the skill {self.skill!r} may see and use. Take away what it should not have, then:",
@@ -88,7 +88,7 @@ class Permissions:
 
     # -- use ---------------------------------------------------------------------------------------------------
     def beyond(self, most: Permissions) -> list[str]:
-        """What this asks for that `most` does not give."""
+        """What this manifest asks for beyond `most`."""
         found = [
             f"files.{name}" for name in ("input", "output", "work") if getattr(self, name) and not getattr(most, name)
         ]
@@ -99,8 +99,8 @@ class Permissions:
             ("npm package", self.npm, most.npm),
         ):
             found += [f"{title} {item}" for item in mine if item not in theirs]
-        allowed = {key(item) for item in most.pip}
-        found += [f"pip package {item}" for item in self.pip if key(item) not in allowed]
+        allowed = {distribution_key(item) for item in most.pip}
+        found += [f"pip package {item}" for item in self.pip if distribution_key(item) not in allowed]
         wanted, given = read_limits(self.limits), read_limits(most.limits)
         for name in NAMES:
             ours, ceiling = wanted[name], given[name]
@@ -112,7 +112,7 @@ class Permissions:
 
 
 def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
-    """What a skill seems to need, from reading it, and where each entry comes from."""
+    """Propose a manifest from reading the skill, with notes on where each entry comes from."""
     notes = {wanted: where for kind in (found.pip, found.npm) for wanted, where in kind.items()}
     asked = Permissions(skill=found.skill.name, pip=sorted(found.pip), npm=sorted(found.npm))
     programs = set(found.programs)
@@ -127,10 +127,10 @@ def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
                 where += f"; not on this machine (Debian: {DEBIAN.get(program, program)})"
             notes.setdefault(program, where)
         if script.programs and script.language not in ("sh", "bash"):
-            programs.add("sh")  # what system() and the like start
-    interpreters = {words[0] for words, _ in INTERPRETERS.values()}  # what lies in their own directories is modules
+            programs.add("sh")  # system() and the like start it
+    interpreters = {words[0] for words, _ in INTERPRETERS.values()}  # their own directories hold modules, not programs
     for program in sorted(programs - interpreters):
-        for entry in companions(program):
+        for entry in started_programs(program):
             if entry not in programs:
                 notes.setdefault(entry, f"{program} starts it")
                 programs.add(entry)
@@ -149,7 +149,7 @@ def read_permissions(path: Path) -> Permissions:
     files, packages = written.table("files"), written.table("packages")
     made = Permissions(
         skill=written.text("skill"),
-        # What a manifest does not mention it does not give.
+        # What a manifest does not mention is not allowed.
         input=files.flag("input"),
         output=files.flag("output"),
         work=files.flag("work"),

@@ -1,6 +1,6 @@
-"""skills: from a skill and a request to a box that is ready to run it: script, interpreter, packages, mounts.
+"""skills: prepare a box for a skill and a request: script, interpreter, packages, mounts; then run it.
 
-`prepare` does all the judging and may raise; only then `Prepared.run` starts the skill's own code, in the box.
+`prepare` does all checks and may raise. Only then `Prepared.run` starts the skill's own code, in the box.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from husk.skills.describe import Description, describe
 from husk.skills.distributions import DEBIAN
 from husk.skills.hints import hints
 from husk.skills.languages import INTERPRETERS, Script
-from husk.skills.package import Skill
+from husk.skills.open_skill import Skill
+from husk.skills.output_files import Produced, Staging
 from husk.skills.packages.npm_packages import name_of
 from husk.skills.permission_file import DEFAULT_LIMITS, Permissions
-from husk.skills.produced import Produced, Staging
-from husk.skills.providing import Providing
+from husk.skills.provide_packages import PackageProvider
 
 SKILL, INPUT, OUTPUT, WORK = "/skill", "/in", "/out", "/workspace"
 MAIN = ("main", "run", "cli", "index", "__main__")
@@ -30,12 +30,12 @@ MAIN = ("main", "run", "cli", "index", "__main__")
 
 @dataclass
 class Request:
-    """What the person asked for, beside the skill."""
+    """What the user asked for, beside the skill."""
 
     args: list[str] = field(default_factory=list)
     script: str = ""
     permissions: Permissions | None = None
-    resolved: bool = False  # links in the manifest's mounts were followed already
+    resolved: bool = False  # links in the manifest's mounts are resolved already
     most: Permissions | None = None
     input: Path | None = None
     output: Path | None = None
@@ -43,7 +43,7 @@ class Request:
     packages: list[Path] = field(default_factory=list)
     find_links: Path | None = None
     fetch: bool = False
-    index: str = ""  # instead of what pip is configured to use
+    index: str = ""  # instead of the one pip is configured to use
     registry: str = ""  # the same for npm
     index_hosts: list[str] = field(default_factory=list)  # what else an installation may reach
     lock: Path | None = None
@@ -59,15 +59,15 @@ class Prepared:
     wish: Wish
     script: Script | None
     staging: Staging | None
-    notes: list[str]  # for the person, before the run
-    provided: Providing
+    notes: list[str]  # for the user, before the run
+    provided: PackageProvider
 
     def run(
         self, *, stdin: bytes | None = None, capture: bool = False, around: Around = Runner.run
     ) -> tuple[Outcome, Produced]:
         try:
             outcome = run_box(self.wish, stdin=stdin, capture=capture, around=around)
-            return outcome, self.staging.hand_over() if self.staging else Produced()
+            return outcome, self.staging.publish() if self.staging else Produced()
         finally:
             self.close()
 
@@ -93,7 +93,7 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems] + found.problems
     notes += hints(found, script, request, wish)
-    provided = Providing(request, wish, notes)
+    provided = PackageProvider(request, wish, notes)
     provided.provide(found, script)
     wish.env.update(request.env)
     try:
@@ -109,7 +109,7 @@ def prepare(skill: Skill, request: Request) -> Prepared:
 
 
 def choose(found: Description, wanted: str) -> Script:
-    """The script a person means: the one they named, the only one, or one that is plainly the entry."""
+    """Choose the script: the one that was named, the only one, or the obvious entry point."""
     scripts = found.scripts
     if not scripts:
         raise UsageError(
@@ -163,7 +163,7 @@ def _check_there(program: str, script: Script | None) -> None:
 
 
 def _check_allowed(request: Request) -> None:
-    """What is asked for on the command line and in the manifest, against what may be given. Nothing has run yet."""
+    """Check command line and manifest against what is allowed, before anything runs."""
     given = request.permissions
     if given is not None:
         for option, value, allowed in (

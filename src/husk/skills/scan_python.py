@@ -1,4 +1,4 @@
-"""skills: what a Python script would use, read from its syntax tree. Nothing is imported or run."""
+"""skills: what a Python script uses, read from its syntax tree. Nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from husk.skills.distributions import is_standard
 from husk.skills.languages import Script
-from husk.skills.package import Skill
+from husk.skills.open_skill import Skill
 from husk.skills.scan_text import HOST, programs_of_words, shell_programs
 
 MOST = 2 << 20
@@ -26,7 +26,7 @@ def scan_python(skill: Skill, script: Script) -> None:
     _declared(text, script)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in a stranger's string is no news of ours
+            warnings.simplefilter("ignore")  # an odd escape in the skill's strings is not husk's to report
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         script.problems.append(f"{script.path}: not Python that this Python can read ({error})")
@@ -43,7 +43,7 @@ def _declared(text: str, script: Script) -> None:
     body = "".join(line[2:] + "\n" if line.startswith("# ") else "\n" for line in found[1].splitlines())
     try:
         wanted = tomllib.loads(body).get("dependencies", [])
-    except (ValueError, RecursionError) as error:  # no TOML, a number or a nesting without end
+    except (ValueError, RecursionError) as error:  # no TOML, or a number or nesting that is too long
         script.problems.append(f"{script.path}: its `# /// script` block is not TOML ({error})")
         return
     if isinstance(wanted, list):
@@ -51,8 +51,8 @@ def _declared(text: str, script: Script) -> None:
 
 
 class _Visitor:
-    """One pass. `optional` is true below a `try` that catches ImportError, and inside functions: there an import may
-    never happen, so a missing module is the script's own to handle."""
+    """One pass. `optional` is true below a `try` that catches ImportError, and inside functions: such an import may
+    never run, so the script can handle a missing module itself."""
 
     def __init__(self, skill: Skill, script: Script) -> None:
         self.skill, self.script = skill, script
@@ -99,8 +99,8 @@ class _Visitor:
         return any(self._places(module))
 
     def _places(self, module: str) -> list[str]:
-        """Where a module of the skill's own may be: next to the script, at the skill's root, or in one of its folders
-        that some script put on sys.path."""
+        """Where a module of the skill may be: beside the script, at the skill's root, or in a folder that some script
+        put on sys.path."""
         parts = module.split(".")
         tops = [self.here, PurePosixPath("."), PurePosixPath("scripts"), PurePosixPath("lib"), PurePosixPath("src")]
         found = []
@@ -171,7 +171,7 @@ def _writes(node: ast.Call) -> bool:
 
 
 def _usage(tree: ast.Module) -> str:
-    """A usage line as argparse or click would print it, from the calls that build it."""
+    """The usage line that argparse or click would print, from the calls that build the parser."""
     words: list[str] = []
     about = ""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

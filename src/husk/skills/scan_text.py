@@ -1,7 +1,7 @@
-"""skills: what scripts in shell, JavaScript, Perl and Ruby would use, read from their text. Nothing is run.
+"""skills: what scripts in shell, JavaScript, Perl and Ruby use, read from their text. Nothing is run.
 
-Text is not a syntax tree: this finds what is written plainly and misses what is put together at run time. What it
-finds is a proposal for a person; what a run really used is told by `husk skill learn`.
+Text is not a syntax tree: this finds plain names and misses what is built at run time. The result is a proposal for a
+person; `husk skill learn` records what a run really used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from husk.skills.distributions import NODE_BUILTIN
 from husk.skills.languages import Script
-from husk.skills.package import Skill
+from husk.skills.open_skill import Skill
 
 HOST = re.compile(r"\b(?:https?|wss?|ftp)://([A-Za-z0-9.-]+\.[A-Za-z]{2,}(?::\d+)?|localhost(?::\d+)?)")
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -23,10 +23,10 @@ _KEYWORDS = (
     "unset wait sudo env nohup nice xargs"
 )
 KEYWORDS = frozenset(_KEYWORDS.split())
-# Words before a command that are none of their own.
+# Words that stand before a command and are not the command.
 _BEFORE = "sudo env nohup nice time exec command xargs if then else elif while until do ! {"
 TRANSPARENT = frozenset(_BEFORE.split())
-STARTERS = frozenset(("nohup", "nice", "xargs"))  # of those, the ones that are programs
+STARTERS = frozenset(("nohup", "nice", "xargs"))  # those of them that are programs
 QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\$]|\\.|\$\((?:[^()\"]|\"[^\"]*\")*\)|\$(?!\())*\"", re.S)
 MOST = 1 << 20
 
@@ -47,10 +47,10 @@ def scan_text(skill: Skill, script: Script) -> None:
 
 
 def shell_programs(text: str) -> set[str]:
-    """Commands of a piece of shell: the first word of each simple command, as far as text alone tells."""
+    """The programs of a piece of shell: the first word of each simple command, as far as the text tells."""
     found = set()
     text = re.sub(r"\\\n", " ", text)
-    # What a trap runs is a command although it stands in quotes; and who asks for a program means to run it.
+    # The argument of `trap` is a command although it is quoted; and a script that looks for a program runs it.
     for single, double in re.findall(r"(?m)^\s*trap\s+(?:'([^'\n]*)'|\"([^\"\n]*)\")", text):
         found |= shell_programs(single or double)
     found.update(re.findall(r"\b(?:command -v|which|type -P) +([a-z][\w.+-]*)", text))
@@ -67,7 +67,7 @@ def shell_programs(text: str) -> set[str]:
 
 
 def _quoted(found: re.Match[str]) -> str:
-    """What is in quotes is data, or a program for awk; only commands substituted in double quotes are commands."""
+    """Quoted text is data, or a program for awk; only command substitutions in double quotes are commands."""
     text = found[0]
     if text[0] == '"':
         return '""\n' + "\n".join(re.findall(r"\$\(([^()]*)\)", text)) + "\n" if "$(" in text else '""'

@@ -1,7 +1,7 @@
-"""skills: layers of packages: filled once, inside a box, then kept in the store as an image and shown read-only.
+"""skills: layers of packages: filled once, inside a box, then kept in the store as an image and mounted read-only.
 
-An image's name is a hash of what was asked for, so the same wish finds it again without pip, npm or network. It is a
-cache: `husk store gc` may take it while nobody uses it, and a lock file says how to make the same once more.
+An image's name is a hash of the request, so the same request finds it again without pip, npm or network. It is a cache:
+`husk store gc` may collect it while it is unused, and a lock file says how to make it again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from husk.store.ingest import Options, ingest
 from husk.store.locks import Lease
 
 WISH, DIGEST = "husk.wish", "husk.lock-digest"
-LOCK_NAME = b".packages.lock"  # in the layer itself: what is in it, version by version, with hashes
+LOCK_NAME = b".packages.lock"  # in the layer: its packages, with versions and hashes
 MOST_LOCK = 64 << 20
-Filled = tuple[Path, str]  # the directory that is to be the layer, and the text of its lock
+Filled = tuple[Path, str]  # the directory that becomes the layer, and the text of its lock
 
 
 @dataclass
 class Layer:
-    """An image of the store, leased: nobody collects it until `close`."""
+    """An image of the store, leased: it is not collected until `close`."""
 
     image: str
     lock: str
@@ -42,17 +42,19 @@ class Layer:
         self.lease.close()
 
 
-def layer(place: str, kind: str, wish: dict[str, object], fill: Callable[[Path], Filled], *, pinned: str = "") -> Layer:
-    """The layer for `wish`. `fill` is called, with an empty directory to work in, only when there is none yet. A layer
-    whose lock is `pinned` will do too, whatever wish it was made for: it holds the same, to the byte."""
+def get_layer(
+    place: str, kind: str, wish: dict[str, object], fill: Callable[[Path], Filled], *, pinned: str = ""
+) -> Layer:
+    """The layer for `wish`. Only if there is none yet, `fill` is called with an empty directory to work in. A layer
+    whose lock is `pinned` also fits, whatever it was made for: it holds the same bytes."""
     text = json.dumps(wish, sort_keys=True)
     name = f"{PACKAGES}{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     try:
         store = Store.create(place or None)
         base = _working_place()
         with open(base / ".lock", "w") as lock:
-            # One installation at a time: a second one for the same wish waits and finds the layer. The lock goes with
-            # us, so what is in the way now is a killed one's.
+            # One installation at a time: a second one for the same wish waits and finds the layer. The lock ends with
+            # its process, so directories found here are leftovers of a killed one.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if found := _cached(store, name, kind, wish, pinned):
                 return found
@@ -64,7 +66,7 @@ def layer(place: str, kind: str, wish: dict[str, object], fill: Callable[[Path],
                 content, locked = fill(staging)
                 _add_lock(content, locked)
                 labels = {CACHE: "packages", WISH: text, DIGEST: _digest(locked)}
-                # Packages bring certificates and examples of keys: whatever they hold is public.
+                # Packages hold certificates and example keys: these are public, not secrets.
                 ingest(store, str(content), name, Options(include_secrets=True, config=ImageConfig(labels=labels)))
             finally:
                 _remove(staging)
@@ -74,9 +76,9 @@ def layer(place: str, kind: str, wish: dict[str, object], fill: Callable[[Path],
         raise HuskError(str(error)) from None
 
 
-def left_text(path: Path) -> str:
-    """What a box wrote into a file there. The box is gone, but what it left may be anything: a link to a file of the
-    host's, a FIFO, gigabytes."""
+def read_untrusted(path: Path) -> str:
+    """Read a file that a box wrote. The box has ended, but its file may be anything: a link to a host file, a FIFO,
+    gigabytes."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not st.S_ISREG(os.fstat(fd).st_mode):
@@ -112,7 +114,7 @@ def _remove(left: Path) -> None:
 
 
 def image_content(place: str, image: str) -> str:
-    """What an image holds now, for a wish: its name may mean another one tomorrow."""
+    """The content of an image, for a wish: its name may mean another image tomorrow."""
     if not image:
         return ""
     try:
@@ -127,7 +129,7 @@ def _cached(store: Store, name: str, kind: str, wish: dict[str, object], pinned:
     if not found and pinned:
         digest = _digest(pinned)
         for other in names:
-            if other.startswith(f"{PACKAGES}{kind}-") and _holds(store, other, digest, wish):
+            if other.startswith(f"{PACKAGES}{kind}-") and _matches(store, other, digest, wish):
                 found = other
                 break
     if not found:
@@ -146,8 +148,8 @@ def _cached(store: Store, name: str, kind: str, wish: dict[str, object], pinned:
         raise
 
 
-def _holds(store: Store, name: str, digest: str, wish: dict[str, object]) -> bool:
-    """Hashes pin what was installed, but an installation also depends on the Python and the image it was made with."""
+def _matches(store: Store, name: str, digest: str, wish: dict[str, object]) -> bool:
+    """Does the layer fit? Hashes pin the packages, but an installation also depends on its Python and its image."""
     labels = store.images.get(name).config.labels
     if labels.get(DIGEST) != digest:
         return False
@@ -160,7 +162,7 @@ def _digest(text: str) -> str:
 
 
 def _working_place() -> Path:
-    """Where packages are unpacked before the store takes them: HUSK_CACHE, else the user's cache directory."""
+    """Where packages are unpacked before they are ingested: HUSK_CACHE, else the user's cache directory."""
     given = os.environ.get("HUSK_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     base = Path(given or os.path.join(home, "husk")) / "installing"

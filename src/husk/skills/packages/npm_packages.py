@@ -1,5 +1,5 @@
 """skills: npm packages for a skill, installed by npm inside a box, without running their install scripts: from tarballs
-without network, or from the registry with the way there and no other. npm's own package-lock.json is the lock."""
+without network, or from the registry with network only to there. npm's own package-lock.json is the lock."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting, Wish, run
-from husk.skills.packages.layers import Filled, Layer, image_content, layer, left_text
+from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted
 from husk.skills.packages.sources import Source
 
-# Where node looks from /skill for what a script imports: its own folder, then each one above it.
+# Where node looks for imports of a script below /skill: in its folder, then in each one above it.
 PLACE = "/node_modules"
 MOST_MANIFEST = 1 << 20
 LIMITS = {"time": "15m", "memory": "4G"}
@@ -26,7 +26,7 @@ def name_of(wanted: str) -> str:
 
 
 def lock_beside(lock: Path) -> Path:
-    """Where `--lock FILE` keeps npm's half: FILE itself is pip's."""
+    """Where `--lock FILE` keeps npm's lock; FILE itself is pip's."""
     return lock.with_name(f"{lock.name}.npm.json")
 
 
@@ -66,14 +66,14 @@ def provide_npm(
         return content / "node_modules", _read_left(content / "package-lock.json")
 
     about: dict[str, object] = {"npm": sorted(wanted), "image": image_content(setting.store, setting.image)}
-    found = layer(setting.store, "npm", about | ({"pins": pins} if pins else {}), fill, pinned=pins)
+    found = get_layer(setting.store, "npm", about | ({"pins": pins} if pins else {}), fill, pinned=pins)
     if lock is not None and not pins:
         lock_beside(lock).write_text(found.lock)
     return found
 
 
 def _read_lock(path: Path, wanted: list[str]) -> str:
-    """The text of a package-lock.json that is there, if it is one for what is wanted now."""
+    """The text of an existing package-lock.json, checked to hold what is wanted now."""
     try:
         text = path.read_text("utf-8")
         roots = json.loads(text)["packages"][""].get("dependencies", {})
@@ -89,13 +89,13 @@ def _read_lock(path: Path, wanted: list[str]) -> str:
 
 def _read_left(path: Path) -> str:
     try:
-        return left_text(path)
+        return read_untrusted(path)
     except (OSError, ValueError) as error:
         raise HuskError(f"npm's {path.name} cannot be read ({error}).") from None
 
 
 def _said(output: bytes) -> str:
-    """What went wrong in npm's words: its errors, without the one that tells where the log is."""
+    """npm's error lines, without the one that says where the log is."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [line.partition(" ")[2].removeprefix("error ").strip() for line in lines if line.startswith("npm err")]
     told = [line for line in errors if line and not line.startswith(("code ", "errno ", "A complete log"))]
@@ -104,7 +104,7 @@ def _said(output: bytes) -> str:
 
 
 def _with_needs(names: list[str], folder: Path) -> list[Path]:
-    """The tarballs of these packages and of all they depend on."""
+    """The tarballs of these packages and of all their dependencies."""
     if not folder.is_dir():
         raise UsageError(f"--find-links {folder}: there is no such directory.")
     known = {name: (tarball, needs) for tarball in sorted(folder.glob("*.tgz")) for name, needs in _manifest(tarball)}
@@ -121,7 +121,7 @@ def _with_needs(names: list[str], folder: Path) -> list[Path]:
 
 
 def _manifest(tarball: Path) -> list[tuple[str, list[str]]]:
-    """(name, what it depends on) of a tarball; nothing if it is none. Nothing is unpacked."""
+    """(name, dependencies) of a tarball; empty if it is no package. Nothing is unpacked."""
     try:
         with tarfile.open(tarball) as packed:
             for member in packed:

@@ -1,6 +1,6 @@
 """skills: Python packages for a skill: what the box's Python lacks, installed by pip inside a box, pinned by hash.
 
-From a directory of wheels the box has no network; from an index, only the way there, and wheels only: a source
+For a directory of wheels the box has no network; for an index it reaches only that. Only wheels are installed: a source
 distribution would have to be run to learn what it needs.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting, Wish, run
-from husk.skills.packages.layers import Filled, Layer, image_content, layer, left_text
+from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted
 from husk.skills.packages.python_probe import PROBE
 from husk.skills.packages.sources import Source
 
@@ -33,8 +33,10 @@ class Missing:
     requirements: list[str]
 
 
-def look(setting: Setting, mounts: list[Mount], env: dict[str, str], modules: list[str], wanted: list[str]) -> Missing:
-    """Which of these the box's Python does not have."""
+def find_missing(
+    setting: Setting, mounts: list[Mount], env: dict[str, str], modules: list[str], wanted: list[str]
+) -> Missing:
+    """Which of these the box's Python lacks."""
     path = ":".join(filter(None, [env.get("PYTHONPATH", ""), PIP]))
     wish = Wish(
         ["python3", "-B", "-c", PROBE],
@@ -51,7 +53,7 @@ def look(setting: Setting, mounts: list[Mount], env: dict[str, str], modules: li
         raise HuskError(f"the box's python3 does not answer: {_last(outcome.stderr)}") from None
 
 
-def provide(
+def provide_pip(
     requirements: list[str],
     python: str,
     setting: Setting,
@@ -60,7 +62,7 @@ def provide(
     fetch: Callable[[], Source] | None,
     lock: Path | None,
 ) -> Layer:
-    """A layer with these requirements and all they need. `fetch` says where from, if anything may be fetched."""
+    """A layer with these requirements and their dependencies. `fetch` says from where, if fetching is allowed."""
     pins = _read_lock(lock) if lock is not None and lock.exists() else []
     wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins}
     wish["image"] = image_content(setting.store, setting.image)
@@ -75,7 +77,7 @@ def provide(
             )
         return _install(requirements, pins, find_links, fetch() if fetch else None, place, setting)
 
-    found = layer(setting.store, "pip", wish, fill, pinned="".join(f"{pin}\n" for pin in pins))
+    found = get_layer(setting.store, "pip", wish, fill, pinned="".join(f"{pin}\n" for pin in pins))
     if lock is not None and not lock.exists():
         lock.write_text(found.lock)
     return found
@@ -123,10 +125,10 @@ def _install(
 
 
 def _lock_text(report: Path) -> str:
-    """pip's own requirements format, so that the file can be used without husk too. What pip reports came out of a box:
-    it is data, and every line is held against the pattern before it is believed."""
+    """The lock in pip's own requirements format, so that it can be used without husk. pip's report comes out of a box
+    and is untrusted: every line must match the pattern."""
     try:
-        installed = json.loads(left_text(report))["install"]
+        installed = json.loads(read_untrusted(report))["install"]
         lines = []
         for item in installed:
             about, archive = item["metadata"], item["download_info"]["archive_info"]
@@ -153,7 +155,7 @@ def _read_lock(path: Path) -> list[str]:
 
 
 def _pip_mount() -> Mount:
-    """husk's own pip, shown to the box: Debian's python3 comes without."""
+    """Mount husk's own pip in the box: Debian's python3 has none."""
     spec = importlib.util.find_spec("pip")
     if spec is None or not spec.submodule_search_locations:
         raise HuskError("the Python that runs husk has no pip, which installs a skill's packages; python -m ensurepip.")
@@ -161,7 +163,7 @@ def _pip_mount() -> Mount:
 
 
 def _last(output: bytes) -> str:
-    """The line that says what went wrong: pip's last ERROR, else the last line."""
+    """The line with the cause: pip's last ERROR, else the last line."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
     text = (errors or lines or ["it said nothing"])[-1]

@@ -1,7 +1,7 @@
-"""skills: asks the box's own Python what it has. This text runs inside a box, never here.
+"""skills: a program that asks the box's own Python what it has. It runs inside a box, never here.
 
-Given modules and requirements as JSON on stdin, it prints which of them are missing, and its version. Standing on the
-box's standard library; `pip`, mounted in, brings the reading of version specifiers.
+Given modules and requirements as JSON on stdin, it prints which of them are missing, and its version. It uses the box's
+standard library, and for version specifiers `pip`, which is mounted into the box.
 """
 
 PROBE = r"""

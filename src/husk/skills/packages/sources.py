@@ -1,8 +1,8 @@
-"""skills: where packages come from: what the machine's own pip and npm are told to use, in their files and variables.
+"""skills: where packages come from: the indexes that the machine's own pip and npm are configured to use.
 
-husk names no index and no registry of its own. What is configured goes into the box as options; directories are shown
-there; and the network rules follow from it: the way to these hosts, or to the proxy before them, and no other.
-Passwords that npm keeps for a registry stay with npm.
+husk names no index and no registry of its own. The configuration goes into the box as options, directories are mounted
+there, and the network rules follow from it: these hosts, or the proxy before them, and nothing else. Passwords that npm
+keeps for a registry stay with npm.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINE = re.compile(r"(:env:|[\w-]+)\.([\w-]+)=(.*)")
 
 @dataclass
 class Source:
-    """`options` for the installer in the box, with what it may reach and see."""
+    """`options` for the installer in the box, and the hosts and mounts it needs."""
 
     name: str  # for messages
     options: list[str] = field(default_factory=list)
@@ -36,13 +36,13 @@ class Source:
     mounts: list[Mount] = field(default_factory=list)
 
     def show(self, path: str) -> str:
-        """The place in the box where the host's `path` is shown."""
+        """Mount the host's `path`; returns its path in the box."""
         place = f"{SHOWN}{len(self.mounts)}"
         self.mounts.append(Mount(os.path.realpath(path), place))
         return place
 
     def certify(self, path: str, option: str) -> None:
-        """The machine's certificates, which may know of a company's own."""
+        """Use the machine's certificates, which may include a company's own authority."""
         path = path if path and os.path.isfile(path) else CERTIFICATES
         if os.path.isfile(path):
             self.options += [option, path if path == CERTIFICATES else self.show(path)]
@@ -73,7 +73,7 @@ def without_password(address: str) -> str:
 
 
 def pip_source(index: str = "", more_hosts: list[str] | None = None) -> Source:
-    """`index` is what the person said; then nothing else that is configured is asked."""
+    """The source for pip. If `index` is given, the configuration is not used."""
     told = {} if index else _pip_settings()
     default, files = _pip_default()
     main = index or told.get("index-url", "") or default
@@ -105,7 +105,7 @@ def _add_index(source: Source, option: str, address: str) -> None:
         source.options += [option, address]
         source.hosts.append(rule_for(address, "--index" if option == "--index-url" else option))
     elif os.path.isdir(path):
-        # In its own place, and with what is above it: pages of an index link to files beside it (../../files/…).
+        # At the same path, and with its parent: pages of an index link to files beside it (../../files/…).
         path = os.path.normpath(path)
         whole = os.path.dirname(path) if os.path.basename(path) == "simple" else path
         source.mounts.append(Mount(os.path.realpath(whole), whole))
@@ -115,14 +115,14 @@ def _add_index(source: Source, option: str, address: str) -> None:
 
 
 def _local(address: str) -> str | None:
-    """The directory an address names; None: it is on the network."""
+    """The directory of a file address; None: it is on the network."""
     if address.startswith("file://"):
         return unquote(urlsplit(address).path)
     return address if address.startswith("/") else None
 
 
 def _pip_settings() -> dict[str, str]:
-    """Variables win over what is said for `install`, that over what is said for all commands: as in pip."""
+    """As in pip: variables win over settings for `install`, and these over settings for all commands."""
     listing = _ask([sys.executable, "-m", "pip", "config", "list"], "pip")
     ranks, found = {"global": 0, "install": 1, ":env:": 2}, dict[str, tuple[int, str]]()
     for line in listing.splitlines():
@@ -139,7 +139,7 @@ def _pip_settings() -> dict[str, str]:
 
 
 def _pip_default() -> tuple[str, str]:
-    """pip's own index, and the host that index keeps its files on."""
+    """pip's default index, and the host of its files."""
     try:
         from pip._internal.models.index import PyPI  # type: ignore[import-untyped, unused-ignore]
 
@@ -181,7 +181,7 @@ def _proxy(address: str) -> str:
 
 
 def _ask(argv: list[str], what: str) -> str:
-    """On the host, and from its root: a file in the working directory has no say."""
+    """Ask on the host, from the root directory: a file in the working directory must not count."""
     try:
         done = subprocess.run(argv, cwd="/", capture_output=True, text=True, timeout=SECONDS, check=True)
         return done.stdout

@@ -18,10 +18,10 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import DEFAULT_PATH
 from husk.skills.box_runner import Outcome
-from husk.skills.cases import Case, Run, judge
+from husk.skills.cases import Case, Run, check_run
 from husk.skills.describe import describe
-from husk.skills.package import opened
-from husk.skills.packages.pip_packages import look
+from husk.skills.open_skill import open_skill
+from husk.skills.packages.pip_packages import find_missing
 from husk.skills.running import INPUT, OUTPUT, SKILL, Request, choose, prepare
 
 WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"
@@ -30,8 +30,8 @@ SECONDS = 120
 
 @dataclass
 class Verdict:
-    """`works`: in the box as the case wants it. `differs`: as wanted, but not as natively. `fails`: not as wanted,
-    though natively it is. `broken`: natively it is not either. `skipped`: something it needs is not on this machine."""
+    """`works`: the box gives what the case wants. `differs`: it does, but the native run gave something else. `fails`:
+    it does not, though the native run does. `broken`: the native run fails too. `skipped`: a program is missing."""
 
     case: Case
     status: str
@@ -51,47 +51,47 @@ class Verdict:
 
 
 def compare(case: Case, request: Request, *, native: bool) -> Verdict:
-    if lacking := _lacking(case, request):
+    if lacking := _missing_need(case, request):
         return Verdict(case, SKIPPED, f"{lacking} is not on this machine")
     with tempfile.TemporaryDirectory(prefix="husk-case-") as name:
         place = Path(name)
         place.chmod(0o755)
         verdict = Verdict(case, WORKS)
         try:
-            boxed, outcome = _in_box(case, request, place / "box")
+            boxed, outcome = _run_in_box(case, request, place / "box")
         except HuskError as error:
             verdict.status, verdict.reason = FAILS, str(error)
             return verdict
         verdict.box_seconds = outcome.seconds
-        fault = judge(case, boxed)
+        fault = check_run(case, boxed)
         if native:
             started = time.monotonic()
-            alone = _natively(case, request, place / "native")
+            alone = _run_natively(case, request, place / "native")
             verdict.native_seconds = time.monotonic() - started
-            wrong = judge(case, alone)
+            wrong = check_run(case, alone)
             if wrong:
                 verdict.status, verdict.reason = BROKEN, f"natively: {wrong}"
                 return verdict
             if not fault and (difference := _difference(alone, boxed)):
                 verdict.status, verdict.reason = DIFFERS, difference
         if fault:
-            verdict.status, verdict.reason = FAILS, _why(fault, outcome)
+            verdict.status, verdict.reason = FAILS, _explain(fault, outcome)
         return verdict
 
 
-def _lacking(case: Case, request: Request) -> str:
+def _missing_need(case: Case, request: Request) -> str:
     if not request.setting.image:
         for program in case.needs:
             if shutil.which(program, path=DEFAULT_PATH) is None:
                 return program
     if case.modules and not (request.find_links or request.fetch or request.packages):
-        missing = look(request.setting, [], {}, case.modules, [])
+        missing = find_missing(request.setting, [], {}, case.modules, [])
         if missing.modules:
             return f"the Python module {missing.modules[0]}"
     return ""
 
 
-def _in_box(case: Case, request: Request, place: Path) -> tuple[Run, Outcome]:
+def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Outcome]:
     out = place / "out"
     out.mkdir(parents=True)
     asked = replace(
@@ -102,20 +102,20 @@ def _in_box(case: Case, request: Request, place: Path) -> tuple[Run, Outcome]:
         output=out,
         limits={"time": str(SECONDS)} | request.limits,
     )
-    with opened(case.skill) as skill:
+    with open_skill(case.skill) as skill:
         outcome, _ = prepare(skill, asked).run(stdin=case.stdin.encode(), capture=True)
     texts = [data.decode("utf-8", "backslashreplace") for data in (outcome.stdout, outcome.stderr)]
     shown = [_named(text, {INPUT: "{in}", OUTPUT: "{out}", SKILL: "{skill}"}) for text in texts]
     return Run(outcome.exit_code, shown[0], shown[1], _files(out)), outcome
 
 
-def _natively(case: Case, request: Request, place: Path) -> Run:
-    """As a person would run it: the same command in a fresh directory. /workspace and /out are that directory."""
+def _run_natively(case: Case, request: Request, place: Path) -> Run:
+    """Run the same command on the host in a fresh directory, which stands for /workspace and /out."""
     out = place / "out"
     out.mkdir(parents=True)
     (place / "home").mkdir()
     given = case.input.resolve() if case.input else place / "in"
-    with opened(case.skill) as skill:
+    with open_skill(case.skill) as skill:
         script = choose(describe(skill), case.script)
         root = str(skill.root)
         argv = [*script.command(root), *_filled(case.argv, str(given), str(out), root)]
@@ -149,7 +149,7 @@ def _natively(case: Case, request: Request, place: Path) -> Run:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """What it left in the background ends with it, as in a box."""
+    """End background processes too, as a box does."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -183,8 +183,8 @@ def _difference(alone: Run, boxed: Run) -> str:
     return ""
 
 
-def _why(fault: str, outcome: Outcome) -> str:
-    """The first refusal, fault of husk's or limit explains more than what the script made of it."""
+def _explain(fault: str, outcome: Outcome) -> str:
+    """Add the first refusal, fault or limit: it explains more than the script's own message."""
     for item in outcome.refusals:
         return f"{fault} (refused: {item['call']} {item['what']}: {item['reason']})"
     for text in (*outcome.faults, *outcome.limits):

@@ -1,23 +1,23 @@
-"""skills: what a run used, held against the permission manifest: tighten it to that, or say what was beyond it."""
+"""skills: compare what a run used with its permission manifest: tighten the manifest, or list what goes beyond it."""
 
 from __future__ import annotations
 
 import math
 
 from husk.skills.box_runner import Outcome
-from husk.skills.distributions import key
+from husk.skills.distributions import distribution_key
+from husk.skills.output_files import Produced
 from husk.skills.permission_file import Permissions
-from husk.skills.produced import Produced
 from husk.skills.running import INPUT, OUTPUT, WORK, Request
 
 ROOM = 10  # a later run may take this many times as long
 LEAST_SECONDS = 10
 
 
-def tightened(
+def tighten(
     start: Permissions, request: Request, outcome: Outcome, produced: Produced, packages: list[str]
 ) -> Permissions:
-    """The manifest that this run would have been content with. `packages` are the requirements it was given."""
+    """The smallest manifest that this run would have needed. `packages` are the requirements that were installed."""
     touched = [*outcome.read, *(path for _, path in outcome.changes)]
     seconds = max(LEAST_SECONDS, math.ceil(outcome.seconds * ROOM))
     return Permissions(
@@ -28,24 +28,24 @@ def tightened(
         mounts=[text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)],
         hosts=sorted({*request.hosts, *start.hosts}) if request.hosts or request.permissions else [],
         programs=sorted(outcome.ran),
-        pip=[text for text in start.pip if key(text) in {key(name) for name in packages}],
+        pip=[text for text in start.pip if distribution_key(text) in {distribution_key(name) for name in packages}],
         npm=[text for text in start.npm if text in packages],
         limits=start.limits | {"time": str(seconds)},
-        expected=sorted({expectation(item) for item in outcome.refusals}),
+        expected=sorted({refusal_key(item) for item in outcome.refusals}),
     )
 
 
 def beyond(allowed: Permissions, outcome: Outcome) -> list[str]:
-    """What a run needed or tried that its manifest does not give."""
+    """What a run needed or tried beyond its manifest."""
     found = [
-        f"{item['what']}: {item['reason']}" for item in outcome.refusals if expectation(item) not in allowed.expected
+        f"{item['what']}: {item['reason']}" for item in outcome.refusals if refusal_key(item) not in allowed.expected
     ]
     return found + outcome.limits
 
 
-def expectation(refusal: dict[str, object]) -> str:
-    """How a refusal is known again: by the file, address or program it is about. A bare call shows its arguments, and
-    descriptors and addresses in memory are others each time."""
+def refusal_key(refusal: dict[str, object]) -> str:
+    """Identify a refusal across runs: by its file, address or program. For a bare call only by its name, because its
+    arguments hold descriptors and addresses that differ each time."""
     what, call = str(refusal["what"]), str(refusal["call"])
     return f"{call}(…)" if what.startswith(f"{call}(") else what
 

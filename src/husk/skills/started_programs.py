@@ -1,5 +1,5 @@
-"""skills: what a program starts in its turn, as far as the machine's own files tell: `soffice` is a shell script, `git`
-has a directory of helpers. For proposals only; what a run really starts is told by `husk skill learn`."""
+"""skills: which programs a program starts itself, as far as the machine's files tell: `soffice` is a shell script,
+`git` has a directory of helpers. For proposals only; `husk skill learn` records what a run really starts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HEAD = 1 << 16
 HELPERS = ("/usr/lib/{}/", "/usr/lib/{}-core/", "/usr/libexec/{}/")
 
 
-def companions(program: str) -> list[str]:
-    """Entries for [programs] that go with `program`; none if it is not on this machine."""
+def started_programs(program: str) -> list[str]:
+    """Entries for [programs] that `program` needs too; none if it is not on this machine."""
     found = shutil.which(program, path=DEFAULT_PATH)
     if found is None:
         return []

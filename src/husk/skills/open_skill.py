@@ -1,7 +1,7 @@
-"""skills: a skill on disk, whichever way it came: its head, and the list of its files.
+"""skills: open a skill, a folder or an archive: its front matter and the list of its files.
 
-A `Skill` is read, never changed. Links inside may point within the folder only, because a box shows the folder and
-nothing else; a link that leads out or in circles is a problem that is named, not followed.
+A `Skill` is read, never changed. Links may only lead to files of the folder, because a box shows nothing else; a link
+that leads out or in a circle is reported, not followed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEFT_OUT = {".git", "__pycache__", "node_modules", ".venv", "venv"}
 
 @dataclass
 class Skill:
-    """`root` is a host directory; `source` is what the person named."""
+    """`root` is a host directory; `source` is what the user named."""
 
     source: Path
     root: Path
@@ -41,7 +41,7 @@ class Skill:
         return self.head.name or self.root.name
 
     def check(self) -> None:
-        """Raises with the first thing that makes the skill unusable."""
+        """Raise UsageError if the skill cannot be used."""
         wrong = self.head.fatalities
         if wrong:
             more = f" (and {len(wrong) - 1} more: husk skill inspect)" if len(wrong) > 1 else ""
@@ -53,8 +53,8 @@ class Skill:
 
 
 @contextmanager
-def opened(source: Path) -> Iterator[Skill]:
-    """The skill at `source`: a directory, its SKILL.md, or an archive, which is gone again afterwards."""
+def open_skill(source: Path) -> Iterator[Skill]:
+    """The skill at `source`: a directory, its SKILL.md, or an archive, whose unpacked copy is removed afterwards."""
     if source.name.lower() == "skill.md" and source.is_file():
         source = source.parent
     if source.is_dir():
@@ -68,7 +68,7 @@ def opened(source: Path) -> Iterator[Skill]:
     else:
         place = Path(tempfile.mkdtemp(prefix="husk-skill-"))
         try:
-            place.chmod(0o755)  # a box started by root has another user
+            place.chmod(0o755)  # the guest of a husk run as root is another user
             (place / "skill").mkdir()
             unpack(source, place / "skill")
             root, folder = _root_of(place / "skill", source)
@@ -78,7 +78,7 @@ def opened(source: Path) -> Iterator[Skill]:
 
 
 def _root_of(place: Path, source: Path) -> tuple[Path, str]:
-    """Archives hold the folder, or what is in it; then the folder's name is not told."""
+    """An archive holds the folder, or only its content; then the name of the folder is unknown."""
     if (place / "SKILL.md").exists():
         return place, ""
     holders = [entry for entry in sorted(place.iterdir()) if (entry / "SKILL.md").is_file()]
@@ -125,7 +125,7 @@ def _files(root: Path, head: Head) -> Iterator[str]:
             if count > MOST_FILES:
                 raise UsageError(f"{root}: more than {MOST_FILES} files; is this the skill's own folder?")
             if path.is_symlink() and (fault := _fault_of(path, root)):
-                # Whoever walks a circle does not come back: husk does not, but the skill's own scripts may.
+                # husk does not follow it, but the skill's own scripts could loop for ever.
                 say = head.fatal if fault == CIRCLE else head.warn
                 say(f"the link {relative!r} {fault}; it will not work in a box")
             elif name in names and path.is_file():
@@ -133,7 +133,7 @@ def _files(root: Path, head: Head) -> Iterator[str]:
 
 
 def _fault_of(link: Path, root: Path) -> str:
-    """What is wrong with a link; nothing, if it leads to a file or to a folder of the skill that it does not lie in."""
+    """What is wrong with a link; empty if it leads to a file of the skill, or to a folder that does not contain it."""
     try:
         end = Path(os.path.realpath(link, strict=True))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""skills: the packages a script needs, found out and put into its box: from directories by hand, or as layers.
+"""skills: find the packages a script needs and put them into its box: from given directories, or as layers.
 
-`Providing` adds to the wish (mounts, PYTHONPATH, PATH), to the notes for the person, and to the layers that stay leased
-until the run is over.
+`PackageProvider` adds mounts, PYTHONPATH and PATH to the wish, notes for the user, and layers that stay leased until
+the run is over.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount
 from husk.skills.box_runner import Wish
-from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, needs_of
-from husk.skills.distributions import distribution_of, key
+from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, reachable_scripts
+from husk.skills.distributions import distribution_key, distribution_of
 from husk.skills.languages import Script
 from husk.skills.packages import npm_packages, pip_packages
 from husk.skills.packages.layers import Layer
@@ -24,22 +24,22 @@ from husk.skills.packages.sources import npm_source, pip_source
 if TYPE_CHECKING:
     from husk.skills.running import Request
 
-BY_HAND = "/opt/skill/packages"
+GIVEN_PACKAGES = "/opt/skill/packages"
 
 
 @dataclass
-class Providing:
+class PackageProvider:
     request: Request
     wish: Wish
     notes: list[str]
-    given: list[str] = field(default_factory=list)  # the requirements that layers were given for
+    given: list[str] = field(default_factory=list)  # the requirements that layers were made for
     layers: list[Layer] = field(default_factory=list)
 
     def provide(self, found: Description, script: Script | None) -> None:
-        """`script` None: whatever any of them needs."""
+        """Provide what `script` needs; None: what any script needs."""
         try:
-            self._by_hand()
-            reached = found.code if script is None else needs_of(found, script)
+            self._mount_directories()
+            reached = found.code if script is None else reachable_scripts(found, script)
             self._for_python(found, reached)
             self._for_node(found, reached)
         except BaseException:
@@ -51,8 +51,8 @@ class Providing:
             layer.close()
         self.layers.clear()
 
-    def _by_hand(self) -> None:
-        """--packages DIR: a venv, a directory with a node_modules, or a directory of Python packages, as it is."""
+    def _mount_directories(self) -> None:
+        """Mount --packages DIR as it is: a venv, a directory with a node_modules, or a directory of Python packages."""
         for number, folder in enumerate(self.request.packages):
             if not folder.is_dir():
                 raise UsageError(f"--packages {folder}: there is no such directory.")
@@ -62,12 +62,12 @@ class Providing:
                 self.wish.mounts.append(Mount(str(modules.resolve()), npm_packages.PLACE))
                 self._search("PATH", f"{npm_packages.PLACE}/.bin")
                 continue
-            place = f"{BY_HAND}{number}"
+            place = f"{GIVEN_PACKAGES}{number}"
             self.wish.mounts.append(Mount(str((sites[0] if sites else folder).resolve()), place))
             self._search("PYTHONPATH", place)
 
     def _for_python(self, found: Description, reached: list[Script]) -> None:
-        # What requirements.txt and package.json say is for all scripts; what was found by reading, for those that run.
+        # requirements.txt and package.json hold for all scripts; imports found by reading, for those that run.
         paths = {item.path for item in reached} | set(REQUIREMENTS)
         modules = {name: maybe for item in reached if item.language == "python" for name, maybe in item.modules.items()}
         declared = [
@@ -76,14 +76,15 @@ class Providing:
         if not modules and not declared:
             return
         request = self.request
-        by_hand = [mount for mount in self.wish.mounts if mount.target.startswith(BY_HAND)]
-        missing = pip_packages.look(request.setting, by_hand, self.wish.env, sorted(modules), declared)
+        given = [mount for mount in self.wish.mounts if mount.target.startswith(GIVEN_PACKAGES)]
+        missing = pip_packages.find_missing(request.setting, given, self.wish.env, sorted(modules), declared)
         needed = [*missing.requirements, *self._distributions(missing.modules, modules, declared)]
         if not needed:
             return
         allowed = request.permissions.pip if request.permissions else None
-        _check("pip", needed, None if allowed is None else {key(text) for text in allowed}, key)
-        layer = pip_packages.provide(
+        names = None if allowed is None else {distribution_key(text) for text in allowed}
+        _check("pip", needed, names, distribution_key)
+        layer = pip_packages.provide_pip(
             needed,
             missing.python,
             request.setting,
@@ -96,11 +97,11 @@ class Providing:
         self._search("PATH", f"{pip_packages.PLACE}/bin")
 
     def _distributions(self, missing: list[str], modules: dict[str, bool], declared: list[str]) -> list[str]:
-        """What brings the missing modules, but those a script can do without."""
-        covered, needed = {key(text) for text in declared}, list[str]()
+        """The distributions of the missing modules, without those a script can do without."""
+        covered, needed = {distribution_key(text) for text in declared}, list[str]()
         for module in missing:
             name = distribution_of(module)
-            if key(name) in covered:
+            if distribution_key(name) in covered:
                 continue
             if modules[module] and not (self.request.find_links or self.request.fetch):
                 self.notes.append(f"{name} is not in the box; the script can do without it")
@@ -143,7 +144,7 @@ class Providing:
         self.wish.mounts.append(Mount(layer.image, place, "image"))
 
     def _search(self, variable: str, place: str) -> None:
-        """Programs of packages come first, modules last: what the person gave by hand wins over a layer."""
+        """Programs of packages come first, modules last: a directory the user gave wins over a layer."""
         if variable == "PATH":
             self.wish.env["PATH"] = f"{place}:{self.wish.env.get('PATH', DEFAULT_PATH)}"
         else:

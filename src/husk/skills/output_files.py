@@ -1,8 +1,8 @@
-"""skills: what a run leaves for `--out`. The box writes into a staging directory of ours; only when it is gone are the
-files moved to where the person wants them, so that no guest ever holds a handle in a directory of theirs.
+"""skills: output files for `--out`. The box writes into a staging directory; when the box has ended, husk moves the
+files to the target. So no guest ever holds a descriptor in a directory of the user.
 
-The guest chose names, depth and modes, and guests of other boxes may have the target as an `rw` mount: everything is
-reached beneath a descriptor, without following a link.
+The guest chose names, depth and modes, and guests of other boxes may have the target as an `rw` mount. So every file is
+opened beneath a descriptor, without following links.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from husk.sandbox.remove_tree import DIRECTORY, empty_directory, open_directory,
 @dataclass
 class Produced:
     files: list[tuple[str, int]] = field(default_factory=list)  # relative name, size
-    left: list[str] = field(default_factory=list)  # not handed over, and why
+    left: list[str] = field(default_factory=list)  # not moved, and why
 
 
 class Staging:
-    """Two directories: `out` is /out, `work` the working directory. Inside the target, so that moving is renaming."""
+    """Two directories: `out` is /out, `work` the working directory. Inside the target, so moving is renaming."""
 
     def __init__(self, target: Path) -> None:
         try:
@@ -35,25 +35,25 @@ class Staging:
             raise UsageError(f"--out {target}: {error.strerror}.") from None
         for folder in (self.base, self.base / "out", self.base / "work"):
             folder.mkdir(exist_ok=True)
-            folder.chmod(0o755)  # a box that root started has another user
+            folder.chmod(0o755)  # the guest of a husk run as root is another user
         self._target = os.open(self.base.parent, DIRECTORY)
         self._top = os.open(self.base.name, DIRECTORY, dir_fd=self._target)
 
-    def hand_over(self) -> Produced:
-        """Files and folders only. Links may point anywhere on the host, so they stay behind, as do sockets and FIFOs;
-        and nothing is written through a link that is in the target already."""
+    def publish(self) -> Produced:
+        """Move files and folders to the target. Links stay behind, since they may point anywhere on the host, as do
+        sockets and FIFOs. Nothing is written through a link that is in the target already."""
         found = Produced()
         taken: set[bytes] = set()
         for name in ("out", "work"):
             source = open_directory(self._top, name)
             try:
-                self._hand_over(source, found, taken)
+                self._publish(source, found, taken)
             finally:
                 os.close(source)
         found.files.sort()
         return found
 
-    def _hand_over(self, source: int, found: Produced, taken: set[bytes]) -> None:
+    def _publish(self, source: int, found: Produced, taken: set[bytes]) -> None:
         waiting = [b""]
         while waiting:
             folder = waiting.pop()
@@ -61,21 +61,21 @@ class Staging:
             try:
                 for top in (source, self._target):
                     held.append(open_beneath(top, folder, os.O_PATH | os.O_DIRECTORY))
-                held.append(reopen_listable(held[0]))  # a guest may have taken its own permissions away
+                held.append(reopen_listable(held[0]))  # the guest may have removed its own permissions
                 waiting += self._folder(held[2], held[1], folder, found, taken)
-            except OSError as error:  # somebody else is at work there
+            except OSError as error:  # another process changes the directory
                 found.left.append(f"{os.fsdecode(folder) or '.'}: {error.strerror}")
             finally:
                 for fd in held:
                     os.close(fd)
 
     def _folder(self, here: int, there: int, folder: bytes, found: Produced, taken: set[bytes]) -> list[bytes]:
-        """Moves the files of one folder; those in it that are to be looked into."""
+        """Move the files of one folder; returns its sub-folders."""
         inner = []
         for last in sorted(map(os.fsencode, os.listdir(here))):
             name = folder + b"/" + last if folder else last
             shown = os.fsdecode(name)
-            mode, goal = os.lstat(last, dir_fd=here).st_mode, _kind(there, last)
+            mode, goal = os.lstat(last, dir_fd=here).st_mode, _file_type(there, last)
             if st.S_ISDIR(mode):
                 if goal not in (0, st.S_IFDIR):
                     found.left.append(f"{shown}: in the way there is no folder")
@@ -89,7 +89,7 @@ class Staging:
                 found.left.append(f"{shown}: there is a folder of that name")
             elif name not in taken:
                 taken.add(name)
-                found.files.append((shown, _moved(here, there, last)))
+                found.files.append((shown, _move(here, there, last)))
         return inner
 
     def remove(self) -> None:
@@ -97,13 +97,13 @@ class Staging:
             empty_directory(self._top)
             os.rmdir(self.base.name, dir_fd=self._target)
         except OSError:
-            pass  # somebody is at work there
+            pass  # another process changes the directory
         os.close(self._top)
         os.close(self._target)
 
 
-def _moved(here: int, there: int, name: bytes) -> int:
-    """Its size. What is in its place, be it a link, is replaced and never followed."""
+def _move(here: int, there: int, name: bytes) -> int:
+    """Move one file; returns its size. An existing file or link of that name is replaced, never followed."""
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
     try:
         found = os.fstat(fd)
@@ -115,8 +115,8 @@ def _moved(here: int, there: int, name: bytes) -> int:
         os.close(fd)
 
 
-def _kind(folder: int, name: bytes) -> int:
-    """0: there is nothing."""
+def _file_type(folder: int, name: bytes) -> int:
+    """The file type; 0: there is no such file."""
     try:
         return st.S_IFMT(os.lstat(name, dir_fd=folder).st_mode)
     except FileNotFoundError:
