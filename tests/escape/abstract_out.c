@@ -1,8 +1,8 @@
 /* build: abstract_out
  *
- * Tries to reach servers of the host by every kind of address: an abstract name, a path, a path that leads up and out of
- * the working directory, and TCP and UDP ports on loopback. Arguments: abstract name, absolute path, ports of TCP and UDP.
- * Sends a word wherever it gets through; prints how each attempt ended.
+ * Tries to reach servers of the host by every kind of address: an abstract name, a path, a path that leads up and out
+ * of the working directory, and TCP and UDP ports on loopback. Arguments: abstract name, absolute path, TCP port, UDP
+ * port. Sends a word where it gets through; prints how each attempt ended.
  */
 #include "step.h"
 #include "sock_unix.h"

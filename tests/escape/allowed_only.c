@@ -1,8 +1,8 @@
 /* build: allowed_only
  *
- * allowed_only OPEN SHUT: a policy lets out connections to one port of the host's loopback, OPEN. Tries to get to another,
- * SHUT, by every way of writing the address and every call that takes one. Which of the two servers heard something, the
- * host knows; natively both do. Prints how many ways it went.
+ * allowed_only OPEN SHUT: a policy allows connections to one port of the host's loopback, OPEN. Tries to reach another
+ * port, SHUT, by every way to write the address and every call that takes one. The host knows which of the two servers
+ * received something; natively both do. Prints how many ways it tried.
  */
 #include "step.h"
 #include <arpa/inet.h>
@@ -64,28 +64,28 @@ int main(int argc, char **argv) {
     if (argc != 3)
         return 96;
     int open = atoi(argv[1]), shut = atoi(argv[2]);
-    struct sockaddr_in good = four("127.0.0.1", open), bad = four("127.0.0.1", shut), nobody = bad, any = four("0.0.0.0", shut);
-    nobody.sin_family = AF_UNSPEC;
+    struct sockaddr_in good = four("127.0.0.1", open), bad = four("127.0.0.1", shut), unspecified = bad, any = four("0.0.0.0", shut);
+    unspecified.sin_family = AF_UNSPEC;
     static const char *const WRITTEN[] = {"127.0.0.1", "0.0.0.0", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.9.8.7", "localhost"};
     for (size_t i = 0; i < sizeof WRITTEN / sizeof *WRITTEN; i++)
         written(WRITTEN[i], argv[2]);
     static const char *const SIX[] = {"::1", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0", "::127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"};
     for (size_t i = 0; i < sizeof SIX / sizeof *SIX; i++)
         six(SIX[i], shut);
-    /* What was allowed, let go of, and turned elsewhere. */
+    /* A socket connected to the allowed port, disconnected, and connected elsewhere. */
     int fd = fresh(AF_INET, SOCK_STREAM);
     struct timeval whenever = {60, 0};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &whenever, sizeof whenever);
     say("open: %s", connect(fd, (struct sockaddr *)&good, sizeof good) == 0 ? "connected" : errname(errno));
-    connect(fd, (struct sockaddr *)&nobody, sizeof nobody);
+    connect(fd, (struct sockaddr *)&unspecified, sizeof unspecified);
     connect(fd, (struct sockaddr *)&bad, sizeof bad);
     close(fd);
-    /* No family at all. */
+    /* AF_UNSPEC. */
     fd = fresh(AF_INET, SOCK_DGRAM);
-    bind(fd, (struct sockaddr *)&nobody, sizeof nobody);
-    sendto(fd, "u", 1, MSG_NOSIGNAL, (struct sockaddr *)&nobody, sizeof nobody);
+    bind(fd, (struct sockaddr *)&unspecified, sizeof unspecified);
+    sendto(fd, "u", 1, MSG_NOSIGNAL, (struct sockaddr *)&unspecified, sizeof unspecified);
     close(fd);
-    /* Data first, and connecting in passing. */
+    /* Sending that connects (MSG_FASTOPEN). */
     fd = fresh(AF_INET, SOCK_STREAM);
     sendto(fd, "f", 1, MSG_FASTOPEN | MSG_NOSIGNAL, (struct sockaddr *)&bad, sizeof bad);
     several(fd, &good, &bad);

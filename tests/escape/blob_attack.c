@@ -1,9 +1,9 @@
 /* build: blob_attack -static -Wno-unused-result
  *
- * Everything a program can do to a file it has open for reading only, or can name, so as to change what lies behind it.
- * In an image of the store that is a blob, which other images and other boxes have too. Each line: what was tried, and
- * what came of it. The test looks at the blobs afterwards; a change through a name may succeed, on a copy of the box's
- * own. */
+ * Everything a program can do to change a file that it has open for reading only, or can name. In an image of the store
+ * the file is a blob, which other images and boxes share. Each line: what was tried, and the result. The test looks at
+ * the blobs afterwards. A change by name may succeed on the box's own copy.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

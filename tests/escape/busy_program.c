@@ -1,15 +1,15 @@
 /* build: busy_program -pthread
  *
- * busy_program PROGRAM SECONDS: two threads execute PROGRAM in vain without pause, while somebody on the host opens it
- * for writing. Whether it is open for writing a supervisor learns by asking for a lease, and the host tells the holder
- * of a lease about a writer by SIGIO, whose default is to end the process: the supervisor, with the whole box.
- * Harmless without a supervisor. Prints "survived", and whether the executions got as far as their arguments; it goes on
- * until they did.
+ * busy_program PROGRAM SECONDS: two threads execute PROGRAM without pause, and each execution fails, while a process on
+ * the host opens it for writing. A supervisor asks for a lease to learn whether a file is open for writing. The host
+ * tells the holder of a lease about a writer by SIGIO, whose default action ends the process: the supervisor, and with
+ * it the whole box. Harmless without a supervisor. Prints "survived", and whether the executions got as far as their
+ * arguments; it goes on until they did.
  */
 #include "step.h"
 #include <pthread.h>
 
-static char **volatile nowhere = (char **)1; /* arguments that cannot be read: found out late in an execution */
+static char **volatile nowhere = (char **)1; /* arguments that cannot be read: execve fails late */
 static char *nothing[] = {NULL};
 static volatile int found;
 

@@ -1,8 +1,9 @@
 /* build: comet
  *
- * comet FILE PROCESSES: that many processes, each in a session of its own, that do nothing but fork and end: none has the
- * same number for long. They count in FILE, which all have mapped. The first one ends at once. Who looks for them and
- * then kills what was found is late; on an unprotected host they go on for ever (here: until FILE begins with a 1).
+ * comet FILE PROCESSES: that many processes, each in a session of its own, only fork and end, so that none keeps its
+ * process id for long. They count in FILE, which all have mapped. The first one ends at once. A supervisor that lists
+ * processes and then kills what it found is too late. On an unprotected host they go on for ever (here: until FILE
+ * begins with a 1).
  */
 #include "step.h"
 

@@ -1,9 +1,8 @@
 /* build: cookie
  *
- * cookie NAME…: a supervisor that makes calls in the guest's place marks them with a secret number, which the guest can
- * learn. With it the guest makes the call itself, past the supervisor, and asks the host to execute each NAME, also
- * relative to its directory's descriptor.
- * On an unprotected host, which ignores the number, every program is executed.
+ * cookie NAME…: a supervisor marks the calls it makes in the guest's place with a secret number, which the guest can
+ * learn. With it the guest makes the call itself, past the supervisor: it asks the host to execute each NAME, also
+ * relative to its directory's descriptor. An unprotected host ignores the number, and executes every program.
  */
 #include "cookie.h"
 

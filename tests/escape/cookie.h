@@ -1,5 +1,5 @@
-/* Shared by the programs that learn the number by which a supervisor marks the calls it makes in a guest's place: a
- * filter of the guest's own sees it and gives it away, byte by byte, as an error number. */
+/* Shared by the programs that learn the number with which a supervisor marks the calls it makes in a guest's place: a
+ * filter of the guest's own sees it and returns it, byte by byte, as an error number. */
 #include "step.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

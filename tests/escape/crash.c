@@ -1,6 +1,6 @@
 /* build: crash
  *
- * crash: asks for core files of any size in every way, lets a child crash, and says whether the kernel wrote one.
+ * crash: asks for core files of any size in every way, lets a child crash, and prints whether the kernel wrote one.
  */
 #include "step.h"
 #include <sys/prctl.h>

@@ -1,12 +1,12 @@
 /* build: crowd_out
  *
- * crowd_out STARTS: three processes execute in vain without pause, while others start a program with so many arguments
- * that the start takes long. What a supervisor keeps for a start under way must not be pushed out by those of others.
- * On any host all of them start. Prints how many failed.
+ * crowd_out STARTS: three processes call execve without pause, and each call fails, while others start a program with
+ * so many arguments that the start takes long. The failing calls must not displace what a supervisor keeps for a start
+ * in progress. On any host all of them start. Prints how many failed.
  */
 #include "step.h"
 
-static char **volatile nowhere = (char **)1; /* arguments that cannot be read: found out late in an execution */
+static char **volatile nowhere = (char **)1; /* arguments that cannot be read: execve fails late */
 
 #define CROWD 3
 #define TEXTS 15

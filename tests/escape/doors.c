@@ -1,9 +1,9 @@
 /* build: doors -pthread
  *
- * doors PID PORT ABSTRACT FILE: knocks once at every door a kernel has that leads out of a sandbox, and prints "NAME: open"
- * or "NAME: ERRNO" (or "NAME: signal N" where knocking is deadly). PID is a process outside, of the same user; PORT a TCP
- * server on the host's loopback, ABSTRACT a Unix server there; FILE a host file that is mounted nowhere.
- * Natively most of them are open to any user; the test has the list, and which wall keeps each shut in a box.
+ * doors PID PORT ABSTRACT FILE: tries each way out of a sandbox that a kernel has, once, and prints "NAME: open" or
+ * "NAME: ERRNO" (or "NAME: signal N" where trying is deadly). PID is a process outside, of the same user; PORT a TCP
+ * server on the host's loopback, ABSTRACT a Unix server there; FILE a host file that is not mounted. Natively most of
+ * them are open to any user. The test has the list, and which wall closes each in a box.
  */
 #include "step.h"
 
@@ -132,7 +132,7 @@ static long own_domain(void) {
     int rules = syscall(444 /* landlock_create_ruleset */, &handled, sizeof handled, 0);
     return rules < 0 ? -1 : syscall(446 /* landlock_restrict_self */, rules, 0);
 }
-/* What nobody may look into, no supervisor can either. */
+/* Memory that no other process may read, a supervisor cannot read either. */
 static long undumpable(void) {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     errno = EPERM;
@@ -175,7 +175,7 @@ static void of_process(const char *pid) {
     int pipes[2];
     if (pipe(pipes) == 0 && fcntl(pipes[0], F_SETOWN, number) == 0 && fcntl(pipes[0], F_SETSIG, SIGUSR2) == 0 &&
         fcntl(pipes[0], F_SETFL, O_ASYNC) == 0 && write(pipes[1], "x", 1) == 1)
-        usleep(100000); /* and the test looks whether the process lives */
+        usleep(100000); /* the test then checks that the process lives */
 }
 
 static long reach(int family, int type, const void *address, socklen_t size) {
@@ -207,7 +207,7 @@ static void of_network(const char *port, const char *abstract) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     server.sin_addr.s_addr = htonl(0x7f000001);
     door("fast open", sendto(fd, "x", 1, MSG_FASTOPEN, (void *)&server, sizeof server));
-    /* A mark chooses among the host's routes. As a control message it is judged by who sends. */
+    /* A mark selects among the host's routes. In a control message Linux checks the sender's capabilities. */
     union { char room[CMSG_SPACE(4)]; struct cmsghdr one; } mark = {.one = {CMSG_LEN(4), SOL_SOCKET, SO_MARK}};
     struct iovec part = {"x", 1};
     struct msghdr marked = {&server, sizeof server, &part, 1, &mark, sizeof mark, 0};
@@ -265,7 +265,7 @@ static void of_files(const char *file) {
 static void of_kernel(void) {
     struct io_uring_params ring = {0};
     door("io_uring", syscall(SYS_io_uring_setup, 4, &ring));
-    door("userfaultfd", syscall(SYS_userfaultfd, 1)); /* 1: only faults of user space, open to everybody */
+    door("userfaultfd", syscall(SYS_userfaultfd, 1)); /* 1: only faults of user space, open to every user */
     union bpf_attr attributes = {.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 4, .max_entries = 1};
     door("bpf", syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof attributes));
     struct perf_event_attr event = {.type = PERF_TYPE_SOFTWARE, .size = sizeof event, .exclude_kernel = 1, .exclude_hv = 1};
@@ -314,7 +314,7 @@ static void of_kernel(void) {
 int main(int count, char **words) {
     if (count != 5)
         return 2;
-    signal(SIGIO, SIG_IGN); /* of notices and leases */
+    signal(SIGIO, SIG_IGN); /* from dnotify and leases */
     of_kernel();
     of_files(words[4]);
     of_process(words[1]);

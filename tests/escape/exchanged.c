@@ -1,9 +1,9 @@
 /* build: exchanged
  *
- * exchanged NAME SECONDS: NAME is now the guest's own file, now one of root's that it may not touch: somebody who may
- * rename in the directory exchanges the two without pause. Reads it and changes it in every way. A supervisor with root's
- * rights that judges the one and then opens the other gives root's away. Prints "reached" if it read what begins with
- * ORIGINAL, else "safe"; whether it changed anything, the host sees.
+ * exchanged NAME SECONDS: a user who may rename in the directory exchanges two files without pause, so that NAME is
+ * either the guest's own file or a file of root that the guest may not touch. Reads and changes it in every way. A
+ * supervisor run as root that judges one file and then opens the other discloses root's file. Prints "reached" if it
+ * read something that begins with ORIGINAL, else "safe". The host sees whether it changed anything.
  */
 #include "step.h"
 #include <sys/xattr.h>

@@ -1,9 +1,10 @@
 /* build: exchanged_dir
  *
- * exchanged_dir DIRECTORY SECONDS: DIRECTORY is now the guest's own, now one of root's that only root may enter: somebody who
- * may rename above exchanges the two without pause. Uses every operation that names something in it. A supervisor with root's
- * rights that judges the one directory and then uses the other gives away what is in root's, or changes it.
- * Prints for each operation that got at root's directory its name; then "rounds" and how many. What it changed, the host sees.
+ * exchanged_dir DIRECTORY SECONDS: a user who may rename above it exchanges two directories without pause, so that
+ * DIRECTORY is either the guest's own or one that only root may enter. Uses every operation that names something in it.
+ * A supervisor run as root that judges one directory and then uses the other discloses or changes what is in root's.
+ * Prints the name of each operation that reached root's directory; then "rounds" and how many. The host sees what it
+ * changed.
  */
 #include "step.h"
 #include <dirent.h>
@@ -51,7 +52,7 @@ static int lists(DIR *dir) {
     return yes;
 }
 
-/* Root's files are 4321 bytes long. */
+/* Files of root are 4321 bytes long. */
 static int sees(const char *name) {
     struct stat s;
     return (stat(name, &s) == 0 || lstat(name, &s) == 0) && s.st_size == 4321;

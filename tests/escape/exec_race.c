@@ -1,15 +1,15 @@
 /* build: exec_race -pthread
  *
- * exec_race ROUNDS: a leader executes in vain, again and again, while its sibling thread executes for good: the host
- * then ends the leader and gives its number to the sibling. A supervisor that waits for the leader at that moment waits
- * for somebody who no longer exists. A third process changes names, which needs the supervisor's locks.
- * Harmless on any host: it ends after ROUNDS programs. Prints ROUNDS, and how many of them executed
+ * exec_race ROUNDS: a group leader calls execve again and again, and each call fails, while its sibling thread executes
+ * a program: the host then ends the leader and gives its thread id to the sibling. A supervisor that waits for the
+ * leader at that moment waits for a thread that no longer exists. A third process changes names, which needs the
+ * supervisor's locks. Harmless on any host: it ends after ROUNDS programs. Prints ROUNDS, and how many of them executed
  * the sibling's program.
  */
 #include "step.h"
 #include <pthread.h>
 
-static char **volatile nowhere = (char **)1; /* arguments that cannot be read: found out late in an execution */
+static char **volatile nowhere = (char **)1; /* arguments that cannot be read: execve fails late */
 static char *nothing[] = {NULL}, *arguments[] = {"true", NULL};
 static int delay;
 

@@ -1,7 +1,8 @@
 /* build: fifo_buffers
  *
- * fifo_buffers DIRECTORY COUNT: opens that many FIFOs, and tells how many have a buffer of full size, and how many a
- * smaller one, which Linux gives to users who have too many. */
+ * fifo_buffers DIRECTORY COUNT: opens that many FIFOs, and prints how many have a buffer of full size, and how many a
+ * smaller one, which Linux gives to users who have too many.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

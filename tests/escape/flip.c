@@ -1,9 +1,10 @@
 /* build: flip -pthread
  *
- * flip CALLS MINE VICTIMS SECONDS: one thread makes a call with a name, another one changes that name between MINE, which
- * the guest may use, and a name in VICTIMS, a host directory that it may not, all the while. CALLS has commas. Whoever reads a name twice, once to judge it and
- * once to act, acts on the victim. On an unprotected host the first flip is enough. Prints "CALL: reached" as soon as
- * something came from, or happened to, the victim; "CALL: safe" after SECONDS.
+ * flip CALLS MINE VICTIMS SECONDS: one thread makes a call with a name, and another one changes that name without pause
+ * between MINE, which the guest may use, and a name in VICTIMS, a host directory that it may not use. CALLS is
+ * separated by commas. A supervisor that reads the name twice, once to judge it and once to act, acts on the victim. On
+ * an unprotected host the first flip is enough. Prints "CALL: reached" as soon as something came from, or happened to,
+ * the victim; "CALL: safe" after SECONDS.
  * The victim's content begins with ORIGINAL, its link target with "original", and it is 4321 bytes long.
  */
 #include "step.h"

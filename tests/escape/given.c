@@ -1,11 +1,12 @@
 /* build: given
  *
- * What a program makes of the descriptors it was started with.
- * given list: says what 0, 1 and 2 are, how many more there are, and whether one of the three holds a lock.
- * given turn PORT: reads its input to the end, answers on it, and then turns the same socket to the host's port PORT: by
- * letting go of its peer, and by connecting anew. On an unprotected host it arrives there.
- * given name NAME: gives its input, a Unix socket, the abstract name NAME, says so, and waits for the end of its input.
- * given directory NAME: its input is a directory; gets at NAME in it in every way.
+ * What a program can do with the descriptors it was started with.
+ * given list: prints what 0, 1 and 2 are, how many more there are, and whether one of the three holds a lock.
+ * given turn PORT: reads its input to the end, answers on it, and then connects the same socket to the host's port
+ * PORT: by dissolving the connection to its peer, and by connecting again. On an unprotected host it arrives there.
+ * given name NAME: binds its input, a Unix socket, to the abstract name NAME, says so, and waits for the end of its
+ * input.
+ * given directory NAME: its input is a directory; tries to reach NAME in it in every way.
  */
 #include "step.h"
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* build: ids
  *
- * ids: who it is, by all its ids and capabilities. ids PROGRAM: executes PROGRAM, a set-user-id copy of this one, as it
- * is, by descriptor, and as a script's interpreter would be. On an unprotected host that makes it somebody else.
+ * ids: prints all its ids and capabilities. ids PROGRAM: executes PROGRAM, a set-user-id copy of this one, by name, by
+ * descriptor, and as a script's interpreter. On an unprotected host that changes its ids.
  */
 #include "step.h"
 #include <sys/auxv.h>

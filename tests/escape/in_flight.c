@@ -1,9 +1,9 @@
 /* build: in_flight
  *
- * in_flight pair|named MOST: descriptors that nobody receives. They lie in a socket, which is put into the next one, and
- * so on: none of them is in any table, so only a count of what is in flight bounds them. `named` sends to an address, which
- * a supervisor may have to do itself. Linux says ETOOMANYREFS to an ordinary user; root can go on. Says how far it got,
- * and keeps all of it until its standard input ends.
+ * in_flight pair|named MOST: sends descriptors that are never received. They lie in a socket, which is sent into the
+ * next one, and so on. None of them is in any table, so only a count of descriptors in flight bounds them. `named`
+ * sends to an address, which a supervisor may have to do itself. Linux answers ETOOMANYREFS to an ordinary user; root
+ * can go on. Prints how far it got, and keeps all of them until its standard input ends.
  */
 #include "step.h"
 
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
         MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
         if (named) {
             snprintf(name.sun_path, sizeof name.sun_path, "in-flight-%d", round);
-            for (int side = 0; side < 2; side++) { /* one that has a peer takes messages from nobody else */
+            for (int side = 0; side < 2; side++) { /* a socket with a peer takes messages only from that */
                 MUST(close(pair[side]));
                 pair[side] = MUST(socket(AF_UNIX, SOCK_DGRAM, 0));
             }

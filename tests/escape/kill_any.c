@@ -1,9 +1,9 @@
 /* build: kill_any
  *
- * kill_any ROUNDS: children make one virtual call over and over, each kind of call in turn, and are killed after a moment,
- * so that death meets husk in the middle of it: before the arguments are read, between reading and acting, with a
- * descriptor on its way, in a remote call. The next child may get the dead one's process id or notification. Prints how
- * many were reaped.
+ * kill_any ROUNDS: children make one virtual call over and over, each kind of call in turn, and are killed after a
+ * moment. So they die at any point of husk's work: before the arguments are read, between reading and acting, while a
+ * descriptor is injected, in a remote call. The next child may get the dead one's process id or notification. Prints
+ * how many were reaped.
  */
 #include "step.h"
 

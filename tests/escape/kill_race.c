@@ -1,7 +1,7 @@
 /* build: kill_race
  *
- * kill_race KILLS: children change their directory without pause, which a supervisor does in their place and in their
- * process; they are killed at any moment of it. A traced process that its tracer has forgotten can never be reaped.
+ * kill_race KILLS: children change their working directory without pause, which a supervisor does in their place and in
+ * their process. They are killed at any moment of it. A tracee that its tracer has forgotten can never be reaped.
  * Harmless on any host. Prints how many children could be reaped.
  */
 #include "step.h"

@@ -1,10 +1,10 @@
 /* build: kill_thread -pthread
  *
  * kill_thread CALL: a filter of the guest's own kills the calling thread, not the process, at system call number CALL.
- * 13 is rt_sigaction, and only with a fifth argument, which no program gives but a supervisor that repeats the call in
- * the guest's place; 81 is fchdir, with which a supervisor may do a chdir. So the leader dies inside the supervisor's
- * own call, while a sibling keeps the process alive. Everybody else must still be served, and the process be reaped.
- * On a host without a supervisor neither call is made: the child just ends.
+ * 13 is rt_sigaction, and only with a fifth argument, which only a supervisor gives that repeats the call in the
+ * guest's place; 81 is fchdir, which a supervisor may use for a chdir. So the leader dies inside the supervisor's own
+ * call, while a sibling keeps the process alive. All other guests must still be served, and the process be reaped. On a
+ * host without a supervisor neither call is made: the child just ends.
  */
 #include "step.h"
 #include <linux/filter.h>

@@ -1,13 +1,13 @@
 /* build: long_name
  *
  * long_name DIRECTORY LINK DETOUR COUNT: executes DIRECTORY/DETOUR/../DETOUR/../…/LINK, 4,095 bytes in all, COUNT
- * times and in vain, twice; "ready" and a byte of input stand before, between and after. The name can be walked, but not
- * the one made by putting the link's longer text in place of its last part: a supervisor that tries that after it opened
- * the program must not forget to close it. On any host each execution ends with EFAULT.
+ * times, twice. Each execution fails. It prints "ready" and waits for a byte of input before, between and after. The
+ * name can be resolved, but not the name that has the link's longer text in place of its last component. A supervisor
+ * that tries that after it opened the program must not forget to close it. On any host each execution ends with EFAULT.
  */
 #include "step.h"
 
-static char **volatile nowhere = (char **)1; /* arguments that cannot be read: found out late in an execution */
+static char **volatile nowhere = (char **)1; /* arguments that cannot be read: execve fails late */
 
 static void pause_here(void) {
     char byte;

@@ -1,9 +1,9 @@
 /* build: netlink_admin
  *
- * Tries to change the network by routing netlink, by every call that sends: set the MTU of lo, add an address to it, and
- * make a dummy device. Each message asks for an acknowledgement. Linux allows this to a holder of CAP_NET_ADMIN over the
- * network namespace alone; a guest holds no capability, so every attempt must end with EPERM.
- * Prints one line for each attempt: what was sent, by which call, and the errno.
+ * Tries to change the network by routing netlink, by every call that sends: set the MTU of lo, add an address to it,
+ * and make a dummy device. Each message asks for an acknowledgement. Linux allows this only with CAP_NET_ADMIN over the
+ * network namespace. A guest has no capability, so every attempt must end with EPERM. Prints one line for each attempt:
+ * what was sent, by which call, and the errno.
  */
 #include "step.h"
 #include <arpa/inet.h>

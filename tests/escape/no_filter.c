@@ -1,8 +1,9 @@
 /* build: no_filter -static
  *
- * no_filter: as the first thing it does, looks for a process that was made just after it, takes hold of it with ptrace, and
- * has it make a system call that no guest may make. The process that hands over a box's listener has no filter: whoever
- * gets hold of it has none either. Prints what the call gave: "nobody" if there was no such process or it could not be had.
+ * no_filter: first of all looks for a process that was made just after it, attaches to it with ptrace, and lets it make
+ * a system call that no guest may make. The process that hands over a box's listener has no filter, so a guest that
+ * controls it has none either. Prints what the call returned: "nobody" if there was no such process, or attaching
+ * failed.
  */
 #include "step.h"
 

@@ -1,9 +1,10 @@
 /* build: own_filter
  *
  * own_filter FILE: a guest's own seccomp filters against its supervisor's. Each is installed in a child that then reads
- * FILE: one that lets everything pass, that logs, that asks a listener which is nobody's, that asks a tracer, that says
- * "done" of what was not done; a tracer that makes another call of a harmless one after the filters have seen it; and the
- * ways to get hold of a listener. On an unprotected host some of them read the file, and a listener is to be had.
+ * FILE: a filter that lets everything pass, one that logs, one that asks a listener nothing reads from, one that asks a
+ * tracer, one that answers success without running the call; a tracer that changes a harmless call after the filters
+ * have seen it; and the ways to get a listener. On an unprotected host some of them read the file, and a listener can
+ * be had.
  */
 #include "step.h"
 #include <linux/filter.h>

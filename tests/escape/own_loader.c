@@ -1,9 +1,9 @@
 /* build: own_loader -static
  *
- * own_loader FILE PID: a program of the guest's own making where the supervisor's loader should be. It learns the number
- * that marks the supervisor's calls, executes a copy of itself from a memfd, past the supervisor, and there reads FILE,
- * signals PID, and puts the loader's question to the supervisor: which program is this process to become?
- * On an unprotected host the file is read and the signal arrives.
+ * own_loader FILE PID: a program of the guest in the place of the supervisor's loader. It learns the number that marks
+ * the supervisor's calls, executes a copy of itself from a memfd, past the supervisor, and there reads FILE, signals
+ * PID, and asks the supervisor the loader's question: which program is this process to become? On an unprotected host
+ * the file is read and the signal arrives.
  */
 #include "cookie.h"
 

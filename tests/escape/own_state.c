@@ -1,8 +1,8 @@
 /* build: own_state
  *
  * own_state STATE SECRET: looks below STATE for the files of the guest's own box, puts a symbolic link to SECRET where
- * the supervisor keeps one of them, and reads through the guest's own name. Who can rename in the supervisor's store
- * reads and writes any file the supervisor may: on an unprotected host that is one symlink(2).
+ * the supervisor keeps one of them, and reads it by the guest's own name. A guest that can rename in the supervisor's
+ * store reads and writes any file that the supervisor may: on an unprotected host that takes one symlink(2).
  */
 #include "step.h"
 #include <dirent.h>

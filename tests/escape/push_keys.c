@@ -1,8 +1,9 @@
 /* build: push_keys
  *
- * Tries to reach the terminal of the person who started husk: to type into it, to leave it in a strange state, to open
- * it by name, to take its foreground. On a host that still allows TIOCSTI the words are executed by the person's shell;
- * on any host its modes are spoilt, and every other terminal of the same user can be opened. */
+ * Tries to reach the terminal of the person who started husk: to type into it, to leave its modes changed, to open it
+ * by name, to take its foreground. On a host that still allows TIOCSTI the person's shell executes the words. On any
+ * host the modes can be changed, and every other terminal of the same user can be opened.
+ */
 #include "step.h"
 #include <sys/ioctl.h>
 #include <termios.h>

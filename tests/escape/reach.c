@@ -1,9 +1,9 @@
 /* build: reach
  *
- * reach PID…: reaches into the given processes, its parent, process 1, and every process with a number up to its own:
- * their memory, registers and descriptors. The address is nonsense, so EFAULT means that only the address was in the way:
- * natively it is for processes of the same user. Asks its parent to trace it, too.
- * Harmless on any host: what it attaches to it lets go at once.
+ * reach PID…: tries to reach the memory, registers and descriptors of the given processes, its parent, process 1, and
+ * every process with an id up to its own. The address is invalid, so EFAULT means that only the address was wrong:
+ * natively that is so for processes of the same user. Also asks its parent to trace it. Harmless on any host: it
+ * detaches at once.
  */
 #include "step.h"
 #include <linux/kcmp.h>

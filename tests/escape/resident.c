@@ -1,8 +1,8 @@
 /* build: resident
  *
- * resident: overwrites what husk's loader left in this program (signal thunks, identity, path), with several kinds of
- * rubbish, then unmaps it. After each it makes the calls for which husk looks there, in this process and in another one.
- * It is the guest's own memory: wrong answers about itself are its own affair, and nothing else may suffer.
+ * resident: overwrites what husk's loader left in this program (signal thunks, identity, path) with several kinds of
+ * garbage, then unmaps it. After each it makes the calls for which husk reads it, in this process and in another one.
+ * It is the guest's own memory: wrong answers about the guest itself are allowed, and nothing else may be affected.
  * Natively there is no such region, and the program makes one. Prints "survived N".
  */
 #include "step.h"

@@ -1,8 +1,9 @@
 /* build: send_race -lpthread
  *
- * One thread sends messages without an address on a stream while another puts a datagram socket in the stream's place
- * and the host's address into the message header: what husk looked at is not what the kernel would send. The address
- * is a path of the host's, absolute and relative to the working directory. Argument: the path of a datagram server.
+ * One thread sends messages without an address on a stream. Another thread replaces the stream by a datagram socket,
+ * and puts the host's address into the message header: then husk has checked something else than the kernel would send.
+ * The address is a path of the host, absolute and relative to the working directory. Argument: the path of a datagram
+ * server.
  */
 #include "step.h"
 #include "sock_unix.h"

@@ -1,7 +1,7 @@
 /* build: signal_out
  *
- * signal_out PID [all]: sends SIGURG, which nobody minds who does not wait for it, to a process in every way there is, to
- * its group, and to everybody. Says which calls succeeded: natively they do for a process of the same user.
+ * signal_out PID [all]: sends SIGURG, which is ignored by default, to a process in every way there is, to its group,
+ * and to all processes. Prints which calls succeeded: natively they do for a process of the same user.
  * signal_out wait: waits for one.
  */
 #include "step.h"
@@ -15,7 +15,7 @@ static void owner(const char *label, int command, pid_t pid) {
     fcntl(pair[0], 10 /* F_SETSIG */, SIGURG);
     fcntl(pair[0], F_SETFL, O_ASYNC);
     MUST(write(pair[1], "x", 1));
-    (void)set; /* setting it is no signal: whether one comes, the stranger knows */
+    (void)set; /* setting the owner sends no signal: the other process knows whether one comes */
     say("%s: tried", label);
     close(pair[0]), close(pair[1]);
 }

@@ -1,7 +1,9 @@
 /* build: steal_segment -pthread
  *
- * A thread takes the descriptor through which husk has another one map a System V segment, and changes the segment's size
- * with it: larger, it would be memory that nobody counts; smaller, it would end whoever has it attached. */
+ * husk injects a descriptor to let one thread map a System V segment. Another thread takes that descriptor and changes
+ * the segment's size with it. A larger segment would be memory that no limit counts; a smaller one would end every
+ * process that has it attached.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

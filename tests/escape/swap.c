@@ -1,9 +1,10 @@
 /* build: swap -pthread
  *
  * swap WHAT VICTIM OWN SECONDS [LINK]: one thread swaps the file behind descriptor 50 between OWN, which the guest may
- * change, and VICTIM, which it may only read. Another one asks for a change of "descriptor 50" all the while: whoever
- * looks at one file and then acts on the other changes VICTIM. WHAT is open, truncate, utime, chmod or link.
- * On an unprotected host, where VICTIM belongs to the caller, the first swap is enough. Prints "changed" or "unchanged".
+ * change, and VICTIM, which it may only read. Another thread asks for a change of "descriptor 50" without pause: a
+ * supervisor that judges one file and then acts on the other changes VICTIM. WHAT is open, truncate, utime, chmod or
+ * link. On an unprotected host, where VICTIM belongs to the caller, the first swap is enough. Prints "changed" or
+ * "unchanged".
  */
 #include "step.h"
 #include <pthread.h>

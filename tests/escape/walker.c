@@ -1,8 +1,8 @@
 /* build: walker
  *
- * walker DIRECTORY SECONDS: uses DIRECTORY/moving/file in every way, while somebody on the host swaps `moving` between a
- * directory and a symbolic link that leads out of the mount. Prints "reached" if it ever reads what begins with ORIGINAL
- * (which only lies outside), else "safe". Whether anything outside was changed, the host sees.
+ * walker DIRECTORY SECONDS: uses DIRECTORY/moving/file in every way, while a process on the host swaps `moving` between
+ * a directory and a symbolic link that leads out of the mount. Prints "reached" if it ever reads something that begins
+ * with ORIGINAL (which lies only outside), else "safe". The host sees whether anything outside was changed.
  */
 #include "step.h"
 

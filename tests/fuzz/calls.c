@@ -2,13 +2,13 @@
  *
  * fuzz_calls LIST SEED CALLS ROUNDS: makes random system calls, plausible and absurd ones, from several threads and
  * processes. LIST has one "number name" for each call of the registry. A worker makes CALLS calls, at most, from one seed;
- * it may crash, block or be replaced: the supervisor, which fuzzes nothing, ends it and starts the next with the next
- * seed. After each round the supervisor looks whether the box still answers, prints one line, and waits for one.
- * fuzz_calls LIST SEED CALLS replays one worker, and says each call first.
+ * it may crash, block or be replaced. The supervisor, which fuzzes nothing, ends it and starts the next with the next
+ * seed. After each round the supervisor checks that the box still answers, prints one line, and waits for one.
+ * fuzz_calls LIST SEED CALLS replays one worker, and prints each call before it is made.
  *
- * Left out are only calls that would end the worker every time (exit, exit_group; others are made by a child) and
- * processes whose death would end the supervisor. PTRACE_TRACEME is made by a child, too: it would make the supervisor a
- * tracer, who has to bury each thread by itself.
+ * Only calls that would end the worker every time are left out (exit, exit_group; a child makes the others), and
+ * processes whose death would end the supervisor. A child makes PTRACE_TRACEME too: it would make the supervisor a
+ * tracer, which has to reap each thread itself.
  */
 #define _GNU_SOURCE
 #include "worker.h"
@@ -16,7 +16,7 @@
 #include <termios.h>
 
 static void answers(void) {
-    /* In an image the guest may own these, and may have closed them to itself. */
+    /* In an image the guest may own these, and may have removed its own permissions. */
     chmod("/", 0755);
     chmod("/tmp", 01777);
     char text[16] = "";
@@ -33,7 +33,7 @@ static void answers(void) {
     }
     pid_t child = vfork();
     if (child == 0) {
-        execl("/fuzz/fuzz_calls", "fuzz_calls", NULL); /* static, on a mount nobody can write to: always there */
+        execl("/fuzz/fuzz_calls", "fuzz_calls", NULL); /* static, on a read-only mount: always there */
         _exit(errno);
     }
     int status = -1;
@@ -56,7 +56,7 @@ static void take_the_terminal(void) {
     printf("\n"); /* after whatever the workers wrote there */
 }
 
-/* Whether there is to be another round: a line. */
+/* Is there another round? Reads a line. */
 static bool asked_for_more(void) {
     char byte = 0;
     while (byte != '\n')
@@ -71,7 +71,7 @@ static double now(void) {
     return at.tv_sec + at.tv_nsec / 1e9;
 }
 
-/* Which calls the fuzzing reached, and what became of them: "call NAME MADE GOOD ERRNO COUNT …". */
+/* Which calls the fuzzing reached, and their results: "call NAME MADE GOOD ERRNO COUNT …". */
 static void tell_answers(void) {
     for (unsigned i = 0; i < call_count; i++) {
         unsigned long made = 0;
@@ -137,7 +137,7 @@ int main(int words_given, char **words) {
                         printf("stuck in %s\n", calls[shared->within[i][thread]].name);
                     kill(-pids[i], SIGKILL);
                     kill(pids[i], SIGKILL);
-                } else if (now() - nudged[i] > 0.1) { /* stopped, or its clocks are gone: it may go on, or die of it */
+                } else if (now() - nudged[i] > 0.1) { /* stopped, or without its clocks: continue it, or kill it */
                     nudged[i] = now();
                     kill(pids[i], SIGCONT);
                     kill(pids[i], SIGALRM);

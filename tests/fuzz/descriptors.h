@@ -1,4 +1,4 @@
-/* What the fuzzer's workers hold open: some of every kind a guest can have. */
+/* The descriptors that the fuzzer's workers have open: some of every kind a guest can have. */
 #ifndef FUZZ_DESCRIPTORS_H
 #define FUZZ_DESCRIPTORS_H
 
@@ -26,7 +26,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define FIRST_FD 10 /* what stands below is never handed to a call on purpose */
+#define FIRST_FD 10 /* lower ones are never passed to a call on purpose */
 #define LAST_FD 60
 
 /* Where the kinds begin and end: a call that wants a directory should often get one. */
@@ -48,7 +48,7 @@ static uint64_t one_of(Random *r, const struct span *span) {
 }
 
 static void take(int *at, int fd) {
-    /* A slot keeps its kind: one that cannot be opened now keeps what it had. */
+    /* A slot keeps its kind: if it cannot be opened now it keeps its descriptor. */
     if (fd >= 0 && fd != *at) {
         dup2(fd, *at);
         close(fd);
@@ -61,8 +61,8 @@ static void take_two(int *at, const int fds[2]) {
     take(at, fds[1]);
 }
 
-/* A socket that listens, with somebody waiting to be accepted. */
-static int somebody_knocks(void) {
+/* A listening socket with a connection that waits to be accepted. */
+static int listener_with_connection(void) {
     struct sockaddr_un address = {AF_UNIX, "/tmp/listens"};
     int listens = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), knocks = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
     unlink(address.sun_path);
@@ -111,7 +111,7 @@ static void open_descriptors(void) {
             write(two[1], "water", 5);
         take_two(&at, two);
     }
-    take(&at, somebody_knocks());
+    take(&at, listener_with_connection());
     take(&at, socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
     take(&at, socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0));
     take(&at, socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0));
@@ -132,7 +132,7 @@ static void open_descriptors(void) {
         close(at);
 }
 
-/* The tree the grammar speaks of; whatever went missing comes back. */
+/* The tree that the grammar names; what is missing is made again. */
 static void make_tree(void) {
     static const char *const TOPS[] = {"/workspace", "/shared", "/copied", "/tmp"};
     umask(0);

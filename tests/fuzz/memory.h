@@ -15,14 +15,14 @@
 #define EDGE 0x18000000UL   /* two pages, then nothing: an over-read by one byte faults */
 #define FLIP 0x1a000000UL   /* shared; the flipping thread changes it all the while */
 #define FIXED 0x1c000000UL  /* read-only */
-#define VICTIM 0x20000000UL /* what the memory calls may unmap and protect */
+#define VICTIM 0x20000000UL /* the memory calls may unmap and protect it */
 #define VICTIM_PAGES 64UL
 #define RESIDENT 0x567f00000000UL /* what husk's loader leaves behind in every program */
 
 typedef struct {
     uint64_t state;
     int thread;
-    int polite; /* this call gets arguments that make sense, as far as they go */
+    int polite; /* this call gets sensible arguments, as far as possible */
     unsigned tree; /* where its names lie */
 } Random;
 
@@ -42,7 +42,7 @@ static int one_in(Random *r, unsigned n) {
     return below(r, n) == 0;
 }
 
-/* Something no sane program does: only in every second call, or nothing would ever succeed and go deep. */
+/* Something that no sane program does: only in every second call, or no call would succeed and reach deep code. */
 static int absurd(Random *r, unsigned n) {
     return !r->polite && one_in(r, n);
 }
@@ -64,7 +64,7 @@ static char *heap_of(Random *r) {
     return (char *)(HEAP + r->thread * HEAP_PAGES * PAGE);
 }
 
-/* Room for `size` bytes the thread may write: in its heap, or so that the last byte is the last there is. */
+/* Room for `size` bytes that the thread may write: in its heap, or right before an unmapped page. */
 static char *room(Random *r, size_t size) {
     if (size > 2 * PAGE)
         size = 2 * PAGE;
@@ -75,7 +75,7 @@ static char *room(Random *r, size_t size) {
 
 /* An address that is wrong in some way, or right by chance. */
 static uint64_t bad_address(Random *r) {
-    switch (one_in(r, 40) ? 7 : below(r, 7)) { /* a worker whose thunks are ruined dies by the next signal: not too often */
+    switch (one_in(r, 40) ? 7 : below(r, 7)) { /* rarely: without its thunks a worker dies of the next signal */
     case 0: return 0;
     case 1: return 1 + below(r, PAGE);
     case 2: return EDGE + 2 * PAGE;                   /* unmapped */

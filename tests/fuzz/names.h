@@ -1,4 +1,4 @@
-/* Names for the fuzzer: a grammar of what a box holds, and names that are there. */
+/* Names for the fuzzer: a grammar of a box's tree, and names that exist. */
 #ifndef FUZZ_NAMES_H
 #define FUZZ_NAMES_H
 
@@ -41,7 +41,7 @@ static size_t make_name(Random *r, char *out, size_t bound) {
     return length + 1;
 }
 
-/* Names that are there, in each of the trees, and some that a call may make and a later one find. */
+/* Names that exist in each of the trees, and some that a call may make and a later call find. */
 static const char *const TREES[] = {"/tmp/", "/copied/", "/shared/", "/workspace/", "", "/given/"};
 static const char *const THERE[] = {"file", "dir", "link", "script", "deep/x", "fifo", "b", "program", "dir/in", "."};
 static const char *const ELSEWHERE[] = {
@@ -54,7 +54,7 @@ static const char *const ELSEWHERE[] = {
 static size_t likely_name(Random *r, char *out, size_t bound) {
     if (one_in(r, 6))
         return 1 + snprintf(out, bound, "%s", ELSEWHERE[below(r, COUNT(ELSEWHERE))]);
-    /* Two names of one call mostly lie in one tree: what lies in two cannot be renamed. */
+    /* Two names of one call are mostly in one tree: rename fails across trees. */
     const char *tree = TREES[one_in(r, 6) ? below(r, COUNT(TREES)) : r->tree];
     if (one_in(r, 2))
         return 1 + snprintf(out, bound, "%s%s", tree, THERE[below(r, COUNT(THERE))]);
@@ -65,7 +65,7 @@ static uint64_t name(Random *r) {
     if (absurd(r, 8))
         return bad_address(r);
     if (absurd(r, 4))
-        return FLIP + below(r, 2) * 64; /* changes while husk looks */
+        return FLIP + below(r, 2) * 64; /* changes while husk reads it */
     char text[5100];
     size_t size = r->polite || one_in(r, 3) ? likely_name(r, text, sizeof text) : make_name(r, text, sizeof text);
     char *place = room(r, size);

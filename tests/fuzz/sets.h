@@ -1,4 +1,4 @@
-/* Numbers a call takes for what they mean: commands, kinds and flags. A set begins with its length; shapes.h names them. */
+/* Numbers with a meaning: commands, kinds and flags. A set begins with its length; shapes.h names them. */
 #ifndef FUZZ_SETS_H
 #define FUZZ_SETS_H
 
@@ -93,7 +93,7 @@ SET(OPTION_SIZES, 4, 4, 4, 8, 16, 1);
 SET(HOW, SHUT_RD, SHUT_WR, SHUT_RDWR);
 
 /* processes, signals, time */
-/* What gets a random handler is not what is sent on purpose: a worker should live for some thousand calls. */
+/* Signals that get a random handler are not sent on purpose: a worker should live for some thousand calls. */
 SET(SIGNALS, SIGUSR1, SIGUSR2, 34, 40, 64);
 SET(SIGNALS_SENT, 0, 0, 0, SIGWINCH, SIGURG, SIGCHLD, SIGCONT);
 SET(EIGHT, 8);

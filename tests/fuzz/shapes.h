@@ -1,5 +1,5 @@
-/* What the arguments of the calls look like. A call without a shape here gets six arguments of any kind: new rows of the
- * registry are attacked from their first day, and better once somebody writes their shape down.
+/* The kinds of each call's arguments. A call without a shape here gets six arguments of any kind: so new rows of the
+ * registry are fuzzed from the first day, and better once they have a shape.
  *   p name   f descriptor   d directory   k socket   j epoll and its kin   | pipe   y terminal   i number   g flags   m mode
  *   s structure   Z one of zeros   o room for a result   n its length   w parts   W their count   q what to poll
  *   a socket address   l its length   L pointer to a length   M message   P process   S signal   X name of an attribute

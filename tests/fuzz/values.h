@@ -1,4 +1,4 @@
-/* The structures the fuzzer hands to calls: addresses of sockets, messages, soup. */
+/* The structures that the fuzzer passes to calls: socket addresses, messages, random words. */
 #ifndef FUZZ_VALUES_H
 #define FUZZ_VALUES_H
 
@@ -85,7 +85,7 @@ static uint64_t soup(Random *r) {
     return (uint64_t)place;
 }
 
-/* A msghdr that makes sense until somebody looks closer: name, parts and control message all there. */
+/* A msghdr that looks valid: it has a name, parts and a control message. */
 static uint64_t message(Random *r) {
     if (absurd(r, 8))
         return soup(r);
@@ -193,7 +193,7 @@ static uint64_t open_how(Random *r) {
     return (uint64_t)how;
 }
 
-/* Another process: never the supervisor of the fuzzing, nor everybody, for that would end the program itself. */
+/* Another process: never the fuzzer's supervisor, nor all processes, which would end the program itself. */
 static uint64_t process(Random *r) {
     pid_t pid;
     switch (r->polite ? 4 + below(r, 3) : below(r, 7)) {

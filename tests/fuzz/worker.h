@@ -1,4 +1,4 @@
-/* A worker of the fuzzer: makes calls from a seed until it has made enough, or dies of one. */
+/* A worker of the fuzzer: makes calls from a seed until it has made enough, or dies. */
 #ifndef FUZZ_WORKER_H
 #define FUZZ_WORKER_H
 
@@ -18,7 +18,7 @@
 #define MOST_CALLS 1024
 #define MOST_ERRNO 133
 #define WORKERS 2
-#define URETPROBE 335 /* both end a caller that is no probe's trampoline */
+#define URETPROBE 335 /* both kill a caller that is not a probe's trampoline */
 #define UPROBE 336
 
 static struct {
@@ -156,7 +156,7 @@ static void tick(int signal) {
     (void)signal;
 }
 
-/* A call may block for ever, where Linux would: the clock interrupts it. The fuzzing may have switched it off. */
+/* A call may block for ever, as on Linux: the clock interrupts it. The fuzzing may have switched the clock off. */
 static void wind_the_clock(void) {
     struct sigaction action = {.sa_handler = tick};
     static const int OURS[] = {SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU, SIGHUP, SIGINT, SIGTERM};
@@ -214,14 +214,14 @@ static void in_a_child(unsigned which, const uint64_t *a) {
     }
 }
 
-/* What leaves a worker crippled or dead when it succeeds. */
+/* Calls that disable or end a worker when they succeed. */
 static bool ends_us(long nr, const uint64_t *a) {
     return nr == SYS_execve || nr == SYS_execveat || nr == SYS_rt_sigreturn || nr == UPROBE || nr == URETPROBE ||
            nr == SYS_arch_prctl || nr == SYS_brk || nr == SYS_seccomp || nr == SYS_close_range || nr == SYS_unshare ||
            (nr == SYS_ptrace && a[0] == PTRACE_TRACEME) || (nr == SYS_prctl && a[0] == PR_SET_SECCOMP);
 }
 
-/* How much of a name may be looked at: the other thread may have overwritten its end. */
+/* How much of a name may be read: the other thread may have overwritten its end. */
 static int readable(uint64_t address) {
     uint64_t left = address >= EDGE ? EDGE + 2 * PAGE - address : HEAP + THREADS * HEAP_PAGES * PAGE - address;
     return left < 60 ? (int)left : 60;
@@ -279,7 +279,7 @@ static void *flip(void *seed) {
     }
 }
 
-/* A process that waits for what is done to it. */
+/* A process for other calls to act on; it only waits. */
 static void keep_a_pet(void) {
     if (pet > 0 && waitpid(pet, NULL, WNOHANG) == 0)
         return;

@@ -1,7 +1,7 @@
 /*
- * The smallest supervisor husk-loader can be run under: answers HUSK_CALL and
- * readlink("/proc/self/exe"), lets everything else through. Test code without
- * any security: husk itself is not needed to test the loader.
+ * The smallest supervisor that can run husk-loader: answers HUSK_CALL and
+ * readlink("/proc/self/exe"), and lets all other calls pass. Test code without
+ * any security: the loader is tested without husk.
  *
  * usage: supervisor [-p PREFIX]... [-x EXECFN] [-e EXE] [-c COMM] [-h EHDR_FILE]
  *                   [-i CALL_NR]... [-R] [-F] LOADER PROGRAM [ARGV...]
@@ -186,7 +186,7 @@ static void answer_one(int listener)
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &reply);
 }
 
-/* Until the child is gone; returns its wait status. */
+/* Serves until the child has ended; returns its wait status. */
 static int serve(int listener, pid_t child)
 {
     struct pollfd wait_for = {.fd = listener, .events = POLLIN};

@@ -5,10 +5,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# How a host file is shown: ("host", dev, (uid, shown, a stranger of that number), (gid, ...)),
+# How a guest sees a host file (struct fast_showing, fastpath/namecache.h):
+# ("host", dev, (uid_from, uid_to, uid_else), (gid_from, gid_to, gid_else)),
 # ("upper", struct stat, set_up_ns), or ("given", struct stat)
 Showing = tuple[str, int, tuple[int, int, int], tuple[int, int, int]] | tuple[str, bytes, int] | tuple[str, bytes]
-ExactFile = tuple[int, bytes, int, int, int, int]
+ExactFile = tuple[int, bytes, int, int, int, int]  # root_fd, relative path, dev, ino, size, ctime in ns
 
 class HostStat(tuple[int, ...]):
     """struct stat; times are in nanoseconds."""
@@ -79,7 +80,7 @@ def adopt_orphans() -> None: ...
 def landlock_abi() -> int: ...
 def notification_sizes() -> tuple[int, int]: ...
 
-WAKE_SIGNAL: int  # does nothing but interrupt a wait; handled as long as there is a Listener
+WAKE_SIGNAL: int  # only interrupts a waiting call; the first Listener installs its handler
 
 class Call:
     id: int
@@ -163,7 +164,7 @@ class Listener:
     def cache_watched(self) -> None: ...
     def cache_forget(self, owner: int, taught: bool, links_changed: bool, programs: bool, /) -> None: ...
 
-# The store's part: manifest_type.c, tree*.c
+# The store's part: native/store/
 
 # path, parent, mode, uid, gid, nlink, flags, size, mtime_ns, inode, rdev_major, rdev_minor, blob, target, xattrs,
 # first child, children
@@ -177,7 +178,7 @@ def manifest_fill(file: bytearray, seed: bytes, /) -> bool: ...
 def manifest_seal(file: bytearray, body_hash: bytes, /) -> None: ...
 
 class Manifest:
-    """ValueError: it is no sound manifest, or an entry points out of bounds."""
+    """ValueError: the file is not a sound manifest, or an entry points out of bounds."""
 
     def __init__(self, fd: int, /) -> None: ...
     def __len__(self) -> int: ...
@@ -231,4 +232,4 @@ class Tree:
     def missing(self, blobs_fd: int, /) -> int: ...
     def share_links(self) -> None: ...
     def build(self) -> tuple[bytearray, int]:
-        """ValueError(why, path): this is no tree."""
+        """ValueError(why, path): the names do not form a tree."""

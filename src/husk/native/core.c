@@ -50,7 +50,7 @@ static PyMethodDef functions[] = {
     {"shares_table", guest_py_shares_table, METH_VARARGS,
      "shares_table(tid, tid): do they share a descriptor table? False where the host does not tell"},
     {"adopt_orphans", host_py_adopt_orphans, METH_NOARGS,
-     "adopt_orphans(): descendants whose parent dies become our children"},
+     "adopt_orphans(): become a subreaper: orphaned descendants become our children"},
     {"landlock_abi", host_py_landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", host_py_notification_sizes, METH_NOARGS,
      "notification_sizes(): OSError where seccomp cannot notify"},

@@ -1,4 +1,4 @@
-"""native: husk's own threads, which a host in trouble may refuse."""
+"""native: starting husk's own threads, which a host short of memory may refuse."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def start_thread(body: Callable[..., object], *words: object) -> None:
-    """OSError where there is none to be had, as for all else the host does not give. (Python's RuntimeError is what a
-    mistake of ours raises, too.)"""
+    """Raises OSError where the host refuses a thread, as for every other resource. Python raises RuntimeError, which a
+    mistake of ours would raise too."""
     try:
         _thread.start_new_thread(body, words)
     except RuntimeError:

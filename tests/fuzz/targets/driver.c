@@ -1,5 +1,5 @@
-/* In the place of libFuzzer, where there is only gcc: every seed, and then changed ones, from a fixed seed of its own.
- * DRIVER RUNS SEED FILE… Blind, so it finds less, but it runs everywhere and the sanitizers are the same. */
+/* Replaces libFuzzer where there is only gcc: runs every seed file, then random changes of them.
+ * DRIVER RUNS SEED FILE… Without coverage it finds less, but it runs everywhere, with the same sanitizers. */
 #include "input.h"
 
 static uint64_t state;
@@ -48,7 +48,7 @@ int main(int count, char **words)
         size_t which = draw(known), size = sizes[which];
         memcpy(bytes, seeds[which], size);
         size = change(bytes, size, sizeof bytes);
-        uint8_t *exact = malloc(size ? size : 1); /* its own block: a byte behind it is seen */
+        uint8_t *exact = malloc(size ? size : 1); /* its own block, so that reading behind it is detected */
         memcpy(exact, bytes, size);
         LLVMFuzzerTestOneInput(exact, size);
         free(exact);

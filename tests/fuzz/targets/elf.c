@@ -1,5 +1,5 @@
-/* The loader's ELF part on any file: it dies, or every page it maps, gives back or clears lies in the address space that it
- * has reserved. The host's memory calls are a model here. */
+/* The loader's ELF part with any file: it dies, or every page that it maps, unmaps or clears lies in the address space it
+ * has reserved. The host's memory calls are replaced by a model. */
 #include "input.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What husk-init reads: the plan, and the message that starts a box kept ready. All of it comes from husk, which is
- * trusted; still nothing that stands in it may lead husk-init out of it. */
+/* What husk-init reads: the plan, and the message that starts a box kept ready. Both come from husk, which is trusted.
+ * Still nothing in them may make husk-init read outside of them. */
 #include "input.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void *give_text(void *at, size_t size, int prot, int flags, int fd, off_t
     text = NULL;
     if (size == 0 || size > 65536)
         return MAP_FAILED;
-    text = malloc(size); /* so that a byte behind it is seen */
+    text = malloc(size); /* so that reading behind it is detected */
     eat(text, size);
     return text;
 }

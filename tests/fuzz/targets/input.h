@@ -1,5 +1,5 @@
-/* What all targets share: the fuzzer's bytes, eaten from the front. A target includes the C file it tests, after having
- * put its own functions in the place of what that file asks the host. */
+/* Shared by all targets: the fuzzer's bytes, consumed from the front. A target includes the C file that it tests, after it
+ * has replaced the host calls of that file by functions of its own. */
 #ifndef FUZZ_INPUT_H
 #define FUZZ_INPUT_H
 

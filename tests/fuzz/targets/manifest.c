@@ -1,5 +1,5 @@
-/* A forged manifest: any bytes, with a header that is made to hold together so that what lies behind it is reached. Wrong
- * answers are allowed, wrong accesses are not. */
+/* A forged manifest: any bytes, with a header made consistent so that the rest is reached. Wrong answers are allowed, wrong
+ * accesses are not. */
 #include "input.h"
 
 #include "../../../src/husk/native/store/manifest.c"

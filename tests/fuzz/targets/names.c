@@ -1,5 +1,5 @@
-/* A guest's name, and where the host says its descriptor leads, against a name cache with some taught directories: the
- * host name that comes out lies in a taught directory, ends where it should, and its last part holds no slash. */
+/* Resolving a guest's name, and the link that the host shows for its descriptor, with a name cache of some taught
+ * directories: the resulting host name lies in a taught directory, is terminated, and its last component has no slash. */
 #include "input.h"
 
 #include <sys/stat.h>
@@ -66,7 +66,7 @@ ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit)
     return (ssize_t)size;
 }
 
-static int opened; /* which names the host was asked for */
+static int opened; /* how many names the host was asked for */
 
 int host_open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
 {
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input = data, input_size = size;
     struct seccomp_notif notif = {.pid = 1};
     struct fast_resolved *target = malloc(sizeof *target);
-    int dirfd = eat_byte() & 1 ? AT_CWD : (int8_t)eat_byte();
+    int dirfd = eat_byte() & 1 ? AT_FDCWD : (int8_t)eat_byte();
     uint8_t flags = eat_byte();
     opened = 0;
     if (fast_resolve(cache, &notif, dirfd, 1, target)) {
@@ -172,7 +172,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fast_find_itself(cache, target);
         enum fast_outcome seen = flags & 1 ? fast_lookup(target, O_PATH, &fd, &host)
                                    : fast_lookup_following(cache, target, flags & 2 ? O_PATH : O_RDONLY, &fd, &host);
-        if (seen != FAST_PYTHON) { /* else nobody looks at it any more */
+        if (seen != FAST_PYTHON) { /* else it is not used any more */
             check(target);
             fast_is_plain(cache, target, &host, flags & 2);
             fast_show(&target->dir->showing, &host);

@@ -1,11 +1,11 @@
-/* rt_sigaction(2) with a resident page that lies: whatever stands there, the call is answered once and only the guest's own
- * memory is touched, which is a table here. */
+/* rt_sigaction(2) with a forged resident page: whatever its content, the call is answered once and only the guest's own
+ * memory is written, which is a model here. */
 #include "input.h"
 
 #include "../../../src/husk/native/remote/signals.c"
 
 static int answered, attached;
-static bool gone; /* the call was given up by its caller */
+static bool gone; /* the caller has gone */
 
 ssize_t guest_read(pid_t tid, uint64_t address, void *to, size_t size)
 {

@@ -1,5 +1,5 @@
-/* The loader's stack part: a first stack as the kernel leaves one, with any strings, and a script's prefix to put in. Room
- * and order are what counts: the arguments afterwards are the prefix and then all of them but the first. */
+/* The loader's stack part: a first stack as the kernel makes it, with any strings, and a script's prefix to insert. Checks
+ * room and order: afterwards the arguments are the prefix and then all old arguments but the first. */
 #include "input.h"
 
 #include <elf.h>

@@ -1,4 +1,4 @@
-// What needs a well-found program header table: exceptions, TLS, constructors, threads.
+// Features that need a correct AT_PHDR: exceptions, TLS, constructors, threads.
 #include <cstdio>
 #include <stdexcept>
 #include <string>

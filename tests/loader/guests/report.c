@@ -1,7 +1,7 @@
 /*
- * Prints what a program can find out about how it was started, one fact a
- * line, without addresses: run natively and through the loader, the lines must
- * be the same. Facts about addresses are printed as relations that must hold.
+ * Prints what a program can find out about how it was started, one fact per
+ * line, without addresses: run natively and through the loader, it must print the
+ * same lines. Facts about addresses are printed as relations that must hold.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -34,7 +34,7 @@ static size_t slurp(const char *name)
     return len;
 }
 
-/* Is what /proc shows the run of strings the table points to, byte for byte? */
+/* Does /proc show exactly the strings that the table points to? */
 static int same_strings(const char *name, char **table)
 {
     size_t len = slurp(name), at = 0;

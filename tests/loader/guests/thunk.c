@@ -47,7 +47,7 @@ static void install(int sig, int slot, int flags)
         perror("sigaction");
 }
 
-/* Again and again: on a busy machine the first alarm may come before the call it is meant for. */
+/* Repeatedly: on a busy machine the first alarm may come before the call that it should interrupt. */
 static void alarm_soon(void)
 {
     struct itimerval soon = {.it_value = {.tv_usec = 30000}, .it_interval = {.tv_usec = 30000}};

@@ -17,10 +17,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define EMPTY_PATH 0x1000
-#define NOFOLLOW 0x100
-#define NO_AUTOMOUNT 0x800
-
 static bool deliver(int listener, const struct seccomp_notif *notif, uint64_t address, const void *data, size_t size)
 {
     if (!notify_is_valid(listener, notif->id))
@@ -64,8 +60,8 @@ static bool needs_birth_time(const struct fast_showing *showing, uint32_t wanted
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-static bool by_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd, uint64_t name,
-                    bool follow, uint64_t to, uint32_t wanted)
+static bool stat_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
+                      uint64_t name, bool follow, uint64_t to, uint32_t wanted)
 {
     struct fast_resolved path;
     struct stat s;
@@ -129,9 +125,8 @@ static const struct fast_file *stat_open_image_file(struct fast_cache *cache, co
     return known;
 }
 
-static bool by_descriptor(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
-                          uint64_t to,
-                          uint32_t wanted)
+static bool stat_fd(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
+                    uint64_t to, uint32_t wanted)
 {
     char link[64];
     struct stat s;
@@ -233,8 +228,7 @@ static bool give_fd(struct fast_cache *cache, int listener, const struct seccomp
 }
 
 static bool open_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
-                      uint64_t name,
-                      uint32_t flags)
+                      uint64_t name, uint32_t flags)
 {
     struct fast_resolved path;
     struct stat s;
@@ -275,9 +269,8 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
     return give_fd(cache, listener, notif, fd, flags & O_CLOEXEC);
 }
 
-static bool may_access(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
-                       uint64_t name,
-                       uint32_t mode)
+static bool access_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
+                        uint64_t name, uint32_t mode)
 {
     struct fast_resolved path;
     struct stat s;
@@ -305,8 +298,7 @@ static bool may_access(struct fast_cache *cache, int listener, const struct secc
 }
 
 static bool read_link(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int dirfd,
-                      uint64_t name,
-                      uint64_t to, int room)
+                      uint64_t name, uint64_t to, int room)
 {
     struct fast_resolved path;
     struct stat s;
@@ -342,11 +334,11 @@ static bool stat_at(struct fast_cache *cache, int listener, const struct seccomp
                     uint32_t flags, uint64_t to, uint32_t wanted)
 {
     char first = 1;
-    if (flags & ~(uint32_t)(EMPTY_PATH | NOFOLLOW | NO_AUTOMOUNT))
+    if (flags & ~(uint32_t)(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT))
         return false;
-    if (flags & EMPTY_PATH && (name == 0 || (guest_read(notif->pid, name, &first, 1) == 1 && !first)))
-        return by_descriptor(cache, listener, notif, dirfd, to, wanted);
-    return by_name(cache, listener, notif, dirfd, name, !(flags & NOFOLLOW), to, wanted);
+    if (flags & AT_EMPTY_PATH && (name == 0 || (guest_read(notif->pid, name, &first, 1) == 1 && !first)))
+        return stat_fd(cache, listener, notif, dirfd, to, wanted);
+    return stat_name(cache, listener, notif, dirfd, name, !(flags & AT_SYMLINK_NOFOLLOW), to, wanted);
 }
 
 static bool answer(Listener *self, const struct seccomp_notif *notif)
@@ -356,11 +348,11 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     const __u64 *a = notif->data.args;
     switch (notif->data.nr) {
     case SYS_stat:
-        return by_name(cache, listener, notif, AT_CWD, a[ARG_stat_filename], true, a[ARG_stat_statbuf], 0);
+        return stat_name(cache, listener, notif, AT_FDCWD, a[ARG_stat_filename], true, a[ARG_stat_statbuf], 0);
     case SYS_lstat:
-        return by_name(cache, listener, notif, AT_CWD, a[ARG_lstat_filename], false, a[ARG_lstat_statbuf], 0);
+        return stat_name(cache, listener, notif, AT_FDCWD, a[ARG_lstat_filename], false, a[ARG_lstat_statbuf], 0);
     case SYS_fstat:
-        return by_descriptor(cache, listener, notif, (int)a[ARG_fstat_fd], a[ARG_fstat_statbuf], 0);
+        return stat_fd(cache, listener, notif, (int)a[ARG_fstat_fd], a[ARG_fstat_statbuf], 0);
     case SYS_newfstatat:
         return stat_at(cache, listener, notif, (int)a[ARG_newfstatat_dfd], a[ARG_newfstatat_filename],
                        (uint32_t)a[ARG_newfstatat_flag], a[ARG_newfstatat_statbuf], 0);
@@ -371,21 +363,21 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
                        (uint32_t)a[ARG_statx_flags], a[ARG_statx_buffer], mask | STATX_TYPE);
     }
     case SYS_open:
-        return open_name(cache, listener, notif, AT_CWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags]);
+        return open_name(cache, listener, notif, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags]);
     case SYS_openat:
         return open_name(cache, listener, notif, (int)a[ARG_openat_dfd], a[ARG_openat_filename],
                          (uint32_t)a[ARG_openat_flags]);
     case SYS_access:
-        return may_access(cache, listener, notif, AT_CWD, a[ARG_access_filename], (uint32_t)a[ARG_access_mode]);
+        return access_name(cache, listener, notif, AT_FDCWD, a[ARG_access_filename], (uint32_t)a[ARG_access_mode]);
     case SYS_faccessat:
-        return may_access(cache, listener, notif, (int)a[ARG_faccessat_dfd], a[ARG_faccessat_filename],
-                          (uint32_t)a[ARG_faccessat_mode]);
+        return access_name(cache, listener, notif, (int)a[ARG_faccessat_dfd], a[ARG_faccessat_filename],
+                           (uint32_t)a[ARG_faccessat_mode]);
     case SYS_faccessat2:
-        return !(a[ARG_faccessat2_flags] & ~0x200ULL) &&
-               may_access(cache, listener, notif, (int)a[ARG_faccessat2_dfd], a[ARG_faccessat2_filename],
-                          (uint32_t)a[ARG_faccessat2_mode]);
+        return !(a[ARG_faccessat2_flags] & ~(uint64_t)AT_EACCESS) &&
+               access_name(cache, listener, notif, (int)a[ARG_faccessat2_dfd], a[ARG_faccessat2_filename],
+                           (uint32_t)a[ARG_faccessat2_mode]);
     case SYS_readlink:
-        return read_link(cache, listener, notif, AT_CWD, a[ARG_readlink_path], a[ARG_readlink_buf],
+        return read_link(cache, listener, notif, AT_FDCWD, a[ARG_readlink_path], a[ARG_readlink_buf],
                          (int)a[ARG_readlink_bufsiz]);
     case SYS_readlinkat:
         return read_link(cache, listener, notif, (int)a[ARG_readlinkat_dfd], a[ARG_readlinkat_pathname],

@@ -109,7 +109,8 @@ static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
     return to.any.sa_family == AF_INET6 && size >= sizeof to.six && IN6_IS_ADDR_LOOPBACK(&to.six.sin6_addr);
 }
 
-/* A message, whose address lies behind a pointer that the guest can still change: with none, or to netlink. */
+/* sendmsg: the guest can still change the header, which holds the address. So only without an address, or to
+ * netlink. */
 static bool may_send(const Listener *listener, pid_t tid, uint64_t address)
 {
     return listener->confined && (!address || is_netlink(tid, address));

@@ -225,8 +225,7 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     PyObject *shown, *manifest;
     struct fast_showing showing;
     if (!PyArg_ParseTuple(args, "Iy#Kiy#KKOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel,
-                          &rel_size,
-                          &host_dev, &host_ino, &shown, &layered, &missing, &absent, &place, &manifest) ||
+                          &rel_size, &host_dev, &host_ino, &shown, &layered, &missing, &absent, &place, &manifest) ||
         !parse_showing(shown, &showing))
         return NULL;
     struct fast_cache *cache = self->cache;

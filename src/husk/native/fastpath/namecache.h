@@ -100,8 +100,7 @@ void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showin
 /* listing.c */
 void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir);
 bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
-                          uint64_t to,
-                          int room);
+                          uint64_t to, int room);
 
 /* programs.c */
 struct fast_programs *fast_programs_new(void); /* the caller owns it; NULL: no memory */

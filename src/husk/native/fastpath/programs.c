@@ -172,7 +172,8 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#:program_learn", &key, &key_size, &program.root_fd, &rel,
                           &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns,
                           &interpreter.root_fd, &interpreter_rel, &interpreter_size, &interpreter.dev,
-                          &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &link, &link_size, &link_text, &text_size, &info, &info_size))
+                          &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &link, &link_size, &link_text,
+                              &text_size, &info, &info_size))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)

@@ -83,7 +83,7 @@ bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, i
         path->start = 0;
     } else {
         char link[64];
-        if (dirfd == AT_CWD)
+        if (dirfd == AT_FDCWD)
             snprintf(link, sizeof link, "/proc/%d/cwd", notif->pid);
         else if (dirfd >= 0)
             snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, dirfd);

@@ -5,7 +5,6 @@
 
 #include "fastpath/namecache.h"
 
-#define AT_CWD (-100)
 #define FAST_LONGEST_NAME 4096
 
 /* A guest's path, resolved. */

@@ -35,7 +35,7 @@ struct guard {
     struct guard *next; /* owned */
     int root;           /* borrowed: unguard_root comes before it is closed */
     bool holds_closed; /* a closed directory lies beneath `root`, without crossing a mount */
-    uid_t uid;          /* the owner, with whose credentials to walk; 0: with husk's own */
+    uid_t uid;          /* walk with the credentials of this user; 0: with husk's own */
     gid_t gid;
     size_t closed_count, fixed_count;
     struct identity *closed, *fixed; /* owned, in one piece with the guard */

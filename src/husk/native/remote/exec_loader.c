@@ -78,8 +78,7 @@ PyObject *remote_py_exec_loader(Call *call, PyObject *args)
     const char *info;
     Py_ssize_t info_size;
     if (!PyArg_ParseTuple(args, "iKKKiiy#:exec_loader", &loader, &empty, &argv, &envp, &program_fd, &interpreter_fd,
-                          &info,
-                          &info_size))
+                          &info, &info_size))
         return NULL;
     struct remote_exec *exec = remote_exec_new(program_fd, interpreter_fd, info, info_size);
     if (!exec)

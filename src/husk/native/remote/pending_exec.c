@@ -223,7 +223,8 @@ bool remote_exec_answer_loader(Listener *listener, const struct seccomp_notif *n
         if (info->interpreter_fd == -EMFILE) {
             info->interpreter_fd = HUSK_ASK_LATER;
             mine->interpreter_fd =
-                exchange_interpreter(listener->execs, tgid, (int)notif->data.args[ARG_husk_call_fd], mine->interpreter_fd);
+                exchange_interpreter(listener->execs, tgid, (int)notif->data.args[ARG_husk_call_fd],
+                                     mine->interpreter_fd);
         } else if (info->interpreter_fd < 0) {
             fd = info->interpreter_fd;
         }

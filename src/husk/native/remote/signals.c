@@ -171,7 +171,7 @@ int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *noti
             return notify_answer_continue(listener->fd, notif->id);
     }
     if (run_and_translate(listener, notif, act_address))
-        /* another process traces it: the handler stays as it is */
+        /* another process traces it: the call runs unchanged */
         return notify_answer_continue(listener->fd, notif->id);
     return 0;
 }
