@@ -100,6 +100,16 @@ while True:
 """, 0, 1024, ("--limit", "disk=NM"), told="", limit="disk", ended=True),
     Bomb("output", "while True: os.write(1, b'y' * 65536)", 0, 1024, ("--limit", "output=NM", "--json"), told="",
          limit="output", ended=True, base=160),
+    Bomb("sends that wait", """
+def send(n):
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    kept.append(other)
+    threading.Thread(target=lambda: one.sendmsg([b"x" * (4 << 20)]), daemon=True).start()
+kept = []
+raise_files()
+upto(N, send)
+time.sleep(2)
+""", 100, 1000, base=200),
     Bomb("yes | head", """
 told = os.popen(f"yes | head -c {N}M | wc -c").read()
 print(N if int(told) == N << 20 else told, "all", flush=True)

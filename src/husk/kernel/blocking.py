@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ERESTARTSYS = 512
 FIRST_LOOK, LONGEST_PAUSE = 0.002, 0.02  # seconds between two looks at the callers
 MOST_WAITING = 1000  # calls of one box
+MOST_HELD = 64 << 20  # bytes that they wait to send
 
 
 _lock = _thread.allocate_lock()
@@ -49,22 +50,23 @@ def forget() -> None:
 
 
 class _Wait:
-    __slots__ = ("call", "done", "held", "operate", "thread")
+    __slots__ = ("call", "done", "held", "operate", "thread", "weight")
 
-    def __init__(self, call: Call, operate: Callable[[], Reply], held: int) -> None:
-        self.call, self.operate, self.held = call, operate, held
+    def __init__(self, call: Call, operate: Callable[[], Reply], held: int, weight: int) -> None:
+        self.call, self.operate, self.held, self.weight = call, operate, held, weight
         self.done, self.thread = False, 0
 
 
-def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1) -> Reply:
+def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1, weight: int = 0) -> Reply:
     """Answer `call` with what `operate` returns. It must give up on EINTR. `held` is a descriptor closed at the end;
-    `also` one that `operate` closes, or we, if it never runs."""
+    `also` one that `operate` closes, or we, if it never runs. `weight`: bytes of husk's memory that it holds."""
     global _watching
-    wait = _Wait(call, operate, held)
+    wait = _Wait(call, operate, held, weight)
     scarce = is_in_reserve(held)
     with _lock:
-        waiting = sum(one.call.kernel is call.kernel and not one.done for one in _waits)
-        full = scarce or waiting >= MOST_WAITING
+        others = [one for one in _waits if one.call.kernel is call.kernel and not one.done]
+        waiting, bytes_held = len(others), weight + sum(one.weight for one in others)
+        full = scarce or waiting >= MOST_WAITING or (bytes_held > MOST_HELD and waiting > 0)
         if not full:
             _waits.append(wait)
             watch, _watching = not _watching, True
@@ -72,6 +74,7 @@ def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1
         if full:
             # What Linux says of a FIFO for whose buffer the user's share of memory does not suffice.
             why = ", and husk has few descriptors left" if scarce else ""
+            why = ", and with it they would hold too much to send" if bytes_held > MOST_HELD else why
             raise Refused(errno.ENOMEM, f"{waiting} calls of this box wait already{why}")
         if watch:
             start_thread(_watch)

@@ -237,3 +237,28 @@ def test_threads_are_counted() -> None:
     go.set()
     thread.join()
     assert until(lambda: str(thread.native_id) not in os.listdir("/proc/self/task"))
+
+
+def test_what_waits_to_be_sent_has_a_bound(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST_HELD", 100)
+    go = threading.Event()
+
+    def one(weight: int) -> FakeCall:
+        raw = guest.make("open")
+        held = os.open("/dev/null", os.O_RDONLY)
+        later(Call(cast(Any, raw), guest.kernel), lambda: int(not go.wait(60)), held, weight=weight)
+        return raw
+
+    first = one(200)  # alone, any size may wait
+    with pytest.raises(OSError, match="too much to send") as refused:
+        one(1)
+    assert refused.value.errno == errno.ENOMEM
+    go.set()
+    assert until(lambda: first.answers == [("value", 0)])
+    go.clear()
+    several = [one(50), one(50)]
+    with pytest.raises(OSError, match="too much to send"):
+        one(1)
+    one(0)
+    go.set()
+    assert until(lambda: all(raw.answered for raw in several))

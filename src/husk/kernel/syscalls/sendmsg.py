@@ -40,6 +40,7 @@ MSG_ERRQUEUE = 0x2000
 SIGPIPE, MOST_MESSAGES = 13, 1024
 CONNECTED = (SOCK_STREAM, SOCK_SEQPACKET)
 PIECE = 1 << 18  # of a stream, copied and sent at once
+WAITING_PIECE = 1 << 16  # the same while the socket is full: as many as calls may wait are held at a time
 
 
 def sendto(call: Call) -> Reply:
@@ -149,7 +150,7 @@ class _Sending:
         while True:
             piece = self.data
             if piece is None:
-                most = PIECE if stream else messages.MOST_AT_ONCE
+                most = messages.MOST_AT_ONCE if not stream else PIECE if extra & MSG_DONTWAIT else WAITING_PIECE
                 piece = messages.copy_data(self.call, self.header, self.sent, most)
             control = b"" if self.sent else self.control
             try:
@@ -162,6 +163,11 @@ class _Sending:
                 raise  # after EAGAIN `sent` tells how far it got
             if not stream or self.sent >= self.header.total:
                 return self.sent
+
+    @property
+    def weight(self) -> int:
+        """How many bytes husk holds while this waits."""
+        return WAITING_PIECE if self.kind[1] == SOCK_STREAM else self.header.total
 
     def _send(self, piece: bytes, control: bytes, flags: int) -> int:
         if self.kind[0] == AF_NETLINK:
@@ -201,7 +207,7 @@ def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
                     patient.close()
 
             try:
-                return later(call, wait, waiting)
+                return later(call, wait, waiting, weight=patient.weight)
             except BaseException:
                 patient.close()
                 raise
@@ -268,7 +274,8 @@ def _send_several(call: Call, count: int, flags: int) -> Reply:
                 raise
             waiting, fd = fd, -1
             try:
-                return later(call, lambda: go_on(0, waiting), waiting)
+                weight = current.weight if current is not None else 0
+                return later(call, lambda: go_on(0, waiting), waiting, weight=weight)
             except BaseException:
                 _give_up(current)
                 raise
