@@ -132,6 +132,28 @@ def test_limits_are_told() -> None:
         husk.Sandbox(limits={"memory": "lots"})
 
 
+def test_output_is_limited_wherever_it_goes(tmp_path: Path) -> None:
+    """Captured, to a file, and through a pipe that the application reads itself: exactly so many bytes."""
+    with husk.Sandbox(limits={"output": "1K"}) as box:
+        assert box.run(["yes"], capture_output=True).stdout == b"y\n" * 512
+        with (tmp_path / "out").open("wb") as file:
+            loud = box.run("yes; echo never", shell=True, stdout=file, stderr=husk.STDOUT)
+        assert [met.name for met in loud.limits] == ["output"] and (tmp_path / "out").read_bytes() == b"y\n" * 512
+        with box.popen(["yes"], stdout=husk.PIPE) as process:
+            assert process.stdout is not None and process.stdout.read() == b"y\n" * 512
+            assert process.result().returncode == 124
+        assert box.run(["sh", "-c", "echo out; echo err >&2"], capture_output=True).stderr == b"err\n"
+
+
+def test_output_that_is_not_read_holds_nothing_up() -> None:
+    with husk.Sandbox(limits={"output": "100M"}) as box:
+        process = box.popen(["yes"], stdout=husk.PIPE)
+        time.sleep(0.5)  # by now every pipe is full
+        process.kill()
+        assert process.wait(20) == -9
+        process.close_pipes()
+
+
 def test_events_when_wanted() -> None:
     with husk.Sandbox(events=True) as box:
         first = box.run(["cat", "/etc/hostname"], capture_output=True)

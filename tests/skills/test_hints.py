@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.policy import Mount
-from husk.skills.box_runner import Wish
+from husk.skills.box_runner import Setting
 from husk.skills.describe import describe
 from husk.skills.hints import hints
 from husk.skills.open_skill import open_skill
@@ -32,8 +32,8 @@ def test_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[
         Path(name).touch()
     with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
         found = describe(skill)
-    wish = Wish(["sh"], [Mount(str(tmp_path / "given"), "/in")])
-    assert hints(found, found.scripts[0], Request(args=words), wish) == told
+    policy = Setting().policy(["sh"], [Mount(str(tmp_path / "given"), "/in")])
+    assert hints(found, found.scripts[0], Request(args=words), policy) == told
 
 
 def test_a_name_that_is_right_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,15 +41,15 @@ def test_a_name_that_is_right_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "a.txt").touch()
     with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
         found = describe(skill)
-    wish = Wish(["sh"], [Mount(str(tmp_path), "/workspace", "cow")])
-    assert hints(found, found.scripts[0], Request(args=["a.txt"]), wish) == []
+    policy = Setting().policy(["sh"], [Mount(str(tmp_path), "/workspace", "cow")])
+    assert hints(found, found.scripts[0], Request(args=["a.txt"]), policy) == []
 
 
 @pytest.mark.parametrize(("meant", "told"), [("s", 0), ("", 0), ("other", 1)])
 def test_permissions_of_another_skill(tmp_path: Path, meant: str, told: int) -> None:
     with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": "echo\n"})) as skill:
         found = describe(skill)
-    said = hints(found, found.scripts[0], Request(permissions=Permissions(skill=meant)), Wish(["sh"]))
+    said = hints(found, found.scripts[0], Request(permissions=Permissions(skill=meant)), Setting().policy(["sh"], []))
     assert said == ["the permissions were made for the skill 'other'; they hold for 's' all the same"][:told]
 
 
@@ -57,6 +57,8 @@ def test_hosts(tmp_path: Path) -> None:
     text = "curl https://api.example.com/x http://localhost:1/\n"
     with open_skill(make_skill(tmp_path, "s", {"scripts/x.sh": text})) as skill:
         found = describe(skill)
-    told = hints(found, found.scripts[0], Request(), Wish(["sh"]))
+    told = hints(found, found.scripts[0], Request(), Setting().policy(["sh"], []))
     assert told == ["it mentions api.example.com, which the box does not reach; --allow-net HOST lets it"]
-    assert hints(found, found.scripts[0], Request(), Wish(["sh"], hosts=["api.example.com"])) == []
+    reaching = Setting().policy(["sh"], [])
+    reaching.allow_net = ["api.example.com"]
+    assert hints(found, found.scripts[0], Request(), reaching) == []

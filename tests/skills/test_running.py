@@ -355,3 +355,17 @@ def test_a_skill_that_breaks_a_small_rule_runs(tmp_path: Path) -> None:
     answer = husk_skill(tmp_path, "run", make_skill(tmp_path, "long", {"scripts/x.sh": "echo RAN\n"}, head=long))
     assert answer.code == 0 and answer.out == "RAN\n"
     assert "2000 characters; at most 1024" in answer.err and "only lowercase letters" in answer.err
+
+
+@pytest.mark.parametrize("how", ["option", "manifest"])
+@pytest.mark.parametrize("shown", [[], ["--json"]], ids=["passed on", "kept"])
+def test_too_much_output(tmp_path: Path, how: str, shown: list[str]) -> None:
+    """A limit that is read is kept, whether the output is passed on or captured."""
+    skill = make_skill(tmp_path, "talks", {"scripts/x.sh": "yes | head -c 10M\necho END >&2\n"})
+    manifest = tmp_path / "some.toml"
+    manifest.write_text('version = 1\n[programs]\nallow = ["yes", "head"]\n[limits]\noutput = "8K"\n')
+    limit = ["--limit", "output=8K"] if how == "option" else ["--permissions", str(manifest)]
+    answer = husk_skill(tmp_path, "run", skill, *limit, *shown)
+    told = answer.json if shown else {"stdout": answer.out, "limits": [answer.err]}
+    assert answer.code == 124 and "limit: output 8K exceeded" in told["limits"][0]
+    assert told["stdout"] == "y\n" * 4096

@@ -16,8 +16,8 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from husk.api.run_result import Result, in_public, made
-from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.result import Result as Ended
+from husk.sandbox.stdio.capture import ROOM, Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 MOST_KEPT = 64 << 20  # bytes of each captured stream; what comes after is read, counted and dropped
-ROOM = 1 << 16
 Target = int | IO[Any] | None  # PIPE, DEVNULL, STDOUT, a descriptor, a file, or None: the caller's own
 
 
@@ -94,8 +93,7 @@ class Process:
         self.pid = run.pid
         self._result: Result | None = None
         self._failure: BaseException | None = None
-        self._kept: dict[str, list[bytes]] = {}
-        self._lost: dict[str, int] = {}
+        self._kept = {"stdout": Kept(MOST_KEPT), "stderr": Kept(MOST_KEPT)}
         self._ended = threading.Event()
         self._waiter = threading.Thread(target=self._wait_and_clear, name=f"husk-run-{self.pid}", daemon=True)
         self._waiter.start()
@@ -220,28 +218,17 @@ class Process:
             selector.unregister(file.fileno())
             file.close()
             return
-        kept = self._kept.setdefault(name, [])
-        room = self._room(name)
-        if room:
-            kept.append(piece[:room])
-        self._lost[name] = self._lost.get(name, 0) + max(0, len(piece) - room)
-        stop, limit = self._run.stop, self._run.policy.limits["output"]
-        seen = sum(len(one) for pieces in self._kept.values() for one in pieces) if limit is not None else 0
-        if limit is not None and seen > limit and not any(met.name == "output" for met in stop.met):
-            stop.exceeded(Exceeded("output", limit, seen, ended=True))
-
-    def _room(self, name: str) -> int:
-        return max(0, MOST_KEPT - sum(map(len, self._kept.get(name, ()))))
+        self._kept[name].take(piece)
 
     def _captured(self, name: str) -> Any:
         if getattr(self, name) is None:
             return None
-        data = b"".join(self._kept.get(name, ()))
-        if self._result is not None and self._lost.get(name):
-            self._result.lost[name] = self._lost[name]
+        kept = self._kept[name]
+        if self._result is not None and kept.lost:
+            self._result.lost[name] = kept.lost
         if self._text is None:
-            return data
-        return data.decode(*self._text).replace("\r\n", "\n").replace("\r", "\n")
+            return kept.data
+        return kept.data.decode(*self._text).replace("\r\n", "\n").replace("\r", "\n")
 
     # -- life ------------------------------------------------------------------------------------------------------
     def __enter__(self) -> Process:

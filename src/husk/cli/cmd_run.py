@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from husk.sandbox.result import Result
 
+MOST_KEPT = 16 << 20  # bytes of each stream that --json shows; what comes after is counted
+
 
 def main(args: list[str]) -> int:
     try:
@@ -36,12 +38,7 @@ def main(args: list[str]) -> int:
 def _run(options: RunOptions) -> int:
     tell, trace = _listeners(options)
     events = Events(tell, trace, collect=options.summary)
-    if options.json or options.policy.limits["output"]:
-        from husk.cli.capture import run_captured
-
-        result = run_captured(options.policy, events, keep=options.json, run=_with_signals)
-    else:
-        result = _with_signals(Runner(options.policy, events))
+    result = _with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
     for fault in result.faults:
         print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
     for limit in result.limits:
@@ -73,7 +70,7 @@ def _with_signals(runner: Runner) -> Result:
         _signal.signal(number, end)
     for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGCONT):
         _signal.signal(number, pass_on)
-    if any(map(os.isatty, runner.stdio)):
+    if runner.on_terminal:
         _signal.signal(_signal.SIGTSTP, pass_on)
         _signal.signal(_signal.SIGWINCH, lambda *_: runner.resize())
     orphans.adopt()

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from husk.abi.text import harmless
-from husk.skills.box_runner import Outcome
+from husk.sandbox.result import Result
 from husk.skills.compare_cases import Verdict
 from husk.skills.describe import Description
 from husk.skills.output_files import Produced
@@ -56,13 +56,13 @@ def lines(texts: list[str]) -> None:
         print(f"    … and {len(texts) - MOST} more", file=sys.stderr)
 
 
-def outcome(result: Outcome, produced: Produced, out: Path | None) -> None:
+def outcome(result: Result, produced: Produced, out: Path | None) -> None:
     print(f"\nhusk skill: exit code {result.exit_code} after {result.seconds:.2f} s", file=sys.stderr)
     for fault in result.faults:
         print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
     changed = [f"{path} ({change})" for change, path in result.changes if not path.startswith("/tmp/")]
     for title, texts in (
-        ("limits", result.limits),
+        ("limits", [str(limit) for limit in result.limits]),
         (f"in {out}", [f"{name} ({size} bytes)" for name, size in produced.files]),
         ("left in the box", produced.left),
         ("changed in the box, and gone with it", changed),
@@ -82,17 +82,17 @@ def _refusal(item: dict[str, object]) -> str:
     return f"{item['what']}: {item['reason']}" + (f"; to allow it, {advice}" if advice else "")
 
 
-def as_dict(result: Outcome, produced: Produced) -> dict[str, object]:
+def as_dict(result: Result, produced: Produced) -> dict[str, object]:
     return {
         "exit_code": result.exit_code,
         "seconds": round(result.seconds, 3),
-        "stdout": result.stdout.decode("utf-8", "backslashreplace"),
-        "stderr": result.stderr.decode("utf-8", "backslashreplace"),
+        "stdout": (result.stdout or b"").decode("utf-8", "backslashreplace"),
+        "stderr": (result.stderr or b"").decode("utf-8", "backslashreplace"),
         "files": [{"path": name, "size": size} for name, size in produced.files],
         "left": produced.left,
         "changes": [{"change": change, "path": path} for change, path in result.changes],
         "refusals": result.refusals,
-        "limits": result.limits,
+        "limits": [str(limit) for limit in result.limits],
         "faults": result.faults,
         "programs": result.ran,
         "read": [path for path in result.read if not path.startswith(("/usr/", "/lib", "/proc/", "/etc/ld.so"))],

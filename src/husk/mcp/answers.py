@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from husk.api.run_result import Change
-    from husk.skills.box_runner import Outcome
 
 CODE = "/tmp/.husk-code"  # where run_code puts its code in the box; not reported as a change
 MOST_CHANGES = 50
@@ -92,13 +91,10 @@ def not_started(argv: list[str], code: int, sentence: str, box: str) -> dict[str
     return full | {"explain": f"The program was not started: {sentence}"}
 
 
-def skill_result(argv: list[str], outcome: Outcome) -> Result:
-    """Convert the outcome of a skill to the result of a run."""
-    ended = Ended()
-    ended.exit_code, ended.seconds = outcome.exit_code, outcome.seconds
-    ended.refusals, ended.faults, ended.changes = outcome.refusals, outcome.faults, outcome.changes
+def skill_result(argv: list[str], ended: Ended) -> Result:
+    """Convert how a skill ended to the result of a run."""
     result = made(argv, ended, [])
-    result.stdout, result.stderr = outcome.stdout, outcome.stderr
+    result.stdout, result.stderr = ended.stdout, ended.stderr
     return result
 
 

@@ -135,8 +135,8 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
             request = _request(config, wanted, allowed, given, left)
             prepared = prepare(package, request)
             outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)
-        full = answers.full_result(answers.skill_result(prepared.wish.argv, outcome), "")
-        full |= {"limits": outcome.limits, "notes": prepared.notes + produced.left}
+        full = answers.full_result(answers.skill_result(prepared.policy.argv, outcome), "")
+        full |= {"notes": prepared.notes + produced.left}
         return full, _copy_back(held, left, [name for name, _ in produced.files], wanted.output)
     finally:
         shutil.rmtree(place, ignore_errors=True)

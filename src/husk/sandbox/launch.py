@@ -33,6 +33,7 @@ from husk.walls.init_plan import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.abi.registry.rules import Walls
+    from husk.sandbox.limits.limits import Exceeded
     from husk.walls.ids import Ids
 
 NETLINK_SOCK_DIAG = 4
@@ -229,6 +230,43 @@ class Launch:
             pass  # there is none
         self.close()
         self.reap()
+
+
+class Stop:
+    """Ends one run: from any thread and from signal handlers, also while it is being launched. Keeps why."""
+
+    __slots__ = ("_launch", "ended_by", "met")
+
+    def __init__(self) -> None:
+        self._launch: Launch | None = None
+        self.ended_by: int | None = None  # a signal that husk itself got
+        self.met: list[Exceeded] = []  # limits, in the order they were noticed
+
+    def reaches(self, launch: Launch) -> None:
+        """From now on this is what ends."""
+        self._launch = launch
+
+    def end(self, signal: int) -> None:
+        """The run ends now, as if by `signal`."""
+        self.ended_by = signal
+        if self._launch is not None:
+            self._launch.end()
+
+    def exceeded(self, limit: Exceeded) -> None:
+        """A limit was met. If it is one that ends boxes, this one ends now."""
+        self.met.append(limit)
+        if limit.ended and self._launch is not None:
+            self._launch.end()
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the guest, through the reaper."""
+        launch = self._launch
+        if launch is not None and launch.reaper:
+            os.kill(launch.reaper, number)
+
+    @property
+    def limit_ended(self) -> bool:
+        return any(limit.ended for limit in self.met)
 
 
 def _reap(pid: int) -> None:

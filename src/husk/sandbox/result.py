@@ -17,6 +17,7 @@ class Result:
         "limits",
         "lost",
         "max_rss",
+        "ran",
         "read",
         "refusals",
         "seconds",
@@ -39,7 +40,8 @@ class Result:
         self.max_rss = 0  # bytes, of the largest process
         self.refusals: list[dict[str, object]] = []
         self.changes: list[tuple[str, str]] = []
-        self.read: list[str] = []  # files opened for reading, when events were watched
+        self.ran: list[str] = []  # programs that were started, when events were watched
+        self.read: list[str] = []  # files opened for reading, likewise
         self.written: list[str] = []  # files of the host opened for writing, likewise
         self.faults: list[str] = []
         self.walls: dict[str, object] = {}
@@ -51,7 +53,7 @@ class Result:
 
     def as_dict(self) -> dict[str, object]:
         shown: dict[str, object] = {
-            name: getattr(self, name) for name in self.__slots__ if name not in ("stdout", "stderr")
+            name: getattr(self, name) for name in self.__slots__ if name not in ("ran", "stdout", "stderr")
         }
         shown["limits"] = [limit.as_dict() for limit in self.limits]
         shown["changes"] = [{"change": change, "path": path} for change, path in self.changes]

@@ -15,10 +15,11 @@ from husk.native import INIT
 from husk.sandbox import orphans
 from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
+from husk.sandbox.launch import Stop
 from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.plan import weakened
 from husk.sandbox.result import Result, ended_by
-from husk.sandbox.serve import Served, Stop
+from husk.sandbox.serve import Served
 from husk.sandbox.stdio.streams import Streams
 from husk.walls.init_plan import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Order
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from husk.sandbox.box import Box
     from husk.sandbox.launch import Launch
     from husk.sandbox.policy import Policy
+    from husk.sandbox.stdio.capture import Capture, Kept
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
 SIGCONT, SIGTSTP = 18, 20
@@ -42,11 +44,19 @@ def launch(
     *,
     hooks: Hooks | None = None,
     stop: Stop | None = None,
+    kept: tuple[Kept, Kept] | None = None,
 ) -> Run:
-    """Start what the policy says. `stop` can end it while it is being launched. After an exception nothing is left."""
+    """Start what the policy says. `stop` can end it while it is being launched; `kept` keeps what it writes. After an
+    exception nothing is left."""
     stop, started = stop or Stop(), time.monotonic()
     program = find_program(box.files, policy)
-    streams = Streams(policy, stdio, box.files.terminals)
+    capture = _captured(stdio, policy, stop, kept)
+    try:
+        streams = Streams(policy, stdio if capture is None else capture.stdio, box.files.terminals)
+    except BaseException:
+        if capture is not None:
+            capture.finish()
+        raise
     try:
         order = Order(
             INIT,
@@ -69,8 +79,10 @@ def launch(
             raise
     except BaseException:
         streams.finish()
+        if capture is not None:
+            capture.finish()
         raise
-    return Run(box, served, policy, events, stop, program, started, streams)
+    return Run(box, served, policy, events, stop, program, started, streams, capture)
 
 
 class Standby:
@@ -116,13 +128,19 @@ class Standby:
         box.follow(self.events)
         program = find_program(box.files, policy)
         workdir_fd = working_directory(box.files, policy)
+        capture = None
         try:
+            capture = _captured(stdio, policy, self._stop, None)
+            if capture is not None:
+                stdio = capture.stdio
             launch.run(program, _argv(policy), _env(policy), list(stdio), workdir_fd)
         except OSError:
+            if capture is not None:
+                capture.finish()
             return None
         finally:
             os.close(workdir_fd)
-        return Run(box, self._served, policy, self.events, self._stop, program, started)
+        return Run(box, self._served, policy, self.events, self._stop, program, started, capture=capture)
 
     def finish(self) -> None:
         self._served.finish()
@@ -130,6 +148,18 @@ class Standby:
     def forget(self) -> None:
         """In a forked child."""
         self._served.forget()
+
+
+def _captured(
+    stdio: tuple[int, int, int], policy: Policy, stop: Stop, kept: tuple[Kept, Kept] | None
+) -> Capture | None:
+    """None: the guest writes to its descriptors itself."""
+    limit = policy.limits["output"]
+    if limit is None and kept is None:
+        return None
+    from husk.sandbox.stdio.capture import Capture
+
+    return Capture(stdio, limit, stop, kept)
 
 
 def _serve(box: Box, order: Order, policy: Policy, events: Events, stop: Stop, hooks: Hooks | None) -> Served:
@@ -171,9 +201,11 @@ class Run:
         program: bytes,
         started: float,
         streams: Streams | None = None,
+        capture: Capture | None = None,
     ) -> None:
         self._box, self._served, self.policy, self.events, self.stop = box, served, policy, events, stop
-        self._program, self._started, self._streams = program, started, streams
+        self._program, self._started = program, started
+        self._streams, self._capture = streams, capture
         self._over = 0.0  # when the first program ended by itself
         self.pid = served.pid  # of the first program, on the host
 
@@ -257,16 +289,21 @@ class Run:
     def finish(self) -> None:
         """Every process of it ends, and every thread and descriptor of ours with them. Safe to call twice."""
         streams, self._streams = self._streams, None
+        capture, self._capture = self._capture, None
         try:
             self._served.finish()
         finally:
             if streams is not None:
                 streams.finish()
+            if capture is not None:
+                capture.finish()
 
     def forget(self) -> None:
         """In a forked child."""
         self._served.forget()
-        self._streams = None
+        if self._capture is not None:
+            self._capture.forget()
+        self._streams = self._capture = None
 
     def collect(self, result: Result) -> None:
         """After `finish`: what is known about the run besides how it ended."""
@@ -283,6 +320,7 @@ def collect(result: Result, box: Box, policy: Policy, events: Events, stop: Stop
     result.changes = files.changes()
     result.written = [os.fsdecode(path) for path in events.written]
     result.read = [os.fsdecode(path) for path in events.read]
+    result.ran = [os.fsdecode(path) for path in events.ran]
     result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
     if files.vfs.state.nodes_refused:
         allowed = policy.limits["disk-files"] or 0

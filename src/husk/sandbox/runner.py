@@ -1,15 +1,17 @@
-"""sandbox: runs one program in a box of its own, through all phases to its result. Boxes that outlive a run are
-`husk.api`'s."""
+"""sandbox: runs one program in a box of its own, through all phases to its result: for the command line, skills, images
+and the doctor. Boxes that outlive a run are `husk.api`'s, and launch their runs by the same `run.launch`."""
 
 from __future__ import annotations
+
+import os
 
 from husk.kernel.events import Events, Full
 from husk.sandbox.box import Box
 from husk.sandbox.errors import HuskError
+from husk.sandbox.launch import Stop
 from husk.sandbox.plan import behind_walls
 from husk.sandbox.result import ended_by
 from husk.sandbox.run import collect, launch
-from husk.sandbox.serve import Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,18 +19,21 @@ if TYPE_CHECKING:
 
     from husk.sandbox.filesystem import Files
     from husk.sandbox.image_source import Unnamed
-    from husk.sandbox.limits.limits import Exceeded
     from husk.sandbox.plan import Plan
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
     from husk.sandbox.run import Run
+    from husk.sandbox.stdio.capture import Kept
 
 __all__ = ["Events", "Full", "Runner"]
 
 
 class Runner:
     """Builds, runs and removes. `run` is called once; the other methods from any thread, or from signal handlers.
-    `unnamed` replaces the image that the policy names. `at_end` sees the box's files after a run that ended well."""
+
+    `stdin` is input to give instead of the first descriptor. `keep`: the result holds so many bytes of each output
+    stream, and the streams go nowhere else. `unnamed` replaces the image that the policy names. `at_end` sees the box's
+    files after a run that ended well."""
 
     def __init__(
         self,
@@ -36,24 +41,50 @@ class Runner:
         events: Events,
         stdio: tuple[int, int, int] = (0, 1, 2),
         *,
+        stdin: bytes | None = None,
+        keep: int = 0,
         unnamed: Unnamed | None = None,
         at_end: Callable[[Files], None] | None = None,
     ) -> None:
-        self.policy, self.events, self.stdio = policy, events, stdio
+        self.policy, self.events = policy, events
+        self._stdio, self._stdin, self._keep = stdio, stdin, keep
         self._unnamed, self._at_end = unnamed, at_end
         self._stop = Stop()
         self._run: Run | None = None  # once it is launched
 
     def run(self, wakes: int = -1) -> Result:
         """`wakes` is readable when a signal came, where signals have handlers."""
-        return behind_walls(self.policy, lambda plan: self._run_behind(plan, wakes))
+        if self._stdin is None:
+            return self._with(self._stdio, wakes)
+        from husk.sandbox.stdio.given_input import readable
+
+        first = readable(self._stdin)
+        try:
+            return self._with((first, *self._stdio[1:]), wakes)
+        finally:
+            os.close(first)
+
+    def _with(self, stdio: tuple[int, int, int], wakes: int) -> Result:
+        kept = None
+        if self._keep:
+            from husk.sandbox.stdio.capture import Kept
+
+            kept = Kept(self._keep), Kept(self._keep)
+        result = behind_walls(self.policy, lambda plan: self._run_behind(plan, stdio, kept, wakes))
+        if kept is not None:
+            result.stdout, result.stderr = kept[0].data, kept[1].data
+            result.lost["stdout"], result.lost["stderr"] = kept[0].lost, kept[1].lost
+        return result
+
+    @property
+    def on_terminal(self) -> bool:
+        """Does the guest get a terminal of the caller's as one of its streams?"""
+        given = [*(self._stdio[:1] if self._stdin is None else ()), *(() if self._keep else self._stdio[1:])]
+        return any(map(os.isatty, given))
 
     def end(self, signal: int) -> None:
         """The box ends now."""
         self._stop.end(signal)
-
-    def exceeded(self, limit: Exceeded) -> None:
-        self._stop.exceeded(limit)
 
     def signal(self, number: int) -> None:
         """Pass on to the guest what a key on the person's terminal sent to husk."""
@@ -66,12 +97,14 @@ class Runner:
         if self._run is not None:
             self._run.resize()
 
-    def _run_behind(self, plan: Plan, wakes: int) -> Result:
+    def _run_behind(
+        self, plan: Plan, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None, wakes: int
+    ) -> Result:
         box = Box(plan, self._unnamed)
         try:
             if box.source is not None:
                 self.policy.adopt_program(box.source)
-            result = self._launched(box, wakes)
+            result = self._launched(box, stdio, kept, wakes)
             box.keep(self.policy.argv, result)
             if self._at_end is not None and not result.exit_code:
                 self._at_end(box.files)
@@ -79,11 +112,11 @@ class Runner:
         finally:
             box.close()
 
-    def _launched(self, box: Box, wakes: int) -> Result:
+    def _launched(self, box: Box, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None, wakes: int) -> Result:
         policy, events, stop = self.policy, self.events, self._stop
         try:
             try:
-                self._run = launch(box, policy, events, self.stdio, stop=stop)
+                self._run = launch(box, policy, events, stdio, stop=stop, kept=kept)
                 result = self._run.wait(wakes)
             except (HuskError, OSError):
                 if stop.ended_by is None:

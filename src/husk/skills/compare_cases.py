@@ -17,7 +17,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import DEFAULT_PATH
-from husk.skills.box_runner import Outcome
+from husk.sandbox.result import Result
 from husk.skills.cases import Case, Run, check_run
 from husk.skills.describe import describe
 from husk.skills.open_skill import open_skill
@@ -58,11 +58,11 @@ def compare(case: Case, request: Request, *, native: bool) -> Verdict:
         place.chmod(0o755)
         verdict = Verdict(case, WORKS)
         try:
-            boxed, outcome = _run_in_box(case, request, place / "box")
+            boxed, result = _run_in_box(case, request, place / "box")
         except HuskError as error:
             verdict.status, verdict.reason = FAILS, str(error)
             return verdict
-        verdict.box_seconds = outcome.seconds
+        verdict.box_seconds = result.seconds
         fault = check_run(case, boxed)
         if native:
             started = time.monotonic()
@@ -75,7 +75,7 @@ def compare(case: Case, request: Request, *, native: bool) -> Verdict:
             if not fault and (difference := _difference(alone, boxed)):
                 verdict.status, verdict.reason = DIFFERS, difference
         if fault:
-            verdict.status, verdict.reason = FAILS, _explain(fault, outcome)
+            verdict.status, verdict.reason = FAILS, _explain(fault, result)
         return verdict
 
 
@@ -91,7 +91,7 @@ def _missing_need(case: Case, request: Request) -> str:
     return ""
 
 
-def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Outcome]:
+def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Result]:
     out = place / "out"
     out.mkdir(parents=True)
     asked = replace(
@@ -103,10 +103,10 @@ def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Outcome
         limits={"time": str(SECONDS)} | request.limits,
     )
     with open_skill(case.skill) as skill:
-        outcome, _ = prepare(skill, asked).run(stdin=case.stdin.encode(), capture=True)
-    texts = [data.decode("utf-8", "backslashreplace") for data in (outcome.stdout, outcome.stderr)]
+        result, _ = prepare(skill, asked).run(stdin=case.stdin.encode(), capture=True)
+    texts = [data.decode("utf-8", "backslashreplace") for data in (result.stdout or b"", result.stderr or b"")]
     shown = [_named(text, {INPUT: "{in}", OUTPUT: "{out}", SKILL: "{skill}"}) for text in texts]
-    return Run(outcome.exit_code, shown[0], shown[1], _files(out)), outcome
+    return Run(result.exit_code, shown[0], shown[1], _files(out)), result
 
 
 def _run_natively(case: Case, request: Request, place: Path) -> Run:
@@ -183,11 +183,11 @@ def _difference(alone: Run, boxed: Run) -> str:
     return ""
 
 
-def _explain(fault: str, outcome: Outcome) -> str:
+def _explain(fault: str, result: Result) -> str:
     """Add the first refusal, fault or limit: it explains more than the script's own message."""
-    for item in outcome.refusals:
+    for item in result.refusals:
         return f"{fault} (refused: {item['call']} {item['what']}: {item['reason']})"
-    for text in (*outcome.faults, *outcome.limits):
+    for text in (*result.faults, *map(str, result.limits)):
         return f"{fault} ({text.strip().splitlines()[-1]})"
     return fault
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from husk.skills.box_runner import Wish
 from husk.skills.describe import Description, reachable_scripts
 from husk.skills.languages import Script
 
 if TYPE_CHECKING:
+    from husk.sandbox.policy import Policy
     from husk.skills.running import Request
 
 MOST = 8
 SKILL = "/skill"
 
 
-def hints(found: Description, script: Script | None, request: Request, wish: Wish) -> list[str]:
-    told = [hint for word in request.args if (hint := _unseen(word, wish))]
+def hints(found: Description, script: Script | None, request: Request, policy: Policy) -> list[str]:
+    told = [hint for word in request.args if (hint := _unseen(word, policy))]
     meant = request.permissions.skill if request.permissions is not None else ""
     if meant and meant != found.skill.name:
         own = found.skill.name
         told.append(f"the permissions were made for the skill {meant!r}; they hold for {own!r} all the same")
     reached = found.code if script is None else reachable_scripts(found, script)
     hosts = sorted({host for item in reached for host in item.hosts if not host.startswith("localhost")})
-    if hosts and not wish.hosts:
+    if hosts and not policy.allow_net:
         shown = ", ".join(hosts[:MOST]) + (" …" if len(hosts) > MOST else "")
         told.append(f"it mentions {shown}, which the box does not reach; --allow-net HOST lets it")
     if request.shell:
@@ -32,19 +32,19 @@ def hints(found: Description, script: Script | None, request: Request, wish: Wis
     return told
 
 
-def _unseen(word: str, wish: Wish) -> str:
+def _unseen(word: str, policy: Policy) -> str:
     """A hint if an argument names a host file that the box does not show, or shows at another path."""
     if not word or "\0" in word or len(word) > 4096 or word.startswith("-") or not os.path.exists(word):
         return ""
     path = os.path.abspath(word)
-    shown = ("/usr", "/bin", "/lib", "/etc", "/dev", "/proc", *(mount.target for mount in wish.mounts))
+    shown = ("/usr", "/bin", "/lib", "/etc", "/dev", "/proc", *(mount.target for mount in policy.mounts))
     if os.path.isabs(word) and any(_beneath(path, place) for place in shown):
         return ""
-    for mount in wish.mounts:
+    for mount in policy.mounts:
         if mount.mode != "image" and _beneath(os.path.realpath(path), mount.source):
             inside = os.path.normpath(os.path.join(mount.target, os.path.relpath(os.path.realpath(path), mount.source)))
             # If the current directory is shown as the working directory, a relative name is right as it is.
-            same = not os.path.isabs(word) and os.path.normpath(os.path.join(wish.workdir, word)) == inside
+            same = not os.path.isabs(word) and os.path.normpath(os.path.join(policy.workdir, word)) == inside
             return "" if same else f"{word} is at {inside} in the box"
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     inner = "/in" if os.path.isdir(path) else f"/in/{os.path.basename(path)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from husk.skills.box_runner import Outcome
+from husk.sandbox.result import Result
 from husk.skills.distributions import distribution_key
 from husk.skills.output_files import Produced
 from husk.skills.permission_file import Permissions
@@ -15,11 +15,11 @@ LEAST_SECONDS = 10
 
 
 def tighten(
-    start: Permissions, request: Request, outcome: Outcome, produced: Produced, packages: list[str]
+    start: Permissions, request: Request, result: Result, produced: Produced, packages: list[str]
 ) -> Permissions:
     """The smallest manifest that this run would have needed. `packages` are the requirements that were installed."""
-    touched = [*outcome.read, *(path for _, path in outcome.changes)]
-    seconds = max(LEAST_SECONDS, math.ceil(outcome.seconds * ROOM))
+    touched = [*result.read, *(path for _, path in result.changes)]
+    seconds = max(LEAST_SECONDS, math.ceil(result.seconds * ROOM))
     return Permissions(
         skill=start.skill,
         input=request.input is not None and any(path.startswith(f"{INPUT}/") for path in touched),
@@ -27,20 +27,20 @@ def tighten(
         work=request.work is not None and any(path.startswith(f"{WORK}/") for path in touched),
         mounts=[text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)],
         hosts=sorted({*request.hosts, *start.hosts}) if request.hosts or request.permissions else [],
-        programs=sorted(outcome.ran),
+        programs=sorted(result.ran),
         pip=[text for text in start.pip if distribution_key(text) in {distribution_key(name) for name in packages}],
         npm=[text for text in start.npm if text in packages],
         limits=start.limits | {"time": str(seconds)},
-        expected=sorted({refusal_key(item) for item in outcome.refusals}),
+        expected=sorted({refusal_key(item) for item in result.refusals}),
     )
 
 
-def beyond(allowed: Permissions, outcome: Outcome) -> list[str]:
+def beyond(allowed: Permissions, result: Result) -> list[str]:
     """What a run needed or tried beyond its manifest."""
     found = [
-        f"{item['what']}: {item['reason']}" for item in outcome.refusals if refusal_key(item) not in allowed.expected
+        f"{item['what']}: {item['reason']}" for item in result.refusals if refusal_key(item) not in allowed.expected
     ]
-    return found + outcome.limits
+    return found + [str(limit) for limit in result.limits]
 
 
 def refusal_key(refusal: dict[str, object]) -> str:

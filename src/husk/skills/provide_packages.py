@@ -1,6 +1,6 @@
 """skills: find the packages a script needs and put them into its box: from given directories, or as layers.
 
-`PackageProvider` adds mounts, PYTHONPATH and PATH to the wish, notes for the user, and layers that stay leased until
+`PackageProvider` adds mounts, PYTHONPATH and PATH to the policy, notes for the user, and layers that stay leased until
 the run is over.
 """
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.policy import DEFAULT_PATH, Mount
-from husk.skills.box_runner import Wish
+from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy
 from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, reachable_scripts
 from husk.skills.distributions import distribution_key, distribution_of
 from husk.skills.languages import Script
@@ -30,7 +29,7 @@ GIVEN_PACKAGES = "/opt/skill/packages"
 @dataclass
 class PackageProvider:
     request: Request
-    wish: Wish
+    policy: Policy
     notes: list[str]
     given: list[str] = field(default_factory=list)  # the requirements that layers were made for
     layers: list[Layer] = field(default_factory=list)
@@ -59,11 +58,11 @@ class PackageProvider:
             sites = sorted(folder.glob("lib/python3*/site-packages"))
             modules = folder if folder.name == "node_modules" else folder / "node_modules"
             if modules.is_dir() and not sites:
-                self.wish.mounts.append(Mount(str(modules.resolve()), npm_packages.PLACE))
+                self.policy.mounts.append(Mount(str(modules.resolve()), npm_packages.PLACE))
                 self._search("PATH", f"{npm_packages.PLACE}/.bin")
                 continue
             place = f"{GIVEN_PACKAGES}{number}"
-            self.wish.mounts.append(Mount(str((sites[0] if sites else folder).resolve()), place))
+            self.policy.mounts.append(Mount(str((sites[0] if sites else folder).resolve()), place))
             self._search("PYTHONPATH", place)
 
     def _for_python(self, found: Description, reached: list[Script]) -> None:
@@ -76,8 +75,8 @@ class PackageProvider:
         if not modules and not declared:
             return
         request = self.request
-        given = [mount for mount in self.wish.mounts if mount.target.startswith(GIVEN_PACKAGES)]
-        missing = pip_packages.find_missing(request.setting, given, self.wish.env, sorted(modules), declared)
+        given = [mount for mount in self.policy.mounts if mount.target.startswith(GIVEN_PACKAGES)]
+        missing = pip_packages.find_missing(request.setting, given, self.policy.env, sorted(modules), declared)
         needed = [*missing.requirements, *self._distributions(missing.modules, modules, declared)]
         if not needed:
             return
@@ -118,7 +117,7 @@ class PackageProvider:
             return
         paths = {item.path for item in reached} | set(PACKAGES)
         wanted = [text for text, where in found.npm.items() if where.removesuffix(" requires it") in paths]
-        have = [Path(mount.source) for mount in self.wish.mounts if mount.target == npm_packages.PLACE]
+        have = [Path(mount.source) for mount in self.policy.mounts if mount.target == npm_packages.PLACE]
         lacking = [text for text in wanted if not any((place / npm_packages.name_of(text)).exists() for place in have)]
         if not lacking or have:
             return
@@ -141,14 +140,14 @@ class PackageProvider:
         self.given += needed
         how = "cached" if layer.cached else "installed in a box"
         self.notes.append(f"{what}: {', '.join(sorted(needed))} ({how})")
-        self.wish.mounts.append(Mount(layer.image, place, "image"))
+        self.policy.mounts.append(Mount(layer.image, place, "image"))
 
     def _search(self, variable: str, place: str) -> None:
         """Programs of packages come first, modules last: a directory the user gave wins over a layer."""
         if variable == "PATH":
-            self.wish.env["PATH"] = f"{place}:{self.wish.env.get('PATH', DEFAULT_PATH)}"
+            self.policy.env["PATH"] = f"{place}:{self.policy.env.get('PATH', DEFAULT_PATH)}"
         else:
-            self.wish.env[variable] = ":".join(filter(None, [self.wish.env.get(variable, ""), place]))
+            self.policy.env[variable] = ":".join(filter(None, [self.policy.env.get(variable, ""), place]))
 
 
 def _check(kind: str, needed: list[str], allowed: set[str] | None, name_of: Callable[[str], str]) -> None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy
+from husk.sandbox.result import Result
 from husk.sandbox.runner import Runner
-from husk.skills.box_runner import Around, Outcome, Setting, Wish
+from husk.skills.box_runner import Around, Setting
 from husk.skills.box_runner import run as run_box
 from husk.skills.describe import Description, describe
 from husk.skills.distributions import DEBIAN
@@ -56,7 +57,7 @@ class Request:
 
 @dataclass
 class Prepared:
-    wish: Wish
+    policy: Policy
     script: Script | None
     staging: Staging | None
     notes: list[str]  # for the user, before the run
@@ -64,10 +65,10 @@ class Prepared:
 
     def run(
         self, *, stdin: bytes | None = None, capture: bool = False, around: Around = Runner.run
-    ) -> tuple[Outcome, Produced]:
+    ) -> tuple[Result, Produced]:
         try:
-            outcome = run_box(self.wish, stdin=stdin, capture=capture, around=around)
-            return outcome, self.staging.publish() if self.staging else Produced()
+            result = run_box(self.policy, stdin=stdin, capture=capture, around=around)
+            return result, self.staging.publish() if self.staging else Produced()
         finally:
             self.close()
 
@@ -86,26 +87,26 @@ def prepare(skill: Skill, request: Request) -> Prepared:
         _check_there(argv[0], script)
     _check_allowed(request)
     mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
-    wish = Wish(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, setting=request.setting)
-    wish.workdir, wish.limits, wish.terminal = WORK, _limits(request), request.shell
+    policy = request.setting.policy(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, _limits(request))
+    policy.terminal = policy.interactive = request.shell
     if request.permissions is not None:
-        wish.programs = request.permissions.programs
-    wish.hosts = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
+        policy.programs = [argv[0], *request.permissions.programs]
+    policy.allow_net = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems] + found.problems
-    notes += hints(found, script, request, wish)
-    provided = PackageProvider(request, wish, notes)
+    notes += hints(found, script, request, policy)
+    provided = PackageProvider(request, policy, notes)
     provided.provide(found, script)
-    wish.env.update(request.env)
+    policy.env.update(request.env)
     try:
         staging = Staging(request.output) if request.output is not None else None
     except BaseException:
         provided.close()
         raise
     if staging is not None:
-        wish.mounts.append(Mount(str(staging.base / "out"), OUTPUT, "rw"))
+        policy.mounts.append(Mount(str(staging.base / "out"), OUTPUT, "rw"))
         if request.work is None:
-            wish.mounts.append(Mount(str(staging.base / "work"), WORK, "rw"))
-    return Prepared(wish, script, staging, notes, provided)
+            policy.mounts.append(Mount(str(staging.base / "work"), WORK, "rw"))
+    return Prepared(policy, script, staging, notes, provided)
 
 
 def choose(found: Description, wanted: str) -> Script:

@@ -12,11 +12,12 @@ import pytest
 
 from husk.kernel.events import Events
 from husk.sandbox.box import Box
+from husk.sandbox.launch import Stop
 from husk.sandbox.plan import Plan
 from husk.sandbox.policy import Policy
 from husk.sandbox.result import Result
 from husk.sandbox.run import Run
-from husk.sandbox.serve import Served, Stop
+from husk.sandbox.serve import Served
 from husk.walls.init_plan import ENDED, REPORT
 from husk.walls.namespaces import walls_here
 

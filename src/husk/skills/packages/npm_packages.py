@@ -10,7 +10,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
-from husk.skills.box_runner import Setting, Wish, run
+from husk.skills.box_runner import Setting, run
 from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted
 from husk.skills.packages.sources import Source
 
@@ -42,7 +42,7 @@ def provide_npm(
 
     def fill(content: Path) -> Filled:
         argv = ["npm", "ci" if pins else "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "/layer"]
-        wish = Wish(argv, mounts=[Mount(str(content), "/layer", "rw")], limits=LIMITS, setting=setting)
+        policy = setting.policy(argv, [Mount(str(content), "/layer", "rw")], limits=LIMITS)
         if pins:
             (content / "package-lock.json").write_text(pins)
             roots = json.loads(pins)["packages"][""].get("dependencies", {})
@@ -50,19 +50,19 @@ def provide_npm(
         if find_links is not None:
             tarballs = _with_needs([name_of(item) for item in wanted], find_links)
             argv += ["--offline", *(f"/tarballs/{tarball.name}" for tarball in tarballs if not pins)]
-            wish.mounts.append(Mount(str(find_links.resolve()), "/tarballs"))
+            policy.mounts.append(Mount(str(find_links.resolve()), "/tarballs"))
         elif fetch is not None:
             source = fetch()
             argv += [*source.options, *(["--", *wanted] if not pins else [])]
-            wish.hosts, wish.mounts = source.hosts, [*wish.mounts, *source.mounts]
+            policy.allow_net, policy.mounts = source.hosts, [*policy.mounts, *source.mounts]
         else:
             raise UsageError(
                 f"the skill needs the npm packages {', '.join(wanted)}; give --find-links DIR with their tarballs "
                 "(npm pack NAME makes one), --packages DIR with a node_modules in it, or --fetch."
             )
-        outcome = run(wish, stdin=b"", capture=True)
-        if outcome.exit_code:
-            raise UsageError(f"npm cannot install {', '.join(wanted)}: {_said(outcome.stderr)}.")
+        result = run(policy, stdin=b"", capture=True)
+        if result.exit_code:
+            raise UsageError(f"npm cannot install {', '.join(wanted)}: {_said(result.stderr or b'')}.")
         return content / "node_modules", _read_left(content / "package-lock.json")
 
     about: dict[str, object] = {"npm": sorted(wanted), "image": image_content(setting.store, setting.image)}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
-from husk.skills.box_runner import Setting, Wish, run
+from husk.skills.box_runner import Setting, run
 from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted
 from husk.skills.packages.python_probe import PROBE
 from husk.skills.packages.sources import Source
@@ -38,19 +38,15 @@ def find_missing(
 ) -> Missing:
     """Which of these the box's Python lacks."""
     path = ":".join(filter(None, [env.get("PYTHONPATH", ""), PIP]))
-    wish = Wish(
-        ["python3", "-B", "-c", PROBE],
-        mounts=[*mounts, _pip_mount()],
-        env=env | {"PYTHONPATH": path},
-        limits={"time": "60"},
-        setting=setting,
+    policy = setting.policy(
+        ["python3", "-B", "-c", PROBE], [*mounts, _pip_mount()], env | {"PYTHONPATH": path}, {"time": "60"}
     )
-    outcome = run(wish, stdin=json.dumps({"modules": modules, "requirements": wanted}).encode(), capture=True)
+    result = run(policy, stdin=json.dumps({"modules": modules, "requirements": wanted}).encode(), capture=True)
     try:
-        answer = json.loads(outcome.stdout)
+        answer = json.loads(result.stdout or b"")
         return Missing(answer["python"], answer["modules"], answer["requirements"])
     except (ValueError, KeyError, TypeError):
-        raise HuskError(f"the box's python3 does not answer: {_last(outcome.stderr)}") from None
+        raise HuskError(f"the box's python3 does not answer: {_last(result.stderr or b'')}") from None
 
 
 def provide_pip(
@@ -93,15 +89,15 @@ def _install(
 ) -> Filled:
     argv = ["python3", "-m", "pip", "install", "--target", "/layer/python", "--report", "/layer/report.json", "--quiet"]
     argv += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
-    wish = Wish(argv, env={"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"}, limits=LIMITS, setting=setting)
-    wish.mounts = [Mount(str(content), "/layer", "rw"), _pip_mount()]
+    mounts = [Mount(str(content), "/layer", "rw"), _pip_mount()]
+    policy = setting.policy(argv, mounts, {"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"}, LIMITS)
     if wheels is not None:
         argv += ["--find-links", "/wheels"]
-        wish.mounts.append(Mount(str(wheels.resolve()), "/wheels"))
+        mounts.append(Mount(str(wheels.resolve()), "/wheels"))
     if source is not None:
         argv += [*source.options, "--only-binary=:all:"]
-        wish.hosts = source.hosts
-        wish.mounts += source.mounts
+        policy.allow_net = source.hosts
+        mounts += source.mounts
     else:
         argv += ["--no-index"]
     if pins:
@@ -110,16 +106,16 @@ def _install(
     else:
         argv += ["--", *requirements]
     (content / "python").mkdir()
-    outcome = run(wish, stdin=b"", capture=True)
-    if outcome.exit_code:
+    result = run(policy, stdin=b"", capture=True)
+    if result.exit_code:
         refused = [
             f" (refused: {item['what']}: {item['reason']}; if the index keeps files there, --index-host allows it)"
-            for item in outcome.refusals
+            for item in result.refusals
             if "connection" in str(item["what"])
         ]
         where = source.name if source else wheels
         raise UsageError(
-            f"the packages cannot be installed from {where}: {_last(outcome.stderr)}{''.join(refused[:1])}"
+            f"the packages cannot be installed from {where}: {_last(result.stderr or b'')}{''.join(refused[:1])}"
         )
     return content / "python", _lock_text(content / "report.json")
 
