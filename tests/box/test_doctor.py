@@ -148,7 +148,7 @@ def test_one_fault_is_told_once(state: Path, wrapper: list[str], blamed: str) ->
     assert result.status == 125 and result.err == ""
     text = " ".join(result.out.split())
     assert BY_NAME[blamed].remedy in text
-    assert text.endswith(f"Missing: {BY_NAME[blamed].what}. What to do is told above.")
+    assert text.endswith(f"Missing: {BY_NAME[blamed].what}. What to do is above.")
     if blamed == "proc":
         refused = husk(["run", "--", "true"], wrapper=wrapper, env={"HUSK_STATE": str(state)})
         assert refused.status == 125 and BY_NAME[blamed].sentence() in refused.err

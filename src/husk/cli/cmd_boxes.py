@@ -1,5 +1,5 @@
-"""cli: `husk ps`, `diff`, `apply`, `commit`, `fork`, `drop`: what people do with kept boxes. The work is the sandbox's;
-here are options and words."""
+"""cli: `husk ps`, `diff`, `apply`, `commit`, `fork`, `drop`: commands for kept boxes. The work is in the sandbox; here
+are the handlers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _diff(options: Values, kept: KeptBoxes) -> int:
 
 
 def _print_patch(lines: list[str]) -> None:
-    """On a terminal nothing a guest wrote may act; in a file or a pipe a patch must be what it is."""
+    """On a terminal, escape control characters of the guest; a file or a pipe gets the patch as it is."""
     harmless = sys.stdout.isatty()
     for line in lines:
         text = shown(line.rstrip("\n").replace("\t", "    ").encode()) + "\n" if harmless else line

@@ -1,4 +1,4 @@
-"""cli: `husk doctor`: what stands on this machine, what is missing, what that means, and what to do."""
+"""cli: `husk doctor`: which mechanisms work on this machine, which are missing, what that means, and what to do."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 VERDICTS = {
     0: "husk can run here, behind all its walls.",
-    1: "husk can run here, with less. Missing: {}. What that means is told above.",
-    125: "husk cannot run here as it is. Missing: {}. What to do is told above.",
+    1: "husk can run here, with less. Missing: {}. What that means is above.",
+    125: "husk cannot run here as it is. Missing: {}. What to do is above.",
 }
 WITHOUT_MINIMUM = 125
 TITLES = {MINIMUM: "without these husk does not run", FULL: "walls and abilities", BETTER: "nice to have"}
@@ -31,19 +31,19 @@ def _doctor(options: Values) -> int:
     findings = examine()
     code = exit_code(findings)
     if options.json:
-        told = {
+        document = {
             "exit_code": code,
             "verdict": verdict(findings, code),
             "findings": [finding.as_dict() for finding in findings],
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(document, indent=2))
     else:
         print(table(findings, code), end="")
     return code
 
 
 def verdict(findings: list[Finding], code: int) -> str:
-    """In one line, with what is to blame for it: not what merely rests on that, nor what does not matter."""
+    """The verdict in one line, naming root causes only."""
     needed = (MINIMUM,) if code == WITHOUT_MINIMUM else (MINIMUM, FULL)
     missing = [finding for finding in findings if not finding.stands and finding.row.need in needed]
     return VERDICTS[code].format("; ".join(one.row.what for one in missing if one.because is None))

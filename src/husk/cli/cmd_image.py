@@ -1,4 +1,4 @@
-"""cli: `husk image`: what people do with images. The work is husk.images' and husk.store's."""
+"""cli: `husk image`. The work is in husk.images and husk.store; here are the handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli: `husk mcp`: the MCP server. The work is husk.mcp's; here are the options, and where the config comes from."""
+"""cli: `husk mcp`: the MCP server. The work is in husk.mcp; here the config is found and the server started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli: `husk shell`, a shell in a fresh box for a person at a terminal. All but the choice of the shell is `run`."""
+"""cli: `husk shell`, a shell in a fresh box for a person at a terminal. All else is `husk run`."""
 
 from __future__ import annotations
 

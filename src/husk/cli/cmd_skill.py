@@ -1,4 +1,4 @@
-"""cli: `husk skill`: agent skills inspected, run, learnt and tested. The work is husk.skills'; here are the options."""
+"""cli: `husk skill`: inspect, run, learn and test agent skills. The work is in husk.skills; here are the handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli: `husk store`: what people do with the store. The work is husk.store's; here are its options and its words."""
+"""cli: `husk store`. The work is in husk.store; here are the handlers."""
 
 from __future__ import annotations
 

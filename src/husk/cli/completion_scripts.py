@@ -1,4 +1,4 @@
-"""cli: the tree of commands and options in the words of bash, zsh and fish. Static text: completing runs no husk."""
+"""cli: completion scripts for bash, zsh and fish, from the option table. Static text: completing does not run husk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli: how results of `husk image` are shown to people."""
+"""cli: print the results of `husk image`."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.cli.options import Command
 
-_TOP = """husk - run programs nobody has to trust
+_TOP = """husk - run programs that you need not trust
 
 usage: husk COMMAND …
 
 A program runs in a box of its own. It sees the host's /usr, a little of /etc, and a private /tmp, /home and
-/workspace; nothing else of the host is there, no network either. What it changes is thrown away at the end. What it is
-refused is told with the reason, and with what would allow it. No root, no daemon and no image are needed.
+/workspace; nothing else of the host is there, no network either. What it changes is thrown away at the end. A refusal
+comes with its reason, and with what would allow it. No root, no daemon and no image are needed.
 
 COMMANDS
 """

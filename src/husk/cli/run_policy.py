@@ -1,4 +1,4 @@
-"""cli: what the options of `husk run` mean: words become a policy for the box, and wishes about what is told.
+"""cli: turn the options of `husk run` into a policy for the box, and into what is to be reported.
 
 On the path of every start. Not here: running the box (cmd_run.py), and how the options are spelt (cli.options).
 """

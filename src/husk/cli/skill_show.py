@@ -1,4 +1,4 @@
-"""cli: what `husk skill` says to a person. What came out of a skill is a stranger's text and is made plain first."""
+"""cli: print the results of `husk skill`. Text that comes from a skill is untrusted: control characters are escaped."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def outcome(result: Result, produced: Produced, out: Path | None) -> None:
 
 
 def _refusal(item: dict[str, object]) -> str:
-    """What would allow it, in the words of a manifest: that is where a skill's permissions are."""
+    """A refusal, with advice in the words of the manifest, which holds a skill's permissions."""
     advice = str(item["allow"])
     for option, section in (("--mount ", "[files] mounts"), ("--allow-net ", "[network] hosts")):
         if advice.startswith(option):

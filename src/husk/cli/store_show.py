@@ -1,4 +1,4 @@
-"""cli: how results of the store are shown to people: plain lines, sizes in words, and a progress bar on a terminal."""
+"""cli: print the results of the store: plain lines, readable sizes, and a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def size(count: float) -> str:
 
 @contextmanager
 def progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A function that takes files and bytes done, or None where nobody would see it."""
+    """A function to call with files and bytes done; None where there is no terminal to show it."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -61,7 +61,7 @@ def ingested(report: Report, *, excluded: bool) -> list[str]:
     else:
         lines.append("no image names it, so the next collection may take it; --name keeps it")
     if report.unstable:
-        lines.append(f"{report.unstable} files changed while they were read; ingest again when nobody writes there")
+        lines.append(f"{report.unstable} files changed while they were read; ingest again when no program writes there")
     secrets = sum(secret for _, secret in report.excluded)
     if excluded:
         lines += [f"left out{' (secret)' if secret else ''}: {shown(path)}" for path, secret in report.excluded]
@@ -73,7 +73,7 @@ def ingested(report: Report, *, excluded: bool) -> list[str]:
 
 
 def images(store: Store) -> tuple[list[dict[str, Any]], list[str], int]:
-    """All of them as JSON, as lines, and the exit code: a damaged record does not hide the others."""
+    """All images as JSON and as lines, and the exit code. A damaged record does not hide the others."""
     found: dict[str, Image | StoreError] = {}
     for name in store.images.list():
         try:

@@ -1,4 +1,4 @@
-"""cli: what a run read, changed and was refused, in a few lines on stderr."""
+"""cli: print on stderr, in a few lines, what a run read, changed and was refused."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_what_rests_on_something_missing_is_not_tried() -> None:
     assert because == {"landlock-scopes": "landlock", "user": "proc", "cgroup": "proc", "box": "proc", **namespaces}
     assert found["pid-namespace"].as_dict()["because"] == "proc" and found["proc"].as_dict()["because"] is None
     assert verdict(list(found.values()), 125) == (
-        "husk cannot run here as it is. Missing: /proc; Landlock. What to do is told above."
+        "husk cannot run here as it is. Missing: /proc; Landlock. What to do is above."
     )
 
 

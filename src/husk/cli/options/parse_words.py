@@ -93,7 +93,7 @@ def close_match(name: str, names: list[str]) -> str:
 
 
 class Values:
-    """What was said, as attributes named by the table. `program` are the words of a program, if any."""
+    """The values of a command line, as attributes named by the table. `program` holds the words of a program."""
 
     def __init__(self, path: str, command: Command, words: list[str]) -> None:
         said = Words(path, command, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from husk.cli.options import Command, Option
 
 FILES, TERMINAL, NETWORK = "files and programs", "terminal", "network"
-LIMITS, WALLS, TOLD = "limits", "walls", "what is told"
+LIMITS, WALLS, REPORTS = "limits", "walls", "reports"
 
 _BOX = (
     Option("--image", "NAME", "start from an image of the store instead of the host's own programs (`husk image ls`)",
@@ -43,13 +43,13 @@ _BOX = (
            " means", group=WALLS, many=True, more="NAME is `namespaces`, `signals` or `user`:"
            " [what that means](security.md#the-walls)."),
     Option("--no-namespaces", "", "do without namespaces even where the host gives them", group=WALLS),
-    Option("--events", "FILE", "write what happens as JSON lines", group=TOLD, files=True,
+    Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,
            more="The kinds are `open`, `exec`, `refused` and `fault`."),
 )  # fmt: skip
-_SUMMARY = Option("--summary", "", "say at the end what was read, changed and refused", group=TOLD)
-_VERBOSE = Option("-v, --verbose", "", "one line per virtual call, on stderr", group=TOLD)
+_SUMMARY = Option("--summary", "", "say at the end what was read, changed and refused", group=REPORTS)
+_VERBOSE = Option("-v, --verbose", "", "one line per virtual call, on stderr", group=REPORTS)
 _JSON = Option(
-    "--json", "", "print the result as one JSON object, with the guest's output inside; errors too", group=TOLD,
+    "--json", "", "print the result as one JSON object, with the guest's output inside; errors too", group=REPORTS,
     more="At most 16 MiB of each stream. The files that were read are listed only together with `--summary`,"
     " `--events` or `-v`.",
 )  # fmt: skip

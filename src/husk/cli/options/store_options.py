@@ -18,7 +18,7 @@ STORE = Command(
     commands=(
         Command(
             "ingest",
-            "bring a directory into the store; files that did not change are not read again",
+            "ingest a directory; files that did not change are not read again",
             options=(
                 Option("--name", "IMAGE", "make it an image of this name; without, it may be collected"),
                 Option("--exclude", "PATTERN", "leave out: *.log, build/, /top", many=True),
@@ -49,7 +49,7 @@ STORE = Command(
         ),
         Command(
             "gc",
-            "what no image and no running box needs, unused layers of packages too; only said, unless --delete",
+            "list what no image and no running box needs, unused layers of packages too; with --delete, remove it",
             options=(
                 Option("--delete", "", "remove it"),
                 Option("--unused-for", "TIME", "keep what is younger: 90m, 12h, 7d", read=duration, default=0.0),
