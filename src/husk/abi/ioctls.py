@@ -40,7 +40,7 @@ TERMINAL = {
     "TIOCGEXCL": 0x80045440,
 }
 
-# Only the holder of a pseudo-terminal's master side gets anywhere with these.
+# These work only for the holder of a pseudo-terminal's master side.
 PSEUDO_TERMINAL = {
     "TIOCPKT": 0x5420,
     "TIOCGPTN": 0x80045430,
@@ -50,7 +50,7 @@ PSEUDO_TERMINAL = {
     "TIOCGPTLCK": 0x80045439,
 }
 
-# Opens a file, which Landlock forbids a guest: husk opens it instead.
+# Opens a file, which Landlock forbids a guest, so husk opens it.
 PEER = {"TIOCGPTPEER": 0x5441}
 
 DESCRIPTOR = {
@@ -71,8 +71,8 @@ FILE = {
     "F2FS_IOC_GET_FEATURES": 0x8004F50C,  # SQLite asks it of every database; ENOTTY on another file system
 }
 
-# Where on the host's disk a file lies is nobody's business inside, and the owner may change it through a read-only
-# descriptor. Refused with what file systems without these answer.
+# They tell where on the host's disk a file lies, and its owner may change that through a read-only descriptor. Refused
+# with the errno of file systems that lack them.
 PLACES = {"FIEMAP": 0xC020660B, "FIDEDUPERANGE": 0xC0189436}
 
 SOCKET = {

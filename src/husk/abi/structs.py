@@ -79,7 +79,7 @@ def _numbers(dev: int) -> tuple[int, int]:
 
 
 def pack_statfs(host: os.statvfs_result | None, magic: int, *, fsid: int = 0, flags: int = 0) -> bytes:
-    """Free space is the host's, or none for a synthesised tree and for what has no tree."""
+    """Free space is the host's; none for a synthesised tree, and for a descriptor without a tree."""
     if host is None:
         return _STATFS.pack(magic, 4096, 0, 0, 0, 0, 0, fsid, 0, 255, 4096, flags)
     return _STATFS.pack(

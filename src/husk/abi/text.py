@@ -1,5 +1,5 @@
-"""abi: names that others chose, as text. Linux's names are bytes without NUL and slash, so they may hold anything else:
-ends of lines, and whatever a terminal obeys.
+"""abi: names from guests and from the host, as text. A name on Linux is any bytes but NUL and slash, so it may hold
+ends of lines, and escape sequences that a terminal obeys.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ MOST = 200  # characters of one name in a sentence; its ends tell more than its 
 
 
 def decoded(name: bytes) -> str:
-    """For a machine: what is UTF-8 stays as it is."""
+    """For a machine: UTF-8 stays as it is."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def harmless(text: str) -> str:
-    """For a person's eyes: nothing in it can end a line or speak to a terminal."""
+    """For a person to read: nothing in it can end a line or control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def shown(name: bytes) -> str:
-    """A name for a person's eyes."""
+    """A name for a person to read."""
     return harmless(decoded(name))
 
 

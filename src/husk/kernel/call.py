@@ -26,8 +26,8 @@ SIGXFSZ = 25
 class GiveFd:
     """The call returns a new descriptor. `fd` is husk's, handed over by the dispatcher.
 
-    `alone`: husk's own copy must be gone before the guest runs on, because somebody could notice it: the other end of a
-    FIFO, an execve that asks whether the file is open for writing, or somebody who watches it being closed.
+    `alone`: husk's own copy must be closed before the guest runs on, because it would be observable: by the other end
+    of a FIFO, by an execve that asks whether the file is open for writing, or by a watcher of closes.
     """
 
     __slots__ = ("alone", "cloexec", "fd")
@@ -37,8 +37,9 @@ class GiveFd:
 
 
 class Refused(OSError):
-    """An errno that husk's own policy gave, not Linux's rules: its reason is told outside. A third argument says what
-    was asked for, where the bare call would not tell; a fifth (OSError ignores the fourth) what would allow it."""
+    """An errno from husk's own policy, not from Linux's rules: its reason is reported outside the box. A third argument
+    says what was asked for, where the call alone does not tell; a fifth (OSError ignores the fourth) what would allow
+    it."""
 
 
 NOTHING: dict[int, bytes] = {}  # never written to
@@ -51,7 +52,7 @@ class Special:
         self.name = name
 
 
-CONTINUE = Special("continue")  # the host kernel runs it; only for calls whose pointers nobody judged
+CONTINUE = Special("continue")  # the host kernel runs it; only for calls whose pointers husk did not judge
 ANSWERED = Special("answered")  # a remote call has answered already
 LATER = Special("later")  # a thread of its own answers, because the host may keep it waiting
 
@@ -59,7 +60,7 @@ Reply = int | GiveFd | Special
 
 
 def answered_remotely(error: int) -> Reply:
-    """What a handler returns after a remote call. That has answered the guest itself, if it could begin."""
+    """The reply after a remote call, which has answered the guest itself if it could begin."""
     if error == -errno.EBUSY:
         raise Refused(errno.EPERM, "husk has to stop the thread for this, and another process traces it already")
     return ANSWERED
@@ -68,13 +69,26 @@ def answered_remotely(error: int) -> Reply:
 class Call(Context):
     """A call, and as such the context of what the vfs does for it."""
 
-    __slots__ = ("address", "address_at", "args", "given", "kernel", "looked_up", "nr", "raw", "start", "texts")
+    __slots__ = (
+        "address",
+        "address_at",
+        "args",
+        "copied_address",
+        "given",
+        "kernel",
+        "looked_up",
+        "nr",
+        "raw",
+        "start",
+        "texts",
+    )
 
     def __init__(self, raw: RawCall, kernel: Kernel) -> None:
         self.raw, self.kernel = raw, kernel
         self.texts: dict[int, bytes] = {}  # string arguments by position, for events
         self.address: bytes | None = None  # of connect, bind or sendto, once a hook has seen it
         self.address_at = 0  # where the guest has it
+        self.copied_address: bytes | None = None  # the last address that a handler took, for events
         self.given: dict[int, bytes] = NOTHING  # string arguments as the guest has them, where a hook changed them
         self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
@@ -89,7 +103,7 @@ class Call(Context):
         return self.raw.umask()
 
     def open_fifo(self, pin: int, flags: int) -> int:
-        # The host counts its buffer for whoever opens it first (native/host/credentials.c).
+        # The host charges its buffer to the user that opens it first (native/host/credentials.c).
         return open_interruptible(b"/proc/self/fd/%d" % pin, flags, self.kernel.identity.host_uid)
 
     def may_grow(self, size: int) -> None:
@@ -104,8 +118,8 @@ class Call(Context):
 
 
 def signal_caller(call: Call, number: int) -> None:
-    """The signal that goes with an errno. By descriptor, so that no later process of the same number is hit: the caller
-    may be killed while husk works, or while it waits, and the host gives numbers away again."""
+    """Send the signal that goes with an errno. By descriptor: the caller may be killed meanwhile, and the host may give
+    its number to another process."""
     import os
     import signal
 
@@ -139,7 +153,7 @@ def i64(call: Call, n: int) -> int:
 def path(call: Call, n: int) -> bytes:
     """A path argument: EFAULT, or ENAMETOOLONG when no NUL comes within PATH_MAX."""
     text = call.texts.get(n)
-    if text is None:  # else a hook has seen it, and what it saw is what is acted on
+    if text is None:  # else a hook has seen it: the handler acts on the same copy
         text = call.texts[n] = call.raw.cstring(call.args[n])
     return text
 

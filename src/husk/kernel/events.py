@@ -1,7 +1,7 @@
-"""kernel: what happened, told to the person outside — refusals with their reason, and, when asked, every call.
+"""kernel: reports to the person outside the box: refusals with their reason, and, when asked for, every call.
 
-Handlers raise or return; only the dispatcher and the few calls named here report. Nothing in this file may decide
-anything, and nothing it does may fail a call.
+Handlers raise or return; only the dispatcher and the handlers of a few calls (open, exec) report. Nothing in this file
+may decide anything, and nothing it does may fail a call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import os
 
 from husk.abi.registry import row
-from husk.abi.text import shown
+from husk.abi.text import harmless, shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
 from husk.native._core import ClosedFileSystem
 from husk.vfs.node import Damaged
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from husk.kernel.exec.program import Program
     from husk.vfs.opening import Opened
 
-# Bytes for the names of what was read, written and run, of all of them together: not a number of names, since a guest
-# can make one as long as it likes by going deep enough.
+# Bytes for all names of files read, written and run together. Not a number of names: a guest can make a name as long as
+# it likes, in directories that are deep enough.
 NAMES_ROOM, NAME_COSTS = 32 << 20, 128
 MOST_REFUSALS = 1000  # a guest that is refused in a loop must not fill our memory
-# Where the box has names of its own: that the host has something there too is no refusal.
+# Here the box has names of its own: that the host also has something there is no reason to report a refusal.
 OWN_TREES = frozenset(
     b"/" + name
     for name in (
@@ -63,8 +63,8 @@ class Events:
         self._tell, self._trace = tell, trace
         self.refusals: dict[tuple[str, str], dict[str, object]] = {}
         self.refusals_lost = 0
-        self.lost = 0  # events and lines nobody could write down
-        self.full = False  # as many events were written down as were allowed
+        self.lost = 0  # events and lines that could not be written
+        self.full = False  # no more events may be written
         self.faults: list[str] = []
         self.read: dict[bytes, None] = {}
         self.written: dict[bytes, None] = {}  # on the host, through a mount that allows it
@@ -124,7 +124,7 @@ class Events:
             self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
 
     def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:
-        """A refusal that answers no system call: a name the box's resolver may not look up."""
+        """A refusal that answers no system call: a name that the box's resolver may not look up."""
         self._note_refusal(by, error, shown(what.encode("utf-8", "surrogateescape")), why, allow)
 
     def published(self, host: str, guest_port: int) -> None:
@@ -211,15 +211,19 @@ def call_name(nr: int) -> str:
 
 def signature(call: Call) -> str:
     """name(arguments) as the call's row has them: strings as they were copied, flags by name."""
-    from husk.abi.registry.signatures import arguments, spell  # tables that most runs never print from
+    from husk.abi.registry.signatures import arguments, spell, spell_address  # tables that most runs never print from
 
     entry = row(call.nr)
     if entry is None:
         return f"{call_name(call.nr)}({', '.join(map(hex, call.args))})"
-    words = [
-        _quoted(call.texts[n]) if n in call.texts else spell(kind, call.args[n])
-        for n, (_, kind) in enumerate(arguments(entry))
-    ]
+    words = []
+    for n, (_, kind) in enumerate(arguments(entry)):
+        if n in call.texts:
+            words.append(_quoted(call.texts[n]))
+        elif kind == "*sockaddr" and call.copied_address is not None:
+            words.append(harmless(spell_address(call.copied_address)))
+        else:
+            words.append(spell(kind, call.args[n]))
     return f"{entry.name}({', '.join(words)})"
 
 

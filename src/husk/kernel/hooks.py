@@ -1,7 +1,7 @@
-"""kernel: an application looks at calls before they are answered, and may refuse them or change a name in them.
+"""kernel: hooks. An application looks at calls before they are answered, and may refuse them or change a name in them.
 
-A hook runs in the thread that serves the call, before the handler, without any lock held. What it was shown is what the
-handler acts on: names and addresses are copied out of the guest once, and handlers take that copy. Which argument is a
+A hook runs in the thread that serves the call, before the handler, without any lock held. The handler acts on what the
+hook was shown: names and addresses are copied out of the guest once, and handlers take that copy. Which argument is a
 name or an address is in the call's row; what a call means stays with its handler.
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     Answer = str | bytes | None
     Hook = Callable[["Seen"], Answer]
 
-AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
+AF_INET, AF_INET6 = 2, 10
 LONGEST_ADDRESS = 128
 
 
 class Shape:
-    """Where a call has what a hook sees, by its row: `address` is an address and its length."""
+    """The places of a call's arguments that a hook sees, from its row. `address` is an address and its length."""
 
     __slots__ = ("address", "flags", "name", "paths")
 
@@ -53,12 +53,14 @@ class Seen:
     __slots__ = ("_call", "address", "args", "flags", "name", "new_path", "path", "pid")
 
     def __init__(self, call: Call, shape: Shape) -> None:
+        from husk.abi.registry.signatures import spell_address
+
         self._call, self.name, self.pid, self.args = call, shape.name, call.tid, call.args
         names = [os.fsdecode(call.texts[n]) if n in call.texts else "" for n in shape.paths]
         self.path = names[0] if names else ""
         self.new_path = names[1] if len(names) > 1 else ""
         self.flags = open_flags(call.args[shape.flags[0]]) if shape.flags else ""
-        self.address = _shown(call.address) if call.address is not None else ""
+        self.address = "" if call.address is None else spell_address(call.address)
 
     def __repr__(self) -> str:
         known = [self.path, self.new_path, self.flags, self.address]
@@ -92,7 +94,7 @@ class Hooks:
         return list(self._by_number)
 
     def see_names(self) -> bool:
-        """Does any of them see, and perhaps replace, a name that the name cache could answer or be taught?"""
+        """Does any hook see, and perhaps replace, a name that the name cache could answer or learn?"""
         return any(shape.paths for shape, _ in self._by_number.values())
 
     def copy(self) -> Hooks:
@@ -134,7 +136,7 @@ def _usual(error: OSError) -> int:
 
 
 def _copy(call: Call, shape: Shape) -> None:
-    """What the handler would copy. Where that fails, it fails again there, in Linux's order."""
+    """Copy what the handler would copy. If that fails here, it fails again there, in Linux's order."""
     try:
         for n in shape.paths:
             call.texts[n] = call.raw.cstring(call.args[n])
@@ -148,14 +150,14 @@ def _copy(call: Call, shape: Shape) -> None:
 
 
 def _rewrite(call: Call, shape: Shape, answer: str | bytes) -> None:
-    """The first name of the call, or where it connects to, is another. TypeError, ValueError: a fault of the hook's."""
+    """Replace the first name of the call, or its address. TypeError, ValueError: a mistake in the hook."""
     name, places = shape.name, shape.paths
     if not isinstance(answer, str | bytes):
-        raise TypeError(f"a hook on {name} returned {answer!r}; None goes on, a name replaces the call's")
+        raise TypeError(f"a hook on {name} returned {answer!r}; None goes on, a name replaces that of the call")
     if places and places[0] in call.texts:
         text = os.fsencode(answer)
         if b"\0" in text or len(text) >= 4096:
-            raise ValueError(f"a hook on {name} returned what is no path")
+            raise ValueError(f"a hook on {name} returned {answer!r}, which is no path")
         if places[0] not in call.given:
             call.given = {**call.given, places[0]: call.texts[places[0]]}
         call.texts[places[0]] = text
@@ -163,21 +165,6 @@ def _rewrite(call: Call, shape: Shape, answer: str | bytes) -> None:
         call.address = _packed(os.fsdecode(answer))
     else:
         raise ValueError(f"a hook on {name} returned a name, and the call has none to replace")
-
-
-def _shown(address: bytes) -> str:
-    family = int.from_bytes(address[:2], "little")
-    if family == AF_UNIX:
-        path = address[2:]
-        return "unix:@" + os.fsdecode(path[1:]) if path[:1] == b"\0" else "unix:" + os.fsdecode(path.split(b"\0")[0])
-    port = int.from_bytes(address[2:4], "big")
-    if family == AF_INET and len(address) >= 8:
-        return ".".join(str(byte) for byte in address[4:8]) + f":{port}"
-    if family == AF_INET6 and len(address) >= 24:
-        import socket
-
-        return f"[{socket.inet_ntop(socket.AF_INET6, address[8:24])}]:{port}"
-    return f"family {family}"
 
 
 def _packed(text: str) -> bytes:

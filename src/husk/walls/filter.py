@@ -2,9 +2,9 @@
 
 Here: from rows to BPF. Not here: what is allowed (husk.abi.registry) and how a filter is installed (husk-init).
 
-The program: check the architecture, find the call's number by binary search over ranges of calls that end alike, then
-apply that call's argument rules, if it has any left under the box's walls. Always-native calls are thus decided without
-looking at an argument, which is what lets the kernel keep them in its bitmap and skip the filter altogether.
+The program checks the architecture, finds the call's number by binary search over ranges of calls with the same action,
+then applies the call's argument rules, if any are left under the box's walls. It thus decides always-native calls
+without looking at an argument, so the kernel keeps them in its bitmap and skips the filter altogether.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    # What is left of a row once the walls are known: the argument tests in order with their actions, and the last word.
+    # The rest of a row once the walls are known: the argument tests in order with their actions, and the last action.
     Choice = tuple[list[tuple[list[ArgTest], int]], int]
 
 __all__ = ["ALLOW", "ERRNO", "KILL_PROCESS", "NOTIFY", "Walls", "compile_filter"]
@@ -39,7 +39,7 @@ _UNKNOWN = ERRNO | ENOSYS
 
 
 def compile_filter(walls: Walls, cookie: int) -> bytes:
-    """The filter as an array of struct sock_filter. `cookie` is what husk's own calls in the guest's place carry."""
+    """The filter as an array of struct sock_filter. Calls that husk makes in the guest's place carry the `cookie`."""
     program = Program()
     leaves = _leaves(walls)
     program.go(_search(program, leaves, 0, len(leaves), cookie))
@@ -51,7 +51,7 @@ def compile_filter(walls: Walls, cookie: int) -> bytes:
 
 
 def _leaves(walls: Walls) -> list[tuple[int, Choice]]:
-    """Consecutive ranges of call numbers, each by its first number, and what they come to."""
+    """Consecutive ranges of call numbers, each by its first number, and their choices."""
     choices: dict[int, Choice] = {row.nr: _settle(row, walls) for row in (*ROWS.values(), HUSK_CALL_ROW)}
     leaves: list[tuple[int, Choice]] = []
     unknown: Choice = ([], _UNKNOWN)

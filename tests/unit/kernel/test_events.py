@@ -200,6 +200,11 @@ def test_signature_has_all_arguments(guest: Guest) -> None:
     assert spelled(guest, "getxattrat", -100, 1, 0x100, 2, 0x30, 16, texts={1: b"f", 3: b"user.a"}) == (
         'getxattrat(AT_FDCWD, "f", AT_SYMLINK_NOFOLLOW, "user.a", 0x30, 16)'
     )
+    call = Call(cast(Any, guest.make("connect", 3, 0x7F00, 16)), guest.kernel)
+    call.copied_address = b"\2\0\0\x50\x7f\0\0\1" + bytes(8)
+    assert signature(call) == "connect(3, 127.0.0.1:80, 16)"
+    call.copied_address = b"\1\0/run/\x1b[31m\0"
+    assert signature(call) == "connect(3, unix:/run/\\x1b[31m, 16)"
     assert spelled(guest, "prctl", 4, 0) == "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)"
     assert spelled(guest, "kill", -1, 9) == "kill(-1, SIGKILL)"
 

@@ -23,7 +23,7 @@ from husk.abi.registry.rules import (
 )
 
 PID = Arg(0, "the pid")
-NUMA_PID = refuse(EPERM, "acts on another process's pages, which is reserved to debuggers; ptrace is refused too")
+NUMA_PID = refuse(EPERM, "acts on another process's pages, which only debuggers need")
 
 ROWS = (
     # Mapping
@@ -52,7 +52,7 @@ ROWS = (
            "maps a shadow stack for a thread of the guest"),
     native(329, "pkey_mprotect(start: addr, len: size, prot: PROT_*, pkey: int)",
            "tags the guest's own mappings with a protection key"),
-    native(330, "pkey_alloc(flags: ulong, init_val: ulong)", "takes a protection key of the guest's own"),
+    native(330, "pkey_alloc(flags: ulong, init_val: ulong)", "allocates a protection key of the guest's own process"),
     native(331, "pkey_free(pkey: int)", "gives a protection key back"),
     native(237, "mbind(start: addr, len: size, mode: MPOL_*, nmask: *ulong, maxnode: ulong, flags: MPOL_MF_*)",
            "places the guest's own pages on memory nodes"),
@@ -67,9 +67,9 @@ ROWS = (
     native(279, "move_pages(pid: pid, nr_pages: ulong, pages: *addr, nodes: *int, status: *int, flags: int)",
            "pid 0 means the caller's own pages", native_if(PID.is_zero()), otherwise=NUMA_PID),
     refused(440, "process_madvise(pidfd: fd, vec: *iovec, vlen: size, behavior: MADV_*, flags: uint)", EPERM,
-            "gives advice on another process's memory; ptrace is refused too"),
+            "gives advice on another process's memory, which only debuggers need"),
     refused(323, "userfaultfd(flags: O_*)", EPERM,
-            "a page the guest answers for would stop husk's kernel in the middle of reading an argument"),
+            "a page whose faults the guest handles would stop husk's kernel while it reads an argument"),
     absent(447, "memfd_secret(flags: uint)", "husk's kernel could not read arguments from such pages"),
     refused(154, "modify_ldt(func: int, ptr: buf, bytecount: ulong)", ENOSYS,
             "only 16-bit and 32-bit programs need segments of their own"),
@@ -121,7 +121,7 @@ ROWS = (
     native(
         227,
         "clock_settime(which_clock: CLOCK_*, tp: *timespec)",
-        "of a clock that cannot be set the host says so; others want CAP_SYS_TIME, which no guest has",
+        "the host says which clocks cannot be set; the others want CAP_SYS_TIME, which no guest has",
         refused_if(EPERM, "sets the host's clock", Arg(0, "the clock").is_zero()),
     ),
     # Timers and sleeping

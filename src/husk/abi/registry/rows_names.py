@@ -13,7 +13,7 @@ from husk.abi.registry.rules import IN_HUSK, judged, native, refused, virtual
 ROWS = (
     # Opening and making
     virtual("open", 2, "open(filename: path, flags: O_*, mode: mode)",
-            "carries a name; the descriptor husk injects is the only way a guest comes by a file", eintr=IN_HUSK),
+            "carries a name; the descriptor husk injects is the only way a guest gets a file", eintr=IN_HUSK),
     virtual("open", 85, "creat(pathname: path, mode: mode)",
             "carries a name; it is open with O_CREAT, O_WRONLY and O_TRUNC", eintr=IN_HUSK),
     virtual("open", 257, "openat(dfd: dirfd, filename: path, flags: O_*, mode: mode)",
@@ -67,7 +67,7 @@ ROWS = (
     virtual("stat", 89, "readlink(path: path, buf: buf, bufsiz: int)",
             "carries a name, and a native answer under /proc would show host paths"),
     virtual("stat", 267, "readlinkat(dfd: dirfd, pathname: path, buf: buf, bufsiz: int)",
-            "carries a name, or with an empty one reads the link an O_PATH descriptor stands for"),
+            "carries a name; an empty one reads the link that an O_PATH descriptor stands for"),
     virtual("directories", 78, "getdents(fd: fd, dirent: *linux_dirent, count: uint)",
             "the placeholder behind the descriptor is empty; the names are in the virtual tree"),
     virtual("directories", 217, "getdents64(fd: fd, dirent: *linux_dirent64, count: uint)",
@@ -92,7 +92,7 @@ ROWS = (
     native(81, "fchdir(fd: fd)",
            "the only directories a guest can hold are placeholders, so it sits in one before and after; no native "
            "call resolves a path from there"),
-    native(95, "umask(mask: mode)", "a number of the process; husk reads it from /proc when it makes a file"),
+    native(95, "umask(mask: mode)", "a number of the process, which husk reads from /proc when it makes a file"),
     judged("privileged", 161, "chroot(filename: path)", EPERM,
            "the root of a guest is husk's virtual root; Linux wants CAP_SYS_CHROOT for it"),
     # Attributes
@@ -102,7 +102,7 @@ ROWS = (
     virtual("setattr", 268, "fchmodat(dfd: dirfd, filename: path, mode: mode)",
             "carries a name; the mode is kept in the virtual tree"),
     virtual("setattr", 452, "fchmodat2(dfd: dirfd, filename: path, mode: mode, flags: AT_*)",
-            "carries a name; with AT_SYMLINK_NOFOLLOW or AT_EMPTY_PATH unlike fchmodat"),
+            "carries a name; unlike fchmodat it takes AT_SYMLINK_NOFOLLOW and AT_EMPTY_PATH"),
     virtual("setattr", 92, "chown(filename: path, user: uid, group: gid)",
             "carries a name and a user id; the owner is kept in the virtual tree"),
     virtual("setattr", 93, "fchown(fd: fd, user: uid, group: gid)",

@@ -1,7 +1,7 @@
 """Layer abi, registry rows: processes, threads, signals, scheduling, limits and ids.
 
-Data only. husk keeps no process table: fork, wait, groups and sessions are the host kernel's. What names *another*
-process is native only where a wall confines the name, or where Linux itself accepts none but the caller's children.
+Data only. husk keeps no process table: fork, wait, groups and sessions are the host kernel's. A call that names
+*another* process is native only where a wall confines it, or where Linux itself accepts only the caller's children.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def process_named(nr: int, signature: str, reason: str, *caller: ArgTest) -> Row
 
 CORE_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_CORE)
 CORE_STAYS = (
-    "the core limit stays 1: with any other, 0 included, a host whose core_pattern is a pipe feeds a guest's memory to "
-    "a program of the host's"
+    "the core limit stays 1: with any other, 0 included, a host with a pipe as core_pattern feeds a guest's memory to "
+    "a host program"
 )
 
 OWN_PID = Arg(0, "the pid").is_zero()
@@ -101,11 +101,11 @@ ROWS = (
     # Who am I, and my groups
     native(39, "getpid()", "tells the caller's own pid"),
     native(186, "gettid()", "tells the caller's own thread id"),
-    native(110, "getppid()", "tells the caller's own parent"),
+    native(110, "getppid()", "tells the pid of the caller's parent"),
     native(111, "getpgrp()", "tells the caller's own process group"),
     native(109, "setpgid(pid: pid, pgid: pid)",
            "Linux accepts only the caller and its children, and only groups of the same session"),
-    native(112, "setsid()", "starts a session of the caller's own"),
+    native(112, "setsid()", "starts a new session for the caller"),
     process_named(121, "getpgid(pid: pid)",
                   "names a process, and would tell about host processes", OWN_PID),
     process_named(124, "getsid(pid: pid)",
@@ -116,7 +116,7 @@ ROWS = (
         13,
         "rt_sigaction(sig: signal, act: *sigaction, oact: *sigaction, sigsetsize: size)",
         "husk installs handlers without SA_RESTART through the resident page, so that no virtual call ends with an "
-        "EINTR Linux would not give; husk's own repetition, and a mere question, go to the host",
+        "EINTR Linux would not give; husk's own repetition of the call, and questions, go to the host",
         native_if(carries_cookie(4)),
         native_if(is_null(1, "the new action")),
     ),
@@ -131,19 +131,19 @@ ROWS = (
     native(131, "sigaltstack(uss: *sigaltstack, uoss: *sigaltstack)", "names a stack in the caller's own memory"),
     native(219, "restart_syscall()", "the host continues a sleep or wait it interrupted itself", eintr=ALWAYS),
     signal_sender(62, "kill(pid: pid, sig: signal)",
-                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
     signal_sender(200, "tkill(pid: pid, sig: signal)",
-                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
     signal_sender(234, "tgkill(tgid: pid, pid: pid, sig: signal)",
-                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
     signal_sender(129, "rt_sigqueueinfo(pid: pid, sig: signal, uinfo: *siginfo)",
-                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
     signal_sender(297, "rt_tgsigqueueinfo(tgid: pid, pid: pid, sig: signal, uinfo: *siginfo)",
-                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
     signal_sender(434, "pidfd_open(pid: pid, flags: PIDFD_*)",
-                  "the descriptor serves to wait, to signal and to reach in, and the latter two are confined"),
+                  "the descriptor serves to wait, to signal and to reach in; walls confine the latter two"),
     signal_sender(424, "pidfd_send_signal(pidfd: fd, sig: signal, info: *siginfo, flags: uint)",
-                  "a pid namespace or Landlock's signal scope confines whom it reaches"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
     # Scheduling: a process of the same user may be changed, and without a pid namespace that includes the host's
     native(24, "sched_yield()", "lets other threads run"),
     native(146, "sched_get_priority_max(policy: SCHED_*)", "tells a constant of a scheduling policy"),
@@ -214,7 +214,7 @@ ROWS = (
     native(116, "setgroups(gidsetsize: int, grouplist: *gid)",
            "wants CAP_SETGID, which no guest has, so Linux answers EPERM"),
     native(125, "capget(header: *cap_user_header, dataptr: *cap_user_data)",
-           "reads capability sets, all of them empty inside"),
+           "reads capability sets, all of them empty in a box"),
     native(126, "capset(header: *cap_user_header, data: *cap_user_data)",
            "can only drop capabilities, and a guest has none"),
     # The process as a whole
@@ -250,16 +250,16 @@ ROWS = (
         "the listed flags stop sharing with the caller's own threads",
         native_if(FLAGS.within(numbers.UNSHARE_ALLOWED)),
         refused_if(EPERM, NEW_NAMESPACE, FLAGS.has_any({**numbers.CLONE_NAMESPACES, "CLONE_NEWTIME": 0x80})),
-        otherwise=refuse(EINVAL, "no flag that Linux lets one stop sharing"),
+        otherwise=refuse(EINVAL, "not a flag of unshare"),
     ),
     native(317, "seccomp(op: SECCOMP_*, flags: uint, uargs: buf)",
            "a further filter can only narrow; a second listener is refused by Linux itself (EBUSY)"),
     # Reaching into other processes
-    # Another guest's memory, registers or descriptors: what husk judged there was copied first, a tracer stops a call
-    # only before the filter looks at it, and a thread or a socket could change or pass the same
+    # Safe with another guest's memory, registers or descriptors: husk copies arguments before it judges them, a tracer
+    # stops a call only before the filter looks at it, and threads and sockets can change or pass the same things
     within_box(101, "ptrace(request: PTRACE_*, pid: pid, addr: addr, data: addr)",
-               "traces a process of the same box; what husk has to stop a thread for itself (execve, chdir, taking "
-               "a terminal) fails with EPERM while another guest traces it"),
+               "traces a process of the same box; calls for which husk itself stops a thread (execve, chdir, taking "
+               "a terminal) fail with EPERM while another guest traces that thread"),
     within_box(310,
                "process_vm_readv(pid: pid, lvec: *iovec, liovcnt: ulong, rvec: *iovec, riovcnt: ulong, flags: ulong)",
                "reads the memory of a process of the same box"),
@@ -271,7 +271,7 @@ ROWS = (
     within_box(438, "pidfd_getfd(pidfd: fd, fd: fd, flags: uint)",
                "takes a descriptor out of a process of the same box"),
     refused(448, "process_mrelease(pidfd: fd, flags: uint)", EPERM,
-            "frees the memory of another process, which is the host's business"),
+            "frees the memory of another process, which is left to the host"),
     refused(308, "setns(fd: fd, flags: CLONE_*)", EPERM, "enters a namespace other than the box's"),
 )
 

@@ -1,10 +1,9 @@
 """Layer abi, registry rows: sockets, System V IPC and POSIX message queues.
 
-Data only. No name the host resolves: an address that goes in is husk's to judge, so calls that carry one are virtual,
-and those that may hide one behind a pointer (sendmsg) are virtual always. Addresses that come out harm nobody, but may
-have to be translated: the C core (native/fastpath/messages.c) lets those calls run in the host when there is nothing to
-do.
-See docs/design/007-network.md.
+Data only. husk judges every address that a guest gives, so calls that carry one are virtual, and those that may hide
+one behind a pointer (sendmsg) are virtual always. Addresses that a guest gets are harmless, but may have to be
+translated: the C core (native/fastpath/messages.c) lets those calls run in the host where nothing has to be. See
+docs/design/007-network.md.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def ipc(nr: int, signature: str, reason: str, eintr: str = NEVER) -> Row:
 def no_fast_open(index: int) -> Rule:
     return refused_if(
         EOPNOTSUPP,
-        "it connects in disguise; programs fall back to connect",
+        "it connects as well, past the check of connect; programs fall back to connect",
         Arg(index, "flags").has_any(numbers.MSG_FASTOPEN),
         quiet=True,
     )
@@ -68,10 +67,10 @@ ROWS = (
     native(
         41,
         "socket(family: AF_*, type: SOCK_*, protocol: int)",
-        "a fresh socket reaches nobody; families are listed so that none loads kernel modules or leaves the box",
+        "a new socket is connected to nothing; the listed families load no kernel modules and stay in the box",
         native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
         refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
-        # Linux would say the same, and nobody outside would learn why.
+        # Linux would give the same errno, but the reason would not be reported.
         refused_if(
             EPERM,
             "raw sockets need a capability that no guest has",
@@ -120,7 +119,7 @@ ROWS = (
     native(
         50,
         "listen(fd: fd, backlog: int)",
-        "opens a socket the guest holds to those who can name it; virtual where that may be others than the box",
+        "opens a socket the guest holds to connections; virtual where these may come from outside the box",
         native_if(PRIVATE_NET),
         otherwise=VIRTUAL,
         family="sockets",
@@ -144,7 +143,7 @@ ROWS = (
         eintr=RESTARTS,
     ),
     virtual("sockets", 51, "getsockname(fd: fd, usockaddr: *sockaddr, usockaddr_len: *socklen)",
-            "a Unix socket was bound under a name of husk's, which the guest must see as its own"),
+            "husk bound a Unix socket under a name of its own choice; the guest must see the name it gave"),
     virtual("sockets", 52, "getpeername(fd: fd, usockaddr: *sockaddr, usockaddr_len: *socklen)",
             "the other end may be such a socket too"),
     # Sending and receiving
@@ -203,7 +202,7 @@ ROWS = (
         ),
         refused_if(
             ENOPROTOOPT,
-            "loads kernel modules, or connects in disguise",
+            "loads kernel modules, or connects past the check of connect",
             TCP_LEVEL,
             OPTION.is_in(numbers.TCP_HARMFUL),
             quiet=True,
@@ -211,12 +210,12 @@ ROWS = (
         native_if(PRIVATE_NET),
         refused_if(
             EPERM,
-            "a filter of husk's keeps strangers from this socket",
+            "husk's own filter on this socket keeps out packets of foreign senders",
             SOCKET_LEVEL,
             OPTION.is_in(numbers.SO_FILTERS),
             quiet=True,
         ),
-        refused_if(EPERM, "interfaces are the host's", SOCKET_LEVEL, OPTION.is_in(numbers.SO_BINDS), quiet=True),
+        refused_if(EPERM, "it binds to a host interface", SOCKET_LEVEL, OPTION.is_in(numbers.SO_BINDS), quiet=True),
         refused_if(
             EPERM,
             "it would choose routes, interfaces or groups of the host's network",
@@ -259,18 +258,18 @@ ROWS = (
     ),
     # System V IPC
     virtual("shm", 29, "shmget(key: key, size: size, shmflg: IPC_*)",
-            "husk keeps the segments: what nobody has attached is nobody's memory, and no limit counts it"),
+            "husk keeps the segments: no limit counts memory that no process has attached"),
     virtual("shm", 30, "shmat(shmid: int, shmaddr: addr, shmflg: SHM_*)",
-            "husk has the guest map a memfd that is the segment"),
+            "husk makes the guest map the memfd that is the segment"),
     virtual("shm", 31, "shmctl(shmid: int, cmd: ipc_command, buf: *shmid_ds)", "husk keeps the segments"),
-    virtual("shm", 67, "shmdt(shmaddr: addr)", "husk has the guest unmap what is mapped of the segment there"),
+    virtual("shm", 67, "shmdt(shmaddr: addr)", "husk makes the guest unmap the segment at that address"),
     native(
         64,
         "semget(key: key, nsems: int, semflg: IPC_*)",
         "keys belong to the box's own ipc namespace",
         refused_if(
             EINVAL,
-            "semaphores are the host's own memory, and sets of up to 32,000 would be gigabytes that no limit counts",
+            "semaphores take the host's own memory, and sets of up to 32,000 would be gigabytes that no limit counts",
             Arg(1, "nsems").has_any(LARGE_SET),
             IPC_WALL,
         ),

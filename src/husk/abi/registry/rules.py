@@ -38,13 +38,13 @@ COOKIE = -1
 
 
 class Walls:
-    """Which walls stand around a box. Each one may let more calls run natively; none ever makes a call safer to refuse.
+    """Which walls stand around a box. Walls only widen what may run natively.
 
-    `outside` is a hole asked for: the policy lets something of the network in or out, so network sockets are husk's.
+    `outside`: the policy lets some network traffic into or out of the box, so husk makes its network sockets.
 
-    `own_placeholders` says that the placeholder directories a guest sits in belong to its own mount namespace. While
-    they are host directories it is false: a name such as ``../../../run/x`` walks from there to the host's real root,
-    whatever the process's root is.
+    `own_placeholders`: the placeholder directories a guest sits in belong to its own mount namespace. It is false while
+    they are host directories: a name such as ``../../../run/x`` walks from there to the host's real root, whatever the
+    process's root is.
     """
 
     __slots__ = ("ipc", "landlock", "mount", "net", "outside", "own_placeholders", "pid", "user")
@@ -72,7 +72,7 @@ class Walls:
 
     @property
     def private_net(self) -> bool:
-        """Network sockets are the host's own, in a namespace that holds nothing but the box's loopback."""
+        """Network sockets run natively, in a namespace that holds nothing but the box's loopback."""
         return self.net and not self.outside
 
     def __repr__(self) -> str:
@@ -95,13 +95,13 @@ class WallTest:
 PID_WALL = WallTest("a pid namespace stands", lambda walls: walls.pid)
 NET_WALL = WallTest("a network namespace stands", lambda walls: walls.net)
 IPC_WALL = WallTest("an ipc namespace stands", lambda walls: walls.ipc)
-UTS_WALL = WallTest("a uts namespace stands", lambda walls: walls.ipc)  # made together with that for ipc, or not at all
+UTS_WALL = WallTest("a uts namespace stands", lambda walls: walls.ipc)  # husk makes it together with ipc
 # Landlock can keep signals inside the domain since its ABI 6 (Linux 6.12), SIGIO owners included.
 SIGNAL_WALL = WallTest(
     "a pid namespace or Landlock ABI 6 confines signals", lambda walls: walls.pid or walls.landlock >= 6
 )
-# Landlock, since its first version, lets nobody trace or reach into a process outside his own domain: not the reaper,
-# not husk, not the host's.
+# Since its first version Landlock lets a process trace or reach into processes of its own domain only: not the reaper,
+# not husk, not host processes.
 TRACE_WALL = WallTest("Landlock keeps a guest out of every process but guests", lambda walls: walls.landlock >= 1)
 PRIVATE_NET = WallTest("a network namespace stands and is all the network there is", lambda walls: walls.private_net)
 
@@ -222,7 +222,7 @@ def refused_if(errno: int, reason: str, *conditions: WallTest | ArgTest, quiet: 
 
 
 def answered_if(reason: str, *conditions: WallTest | ArgTest) -> Rule:
-    """Refused, but politely: the guest sees success and nothing happens."""
+    """The guest sees success, and nothing happens."""
     return Rule(refuse(0, reason, quiet=True), conditions)
 
 

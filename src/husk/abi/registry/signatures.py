@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Arguments = tuple[tuple[str, str], ...]
 
 AT_FDCWD = -100
+AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 
 # Numbers: how many bits Linux reads, and whether they are signed.
 NUMBERS = {
@@ -73,6 +74,27 @@ def address(row: Row) -> tuple[int, int] | None:
         if kinds[n : n + 2] == ["*sockaddr", "socklen"]:
             return n, n + 1
     return None
+
+
+def spell_address(packed: bytes) -> str:
+    """A socket address as `1.2.3.4:80`, `[::1]:80`, `unix:/path` or `unix:@abstract`."""
+    family = int.from_bytes(packed[:2], "little")
+    if family == AF_UNIX:
+        path = packed[2:]
+        abstract = path[:1] == b"\0"
+        return "unix:@" + _decoded(path[1:]) if abstract else "unix:" + _decoded(path.split(b"\0")[0])
+    port = int.from_bytes(packed[2:4], "big")
+    if family == AF_INET and len(packed) >= 8:
+        return ".".join(str(byte) for byte in packed[4:8]) + f":{port}"
+    if family == AF_INET6 and len(packed) >= 24:
+        import socket
+
+        return f"[{socket.inet_ntop(socket.AF_INET6, packed[8:24])}]:{port}"
+    return f"family {family}"
+
+
+def _decoded(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
 
 
 def is_known(kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""execve(2), execveat(2), and husk_call: the loader's question what to load.
+"""execve(2), execveat(2), and husk_call: the loader asks what to load.
 
 The host never resolves a guest's program. husk resolves it, remembers the result for the process, and makes the thread
 execute the loader, which asks for it. See docs/design/001-execution.md.
@@ -33,7 +33,7 @@ def execveat(call: Call) -> Reply:
 
 
 def husk_call(call: Call) -> Reply:
-    """Only a loader that husk started has something to ask; anybody else meets an unknown system call."""
+    """Only a loader that husk started may ask. For any other caller it is an unknown system call."""
     raise OSError(errno.ENOSYS, "not asked by a loader")  # loaders are answered by native/remote/pending_exec.c
 
 
@@ -55,7 +55,7 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
         comm, in_fd = name.rsplit(b"/", 1)[-1], execfn is not name
     program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
     try:
-        if call.kernel.programs is not None:  # before anything is taught: what the core knows by name it runs unasked
+        if call.kernel.programs is not None:  # before the C core learns it: a program it knows by name runs unasked
             call.kernel.programs.check(program, first)
         if program.node is not None:
             call.vfs.executed(call, program.node)
@@ -84,7 +84,7 @@ def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes]:
     node = held_node(call, fd)
     if node is not None:
         return open_executable(call, node, guest_path(call, node, execfn)), execfn
-    # A file without a name, such as a memfd: what the guest holds is what is run.
+    # A file without a name, such as a memfd: husk runs the file behind the descriptor.
     dup = duplicate(call, fd)
     try:
         found = os.fstat(dup)
@@ -98,7 +98,7 @@ def _held_executable(call: Call, fd: int) -> tuple[Executable, bytes]:
 
 
 def describe(program: Program, eintr_bitmap: bytes) -> bytes:
-    """struct husk_exec_info and its strings, bar the descriptors, whose numbers only the loader's table knows."""
+    """struct husk_exec_info and its strings, without the descriptors, which get their numbers later."""
     prefix = b"".join(text + b"\0" for text in program.prefix)
     execfn, exe = program.execfn + b"\0", program.exe + b"\0"
     return (

@@ -1,4 +1,4 @@
-"""inotify_add_watch(2): tell me what happens to this file. The queue is the host's own, and so are the other calls."""
+"""inotify_add_watch(2): watch a file. The queue is the host's own, and the other inotify calls are native."""
 
 from __future__ import annotations
 

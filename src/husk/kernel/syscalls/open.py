@@ -12,7 +12,7 @@ from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path,
 from husk.kernel.syscalls.tty import hand_over
 
 O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
-# What open(2) knows; unknown bits are ignored by open and openat, and EINVAL for openat2.
+# The flags open(2) knows. open and openat ignore other bits; openat2 gives EINVAL.
 KNOWN_FLAGS = (
     os.O_ACCMODE
     | os.O_CREAT
@@ -74,12 +74,12 @@ def openat2(call: Call) -> Reply:
 
 
 def open_path(call: Call, dirfd: int, name: bytes, cloexec: int, follow: bool) -> Reply:
-    """What open_tree(2) means without its privileged flag."""
+    """open_tree(2) without its privileged flag."""
     return _open(call, dirfd, name, os.O_PATH | cloexec | (0 if follow else os.O_NOFOLLOW), 0)
 
 
 def _build_flags(flags: int) -> int:
-    """What build_open_flags refuses before it looks at the name."""
+    """The checks of Linux's build_open_flags, which come before the name."""
     if not flags & os.O_PATH and flags & os.O_CREAT and flags & os.O_DIRECTORY:
         raise OSError(errno.EINVAL, "a directory is not made by open")
     nameless = not flags & os.O_PATH and flags & O_TMPFILE
@@ -106,7 +106,7 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
         return later(call, wait, pin)
     if opened.node.kind == st.S_IFCHR and not flags & os.O_PATH:
         return hand_over(call, opened.node, opened.host_fd, flags)
-    if not flags & os.O_PATH:  # what stands in for such a descriptor is not the file
+    if not flags & os.O_PATH:  # the stand-in for such a descriptor is not the file
         call.kernel.names.opened(opened.node, opened.host_fd)
     shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO or call.kernel.names.watched
     return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)

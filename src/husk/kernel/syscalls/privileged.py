@@ -62,13 +62,13 @@ def mount_setattr(call: Call) -> None:
 
 
 def open_tree(call: Call) -> Reply:
-    """Without OPEN_TREE_CLONE it is open with O_PATH, which anybody may."""
+    """Without OPEN_TREE_CLONE it is open with O_PATH, which any guest may do."""
     flags = u32(call, 2)
     known = AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | OPEN_TREE_CLONE | os.O_CLOEXEC
     if flags & ~known or flags & (AT_RECURSIVE | OPEN_TREE_CLONE) == AT_RECURSIVE:
         raise OSError(errno.EINVAL, "unknown flag")
     if flags & OPEN_TREE_CLONE:
-        raise Refused(errno.EPERM, "takes a copy of a mount in hand; a box's mounts are chosen from outside")
+        raise Refused(errno.EPERM, "opens a copy of a mount; a box's mounts are chosen from outside")
     return open_path(call, i32(call, 0), path(call, 1), flags & os.O_CLOEXEC, not flags & AT_SYMLINK_NOFOLLOW)
 
 

@@ -1,5 +1,5 @@
-"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2), get_robust_list(2): on
-a process by number; and uname(2).
+"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2), get_robust_list(2):
+calls on a process by number; and uname(2).
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -34,7 +34,7 @@ def _on_process_only(process: int, call: Call) -> Reply:
 
 
 def _confined(call: Call, pid: int) -> Reply:
-    """ESRCH for whom the guest cannot see, as if it were not there."""
+    """ESRCH for a process that the guest cannot see, as if it did not exist."""
     if pid < 0:
         return CONTINUE  # EINVAL or ESRCH, the host knows
     if pid and not call.kernel.tasks.guest_of(pid):
@@ -55,7 +55,7 @@ def prlimit64(call: Call) -> Reply:
 
 
 def _core_limit_stays(call: Call) -> Reply:
-    """Success, and nothing happens: the registry's row of setrlimit says why. The caller's limit stands for all."""
+    """Success, and nothing happens: the row of setrlimit says why. All processes of a box have the caller's limit."""
     if not call.kernel.walls.pid:
         _confined(call, i32(call, 0))
     call.raw.read(call.args[2], RLIMIT_BYTES)  # EFAULT comes first

@@ -104,12 +104,14 @@ def recvmmsg(call: Call) -> Reply:
 class _Sending:
     """One message on its way. A stream's may go in several pieces, and only the first carries the control messages."""
 
-    __slots__ = ("address", "call", "control", "data", "fd", "flags", "header", "held", "kind", "sent", "user")
+    __slots__ = ("address", "call", "control", "data", "fd", "flags", "header", "held", "kind", "sent", "silent",
+                 "user")
 
     def __init__(self, call: Call, fd: int, header: Header, flags: int) -> None:
         self.call, self.fd, self.header = call, fd, header
         self.data: bytes | None = None  # of a datagram: copied before its destination is looked at, as in Linux
         self.flags = (flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY  # husk's buffer is not the guest's to keep
+        self.silent = bool(flags & MSG_NOSIGNAL)
         self.kind = socket_kind(fd)
         self.sent = 0
         self.held: list[int] = []
@@ -130,8 +132,8 @@ class _Sending:
             added = call.kernel.network.source_control(fd, self.kind, self.address) if self.address else []
             before = len(self.held)
             self.control = messages.control_out(call, header, added, unix=self.kind[0] == AF_UNIX, fds=self.held)
-            # For whom the host counts the descriptors it carries, and judges what it says of its packets
-            # (native/host/credentials.c).
+            # The user that the host charges for descriptors in flight. It also checks this user's rights for what the
+            # control messages ask (native/host/credentials.c).
             judged = len(self.held) > before or (self.control and self.kind[0] != AF_UNIX)
             self.user = call.kernel.identity.host_uid if judged or self.kind[0] == AF_NETLINK else -1
         except BaseException:
@@ -176,7 +178,7 @@ class _Sending:
         return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags, user))
 
     def _broken_pipe(self) -> None:
-        if not i32(self.call, {44: 3, 46: 2, 307: 3}[self.call.nr]) & MSG_NOSIGNAL:
+        if not self.silent:
             signal_caller(self.call, SIGPIPE)
 
 
@@ -184,7 +186,7 @@ def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
         if flags & MSG_FASTOPEN:
-            raise OSError(errno.EOPNOTSUPP, "connecting in disguise")
+            raise OSError(errno.EOPNOTSUPP, "MSG_FASTOPEN connects as well")
         sending = _Sending(call, fd, header(), flags)
         try:
             return sending.go_on(MSG_DONTWAIT)
@@ -260,7 +262,7 @@ def _send_several(call: Call, count: int, flags: int) -> Reply:
 
     try:
         if flags & MSG_FASTOPEN:
-            raise OSError(errno.EOPNOTSUPP, "connecting in disguise")
+            raise OSError(errno.EOPNOTSUPP, "MSG_FASTOPEN connects as well")
         try:
             return go_on(MSG_DONTWAIT, fd)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""chmod(2), chown(2), utime(2), truncate(2), fallocate(2), and their f*, l* and *at forms: what a file is like."""
+"""chmod(2), chown(2), utime(2), truncate(2), fallocate(2), and their f*, l* and *at forms: attributes of files."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def truncate(call: Call) -> Reply:
 
 
 def fallocate(call: Call) -> Reply:
-    """Its arguments are all in registers, so what was judged is what the host does.
+    """Its arguments are all in registers, so the host does what husk judged.
 
-    Disk is kept by looking, and this takes in a moment what there is, past RLIMIT_FSIZE where the size stays. Some
-    file systems have no such call, and programs then write, which takes its time. Counting ahead was rejected: nobody
-    is told when the host has done it, so nobody could tell what is counted twice."""
+    husk enforces the disk limit by looking now and then, and this call can take all the space in a moment, past
+    RLIMIT_FSIZE where the file's size stays. Some file systems lack the call, so programs can write instead, which is
+    slower. Rejected: counting ahead. husk does not learn when the host has done the call, so it would count twice."""
     if call.kernel.disk_is_limited and u32(call, 1) not in TAKES_NOTHING:
         open_link(call, i32(call, 0))
-        raise Refused(errno.EOPNOTSUPP, "the box's disk is limited, and this would take any of it at one stroke: write")
+        raise Refused(errno.EOPNOTSUPP, "the box's disk is limited, and one call could take all of it; write instead")
     return CONTINUE
 
 
@@ -164,8 +164,8 @@ def _chmod(call: Call, node: Node | None, mode: int) -> Reply:
 
 
 def _chmod_nameless(call: Call, fd: int, mode: int) -> Reply:
-    """A socket's mode becomes that of the name it is bound to. Any other file without a name may be the caller's own,
-    handed in as standard input: accepted, without effect."""
+    """A socket's mode becomes that of the name it is bound to later. Any other file without a name may come from husk's
+    caller, as standard input: the call is accepted, without effect."""
     dup = duplicate(call, fd)
     try:
         if st.S_ISSOCK(os.fstat(dup).st_mode):

@@ -54,7 +54,7 @@ def _segments(call: Call) -> Segments:
 
 
 def _caller(call: Call) -> int:
-    """Its number as guests know it."""
+    """The pid of the caller as guests know it."""
     return call.kernel.tasks.guest_of(call.raw.tgid())
 
 
@@ -90,7 +90,7 @@ def _attach(call: Call, segments: Segments, number: int, address: int, flags: in
         segment = segments.find(number)
         segment.permits(4 | 2 * writes | executes)
         segment.attached_at, segment.last = int(time.time()), _caller(call)
-        # Opened anew, so that what is attached for reading cannot be made writable later.
+        # Opened anew, so that a segment attached for reading cannot be made writable later.
         fd = os.open(f"/proc/self/fd/{segment.fd}", (os.O_RDWR if writes else os.O_RDONLY) | os.O_CLOEXEC)
     try:
         return answered_remotely(call.raw.map(fd, address, segment.size, protection, mmap.MAP_SHARED | fixed))
@@ -130,7 +130,7 @@ def _control(call: Call, segments: Segments, number: int, command: int) -> Reply
 
 
 def _tell_of_all(call: Call, segments: Segments, command: int) -> Reply:
-    """Limits, or what is in use; either way the highest index."""
+    """Tell the limits, or the use; the result is the highest index either way."""
     with segments.lock:
         count, pages, resident, highest = segments.in_use()
     if command == IPC_INFO:

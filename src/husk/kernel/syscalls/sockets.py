@@ -31,7 +31,7 @@ Kind = tuple[int, int]
 def socket(call: Call) -> Reply:
     kind = i32(call, 1)
     wanted = i32(call, 0), kind & 0xF, i32(call, 2), kind & SOCK_NONBLOCK
-    # Whose socket it is decides who may share its port, and firewalls have rules about it.
+    # The owner of a socket decides which other sockets may share its port, and firewalls have rules about owners.
     fd = _made_as_guest(call, lambda: call.kernel.network.socket(*wanted))
     return GiveFd(fd, cloexec=bool(kind & SOCK_CLOEXEC))
 
@@ -102,7 +102,7 @@ def getpeername(call: Call) -> Reply:
 
 
 def getsockopt(call: Call) -> Reply:
-    """SO_PEERCRED; and what the network in use has to answer in the host's place."""
+    """SO_PEERCRED, and options that the network in use answers in the host's place."""
     fd = socket_of(call, i32(call, 0))
     try:
         if (i32(call, 1), i32(call, 2)) != (SOL_SOCKET, SO_PEERCRED):
@@ -135,7 +135,7 @@ def setsockopt(call: Call) -> Reply:
     return 0
 
 
-# -- shared with messages.py -------------------------------------------------------------------------------------------
+# -- shared with sendmsg.py --------------------------------------------------------------------------------------------
 
 
 def socket_of(call: Call, number: int) -> int:
@@ -154,18 +154,19 @@ def socket_of(call: Call, number: int) -> int:
 def copy_address(call: Call, where: int, size: int) -> bytes:
     if not 0 <= size <= LONGEST_ADDRESS:
         raise OSError(errno.EINVAL, "an address of impossible length")
-    if call.address is None or where != call.address_at:
-        return call.raw.read(where, size)
-    return call.address  # a hook has seen it, and what it saw is what is acted on
+    hooked = call.address is not None and where == call.address_at  # then the handler acts on the hook's copy
+    call.copied_address = call.address if hooked else call.raw.read(where, size)
+    assert call.copied_address is not None
+    return call.copied_address
 
 
 def destination(call: Call, fd: int, kind: Kind, address: bytes) -> tuple[bytes, int]:
-    """The address husk uses to reach what the guest named, and a descriptor that has to stay open until then, or -1."""
+    """The host address of the socket that the guest named, and a descriptor that must stay open until then, or -1."""
     if kind[0] != AF_UNIX:
         return call.kernel.network.destination(call, fd, kind, address), -1
     text = address[2:]
     if address[:2] != b"\1\0" or not text or len(address) > LONGEST_UNIX_ADDRESS:
-        return address, -1  # disconnecting, or what the host has an errno for; none of it names anything
+        return address, -1  # disconnecting, or an address the host has an errno for; neither names anything
     if text[:1] == b"\0":
         return call.kernel.sockets.abstract_address(fd, text), -1
     path_fd = _socket_file(call, text.split(b"\0", 1)[0])
@@ -178,14 +179,14 @@ def kind_of(call: Call, fd: int) -> Kind:
 
 
 def shown(call: Call, fd: int, address: bytes) -> bytes:
-    """An address the host told of a message that came to `fd`, as the guest knows it."""
+    """An address from the host, of a message that came to `fd`, as the guest knows it."""
     if address[:2] == b"\1\0" and not call.kernel.network.is_netlink(fd):
         return address[:2] + call.kernel.sockets.guest_name(address[2:])
     return call.kernel.network.guest_address(fd, address)
 
 
 def give_address(call: Call, address: bytes, where: int, size_at: int) -> None:
-    """Cut to the guest's room, with the true length told: EINVAL for a negative room."""
+    """Write the address, cut to the guest's room, and its true length. EINVAL for a negative room."""
     room = _room(call, size_at)
     call.raw.write(where, address[:room])
     call.raw.write(size_at, len(address).to_bytes(4, "little"))
@@ -199,7 +200,7 @@ def _who(call: Call) -> tuple[int, int, int]:
 
 
 def _seen_as(call: Call) -> tuple[int, int]:
-    """Whom a host process at the other end is to take the guest for."""
+    """The ids that a host process at the other end sees."""
     return call.kernel.identity.host_uid, call.kernel.identity.host_gid
 
 

@@ -130,7 +130,7 @@ def _stat_fd(call: Call, fd: int) -> Stat:
     if node.kind == st.S_IFREG:
         # The descriptor may hold the file as it was before copy-up or after its name was gone: content is the host's.
         host = call.raw.fd_stat(fd)
-        # What stands in for an O_PATH descriptor is empty, and says nothing.
+        # The stand-in for an O_PATH descriptor is empty, so its size means nothing.
         if host.size or not call.vfs.state.is_path_only(call.raw.fd_link(fd)):
             found.size, found.blocks = host.size, host.blocks
     return found

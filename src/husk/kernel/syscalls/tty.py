@@ -25,7 +25,7 @@ def ioctl(call: Call) -> Reply:
 
 def _slave_of(call: Call, master: int) -> Slave:
     link = call.raw.fd_link(master)  # EBADF
-    # The host tells a master's number, and of all terminals a guest can hold this box's tree knows the number.
+    # The host tells a master's number, and this box's tree knows the numbers of all terminals a guest can hold.
     fields = read_host(b"/proc/%d/fdinfo/%d" % (call.tid, master)) if link.startswith(b"/") else b""
     number = fields.partition(b"\ntty-index:")[2].split()[:1]
     if not call.raw.valid():
@@ -40,8 +40,8 @@ def _slave_of(call: Call, master: int) -> Slave:
 
 
 def hand_over(call: Call, node: Node, fd: int, flags: int) -> Reply:
-    """The guest gets the terminal. A session leader without one that did not say O_NOCTTY gets it as its controlling
-    terminal, too: husk opened it, so the host did not see to that."""
+    """Give the guest the terminal. It also becomes the controlling terminal of a session leader that has none and did
+    not say O_NOCTTY: the host would do that, but husk opened the file."""
     cloexec = bool(flags & os.O_CLOEXEC)
     try:
         controlling = not flags & os.O_NOCTTY and isinstance(node, Slave) and _wants_terminal(call)
@@ -54,6 +54,6 @@ def hand_over(call: Call, node: Node, fd: int, flags: int) -> Reply:
 
 
 def _wants_terminal(call: Call) -> bool:
-    """Only saves the remote call where it could not succeed: the host decides."""
+    """Saves the remote call where it could not succeed; the host decides."""
     fields = read_host(b"/proc/%d/stat" % call.tid).rpartition(b")")[2].split()
     return int(fields[3]) == call.raw.tgid() and fields[4] == b"0"
