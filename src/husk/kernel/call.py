@@ -10,7 +10,7 @@ import errno
 
 from husk.native._core import open_interruptible
 from husk.vfs.node import Context, Dir, Node
-from husk.vfs.pinned import look
+from husk.vfs.pinned import identify
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -215,7 +215,7 @@ def held_node(call: Call, fd: int) -> Node | None:
     """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
     via = b"/proc/%d/fd/%d" % (call.tid, fd)
     try:
-        link, host = look(via)
+        link, host = identify(via)
     except FileNotFoundError:
         raise OSError(errno.EBADF, "no such descriptor") from None
     if not call.raw.valid():

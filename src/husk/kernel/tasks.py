@@ -11,7 +11,7 @@ import os
 
 from husk.kernel.exec import resident
 from husk.vfs.node import Dir
-from husk.vfs.pinned import look
+from husk.vfs.pinned import identify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Tasks:
     def _held(self, host_tid: int, fd: int) -> tuple[bytes, os.stat_result]:
         where = b"/proc/%d/fd/%d" % (host_tid, fd)
         try:
-            return look(where)
+            return identify(where)
         except OSError:
             raise OSError(errno.ENOENT, "no such descriptor") from None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from husk.vfs.node import Dir, Tree
 
 
-def look(via: bytes) -> tuple[bytes, os.stat_result]:
+def identify(via: bytes) -> tuple[bytes, os.stat_result]:
     """Name and identity of one and the same open file."""
     pin = os.open(via, os.O_PATH | os.O_CLOEXEC)
     try:

@@ -1,7 +1,7 @@
 """vfs: what Linux shows in /proc and husk leaves out, and why. Data only: nothing at run time reads it.
 
-A test compares it with the host's own /proc: a name that is neither shown inside nor listed here is a decision nobody
-has taken yet. For /proc/sys the list goes by folder or pattern, since each kernel brings its own few hundred names.
+A test compares it with the host's own /proc: a name that is neither shown inside nor listed here is not decided yet.
+For /proc/sys the list goes by folder or pattern, since each kernel brings its own few hundred names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NET = {
     "nf_conntrack*": _FIREWALL,
     "pnp": "how the host got its address",
     "protocols": "sizes of the host kernel's own structures",
-    "ptype": "who listens to raw packets on the host",
+    "ptype": "which programs of the host receive raw packets",
     "rpc": "the host's network file systems",
     "rt6_stats": "statistics of a routing table with one route",
     "rt_acct": _KERNEL,
@@ -113,7 +113,7 @@ TOP = {
     "vmallocinfo": _KERNEL,
 }
 
-# In /proc/sys, by pattern of the whole path; the first that fits. What proc_sys shows is not looked up here.
+# In /proc/sys, by pattern of the whole path; the first that fits. What `sysctl` shows is not looked up here.
 SYS = {
     "abi/*": "compatibility with 32-bit programs, which are not executed",
     "debug/*": _KERNEL,
@@ -123,5 +123,5 @@ SYS = {
     "net/*": "tuning and filters of a network that is a loopback inside",
     "user/*": "limits on namespaces and watches, which are husk's affair",
     "vm/*": "how the host manages its memory; programs cannot tune themselves by it",
-    "*": "not known when this was written: what nobody decided on is not shown",
+    "*": "not known when this was written: a name is shown only after a decision",
 }

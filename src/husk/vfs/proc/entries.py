@@ -1,6 +1,6 @@
-"""vfs: which names /proc holds. Processes are asked for at each look, never remembered: husk keeps no process table.
+"""vfs: which names /proc holds for tasks. Each look-up asks for the processes anew: husk keeps no process table.
 
-A task's directory object is kept only so that its placeholder stays the same. What nodes can do is in `proc`.
+A task's directory object is kept only so that its placeholder stays the same. What nodes can do is in `proc_tree`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ import os
 import stat as st
 
 from husk.vfs.node import Dir, Entry, Node
-from husk.vfs.proc.proc_nodes import PartDir, SelfLink, TaskDir, TaskFile, TaskLink
-from husk.vfs.proc.view import Look, View
-from husk.vfs.synth.synth_tree import FIRST_COOKIE, SynthTree
+from husk.vfs.proc.proc_nodes import PartDir, TaskDir, TaskFile, TaskLink
+from husk.vfs.proc.view import HostTask
+from husk.vfs.synth.synth_tree import FIRST_COOKIE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from husk.vfs.node import Tree
+    from husk.vfs.proc.view import View
 
-    from husk.vfs.node import Context
-    from husk.vfs.synth.synth_tree import SynthDir
-
-# name -> mode; what they say is proc_task.TASK_TEXT. Memory that only the owner may read is 0400, as on Linux.
+# name -> mode; their text is in task_files.TASK_TEXT. Memory that only the owner may read is 0400, as on Linux.
 TASK_FILES = {
     b"arch_status": 0o444,
     b"auxv": 0o400,
@@ -61,7 +59,7 @@ TASK_FILES = {
     b"uid_map": 0o644,
     b"wchan": 0o444,
 }
-# What Linux shows to an ordinary user and husk leaves out is in proc_absent, with the reason.
+# What Linux shows to an ordinary user and husk leaves out is in `absent`, with the reason.
 _ONLY_PROCESS = frozenset(
     {b"coredump_filter", b"mountstats", b"timens_offsets", b"timerslack_ns"}
 )  # not under task/TID
@@ -98,9 +96,9 @@ _NET_FILES = (
     b"udplite",
     b"udplite6",
     b"unix",
-)  # what they say is proc_net.NET_TEXT
+)  # their text is in net_files.NET_TEXT
 _FIRST_PID_COOKIE = 0x1000
-_MOST_SEEN = 64  # each holds a descriptor
+_HOST_TASKS_MAX = 64  # each holds a descriptor
 _TASK_LINKS = (b"cwd", b"exe", b"root")
 TASK_DIRS = {b"fd": 0o500, b"fdinfo": 0o555, b"net": 0o555, b"ns": 0o511, b"task": 0o555}
 _NAMESPACES = (
@@ -123,70 +121,49 @@ _NET_NAMES = {name: index for index, name in enumerate(_NET_FILES, 1)}
 _NS_NAMES = {name: index for index, name in enumerate(_NAMESPACES, 1)}
 
 
-def _there(task: TaskDir) -> bool:
-    try:
-        return task.seen is not None and bool(task.seen.born())
-    except OSError:
-        return False
+class TaskEntries:
+    """HostTask-ups, listings and inode numbers of directories that come and go with tasks. `top` is /proc itself."""
 
+    __slots__ = ("_recent", "_tasks", "_top", "_tree", "_view")
 
-class ProcNames(SynthTree):
-    """Look-ups, listings and inode numbers."""
-
-    def __init__(self, view: View, *, dev: int, hostname: bytes) -> None:
-        super().__init__(dev)
-        self.view = view
+    def __init__(self, tree: Tree, top: Dir, view: View) -> None:
+        self._tree, self._top, self._view = tree, top, view
         self._tasks: dict[tuple[int, int], TaskDir] = {}  # by run and number
-        self._seen: list[TaskDir] = []
-        self._hostname = hostname
-        self._top.fill = self._fill
+        self._recent: list[TaskDir] = []  # those with a HostTask, oldest first
 
-    def _fill(self, top: SynthDir) -> None:
-        from husk.vfs.proc.system_files import (
-            fill_top,  # many boxes never look into /proc, and starting one must be quick
-        )
-
-        for name, thread in ((b"self", False), (b"thread-self", True)):
-            top.children[name] = SelfLink(self, top, name, self.next_ino(), thread=thread)
-        fill_top(self, top, lambda: self.view.tasks, self._hostname)
-
-    def look(self, task: TaskDir) -> Look:
-        look = task.seen
-        if look is None:
-            look = task.seen = Look(self.view, task.host_dir, task.host, task.guest)
-            self._seen.append(task)
-            if len(self._seen) > _MOST_SEEN:
-                self._seen.pop(0).seen = None
-        return look
+    def host_task(self, task: TaskDir) -> HostTask:
+        found = task.host_task
+        if found is None:
+            found = task.host_task = HostTask(self._view, task.host_dir, task.host, task.guest)
+            self._recent.append(task)
+            if len(self._recent) > _HOST_TASKS_MAX:
+                self._recent.pop(0).host_task = None
+        return found
 
     def forget_run(self, reaper: int) -> None:
-        """A run of the box is over: let go of what is held of its tasks. 0: of all."""
+        """A run of the box is over: drop what is held of its tasks. 0: of all runs."""
         for key in [key for key in self._tasks if not reaper or key[0] == reaper]:
             del self._tasks[key]
-        for task in [task for task in self._seen if not reaper or not _there(task)]:
-            task.seen = None
-            self._seen.remove(task)
-
-    def close(self) -> None:
-        self.forget_run(0)
+        for task in [task for task in self._recent if not reaper or not _is_alive(task)]:
+            task.host_task = None
+            self._recent.remove(task)
 
     def alive(self, task: TaskDir) -> None:
         """ENOENT where the task is gone."""
-        self.look(task).born()
+        self.host_task(task).started()
 
     # -- names -------------------------------------------------------------------------------------------------------
-    def lookup(self, ctx: Context, directory: Dir, name: bytes) -> Node:
+    def lookup(self, directory: Dir, name: bytes) -> Node | None:
+        """None: the name is none of a task's."""
         if directory is self._top:
             number = _number(name)
-            return super().lookup(ctx, directory, name) if number is None else self._process(number)
+            return None if number is None else self._process(number)
         if isinstance(directory, TaskDir):
             return self._in_task(directory, name)
-        if isinstance(directory, PartDir):
-            return self._in_part(directory, name)
-        return super().lookup(ctx, directory, name)
+        return self._in_part(directory, name) if isinstance(directory, PartDir) else None
 
     def _process(self, guest: int) -> TaskDir:
-        tasks = self.view.tasks
+        tasks = self._view.tasks
         key = tasks.reaper, guest
         known = self._tasks.get(key)
         if known is not None:
@@ -200,7 +177,7 @@ class ProcNames(SynthTree):
             raise OSError(errno.ENOENT, "no such process")
         if len(self._tasks) > 128:
             self._forget_dead()
-        made = self._tasks[key] = TaskDir(self, self._top, guest, host, b"/proc/%d" % host, thread=False)
+        made = self._tasks[key] = TaskDir(self._tree, self._top, guest, host, b"/proc/%d" % host, thread=False)
         return made
 
     def _forget_dead(self) -> None:
@@ -211,59 +188,59 @@ class ProcNames(SynthTree):
                 self._tasks.pop(key, None)
 
     def _in_task(self, task: TaskDir, name: bytes) -> Node:
-        # Whether the task still lives is found out when the node is used: every use looks anyway.
+        # Whether the task still lives shows when the node is used: every use asks the host.
         if name in TASK_DIRS and not (task.thread and name == b"task"):
-            return task.below.get(name) or task.below.setdefault(name, PartDir(self, task, name))
+            return task.below.get(name) or task.below.setdefault(name, PartDir(self._tree, task, name))
         if name in _TASK_LINKS:
-            return TaskLink(self, task, task, name)
+            return TaskLink(self._tree, task, task, name)
         if name in _own_files(task):
-            return TaskFile(self, task, task, name)
+            return TaskFile(self._tree, task, task, name)
         raise OSError(errno.ENOENT, "no such name")
 
     def _in_part(self, part: PartDir, name: bytes) -> Node:
         task = part.task
         if part.name == b"net":
             if name in _NET_NAMES:
-                return TaskFile(self, task, part, name)
+                return TaskFile(self._tree, task, part, name)
             raise OSError(errno.ENOENT, "no such name")
         if part.name == b"ns" and name in _NS_NAMES:
-            os.lstat(b"ns/" + name, dir_fd=self.look(task).fd)
-            return TaskLink(self, task, part, name)
+            os.lstat(b"ns/" + name, dir_fd=self.host_task(task).fd)
+            return TaskLink(self._tree, task, part, name)
         number = _number(name) if part.name != b"ns" else None
         if number is None:
             raise OSError(errno.ENOENT, "no such name")
         if part.name == b"task":
             return self._thread(part, number)
-        os.lstat(b"fd/%d" % number, dir_fd=self.look(task).fd)
-        return TaskLink(self, task, part, name, number) if part.name == b"fd" else TaskFile(self, task, part, name)
+        os.lstat(b"fd/%d" % number, dir_fd=self.host_task(task).fd)
+        if part.name == b"fd":
+            return TaskLink(self._tree, task, part, name, number)
+        return TaskFile(self._tree, task, part, name)
 
     def _thread(self, part: PartDir, guest: int) -> TaskDir:
-        host = self.view.tasks.host_of(guest)
-        if host is None or self.view.tasks.tgid_of(host) != self.view.tasks.tgid_of(part.task.host):
+        host = self._view.tasks.host_of(guest)
+        if host is None or self._view.tasks.tgid_of(host) != self._view.tasks.tgid_of(part.task.host):
             part.threads.pop(guest, None)
             raise OSError(errno.ENOENT, "no such thread")
         known = part.threads.get(guest)
         if known is None or known.host != host:
             host_dir = b"%s/task/%d" % (part.task.host_dir, host)
-            known = part.threads[guest] = TaskDir(self, part, guest, host, host_dir, thread=True)
+            known = part.threads[guest] = TaskDir(self._tree, part, guest, host, host_dir, thread=True)
         return known
 
-    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+    def entries(self, directory: Dir) -> list[Entry]:
+        """In cookie order."""
         if directory is self._top:
-            pids = (
+            found = [
                 Entry(b"%d" % pid, _number_ino(pid, _INO_OWN, 0), st.S_IFDIR, _FIRST_PID_COOKIE + pid)
-                for pid in sorted(self.view.tasks.guest_pids())
-            )
-            return [*super().entries(ctx, directory, after), *(entry for entry in pids if entry.cookie > after)]
-        if isinstance(directory, TaskDir):
+                for pid in self._view.tasks.guest_pids()
+            ]
+        elif isinstance(directory, TaskDir):
             self.alive(directory)
             names = (*_own_dirs(directory), *_own_files(directory), *_TASK_LINKS)
             found = [self._own_entry(directory, name) for name in names]
-        elif isinstance(directory, PartDir):
-            found = self._part_entries(directory)
         else:
-            return super().entries(ctx, directory, after)
-        return [entry for entry in sorted(found, key=_cookie) if entry.cookie > after]
+            found = self._part_entries(directory) if isinstance(directory, PartDir) else []
+        return sorted(found, key=_cookie)
 
     def _own_entry(self, task: TaskDir, name: bytes) -> Entry:
         kind = st.S_IFDIR if name in TASK_DIRS else st.S_IFLNK if name in _TASK_LINKS else st.S_IFREG
@@ -279,12 +256,12 @@ class ProcNames(SynthTree):
         if name == b"ns":
             return [
                 Entry(each, _ino(task, _INO_NS, _NS_NAMES[each]), st.S_IFLNK, FIRST_COOKIE + _NS_NAMES[each])
-                for each in sorted(self._listed(task, name))
+                for each in sorted(self.listed(task, name))
                 if each in _NS_NAMES
             ]
-        numbers = [int(each) for each in self._listed(task, b"task" if name == b"task" else b"fd")]
+        numbers = [int(each) for each in self.listed(task, b"task" if name == b"task" else b"fd")]
         if name == b"task":
-            guests = (self.view.tasks.guest_of(number) for number in numbers)
+            guests = (self._view.tasks.guest_of(number) for number in numbers)
             group = _INO_OWN | _INO_THREAD
             return [
                 Entry(b"%d" % guest, _number_ino(guest, group, 0), st.S_IFDIR, FIRST_COOKIE + guest)
@@ -294,9 +271,9 @@ class ProcNames(SynthTree):
         group, kind = (_INO_FD, st.S_IFLNK) if name == b"fd" else (_INO_FDINFO, st.S_IFREG)
         return [Entry(b"%d" % fd, _ino(task, group, fd), kind, FIRST_COOKIE + fd) for fd in numbers]
 
-    def _listed(self, task: TaskDir, name: bytes) -> list[bytes]:
+    def listed(self, task: TaskDir, name: bytes) -> list[bytes]:
         """Opened by name below the task's own directory descriptor, so it is the same task that is listed."""
-        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.look(task).fd)
+        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.host_task(task).fd)
         try:
             return [os.fsencode(each) for each in os.listdir(opened)]
         finally:
@@ -307,8 +284,7 @@ class ProcNames(SynthTree):
         return _ino(task, _INO_OWN, _OWN_NAMES.get(name, 0))
 
     def ino_of(self, node: Node) -> int:
-        if isinstance(node, SelfLink):
-            return node.ino
+        """0: the node is none of a task's."""
         if isinstance(node, TaskDir):
             return self._own_ino(node, b"")
         if isinstance(node, PartDir):
@@ -323,7 +299,7 @@ class ProcNames(SynthTree):
             if node.part.name == b"net":
                 return _ino(node.task, _INO_NET, _NET_NAMES[node.name])
             return _ino(node.task, _INO_FDINFO, int(node.name))
-        return super().ino_of(node)
+        return 0
 
 
 def _number(name: bytes) -> int | None:
@@ -343,6 +319,13 @@ def _number_ino(guest: int, group: int, place: int) -> int:
 
 def _cookie(entry: Entry) -> int:
     return entry.cookie
+
+
+def _is_alive(task: TaskDir) -> bool:
+    try:
+        return task.host_task is not None and bool(task.host_task.started())
+    except OSError:
+        return False
 
 
 def _own_dirs(task: TaskDir) -> list[bytes]:

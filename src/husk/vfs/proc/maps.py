@@ -42,7 +42,7 @@ def smaps(text: bytes, guest_file: GuestFile) -> bytes:
 
 
 def _asked_once(guest_file: GuestFile) -> GuestFile:
-    """A library is four or five lines; naming it takes a walk."""
+    """A library has four or five lines, and finding its name takes a walk."""
     known: dict[tuple[bytes, int, int], tuple[bytes, int, int] | None] = {}
 
     def ask(host_path: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
@@ -66,7 +66,7 @@ def _region(line: bytes, guest_file: GuestFile) -> bytes | None:
     if name.startswith(_OWN_NAMES) or (name.startswith(b"/memfd:") and not name.startswith(b"/memfd:husk")):
         return line + b"\n"
     major, _, minor = fields[3].partition(b":")
-    host_path = name.replace(b"\\012", b"\n")  # the only byte the host escapes here
+    host_path = name.replace(b"\\012", b"\n")  # the host escapes only this byte here
     shown = guest_file(host_path, os.makedev(int(major, 16), int(minor, 16)), int(fields[4]))
     head = b" ".join(fields[:3])
     if shown is None:  # a file that has no name inside: like anonymous memory

@@ -1,7 +1,7 @@
 """vfs: /proc/PID/net — the box's own network where it has one, otherwise empty tables.
 
-A guest that shares the host's network must not read who the host talks to. So the host's text is shown only when the
-task sits in a network namespace of its own; else each table has its heading and no rows, and there is only `lo`.
+A guest that shares the host's network must not see the host's connections. So the host's text is shown only when the
+task is in a network namespace of its own; else each table has its heading and no rows, and there is only `lo`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.vfs.proc.view import Look
+    from husk.vfs.proc.view import HostTask
 
 _SOCKETS4 = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 _SOCKETS6 = (
@@ -61,10 +61,10 @@ NET_TEXT: dict[bytes, bytes] = {
 _NEVER_HOST = frozenset({b"netlink", b"packet"})  # they show host process numbers
 
 
-def net_text(look: Look, name: bytes) -> bytes:
-    if name in _NEVER_HOST or not _own_network(look):
-        return NET_TEXT[name] if name in NET_TEXT else _zeroed(look.read(b"net/" + name))
-    text = look.read(b"net/" + name)
+def net_text(task: HostTask, name: bytes) -> bytes:
+    if name in _NEVER_HOST or not _own_network(task):
+        return NET_TEXT[name] if name in NET_TEXT else _zeroed(task.read(b"net/" + name))
+    text = task.read(b"net/" + name)
     return _without_paths(text) if name == b"unix" else text
 
 
@@ -75,9 +75,9 @@ def _zeroed(text: bytes) -> bytes:
     return b"\n".join(line for line in shown if not line.startswith(b"IcmpMsg")).replace(b"\t ", b"\t")
 
 
-def _own_network(look: Look) -> bool:
+def _own_network(task: HostTask) -> bool:
     try:
-        return os.stat(b"ns/net", dir_fd=look.fd).st_ino != os.stat(b"/proc/self/ns/net").st_ino
+        return os.stat(b"ns/net", dir_fd=task.fd).st_ino != os.stat(b"/proc/self/ns/net").st_ino
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""vfs: the nodes of /proc that come and go with tasks. Shapes only; what they mean is in `proc`."""
+"""vfs: the nodes of /proc that come and go with tasks. Shapes only; what they mean is in `proc_tree`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from husk.vfs.node import Dir, Node
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.node import Tree
-    from husk.vfs.proc.view import Look
+    from husk.vfs.proc.view import HostTask
 
 
 class TaskDir(Dir):
-    """/proc/PID, or /proc/PID/task/TID when `thread`. `seen` is kept for tasks looked at lately."""
+    """/proc/PID, or /proc/PID/task/TID when `thread`. `host_task` is kept for tasks that were used lately."""
 
-    __slots__ = ("below", "guest", "host", "host_dir", "seen", "thread")
+    __slots__ = ("below", "guest", "host", "host_dir", "host_task", "thread")
 
     def __init__(self, tree: Tree, parent: Dir, guest: int, host: int, host_dir: bytes, *, thread: bool) -> None:
         super().__init__(tree, parent, b"%d" % guest)
         self.guest, self.host, self.host_dir, self.thread = guest, host, host_dir, thread
         self.below: dict[bytes, Dir] = {}
-        self.seen: Look | None = None
+        self.host_task: HostTask | None = None
 
 
 class PartDir(Dir):
@@ -56,7 +56,7 @@ class TaskLink(Node):
 
 
 class SelfLink(Node):
-    """/proc/self and /proc/thread-self: their text depends on who asks."""
+    """/proc/self and /proc/thread-self: their text depends on the calling thread."""
 
     __slots__ = ("ino", "name", "parent", "thread")
 
@@ -66,7 +66,7 @@ class SelfLink(Node):
 
 
 class HeldFile(Node):
-    """What a task holds under a descriptor and no tree has a name for: a pipe, a socket, a memfd, inherited stdio.
+    """A file that a task holds open and no tree has a name for: a pipe, a socket, a memfd, inherited stdio.
 
     It lives as long as the task keeps the descriptor; nothing is pinned here.
     """

@@ -1,6 +1,6 @@
-"""vfs: /proc as a tree — who owns its nodes, what opening one gives, where the magic links lead.
+"""vfs: /proc as a tree — who owns its nodes, what opening one returns, where the magic links lead.
 
-Which names exist is in `proc_names`; what the files say is in `proc_task`, `proc_net` and `proc_system`.
+Which names tasks have is in `entries`; the text of files is in `task_files`, `net_files` and `system_files`.
 """
 
 from __future__ import annotations
@@ -10,37 +10,38 @@ import os
 import stat as st
 
 from husk.vfs.node import Dir, Node, Stat
-from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, ProcNames
+from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, TaskEntries
 from husk.vfs.proc.proc_nodes import HeldFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
-from husk.vfs.proc.view import Look, View
-from husk.vfs.synth.synth_tree import path_of, snapshot
+from husk.vfs.proc.view import View
+from husk.vfs.synth.synth_tree import SynthTree, path_of, snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from husk.vfs.node import Context, Credentials, Tree
-    from husk.vfs.proc.view import GuestFile, Tasks
+    from husk.vfs.node import Context, Credentials, Entry, Tree
+    from husk.vfs.proc.view import GuestFile, HostTask, Tasks
+    from husk.vfs.synth.synth_tree import SynthDir
 
 __all__ = ["HeldFile", "ProcTree"]
 
-# Writing these tunes the task itself and the host kernel judges the writer, so the guest gets the host's own file.
+# Writing these tunes the task itself, and the host kernel checks the writer: so the guest gets the host's own file.
 HOST_WRITABLE = frozenset({b"comm", b"oom_score_adj", b"timerslack_ns"})
-# Writing succeeds and does nothing: the host may write down no memory of a guest that crashes, as husk-init has set.
-WRITTEN_IN_VAIN = frozenset({b"coredump_filter"})
+# Writing succeeds and has no effect: husk-init has set that the host writes no memory of a crashing guest to disk.
+IGNORED = frozenset({b"coredump_filter"})
 
 
 def _no_file(_host_path: bytes, _dev: int, _ino: int) -> None:
     return None
 
 
-class ProcTree(ProcNames):
-    """`guest_file(host_path, dev, ino)` is path, device and inode of a mapped file for the guest; None: it has no name
-    inside; an empty path: hide it."""
+class ProcTree(SynthTree):
+    """`guest_file(host_path, dev, ino)` returns path, device and inode of a mapped file as the guest knows it; None: it
+    has no name inside; an empty path: hide it."""
 
     fstype = b"proc"
     fixed_names = True
-    read_only = False  # a few files of a task can be written; all the rest says no by its mode
+    read_only = False  # a few files of a task can be written; the modes of all others forbid it
 
     def __init__(
         self,
@@ -53,10 +54,41 @@ class ProcTree(ProcNames):
         hostname: bytes = b"husk",
         allow_tty: bool = False,
     ) -> None:
-        super().__init__(View(tasks, mounts, creds, guest_file, allow_tty=allow_tty), dev=dev, hostname=hostname)
+        super().__init__(dev, fill=self._fill)
+        self.view = View(tasks, mounts, creds, guest_file, allow_tty=allow_tty)
+        self._hostname = hostname
+        self._entries = TaskEntries(self, self._top, self.view)
+
+    def _fill(self, top: SynthDir) -> None:
+        # Not imported above: many boxes never look into /proc, and starting one must be quick.
+        from husk.vfs.proc.system_files import fill_top
+
+        for name, thread in ((b"self", False), (b"thread-self", True)):
+            top.children[name] = SelfLink(self, top, name, self.next_ino(), thread=thread)
+        fill_top(self, top, lambda: self.view.tasks, self._hostname)
 
     def statfs_path(self) -> bytes:
         return b"/proc"
+
+    def forget_run(self, reaper: int) -> None:
+        """A run of the box is over."""
+        self._entries.forget_run(reaper)
+
+    def close(self) -> None:
+        self._entries.forget_run(0)
+
+    # -- names -------------------------------------------------------------------------------------------------------
+    def lookup(self, ctx: Context, directory: Dir, name: bytes) -> Node:
+        return self._entries.lookup(directory, name) or super().lookup(ctx, directory, name)
+
+    def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+        return [
+            *super().entries(ctx, directory, after),
+            *(entry for entry in self._entries.entries(directory) if entry.cookie > after),
+        ]
+
+    def ino_of(self, node: Node) -> int:
+        return node.ino if isinstance(node, SelfLink) else self._entries.ino_of(node) or super().ino_of(node)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     def stat(self, ctx: Context, node: Node) -> Stat:
@@ -66,29 +98,29 @@ class ProcTree(ProcNames):
             return self._held_stat(node)
         if not isinstance(node, (TaskDir, PartDir, TaskFile, TaskLink)):
             return super().stat(ctx, node)
-        look = self.look(node if isinstance(node, TaskDir) else node.task)
-        when = look.born()
+        host_task = self._entries.host_task(node if isinstance(node, TaskDir) else node.task)
+        when = host_task.started()
         mode, nlink, size = 0o555, 1, 0
         if isinstance(node, TaskDir):
             nlink = 7 if node.thread else 9
         elif isinstance(node, PartDir):
             mode, nlink = TASK_DIRS[node.name], 2
-            size = len(self._listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
+            size = len(self._entries.listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
             if node.name == b"task":  # one more for each thread: browsers count their own by it
-                nlink = os.stat(b"task", dir_fd=look.fd).st_nlink
+                nlink = os.stat(b"task", dir_fd=host_task.fd).st_nlink
         elif isinstance(node, TaskFile):
             mode = TASK_FILES[node.name] if node.part is node.task else 0o444
         else:
             mode = 0o777
             if node.fd >= 0:
-                mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=look.fd).st_mode & 0o777, 64
+                mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=host_task.fd).st_mode & 0o777, 64
         creds = self.view.creds
         return self.made_stat(
             self.ino_of(node), node.kind | mode, nlink=nlink, uid=creds.uid, gid=creds.gid, size=size, when=when
         )
 
     def _held_stat(self, node: HeldFile) -> Stat:
-        host = os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd)
+        host = os.stat(b"fd/%d" % node.fd, dir_fd=self._entries.host_task(node.task).fd)
         creds = self.view.creds
         return Stat(
             host.st_dev,
@@ -115,7 +147,7 @@ class ProcTree(ProcNames):
         if isinstance(node, HeldFile):
             from husk.vfs.proc.reopen import reopen
 
-            return reopen(self.look(node.task), node.fd, flags)
+            return reopen(self._entries.host_task(node.task), node.fd, flags)
         return super().open(ctx, node, flags)
 
     def pin_fifo(self, ctx: Context, node: Node, flags: int) -> int:
@@ -123,41 +155,43 @@ class ProcTree(ProcNames):
             return super().pin_fifo(ctx, node, flags)
         from husk.vfs.proc.reopen import pin_held
 
-        return pin_held(self.look(node.task), node.fd, flags)
+        return pin_held(self._entries.host_task(node.task), node.fd, flags)
 
     def _open_task_file(self, ctx: Context, node: TaskFile, flags: int) -> int:
-        look = self.look(node.task)
+        host_task = self._entries.host_task(node.task)
         if flags & os.O_ACCMODE != os.O_RDONLY:
-            if node.part is node.task and node.name in WRITTEN_IN_VAIN:
-                text = self._text(ctx, node, look)
+            if node.part is node.task and node.name in IGNORED:
+                text = self._text(ctx, node, host_task)
                 return snapshot(path_of(node.part, node.name), text, flags, access=flags & os.O_ACCMODE)
             if node.part is not node.task or node.name not in HOST_WRITABLE:
                 raise OSError(errno.EPERM, "cannot be written in a box")
             keep = flags & (os.O_ACCMODE | os.O_NONBLOCK | os.O_APPEND)
-            return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=look.fd)
-        return snapshot(path_of(node.part, node.name), self._text(ctx, node, look), flags)
+            return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=host_task.fd)
+        return snapshot(path_of(node.part, node.name), self._text(ctx, node, host_task), flags)
 
-    def _text(self, ctx: Context, node: TaskFile, look: Look) -> bytes:
-        from husk.vfs.proc.net_files import net_text  # here, not above: see ProcNames._fill
+    def _text(self, ctx: Context, node: TaskFile, host_task: HostTask) -> bytes:
+        from husk.vfs.proc.net_files import net_text  # here, not above: see _fill
         from husk.vfs.proc.task_files import NAMED, TASK_TEXT, running, starting
 
         if node.part is node.task:
-            # Asked before and after the look at the host: a program may begin, or be complete, in between.
-            names = self.view.tasks.starting(look.host) if node.name in NAMED else None
-            text = TASK_TEXT[node.name](look)
-            if node.name in NAMED and (names := names or self.view.tasks.starting(look.host)):
+            # Asked before and after the host is read: a program may begin, or be complete, in between.
+            names = self.view.tasks.starting(host_task.host) if node.name in NAMED else None
+            text = TASK_TEXT[node.name](host_task)
+            if node.name in NAMED and (names := names or self.view.tasks.starting(host_task.host)):
                 text = starting(node.name, text, names[1], names[2])
-            return running(node.name, text) if look.host == ctx.tid else text
-        return net_text(look, node.name) if node.part.name == b"net" else self._fdinfo(ctx, look, int(node.name))
+            return running(node.name, text) if host_task.host == ctx.tid else text
+        if node.part.name == b"net":
+            return net_text(host_task, node.name)
+        return self._fdinfo(ctx, host_task, int(node.name))
 
-    def _fdinfo(self, ctx: Context, look: Look, fd: int) -> bytes:
+    def _fdinfo(self, ctx: Context, host_task: HostTask, fd: int) -> bytes:
         from husk.vfs.mounts import mount_id
         from husk.vfs.proc.task_files import fdinfo
 
-        held = self.view.tasks.node_of_fd(ctx, look.host, fd)
+        held = self.view.tasks.node_of_fd(ctx, host_task.host, fd)
         if held is None:
-            return fdinfo(look, fd, mount_id(self), None)
-        return fdinfo(look, fd, mount_id(held.tree), held.tree.stat(ctx, held).ino)
+            return fdinfo(host_task, fd, mount_id(self), None)
+        return fdinfo(host_task, fd, mount_id(held.tree), held.tree.stat(ctx, held).ino)
 
     # -- from a descriptor back to its node --------------------------------------------------------------------------
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
@@ -192,11 +226,11 @@ class ProcTree(ProcNames):
         if not isinstance(node, TaskLink):
             return super().readlink(ctx, node)
         task = node.task
-        self.alive(task)
+        self._entries.alive(task)
         if node.fd >= 0:
             return tasks.fd_text(ctx, task.host, node.fd)
         if node.part is not task:
-            return os.readlink(b"ns/" + node.name, dir_fd=self.look(task).fd)
+            return os.readlink(b"ns/" + node.name, dir_fd=self._entries.host_task(task).fd)
         if node.name == b"exe":
             text = tasks.exe_of(task.host)
             if text is None:
@@ -207,12 +241,12 @@ class ProcTree(ProcNames):
 
     def follow(self, ctx: Context, node: Node) -> Node | None:
         if not isinstance(node, TaskLink) or node.name == b"exe":
-            return None  # exe: its text is a path of the guest's, walked like any other
+            return None  # exe: its text is a guest path, walked like any other
         if node.fd < 0 and node.part is not node.task:
-            raise OSError(errno.EACCES, "a namespace is nothing a guest may hold")
+            raise OSError(errno.EACCES, "a guest may not hold a namespace")
         if node.fd < 0:
             return self._directory(ctx, node)
-        kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=self.look(node.task).fd).st_mode)
+        kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=self._entries.host_task(node.task).fd).st_mode)
         known = self.view.tasks.node_of_fd(ctx, node.task.host, node.fd)
         if known is None and kind == st.S_IFDIR:
             raise OSError(errno.EACCES, "a directory that has no name inside")

@@ -1,8 +1,8 @@
-"""vfs: /proc/sys — which settings exist inside, and whose value each shows. Nobody inside can change one.
+"""vfs: /proc/sys — which settings exist inside, and where the value of each comes from. No guest can change one.
 
 Three kinds: the host's value, where native calls obey it or programs tune themselves by it; a value made for the box,
-where the host's would be untrue inside or is nobody's business; and everything else, which is absent (`proc_absent`
-says why, folder by folder).
+where the host's would be untrue inside or must not be seen; and everything else, which is absent (`absent` says why,
+folder by folder).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ HOST = {
     ),
 }
 
-# Made for the box: its own names and numbers, and what its filter refuses is told as switched off.
+# Made for the box: its own names and numbers; what its filter refuses is shown as switched off.
 MADE = {
     "fs/aio-nr": "0",
     "fs/dentry-state": "0\t0\t45\t0\t0\t0",

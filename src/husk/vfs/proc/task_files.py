@@ -1,6 +1,6 @@
-"""vfs: what the files under /proc/PID say — the host's own text with host numbers, paths and identities rewritten.
+"""vfs: the text of files under /proc/PID — the host's own text with host numbers, paths and identities rewritten.
 
-Text only: nodes and links are in `proc`, whole-system files in `proc_system`, memory maps in `proc_maps`. Every number
+Text only: nodes and links are in `proc_tree`, whole-system files in `system_files`, memory maps in `maps`. Every number
 or path that leaves here is the guest's; what cannot be translated is shown as 0 or left out, never passed through.
 """
 
@@ -17,44 +17,44 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.vfs.proc.view import Look
+    from husk.vfs.proc.view import HostTask
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
-def _group_number(look: Look, host_number: int, ns_numbers: bytes) -> int:
+def _group_number(task: HostTask, host_number: int, ns_numbers: bytes) -> int:
     """The guest's number of a process group or session, whose leader may be long dead and unknown to the task list.
 
     `ns_numbers` are the columns of NSpgid or NSsid: the innermost counts if the guest is in a deeper pid namespace.
     """
-    if known := look.view.tasks.guest_of(host_number):
+    if known := task.view.tasks.guest_of(host_number):
         return known
     columns = ns_numbers.split()
-    if len(columns) > look.view.outer()[0]:
+    if len(columns) > task.view.outer()[0]:
         return int(columns[-1])
-    # Same pid namespace as ours: a number nobody alive has can only have been the guest's own leader.
+    # The same pid namespace as husk: a number that no process has now can only have been the guest's own leader.
     return 0 if os.path.exists(b"/proc/%d" % host_number) else host_number
 
 
-def _parent(look: Look, host_parent: int) -> int:
+def _parent(task: HostTask, host_parent: int) -> int:
     """The guest's number of a parent; the box's first process has one that is in no list, but getppid names it."""
-    known = look.view.tasks.guest_of(host_parent)
+    known = task.view.tasks.guest_of(host_parent)
     if known or not host_parent:
         return known
     try:
         columns = dict(status_lines(read_host(b"/proc/%d/status" % host_parent))).get(b"NSpid", b"").split()
     except OSError:
         return 0
-    # In a pid namespace of its own, the parent is that namespace's first process, or outside and nobody.
-    return int(columns[-1]) if len(columns) > look.view.outer()[0] else 0
+    # In a pid namespace of its own, the parent is that namespace's first process, or outside and shown as 0.
+    return int(columns[-1]) if len(columns) > task.view.outer()[0] else 0
 
 
-def _status(look: Look) -> bytes:
-    view, tasks = look.view, look.view.tasks
-    lines = status_lines(look.read(b"status"))
+def _status(task: HostTask) -> bytes:
+    view, tasks = task.view, task.view.tasks
+    lines = status_lines(task.read(b"status"))
     fields = dict(lines)
     host_tgid = int(fields[b"Tgid"])
-    tgid = b"%d" % (look.guest if host_tgid == look.host else tasks.guest_of(host_tgid))
-    pid = b"%d" % look.guest
+    tgid = b"%d" % (task.guest if host_tgid == task.host else tasks.guest_of(host_tgid))
+    pid = b"%d" % task.guest
     filters = max(0, int(fields.get(b"Seccomp_filters", b"0")) - view.outer()[1] - 1)  # one of them is husk's own
     new = {
         b"Tgid": tgid,
@@ -62,7 +62,7 @@ def _status(look: Look) -> bytes:
         b"Pid": pid,
         b"NSpid": pid,
         b"Ngid": b"0",
-        b"PPid": b"%d" % _parent(look, int(fields[b"PPid"])),
+        b"PPid": b"%d" % _parent(task, int(fields[b"PPid"])),
         b"TracerPid": b"%d" % tasks.guest_of(int(fields[b"TracerPid"])) if fields[b"TracerPid"] != b"0" else b"0",
         b"Uid": b"\t".join([b"%d" % view.creds.uid] * 4),
         b"Gid": b"\t".join([b"%d" % view.creds.gid] * 4),
@@ -72,35 +72,35 @@ def _status(look: Look) -> bytes:
     }
     for key in (b"NSpgid", b"NSsid"):
         if columns := fields.get(key, b""):
-            new[key] = b"%d" % _group_number(look, int(columns.split()[0]), columns)
+            new[key] = b"%d" % _group_number(task, int(columns.split()[0]), columns)
     return b"".join(key + b":\t" + new.get(key, value) + b"\n" for key, value in lines)
 
 
-def _stat(look: Look) -> bytes:
-    text = look.read(b"stat")
+def _stat(task: HostTask) -> bytes:
+    text = task.read(b"stat")
     # The name may hold spaces and parentheses: the last ")" ends it.
     start, end = text.index(b"("), text.rindex(b")")
     fields = text[end + 2 :].split(b" ")  # fields[0] is the state, field 3 of proc(5)
-    tasks = look.view.tasks
-    fields[1] = b"%d" % _parent(look, int(fields[1]))
+    tasks = task.view.tasks
+    fields[1] = b"%d" % _parent(task, int(fields[1]))
     ns = None
     for index, key in ((2, b"NSpgid"), (3, b"NSsid")):
         number = int(fields[index])
         known = tasks.guest_of(number)
         if not known:
-            ns = ns or dict(status_lines(look.read(b"status")))
-            known = _group_number(look, number, ns.get(key, b""))
+            ns = ns or dict(status_lines(task.read(b"status")))
+            known = _group_number(task, number, ns.get(key, b""))
         fields[index] = b"%d" % known
-    if look.view.allow_tty and fields[4] != b"0":
+    if task.view.allow_tty and fields[4] != b"0":
         foreground = int(fields[5])
         fields[5] = b"%d" % (tasks.guest_of(foreground) if foreground > 0 else foreground)
     else:
         fields[4], fields[5] = b"0", b"-1"
-    return b"%d " % look.guest + text[start : end + 2] + b" ".join(fields)
+    return b"%d " % task.guest + text[start : end + 2] + b" ".join(fields)
 
 
 def running(name: bytes, text: bytes) -> bytes:
-    """A task that reads about itself runs, as far as it can tell; to the host it waits for husk's answer."""
+    """A task that reads its own state is running. The host shows it waiting, for husk's answer."""
     if name == b"stat":
         end = text.rindex(b")") + 2
         return text[:end] + b"R" + text[end + 1 :]
@@ -110,11 +110,11 @@ def running(name: bytes, text: bytes) -> bytes:
     return text
 
 
-NAMED = frozenset({b"cmdline", b"comm", b"sched", b"stat", b"status"})  # these name the program
+NAMED = frozenset({b"cmdline", b"comm", b"sched", b"stat", b"status"})  # these contain the program's name
 
 
 def starting(name: bytes, text: bytes, comm: bytes, prefix: list[bytes]) -> bytes:
-    """What the file says once the program runs, made from what it says while husk's loader prepares it."""
+    """The text once the program runs, made from the text while husk's loader prepares it."""
     if name == b"comm":
         return comm + b"\n"
     if name == b"stat":
@@ -127,27 +127,27 @@ def starting(name: bytes, text: bytes, comm: bytes, prefix: list[bytes]) -> byte
     return b"".join(word + b"\0" for word in prefix) + text.partition(b"\0")[2] if prefix else text
 
 
-def _sched(look: Look) -> bytes:
-    head, newline, rest = look.read(b"sched").partition(b"\n")
+def _sched(task: HostTask) -> bytes:
+    head, newline, rest = task.read(b"sched").partition(b"\n")
     name, _, threads = head.rpartition(b" (")
-    return name + b" (%d," % look.guest + threads.partition(b",")[2] + newline + rest
+    return name + b" (%d," % task.guest + threads.partition(b",")[2] + newline + rest
 
 
-def _wchan(look: Look) -> bytes:
-    """Where it sleeps. In a call that husk answers it sleeps nowhere, as far as Linux would tell."""
-    text = look.read(b"wchan")
+def _wchan(task: HostTask) -> bytes:
+    """Where it sleeps. In a call that husk answers it does not sleep, as far as Linux would show."""
+    text = task.read(b"wchan")
     return b"0" if text.startswith((b"seccomp", b"ptrace")) else text
 
 
-def _children(look: Look) -> bytes:
-    numbers = (look.view.tasks.guest_of(int(number)) for number in look.read(b"children").split())
+def _children(task: HostTask) -> bytes:
+    numbers = (task.view.tasks.guest_of(int(number)) for number in task.read(b"children").split())
     return b"".join(b"%d " % number for number in numbers if number)
 
 
-def fdinfo(look: Look, fd: int, mount_id: int, ino: int | None) -> bytes:
+def fdinfo(task: HostTask, fd: int, mount_id: int, ino: int | None) -> bytes:
     """/proc/PID/fdinfo/N. Inode and mount are those of the guest's file, where there is one."""
     made = []
-    for line in look.read(b"fdinfo/%d" % fd).splitlines(keepends=True):
+    for line in task.read(b"fdinfo/%d" % fd).splitlines(keepends=True):
         key, _, value = line.partition(b":")
         if key == b"mnt_id":
             line = b"mnt_id:\t%d\n" % mount_id
@@ -155,12 +155,12 @@ def fdinfo(look: Look, fd: int, mount_id: int, ino: int | None) -> bytes:
             line = b"ino:\t%d\n" % ino
         elif key in (b"Pid", b"NSpid"):  # of a pidfd; -1 once that process is gone
             number = int(value.split()[0])
-            line = b"%s:\t%d\n" % (key, look.view.tasks.guest_of(number) if number > 0 else number)
+            line = b"%s:\t%d\n" % (key, task.view.tasks.guest_of(number) if number > 0 else number)
         elif key == b"lock":  # "1: FLOCK  ADVISORY  WRITE 1234 fe:00:1234 0 EOF"
             words = value.split()
             if len(words) < 8:
                 continue
-            words[4] = b"%d" % look.view.tasks.guest_of(max(int(words[4]), 0))
+            words[4] = b"%d" % task.view.tasks.guest_of(max(int(words[4]), 0))
             words[5] = b"00:00:%d" % (ino or 0)
             line = b"lock:\t" + b" ".join(words) + b"\n"
         elif key == b"inotify wd" or key.startswith(b"fanotify"):
@@ -170,17 +170,17 @@ def fdinfo(look: Look, fd: int, mount_id: int, ino: int | None) -> bytes:
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------
-def _host(name: bytes) -> Callable[[Look], bytes]:
-    return lambda look: look.read(name)
+def _host(name: bytes) -> Callable[[HostTask], bytes]:
+    return lambda task: task.read(name)
 
 
-def _fixed(text: bytes) -> Callable[[Look], bytes]:
-    return lambda _look: text
+def _fixed(text: bytes) -> Callable[[HostTask], bytes]:
+    return lambda _task: text
 
 
-_WHOLE_MAP = b"         0          0 4294967295\n"  # no user namespace to speak of: the guest is the user it is
+_WHOLE_MAP = b"         0          0 4294967295\n"  # as without a user namespace: every id maps to itself
 
-TASK_TEXT: dict[bytes, Callable[[Look], bytes]] = {
+TASK_TEXT: dict[bytes, Callable[[HostTask], bytes]] = {
     b"arch_status": _host(b"arch_status"),
     b"auxv": _host(b"auxv"),
     b"cgroup": _fixed(b"0::/\n"),
@@ -196,10 +196,10 @@ TASK_TEXT: dict[bytes, Callable[[Look], bytes]] = {
     b"ksm_stat": _host(b"ksm_stat"),
     b"limits": _host(b"limits"),
     b"loginuid": _fixed(b"4294967295"),
-    b"maps": lambda look: maps(look.read(b"maps"), look.view.guest_file),
-    b"mountinfo": lambda look: mountinfo_text(look.view.mounts()),
-    b"mounts": lambda look: mounts_text(look.view.mounts()),
-    b"mountstats": lambda look: mountstats_text(look.view.mounts()),
+    b"maps": lambda task: maps(task.read(b"maps"), task.view.guest_file),
+    b"mountinfo": lambda task: mountinfo_text(task.view.mounts()),
+    b"mounts": lambda task: mounts_text(task.view.mounts()),
+    b"mountstats": lambda task: mountstats_text(task.view.mounts()),
     b"oom_adj": _host(b"oom_adj"),
     b"oom_score": _host(b"oom_score"),
     b"oom_score_adj": _host(b"oom_score_adj"),
@@ -209,7 +209,7 @@ TASK_TEXT: dict[bytes, Callable[[Look], bytes]] = {
     b"schedstat": _host(b"schedstat"),
     b"sessionid": _fixed(b"4294967295"),
     b"setgroups": _fixed(b"allow\n"),
-    b"smaps": lambda look: smaps(look.read(b"smaps"), look.view.guest_file),
+    b"smaps": lambda task: smaps(task.read(b"smaps"), task.view.guest_file),
     b"smaps_rollup": _host(b"smaps_rollup"),
     b"stat": _stat,
     b"statm": _host(b"statm"),

@@ -1,6 +1,6 @@
-"""vfs: what the proc tree is told about the box, and how it looks at one task on the host.
+"""vfs: what the proc tree knows about the box, and how it reads one task on the host.
 
-The doorway: everything /proc says about a task was read through a `Look`.
+Everything /proc shows of a task was read through a `HostTask`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """What stays the same for the whole box: whom to ask, who the guest is, what it may see."""
+    """What stays the same for the whole box: where to ask for tasks and mounts, the credentials, what may be seen."""
 
     __slots__ = ("_outer", "_tasks", "allow_tty", "creds", "guest_file", "mounts")
 
@@ -56,23 +56,23 @@ class View:
 
     @property
     def tasks(self) -> Tasks:
-        """Those of the run that asks: a box may have several at a time."""
+        """Those of the run that the calling thread serves: a box may have several runs at a time."""
         return self._tasks()
 
     def outer(self) -> tuple[int, int]:
-        """The supervisor's own (pid namespace depth, seccomp filters): what a guest has beyond it is its own."""
+        """husk's own (pid namespace depth, number of seccomp filters): what a guest has beyond these is its own."""
         if self._outer is None:
             fields = dict(status_lines(read_host(b"/proc/thread-self/status")))
             self._outer = len(fields.get(b"NSpid", b"").split()) or 1, int(fields.get(b"Seccomp_filters", b"0"))
         return self._outer
 
 
-class Look:
-    """A live task of the box, seen through a descriptor of its host /proc directory.
+class HostTask:
+    """A live task of the box, read through a descriptor of its host /proc directory.
 
-    The descriptor is bound to that very task: should it die and its number go to a stranger, reads fail instead of
-    telling about the stranger. So: open first, then ask whether the task is ours. What is ours stays ours, so a Look
-    may be kept and used again; only the last user's letting go closes the descriptor.
+    The descriptor is bound to that very task: if the task dies and its number goes to another process, reads fail
+    instead of showing that process. So the directory is opened first, and then husk checks that the task is one of the
+    box. This cannot change later, so a HostTask may be kept and used again; the descriptor is closed with the object.
     """
 
     __slots__ = ("fd", "guest", "host", "view")
@@ -88,7 +88,7 @@ class Look:
         if self.fd >= 0:
             os.close(self.fd)
 
-    def born(self) -> int:
+    def started(self) -> int:
         """When the host first showed it, in nanoseconds; ENOENT where the task is gone."""
         return os.stat(b"stat", dir_fd=self.fd).st_mtime_ns
 
