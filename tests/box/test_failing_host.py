@@ -79,7 +79,7 @@ def fails(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int) ->
         (("--limit", "cpu=60"), "open in husk.sandbox.limits.memory_use", "husk: the host fails husk: No space left"),
         (("--limit", "cpu=60"), "pread in husk.kernel.exec.program", "husk: /usr/bin/sh: cannot be executed"),
         (("--keep", "box"), "write in husk.sandbox.kept.kept_boxes.write", "husk: the box 'box' cannot be kept"),
-        (("--keep", "box"), "open in husk.sandbox.kept.keeping._tell", "husk: the host fails husk: No space left"),
+        (("--keep", "box"), "open in husk.store.layout.write_file", "husk: the host fails husk: No space left"),
     ],
     ids=["thread", "meter", "program", "record", "running"],
 )

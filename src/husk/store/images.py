@@ -190,5 +190,5 @@ def parse(name: str, data: bytes) -> Image:
 
 
 def foreign_labels(labels: dict[str, str]) -> dict[str, str]:
-    """Without husk's own notes: nobody outside may say that an image is a cache that a collection may remove."""
+    """Without husk's own notes: an imported image must not claim to be a cache, which a collection may remove."""
     return {key: value for key, value in labels.items() if not key.startswith(RESERVED) or key in TRAVELS}

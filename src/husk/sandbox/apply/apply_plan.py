@@ -76,7 +76,7 @@ class Plan:
         if change.node is None:
             return False
         if change.node.kind not in (st.S_IFREG, st.S_IFDIR, st.S_IFLNK, st.S_IFIFO):
-            self.notes.append(f"{shown(change.path)}: a socket is nothing without its program, and stays in the box")
+            self.notes.append(f"{shown(change.path)}: a socket has no use without its program, and stays in the box")
             return False
         info = stat_of(change)
         if info.mode & SET_ID and change.node.kind == st.S_IFREG:
@@ -106,7 +106,7 @@ class Plan:
 
     # -- does the host agree? ------------------------------------------------------------------------------------
     def conflicts(self, root: int) -> list[str]:
-        found = [f"{shown(path)}: gone from the host, or another's, since" for path in self.lost]
+        found = [f"{shown(path)}: gone from the host since, or replaced" for path in self.lost]
         device = os.fstat(root).st_dev
         for step in self.steps:
             try:

@@ -13,7 +13,7 @@ from husk.sandbox.state_dir import StateDir
 FICLONE, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, IMMUTABLE = 0x40049409, 0x80086601, 0x40086602, 0x10
 
 
-class _Place:
+class _BoxDirectory:
     """A state directory as a box would have it."""
 
     def __enter__(self) -> str:
@@ -28,40 +28,40 @@ class _Place:
 
 
 def state() -> str:
-    with _Place() as place:
-        return os.path.dirname(place)
+    with _BoxDirectory() as path:
+        return os.path.dirname(path)
 
 
 def tmpfile() -> str:
-    with _Place() as place:
-        os.close(os.open(place, os.O_RDWR | os.O_TMPFILE, 0o600))
+    with _BoxDirectory() as path:
+        os.close(os.open(path, os.O_RDWR | os.O_TMPFILE, 0o600))
     return "works"
 
 
 def links() -> str:
-    with _Place() as place:
-        _file(f"{place}/a")
-        os.link(f"{place}/a", f"{place}/b")
+    with _BoxDirectory() as path:
+        _file(f"{path}/a")
+        os.link(f"{path}/a", f"{path}/b")
     return "work"
 
 
 def clone() -> str:
-    with _Place() as place:
-        source, target = _file(f"{place}/a"), os.open(f"{place}/b", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    with _BoxDirectory() as path:
+        source, target = _file(f"{path}/a"), os.open(f"{path}/b", os.O_RDWR | os.O_CREAT | os.O_EXCL)
         ioctl(target, FICLONE, source)
     return "works"
 
 
 def attributes() -> str:
-    with _Place() as place:
-        _file(f"{place}/a")
-        os.setxattr(f"{place}/a", "user.husk", b"x")
+    with _BoxDirectory() as path:
+        _file(f"{path}/a")
+        os.setxattr(f"{path}/a", "user.husk", b"x")
     return "work"
 
 
 def immutable() -> str:
-    with _Place() as place:
-        fd = _file(f"{place}/a")
+    with _BoxDirectory() as path:
+        fd = _file(f"{path}/a")
         flags = bytearray(8)
         ioctl(fd, FS_IOC_GETFLAGS, flags)
         (before,) = struct.unpack_from("<I", flags)

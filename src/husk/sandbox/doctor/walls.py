@@ -1,6 +1,6 @@
 """sandbox, doctor: probes of Landlock and of each namespace. Each raises the wall and runs against it.
 
-Some hosts let anybody make a user namespace but give no power in it, which shows only when it is used: so each
+Some hosts let every user make a user namespace but give no capability in it, which shows only in use. So each
 namespace is used as husk-init uses it.
 """
 
@@ -134,7 +134,7 @@ def cgroup() -> str:
 
 
 def _enter(kind: int) -> None:
-    """As husk does it: always together with a user namespace, whoever starts it."""
+    """As husk does it: always together with a user namespace, even if started by root."""
     uid, gid = os.geteuid(), os.getegid()
     call(UNSHARE, CLONE_NEWUSER | kind)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):

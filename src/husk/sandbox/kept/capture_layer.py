@@ -1,7 +1,7 @@
-"""sandbox: the changes in a layered tree as a manifest — a layer for the store, or the names of a kept box.
+"""sandbox: write the changes of a layered tree as a manifest: a layer for the store, or the names of a kept box.
 
-`layer_of` is for everybody who makes a layer of what ran in a box. `names_of` writes the same tree down for the box
-itself, with what a layer leaves out (docs/formats/box.md).
+`layer_of` makes a layer from what ran in a box. `names_of` writes the same tree for the box itself, with what a layer
+does not hold (docs/formats/box.md).
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ if TYPE_CHECKING:
     from husk.vfs.layer.lower import Lower
     from husk.vfs.node import Node
 
-ELSEWHERE = b"\xff" * 32  # stands for the content of a file that is a lower one's
+ELSEWHERE = b"\xff" * 32  # in place of a blob: the content is that of a lower file
 
 
 def layer_of(tree: LayeredTree, writing: Writing) -> str:
-    """The hash of a manifest of all that changed in `tree`, its contents staged as blobs by `writing`.
+    """The hash of a manifest of all changes in `tree`. `writing` stages the contents as blobs.
 
-    Deleted names are whiteouts; a directory that took the place of another is opaque; names of one file stay names of
-    one file, for which all of them are in the layer, also those that differ in nothing. Owners are written as the
-    tree's image means them.
+    Deleted names are whiteouts; a directory that replaced another is opaque. Names of one file stay names of one file,
+    so all of them are in the layer, even those that did not change. Owners are written as the tree's image means them.
     """
     writer = ManifestWriter()
     uids, gids = _owners(tree)
@@ -86,7 +85,7 @@ def _store(node: Node, writing: Writing) -> tuple[str, int]:
 
 
 def _owners(tree: LayeredTree) -> tuple[dict[int, int], dict[int, int]]:
-    """Where the image's own user could not be had, the guest stood in for it."""
+    """Map ids back where the guest ran with other ids than the image's own user."""
     lower = tree.root.lower
     if lower is None or lower.is_host:
         return {}, {}
@@ -102,7 +101,7 @@ def _opaque(change: Change) -> int:
 
 
 class Names:
-    """What `names_of` wrote: the manifest's bytes, which files of which layers it uses, and sums."""
+    """What `names_of` wrote: the manifest's bytes, the files of each layer that it uses, and sums."""
 
     __slots__ = ("bytes", "count", "data", "files")
 
@@ -113,13 +112,13 @@ class Names:
 
 
 def names_of(tree: LayeredTree, layer: str) -> Names:
-    """The names and metadata of `tree` at the end of a run, whose own files are going to be the layer `layer`."""
+    """The names and metadata of `tree` at the end of a run. The run's own files are going to be the layer `layer`."""
     made = Names()
     writer = ManifestWriter()
     twins = {id(tree.copy_up.inodes[key]): where for key, where in tree.copy_up.twins.items()}
     first: set[bytes] = set()
     changes = delta(tree, through=False, exact=True)
-    # Directories that nobody looked into are copied, and have none; unless they are there, the mark goes with them.
+    # Directories that the guest did not enter are copied, and have none; if there are any links, the mark is written.
     links = any(isinstance(change.node, Inode) and change.node.nlink > 1 for change in changes)
     for change in changes:
         node = change.node
@@ -170,7 +169,7 @@ def _directory(writer: ManifestWriter, change: Change, node: LayerDir, first: se
 
 
 def _copied(writer: ManifestWriter, change: Change, node: LayerDir, made: Names) -> None:
-    """What an earlier run wrote down about a directory that this one did not look into still holds, word for word."""
+    """Copy what an earlier run wrote about a directory that this run did not enter: it is unchanged."""
     found = untouched(node)
     if found is None:
         return
@@ -243,7 +242,7 @@ def _content(node: Inode, attributes: dict[bytes, bytes], layer: str, made: Name
 
 def _judge(attributes: dict[bytes, bytes], lower: Lower, rel: bytes, key: Key = None) -> None:
     if lower.is_host:
-        with suppress(OSError):  # gone meanwhile: nothing will be like it
+        with suppress(OSError):  # gone meanwhile: no file will match it
             attributes[JUDGED] = judged(lower, rel, key)
 
 
@@ -256,5 +255,5 @@ def _reference(layer: str, number: int) -> bytes:
 
 
 def file_referred_to(blob: bytes) -> bytes:
-    """The name beneath the directory of all layers."""
+    """Its path beneath the directory of all layers."""
     return b"%s/files/%d" % (blob[:16].hex().encode(), int.from_bytes(blob[16:24], "little"))

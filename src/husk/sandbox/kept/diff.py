@@ -1,4 +1,4 @@
-"""sandbox: what changed in a box, as a person wants to read it: one entry for each name, with what about it differs."""
+"""sandbox: the changes of a box for a person: one entry for each name, with what differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGEST_TEXT = 4 << 20
 
 
 class Difference:
-    """`change` is added, changed (content or type), deleted or metadata. `details`: (before, now) by what differs."""
+    """`change` is added, changed (content or type), deleted or metadata. `details`: what differs -> (before, now)."""
 
     __slots__ = ("_change", "change", "details", "mount", "path", "type")
 
@@ -42,17 +42,17 @@ class Difference:
         self.type = KINDS.get(kind, "?")
 
     def as_json(self) -> dict[str, object]:
-        told = {name: {"before": before, "now": now} for name, (before, now) in self.details.items()}
+        differs = {name: {"before": before, "now": now} for name, (before, now) in self.details.items()}
         return {
             "change": self.change,
             "path": os.fsdecode(self.path),
             "mount": os.fsdecode(self.mount),
             "type": self.type,
-            "differs": told,
+            "differs": differs,
         }
 
     def patch(self) -> Iterator[str]:
-        """A unified diff, where both sides are text; one line that says so where they are not."""
+        """A unified diff if both sides are text, else one line that says that they are not."""
         import difflib
 
         found, name = self._change, os.fsdecode(self.path)
@@ -71,7 +71,7 @@ class Difference:
 
 
 def differences(files: Files, paths: Iterable[bytes] = ()) -> list[Difference]:
-    """Of the image's tree and of every cow mount, sorted; with `paths`, only what is there or below."""
+    """In the image's tree and every cow mount, sorted; with `paths`, only these and what is below them."""
     wanted = [path.rstrip(b"/") for path in paths]
     found = []
     for mount, tree in files.layers:
@@ -113,14 +113,14 @@ def _details(change: Change) -> dict[str, tuple[object, object]]:
             details["target"] = os.fsdecode(was.target()), os.fsdecode(target_of(node))
         if node.kind == st.S_IFREG and _content_differs(change, now.size, old.size):
             details["content"] = old.size, now.size
-        # A directory's time follows from what is in it, which is told.
+        # A directory's mtime follows from its entries, which are shown themselves.
         if now.mtime != old.mtime and not isinstance(node, LayerDir) and "content" not in details:
             details["times"] = old.mtime, now.mtime
         before, after = was.xattrs(), xattrs_of(node)
         if before != after:
             details["xattrs"] = _shown(before), _shown(after)
         if isinstance(node, LayerDir) and not change.in_place and not details:
-            details["content"] = 0, 0  # another directory of the same looks
+            details["content"] = 0, 0  # another directory with the same metadata
     return details
 
 

@@ -49,7 +49,7 @@ class Keeping(BoxContent):
                 self._begin_with(start)
             elif not self.new:
                 self.prepare(policy)
-            self._tell(policy)
+            self._note_running(policy)
         except BaseException:
             self.close()
             raise
@@ -73,13 +73,13 @@ class Keeping(BoxContent):
             pass  # it is read only while the lock is held, so a leftover does no harm
         os.close(self._lock)
 
-    def _tell(self, policy: Policy) -> None:
+    def _note_running(self, policy: Policy) -> None:
         import json
 
         from husk.store.layout import write_file
 
-        told = {"pid": os.getpid(), "started_ns": time.time_ns(), "argv": policy.argv}
-        write_file(os.path.join(self.kept.path(self.record.name), "running"), json.dumps(told).encode())
+        running = {"pid": os.getpid(), "started_ns": time.time_ns(), "argv": policy.argv}
+        write_file(os.path.join(self.kept.path(self.record.name), "running"), json.dumps(running).encode())
 
     def begin(self, policy: Policy, source: ImageSource | None) -> None:
         """The box is about to be built. The store must keep its image as long as the box is kept."""

@@ -1,4 +1,4 @@
-"""sandbox: the record of a kept box, as it is written down. docs/formats/box.md has its fields."""
+"""sandbox: the record of a kept box on disk. docs/formats/box.md has its fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT = 1
 
 
 class Record:
-    """What is known of a kept box. Plain data, written as JSON with a checksum."""
+    """What is known about a kept box. Plain data, written as JSON with a checksum."""
 
     __slots__ = (
         "argv",
@@ -41,17 +41,17 @@ class Record:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.id = os.urandom(16).hex()  # by which the store knows it
+        self.id = os.urandom(16).hex()  # the name of its root in the store
         self.created_ns = self.changed_ns = 0
         self.image = self.store = self.flat = ""  # empty: the host's own programs
         self.manifests: list[str] = []  # all of the image's
         self.image_layers: list[str] = []
         self.config: dict[str, Any] = {}
         self.mounts: list[list[str]] = []  # source, target, mode
-        self.owner = [0, 0]  # who the guest was when the names were written
+        self.owner = [0, 0]  # uid and gid of the guest when the names were written
         self.number = 0  # the last inode number in use
         self.layer = ""
-        self.layers: list[str] = []  # all that this box needs
+        self.layers: list[str] = []  # all that this box uses
         self.trees: list[str] = []  # where the tree of names-N is mounted
         self.argv: list[str] = []  # of the last run
         self.exit_code = 0
