@@ -82,7 +82,6 @@ def test_every_call_has_a_row(listed: set[tuple[str, str]]) -> None:
 def test_every_row_is_about_a_call(listed: set[tuple[str, str]]) -> None:
     gone = listed - set(found())
     assert gone == set(), "no such call in that room: correct docs/design/012-credentials.toml"
-    assert set(credentials_table.data()["harmless"]) <= {call for _, call in found()}
 
 
 def test_the_page_shows_the_table() -> None:
