@@ -1,4 +1,4 @@
-"""husk: a user-space Linux kernel that runs programs nobody has to trust.
+"""husk: a user-space Linux kernel that runs programs you need not trust.
 
     with husk.Sandbox(mounts=[".:/work:ro"]) as box:
         print(box.run(["ls", "/work"], capture_output=True, text=True).stdout)

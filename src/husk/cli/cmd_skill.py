@@ -54,7 +54,7 @@ def _run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
         raise UsageError("--shell talks to the terminal and has no --json.")
     if options.check and options.permissions is None:
         raise UsageError(
-            "--check needs --permissions FILE: what the run is held against; `husk skill learn` writes one."
+            "--check needs --permissions FILE, the manifest to check the run against; `husk skill learn` writes one."
         )
     request = _request(options)
     with open_skill(options.path) as skill:

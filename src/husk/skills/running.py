@@ -181,7 +181,7 @@ def _check_allowed(request: Request) -> None:
                 f"the permission manifest asks for more than --max-permissions gives: {'; '.join(beyond)}."
             )
     elif request.most is not None:
-        raise UsageError("--max-permissions needs --permissions: the manifest it is held against.")
+        raise UsageError("--max-permissions needs --permissions: the manifest that it bounds.")
 
 
 def _extra_mounts(request: Request) -> list[Mount]:

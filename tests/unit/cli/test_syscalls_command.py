@@ -11,7 +11,7 @@ from husk.abi.registry import ROWS
 from husk.abi.registry.rules import WAYS
 from husk.cli.cmd_syscalls import main, markdown, rule_texts, table
 
-COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
+COMPAT = Path(__file__).parents[3] / "docs" / "compat.md"
 
 
 def test_compat_page_is_up_to_date() -> None:
