@@ -51,7 +51,7 @@ class Place:
         return out
 
     def refused(self, code: int, *words: str) -> str:
-        """The one sentence that says why."""
+        """The one sentence that gives the reason."""
         found, out, err = self.call(*words)
         assert found == code, (found, out, err)
         assert err.count("\n") == 1 and err.endswith(".\n"), err
@@ -78,7 +78,7 @@ class Place:
         return [box["name"] for box in self.json("ps", "-a")]
 
     def leftovers(self) -> list[str]:
-        """What is in the state directory besides kept boxes and the layers they need."""
+        """What is in the state directory besides kept boxes and their layers."""
         needed: set[str] = set()
         wrong = []
         kept = self.state / "kept"

@@ -1,4 +1,4 @@
-"""Kept boxes: they go on where they ended, forks do not see each other, an image made of one shows the same tree."""
+"""Kept boxes: a run continues where the last ended, forks are apart, and a committed image shows the same tree."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_the_disk_limit_is_the_boxs_not_each_runs(place: Place) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's husk has no rights its guest lacks")
 @pytest.mark.both_settings
 def test_what_the_host_put_in_the_place_of_a_file_is_judged_anew(place: Place) -> None:
-    """What a box says of a file's mode and owner was said of the file that was there."""
+    """Mode and owner that a box recorded belong to the file that was there then."""
     secret, private = place.project / "secret", place.project / "private"
     for name in ("file", "renamed", "dir", "moved"):
         path = place.project / name

@@ -1,4 +1,4 @@
-"""Names written down and laid over a fresh tree: what must not come back, and what must wait for nobody."""
+"""Names of a kept box, written and laid over a fresh tree: what must not come back, and what must not wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def host(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(tmp_path: Path, host: Path) -> Make:
-    """A tree that shows a part of a host directory, and a part of a directory in it, as the default image does /etc."""
+    """A tree that shows a part of a host directory, and a part of a directory in it, as the default image with /etc."""
     count = 0
 
     def tree() -> LayeredTree:
@@ -107,7 +107,7 @@ def test_what_did_not_show_does_not_after_a_rename(make: Make, tmp_path: Path, m
 
 
 def test_a_layer_from_a_stranger_shows_nothing_of_the_host(make: Make, host: Path, tmp_path: Path) -> None:
-    """Attributes that are ours count only where we wrote them."""
+    """husk's own attributes count only where husk wrote them."""
     writer = ManifestWriter()
     own = NODE_FORM.pack(0, 0, 0, 7, 1, 0)
     whence = os.fsencode(host) + b"\0"
@@ -128,7 +128,7 @@ def test_a_layer_from_a_stranger_shows_nothing_of_the_host(make: Make, host: Pat
     os.close(fd)
 
 
-def test_directories_wait_until_somebody_looks(make: Make, tmp_path: Path) -> None:
+def test_directories_wait_until_they_are_entered(make: Make, tmp_path: Path) -> None:
     tree = make()
     deep = tree.mkdir(ROOT, tree.mkdir(ROOT, tree.root, b"a", 0o750), b"b", 0o700)
     tree.create(ROOT, deep, b"f", 0o640)

@@ -1,4 +1,4 @@
-"""What a box's files take on disk, wherever husk keeps them."""
+"""How much disk the files of a box take, in all places where husk keeps them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_files_count_wherever_they_are(state: Path) -> None:
 
 
 def test_however_deep(state: Path) -> None:
-    """Deeper than a path is long, a recursion goes, or there are descriptors."""
+    """Deeper than a path, a recursion or a descriptor table allows."""
     here = os.open(state / "real", os.O_RDONLY)
     top = os.dup(here)
     for _ in range(3000):
@@ -52,7 +52,7 @@ def test_however_deep(state: Path) -> None:
 
 
 def test_a_directory_closed_to_its_owner(state: Path) -> None:
-    """An ordinary user's husk is closed out with its guest, and must count all the same."""
+    """A husk run by an ordinary user may not search the directory either, and must still count it."""
     closed = state / "real" / "1"
     (closed / "a").write_bytes(bytes(MIB))
     closed.chmod(0o644)

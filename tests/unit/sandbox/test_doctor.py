@@ -53,7 +53,7 @@ def stray() -> str:
 
 
 def own_children() -> set[str]:
-    """Of this process, whoever's they are: an earlier test's may still be about."""
+    """All children of this process; those of an earlier test may still be there."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
@@ -120,7 +120,7 @@ def test_all_rows_are_examined() -> None:
 
 
 def test_what_rests_on_something_missing_is_not_tried() -> None:
-    """It would only find the same fault again, and blame the kernel for it."""
+    """It would find the same fault again and blame the kernel for it."""
     order = [row.name for row in ROWS]
     for name, bases in RESTS_ON.items():
         assert all(order.index(base) < order.index(name) for base in bases)
@@ -138,8 +138,8 @@ def test_what_rests_on_something_missing_is_not_tried() -> None:
     )
 
 
-def test_a_guest_in_a_user_namespace_may_be_looked_at_where_others_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with Yama's scope 2, which asks for a capability: an ordinary user has it there."""
+def test_a_guest_in_a_user_namespace_may_be_traced_where_others_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with Yama's scope 2, which needs a capability: in a user namespace an ordinary user has it."""
     monkeypatch.setattr(host, "sleeper", lambda *, apart=False: int(apart))
 
     def denied(apart: int) -> None:

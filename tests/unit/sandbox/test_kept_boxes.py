@@ -1,4 +1,4 @@
-"""Kept boxes on a host that fails: what cannot be looked at is not missing, and nothing of it is removed."""
+"""Kept boxes on a host that fails: a file that cannot be seen is not missing, and nothing of the box is removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kept(tmp_path: Path) -> KeptBoxes:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
-    """Whoever looks for a file of this name fails."""
+    """Every stat of a file with this name fails."""
     for function in ("stat", "lstat"):
 
         def look(path: object, *words: object, real: object = getattr(os, function), **named: object) -> object:
@@ -47,7 +47,7 @@ def test_a_record_that_cannot_be_seen(kept: KeptBoxes, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_apply_that_cannot_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """It tells how to put a host directory right."""
+    """It says how to recover a host directory."""
     left = tmp_path / "box-1-00000000"
     left.mkdir()
     (left / "apply").write_text("{}")
@@ -64,7 +64,7 @@ def test_a_box_without_a_record_goes(kept: KeptBoxes) -> None:
 
 
 def test_a_record_is_written_whole(kept: KeptBoxes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is nearly full takes a part of what it is given."""
+    """A nearly full disk takes only a part of a write."""
     record = Record("box")
     record.argv = ["x" * 100] * 100
     write = os.write

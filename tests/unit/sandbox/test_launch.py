@@ -177,7 +177,7 @@ RIGHTS = [(1, 12), (2, 13), (3, 14), (4, 14), (5, 15), (6, 15), (7, 15), (8, 15)
 
 @pytest.mark.parametrize(("abi", "highest"), RIGHTS)
 def test_landlock_handles_all_rights_of_its_version(abi: int, highest: int) -> None:
-    """What is not handled is allowed: a missing bit is a hole. A bit too many is EINVAL, and no box."""
+    """Landlock allows what it does not handle: a missing bit is a hole. A bit too many means EINVAL and no box."""
     fs, net, scoped, loader = landlock_rights(abi)
     assert fs == (1 << (highest + 1)) - 1
     assert net == (15 if abi >= 10 else 3 if abi >= 4 else 0)
@@ -218,7 +218,7 @@ def test_a_listener_that_exists_already_is_named() -> None:
 
 
 def test_descriptors_under_way_are_told() -> None:
-    """Whichever hand-over is the first to fail."""
+    """No matter which transfer of a descriptor fails first."""
     assert all("ulimit -n" in str(explain(step, errno.ETOOMANYREFS)) for step in range(1, len(STEPS)))
 
 
@@ -233,7 +233,7 @@ def test_ids() -> None:
         assert inside.uid == inside.host_uid == outside.uid == os.geteuid()
 
 
-def test_ids_of_boxes_lie_where_nobody_else_is() -> None:
+def test_ids_of_boxes_lie_in_a_range_of_their_own() -> None:
     """Above systemd's container range (0x6FFFFFFF) and below its range for foreign images (0x7FFE0000), for every pid
     Linux can give and every box of one husk."""
     lowest, highest = FIRST_BOX_ID, FIRST_BOX_ID + BOXES_PER_PROCESS * PIDS - 1

@@ -1,4 +1,4 @@
-"""Limits as data: what can be written, what Linux's own limits carry, and the words when one is met."""
+"""Limits as data: how they are written, which of Linux's limits enforce them, and the message when one is met."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def test_rlimits() -> None:
 
 
 def test_processes_of_a_shared_user() -> None:
-    """Where the kernel counts the caller's processes too, a default would strike at random; a wish is kept on top."""
+    """Where the kernel counts the caller's processes too, the default is not set: it would fail at random. A limit that
+    the caller gave is added to their number."""
     assert RLIMIT_NPROC not in rlimits(Limits(), own_user=False, others=100)
     assert rlimits(limits("processes=9"), own_user=False, others=100)[RLIMIT_NPROC] == 109
 

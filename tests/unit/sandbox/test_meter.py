@@ -1,4 +1,4 @@
-"""The meter looks at real processes and files of this test, and tells each limit once."""
+"""The meter measures real processes and files of this test, and reports each limit once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE_TABLES = (
 
 
 class Watched:
-    """A meter over some processes; `told` is what it said."""
+    """A meter over some processes; `told` is what it reported."""
 
     def __init__(self, place: Path, pids: list[int], *texts: str, group: Group | None = None, bounded: bool = True,
                  elsewhere: int = 0):
@@ -49,7 +49,7 @@ class Watched:
 
 @pytest.fixture
 def holder() -> Iterator[subprocess.Popen[str]]:
-    """A process that does what it is told, one line of Python at a time."""
+    """A process that executes one line of Python at a time."""
     script = "import mmap, os, sys, time\nkept = []\nfor line in sys.stdin:\n    exec(line); print('done', flush=True)"
     with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True) as process:
         yield process
@@ -99,7 +99,7 @@ def test_memory_that_husk_keeps_for_the_box(tmp_path: Path) -> None:
 def test_the_hosts_own_shared_memory_is_not_the_boxs(
     tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It grows by much, and the box has mapped much, of which it has touched nothing."""
+    """It grows by much, and the box has mapped much without touching it."""
     watched = Watched(tmp_path, [holder.pid], "memory=48M")
     monkeypatch.setattr(memoryuse, "shared_on_host", lambda: 1 << 40)
     assert watched.look() == []
@@ -114,7 +114,7 @@ def test_what_all_of_the_host_shares_is_known() -> None:
 
 
 def test_shared_pages_count_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """Four processes with the same 64 MiB: four times as much by the cheap count, which must not be believed."""
+    """Four processes share 64 MiB: the cheap sum counts them four times, and must not decide."""
     tell(holder, "kept.append(mmap.mmap(-1, 64 << 20)); kept[0].write(b'x' * (64 << 20))")
     tell(holder, "kept += [os.fork() or (kept[0].find(b'y', 0), time.sleep(600), os._exit(0)) for _ in range(3)]")
     children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
@@ -140,7 +140,7 @@ def test_processor_time(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
 
 
 def test_processor_time_of_the_forgotten(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """A process that vanished without anybody adding up its time is remembered as it was last seen."""
+    """The time of a process that ended without a parent adding it up counts as it was last seen."""
     watched = Watched(tmp_path, [os.getpid()], "cpu=1000")
     watched.meter._times = {-1: 2000.0}
     assert watched.look() == ["cpu"]
@@ -165,7 +165,7 @@ def test_disk(tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest
 
 
 def test_files_are_counted_when_the_disk_fills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting is dear: it is done again only when enough was written, or after a while."""
+    """Counting is expensive: it is done again only when enough was written, or after some time."""
     counted: list[bytes] = []
 
     def count(folder: bytes) -> int:
@@ -188,7 +188,7 @@ def test_files_are_counted_when_the_disk_fills(tmp_path: Path, monkeypatch: pyte
 
 
 def test_descriptors(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """Pipes are the host's to make, and it tells nobody when there may be no more."""
+    """The host makes pipes natively, and does not report when the limit is met."""
     watched = Watched(tmp_path, [holder.pid], "files=40")
     assert watched.look() == []
     tell(holder, "kept += [os.pipe() for _ in range(20)]")
@@ -225,7 +225,7 @@ def test_what_a_group_counts_is_believed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["pids.current", "pids.peak"])
 def test_a_group_that_is_full_has_refused_nothing_itself(tmp_path: Path, file: str) -> None:
-    """RLIMIT_NPROC stands at the same number and Linux asks it first: pids.events stays at 0."""
+    """RLIMIT_NPROC has the same value and Linux checks it first: pids.events stays at 0."""
     (tmp_path / "pids.events").write_text("max 0\n")
     (tmp_path / file).write_text("4\n")
     group = Group(str(tmp_path))
@@ -237,7 +237,7 @@ def test_a_group_that_is_full_has_refused_nothing_itself(tmp_path: Path, file: s
     assert [(limit.name, limit.ended) for limit in watched.told] == [("processes", False)]
 
 
-def test_the_end_tells_what_nobody_saw(tmp_path: Path) -> None:
+def test_what_is_known_only_after_the_end(tmp_path: Path) -> None:
     watched = Watched(tmp_path, [], "cpu=2")
     watched.meter.start()
     watched.meter.stop()

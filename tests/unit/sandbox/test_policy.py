@@ -1,4 +1,4 @@
-"""What a box may see, as people write it on the command line."""
+"""Policy options as people write them on the command line."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_unreadable_source(source: Path) -> None:
 
 
 def test_exit_codes() -> None:
-    """Those of env(1) and of shells."""
+    """Names that env(1) and shells accept."""
     codes = (HuskError.exit_code, UsageError.exit_code, NotExecutable.exit_code, NotFound.exit_code)
     assert codes == (125, 2, 126, 127)
     assert all(issubclass(each, HuskError) for each in (UsageError, NotExecutable, NotFound))

@@ -1,4 +1,4 @@
-"""Whether a run took too long is told by when it ended: husk may be stopped, and hear of it late."""
+"""A run is late by when it ended, not by when husk learned of it: husk may have been stopped meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CODE = 7
 
 
 class FakeLaunch:
-    """What a run hears of husk-init by."""
+    """The control socket on which husk-init reports."""
 
     def __init__(self) -> None:
         self.control, self.reaper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,4 +1,4 @@
-"""The host directory of a box: nobody else's, locked while the box lives, gone afterwards."""
+"""The state directory of a box: private, locked while the box lives, gone afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Path]:
-    """Something of the user's that no clean-up may reach."""
+    """Files of the user that no clean-up may reach."""
     place = tmp_path / "victim"
     place.mkdir()
     (place / "precious").write_text("keep")
@@ -111,7 +111,7 @@ def test_links_in_a_leftover_are_not_followed(base: Path, victim: Path) -> None:
 
 
 def test_closed_directories_in_a_leftover(base: Path) -> None:
-    """A placeholder may be 0444 or 0555; what husk made it can take away."""
+    """A placeholder may be 0444 or 0555; husk can remove it, since it made it."""
     base.mkdir(mode=0o700)
     place = leave(base)
     (place / "places" / "1").chmod(0o444)
@@ -122,8 +122,8 @@ def test_closed_directories_in_a_leftover(base: Path) -> None:
 
 # -- several at once: every pause between two steps of one husk is long enough for all steps of another ----------------
 
-def test_a_leftover_somebody_else_swept(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found, opened, and gone before the lock is had: the lock of what was removed is to be had, and means nothing."""
+def test_a_leftover_that_another_husk_swept(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found, opened, and removed before it is locked: a removed directory can be locked, which means nothing."""
     base.mkdir(mode=0o700)
     place = leave(base)
     real = fcntl.flock
@@ -137,7 +137,7 @@ def test_a_leftover_somebody_else_swept(base: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_new_directory_is_not_taken_for_a_leftover(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made, but not locked yet, when another husk sweeps: it may not be removed, and starting may not fail."""
+    """Another husk sweeps when it is made but not locked yet: starting must not fail."""
     real = os.mkdir
 
     def slow(path: str, mode: int = 0o777) -> None:
@@ -153,8 +153,8 @@ def test_a_new_directory_is_not_taken_for_a_leftover(base: Path, monkeypatch: py
     state.remove()
 
 
-def test_a_new_directory_somebody_looks_at(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another husk holds the lock for a moment, to see whether the directory is a leftover: no reason to give up."""
+def test_a_new_directory_that_another_husk_locks(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another husk holds the lock for a moment to see whether the directory is a leftover: this must not fail."""
     base.mkdir(mode=0o700)
     real = os.mkdir
     theirs: list[int] = []
@@ -171,7 +171,7 @@ def test_a_new_directory_somebody_looks_at(base: Path, monkeypatch: pytest.Monke
 
 
 def test_a_killed_husk_is_swept(base: Path) -> None:
-    """The lock goes with the process, however it dies."""
+    """The lock ends with the process, however it dies."""
     script = "from husk.sandbox.state_dir import StateDir; print(StateDir().path, flush=True); input()"
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -206,7 +206,7 @@ def test_a_directory_others_can_only_read(base: Path, mode: int) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_somebody_elses_directory(base: Path) -> None:
+def test_a_directory_of_another_user(base: Path) -> None:
     base.mkdir(mode=0o700)
     os.chown(base, 65534, 65534)
     with pytest.raises(HuskError):
@@ -237,8 +237,8 @@ def test_without_a_home_the_temporary_directory_serves(tmp_path: Path, monkeypat
     state.remove()
 
 
-def test_a_temporary_directory_somebody_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In /tmp anybody can make husk-0 first."""
+def test_a_temporary_directory_that_another_user_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In /tmp every user can make husk-0 first."""
     monkeypatch.delenv("HUSK_STATE", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.setenv("TMPDIR", str(tmp_path))

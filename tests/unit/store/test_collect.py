@@ -1,4 +1,4 @@
-"""Collection: only what nobody needs, only when told, and never beside a writer."""
+"""Collection: removes only what nothing names, only with `delete`, and never beside a writer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_writers_do_not_wait_for_each_other(store: Store) -> None:
 
 
 def test_leftovers(store: Store) -> None:
-    """Of writers that were killed; those of living ones stay."""
+    """Leftovers of killed writers are removed, those of living writers stay."""
     Path(store.place, "tmp", "1-dead").mkdir()
     Path(store.place, "tmp", "1-dead", "half").write_text("x")
     Path(store.place, "images", ".x-1-abc").write_text("x")
@@ -142,7 +142,7 @@ def test_the_lock_goes_with_its_process(store: Store) -> None:
 
 
 def test_a_root_and_one_that_shares_it_each_keep_it(store: Store, tree: Path) -> None:
-    """As a kept box and its fork do: whichever goes first, the other still has its image."""
+    """As a kept box and its fork do: whichever is dropped first, the other still has its image."""
     report = ingest(store, str(tree))
     assert not roots.share(store, "box", "fork"), "there is nothing to share yet"
     roots.add(store, "box", [report.manifest])

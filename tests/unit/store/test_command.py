@@ -1,4 +1,4 @@
-"""`husk store`: its words, its JSON, its exit codes."""
+"""`husk store`: messages, JSON, exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Command:
         self.place, self.capsys = place, capsys
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        """What it prints, which for a mistake is one line on stderr."""
+        """What it prints; for a mistake, one line on stderr."""
         try:
             found = main([*words, "--store", str(self.place)])
         except SystemExit as end:  # argparse

@@ -1,4 +1,4 @@
-"""Manifests somebody made up: each kind is refused with its own words, and none makes a reader leave the file."""
+"""Forged manifests: each kind is refused with its own message, and none makes a reader read outside the file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE, INODE, XATTRS_SIZE, XATTRS, RDEV, FIRST, COUNT = (
 
 
 class Forger:
-    """A good manifest, to be spoilt; `sealed` makes its checksums right again, as an attacker would."""
+    """A good manifest to be damaged; `sealed` corrects its checksums, as an attacker would."""
 
     def __init__(self) -> None:
         self.data = bytearray(written(fixed()))
@@ -118,7 +118,7 @@ def test_refused(spoil: Callable[[Forger], None], complaint: str) -> None:
 
 
 def test_the_forger_itself() -> None:
-    """What it does not spoil is accepted, or all of the above would prove nothing."""
+    """An undamaged one is accepted, otherwise all of the above would prove nothing."""
     check_manifest(Forger().sealed())
 
 

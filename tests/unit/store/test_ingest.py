@@ -1,4 +1,4 @@
-"""From a directory to an image: what is taken, what is left out, what is not read twice."""
+"""From a directory to an image: what is included, what is excluded, what is not read twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def paths(store: Store, report: Report) -> set[bytes]:
 
 
 def age(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the files had been there for long: their change time cannot be set."""
+    """As if the files had been there for long: ctime cannot be set."""
     monkeypatch.setattr(module, "TOO_YOUNG_NS", -3_600_000_000_000)
 
 
@@ -190,7 +190,7 @@ def test_links_out_are_recorded_not_followed(store: Store, tmp_path: Path) -> No
 
 
 def test_a_directory_named_through_a_link(store: Store, tree: Path, tmp_path: Path) -> None:
-    """The person named it: that one link is followed."""
+    """The caller named this link: it alone is followed."""
     (tmp_path / "way").symlink_to(tree)
     assert ingest(store, str(tmp_path / "way")).files == 6
 
@@ -232,7 +232,7 @@ def test_a_store_in_the_tree_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_while_it_is_read(store: Store, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read is whole and has its own hash; it is counted, and not believed the next time."""
+    """What was read is whole and has its own hash; it counts as unstable, and is read again the next time."""
     age(monkeypatch)
     copy = Stage.copy
 
@@ -253,7 +253,7 @@ def test_a_file_that_changes_while_it_is_read(store: Store, tree: Path, monkeypa
 
 
 def test_in_rounds(store: Store, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for little, blobs are published in between; the result is the same."""
+    """With little room, blobs are published in rounds; the result is the same."""
     expected = ingest(Store.create(store.place + "2"), str(tree)).manifest
     monkeypatch.setattr(module, "MOST_STAGED", 10)
     report = ingest(store, str(tree))
@@ -330,7 +330,7 @@ def test_times_before_1970_and_far_away(store: Store, tree: Path) -> None:
 
 
 def test_blobs_are_never_touched_again(store: Store, tree: Path) -> None:
-    """Whatever comes after: the same files, others, looking, collecting. Any write would move one of these times."""
+    """Whatever is done later (ingest again, read, collect): any write would change one of these times."""
     from husk.store.collect import collect
 
     def states() -> dict[str, tuple[int, ...]]:

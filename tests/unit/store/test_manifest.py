@@ -134,7 +134,7 @@ def test_many_names() -> None:
 
 
 def test_the_filter_alone_turns_most_absent_names_away() -> None:
-    """The page of the format says less than one in fifty; without the filter each would be looked for in the table."""
+    """The format page says fewer than one in fifty; without the filter each would be looked up in the table."""
     data = written([(b"%06d" % number, 0o010600, {}) for number in range(43_000)])
     manifest = PlainManifest(data)
     full = sum(bin(byte).count("1") for byte in data[manifest.bloom_at :]) / (manifest.blocks * 512)
@@ -142,7 +142,7 @@ def test_the_filter_alone_turns_most_absent_names_away() -> None:
 
 
 def test_opening_looks_at_the_header_only() -> None:
-    """A body full of rubbish is not noticed at once, and leads nowhere when it is used."""
+    """A damaged body is not noticed when the manifest is opened, and every use of it is refused."""
     data = bytearray(written(fixed()))
     rubbish = random.Random(1)
     data[256:] = rubbish.randbytes(len(data) - 256)
@@ -178,7 +178,7 @@ def test_both_hashes_agree(seed: bytes, data: bytes) -> None:
 
 @pytest.mark.skipif(sys.hash_info.algorithm != "siphash13", reason="this Python hashes bytes in another way")
 def test_the_hash_is_the_one_python_uses() -> None:
-    """With a zero seed CPython's own SipHash-1-3 has a zero key: an independent witness."""
+    """With a zero seed CPython's own SipHash-1-3 has a zero key: an independent implementation."""
     code = "print([hash(bytes(range(n))) & (2**64 - 1) for n in range(1, 40)])"
     out = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""The immutable flag, where it can be had."""
+"""The immutable flag, where the file system has it."""
 
 from __future__ import annotations
 

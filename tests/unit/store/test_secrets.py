@@ -1,4 +1,4 @@
-"""Secrets stay out of images unless somebody insists."""
+"""Secrets stay out of images without `--include-secrets`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify: finds what is damaged, says whom it touches, sets it aside, and brings it back from a good copy."""
+"""Verify: finds damaged blobs, names the images that use them, quarantines them, and restores them from a copy."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_repair_from_nowhere(store: Store, tree: Path) -> None:
         verified(store, str(tree / "nowhere"))
 
 
-def test_a_wrong_mode_is_put_right(store: Store) -> None:
+def test_a_wrong_mode_is_corrected(store: Store) -> None:
     hash_ = store.put_blob(b"x")
     os.chmod(store.blob_path(hash_), 0o755)
     (finding,) = verified(store).findings
@@ -130,7 +130,7 @@ def test_a_wrong_mode_is_put_right(store: Store) -> None:
 
 
 def test_strangers_below_blake3(store: Store) -> None:
-    """A file of another name, a link in a blob's place, a file and a link among the directories."""
+    """A file with another name, a link in place of a blob, a file and a link among the directories."""
     hash_ = store.put_blob(b"x")
     folder = Path(store.blob_path(hash_)).parent
     (folder / "stranger").write_text("x")

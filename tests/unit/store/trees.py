@@ -17,7 +17,7 @@ OLD_NS = 1_600_000_000_123_456_789  # long before any ingest: an index may remem
 
 
 def make_tree(top: Path) -> Path:
-    """Something of everything. Content and times are fixed; owners are whoever runs the tests."""
+    """Every type of file. Content and times are fixed; the owner is the user who runs the tests."""
     (top / "bin").mkdir(parents=True)
     (top / "empty-dir").mkdir()
     (top / "bin/tool").write_bytes(b"#!/bin/sh\necho tool\n")
@@ -40,7 +40,7 @@ def make_old(top: Path) -> None:
 
 
 def fixed() -> list[Addition]:
-    """Of these the golden digest is taken: every type, every field, hard links, a whiteout, an opaque directory."""
+    """Input of the golden digest: every type, every field, hard links, a whiteout, an opaque directory."""
     blob = bytes(range(32))
     common = {"uid": 1000, "gid": 100, "mtime_ns": 1_234_567_890_123_456_789}
     file = {**common, "size": 11, "blob": blob, "link": "one", "xattrs": {b"user.a": b"1", b"user.b": b"\0\xff"}}
