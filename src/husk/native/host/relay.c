@@ -86,7 +86,21 @@ static void end_keys(struct session *s, int master)
     }
 }
 
-static void carry(struct session *s, int master)
+/* Reads one of husk's orders. A closed pipe means 'q'. */
+static void obey(struct session *s, int master)
+{
+    char order = 'q';
+    (void)!read(s->orders, &order, 1);
+    if (order == 'q') {
+        s->ending = true;
+        s->orders = -1;
+        end_keys(s, master);
+    } else if (s->typed.from >= 0) {
+        look_at_terminal(s);
+    }
+}
+
+static void copy_until_told(struct session *s, int master)
 {
     while (s->shown.to >= 0 || s->typed.to >= 0) {
         bool reads_keys = s->typed.from >= 0 && s->front && !waiting(&s->typed) && !s->ending;
@@ -108,15 +122,7 @@ static void carry(struct session *s, int master)
             continue;
         }
         if (at[0].revents) {
-            char order = 'q';
-            (void)!read(s->orders, &order, 1);
-            if (order == 'q') {
-                s->ending = true;
-                s->orders = -1;
-                end_keys(s, master);
-            } else if (s->typed.from >= 0) {
-                look_at_terminal(s);
-            }
+            obey(s, master);
             continue; /* the descriptors to poll have changed */
         }
         if (at[1].revents) {
@@ -157,7 +163,7 @@ PyObject *host_py_relay(PyObject *self, PyObject *args)
     s->raw = raw;
     if (keys >= 0)
         look_at_terminal(s);
-    carry(s, master);
+    copy_until_told(s, master);
     if (s->typed.to >= 0 && s->typed.to != master)
         close(s->typed.to);
     Py_END_ALLOW_THREADS

@@ -23,6 +23,45 @@ static uint64_t identity_slot(uint64_t dev, uint64_t ino)
     return (ino ^ dev << 40) * 0x9e3779b97f4a7c15 >> 20;
 }
 
+/* A hash table of the records by identity: a slot holds a record's number plus one, or 0. The caller frees it. */
+static uint32_t *table_by_identity(const struct known *known, uint64_t count, uint64_t *slots)
+{
+    *slots = 16;
+    while (*slots < 2 * count)
+        *slots *= 2;
+    uint32_t *table = calloc(*slots, sizeof *table);
+    for (uint64_t i = 0; i < count && table; i++) {
+        uint64_t slot = identity_slot(known[i].dev, known[i].ino);
+        while (table[slot & (*slots - 1)])
+            slot++;
+        table[slot & (*slots - 1)] = i + 1;
+    }
+    return table;
+}
+
+static bool is_unchanged(const struct tree_item *item, const struct known *k)
+{
+    return k->dev == item->dev && k->ino == item->ino && k->size == item->size && k->mtime_ns == item->mtime_ns &&
+           k->ctime_ns == item->ctime_ns;
+}
+
+/* Takes the hash of an unchanged file from its record. 1: taken; 0: the file has to be read; -errno. */
+static int take_hash(Tree *tree, struct tree_item *item, int root, const struct known *k)
+{
+    if (k->xattrs) {
+        int fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+        if (fd < 0)
+            return 0; /* it will be read like a new file, and that reports the error */
+        int error = tree_item_xattrs(tree, item, fd);
+        close(fd);
+        if (error)
+            return error;
+    }
+    memcpy(item->hash, k->hash, 32);
+    item->state |= ITEM_HASHED;
+    return 1;
+}
+
 PyObject *tree_py_match(Tree *tree, PyObject *args)
 {
     Py_buffer index;
@@ -30,48 +69,30 @@ PyObject *tree_py_match(Tree *tree, PyObject *args)
     if (!PyArg_ParseTuple(args, "iy*:match", &root, &index))
         return NULL;
     const struct known *known = index.buf;
-    uint64_t count = index.len / sizeof *known, slots = 16, found = 0;
-    uint32_t *table = NULL;
-    int error = count * sizeof *known == (uint64_t)index.len && count < UINT32_MAX ? 0 : EINVAL;
+    uint64_t count = index.len / sizeof *known, slots = 0, found = 0;
+    int error = count * sizeof *known == (uint64_t)index.len && count < UINT32_MAX ? 0 : -EINVAL;
     Py_BEGIN_ALLOW_THREADS
-    while (slots < 2 * count)
-        slots *= 2;
-    table = error ? NULL : calloc(slots, sizeof *table);
+    uint32_t *table = error ? NULL : table_by_identity(known, count, &slots);
     if (!error && !table)
-        error = ENOMEM;
-    for (uint64_t i = 0; i < count && table; i++) {
-        uint64_t slot = identity_slot(known[i].dev, known[i].ino);
-        while (table[slot & (slots - 1)])
-            slot++;
-        table[slot & (slots - 1)] = i + 1;
-    }
-    for (uint32_t i = 0; i < tree->count && table && !error; i++) {
+        error = -ENOMEM;
+    for (uint32_t i = 0; i < tree->count && !error; i++) {
         struct tree_item *item = &tree->items[i];
         if (!S_ISREG(item->mode) || item->state & ITEM_DROPPED)
             continue;
         uint64_t slot = identity_slot(item->dev, item->ino);
-        for (uint32_t id; (id = table[slot & (slots - 1)]); slot++) {
-            const struct known *k = &known[id - 1];
-            if (k->dev != item->dev || k->ino != item->ino || k->size != item->size || k->mtime_ns != item->mtime_ns ||
-                k->ctime_ns != item->ctime_ns)
-                continue;
-            if (k->xattrs) {
-                int fd = host_open_beneath(root, item->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-                if (fd < 0)
-                    break; /* it will be read like a new file, and that reports the error */
-                error = -tree_item_xattrs(tree, item, fd);
-                close(fd);
-            }
-            memcpy(item->hash, k->hash, 32);
-            item->state |= ITEM_HASHED;
-            found++;
-            break;
-        }
+        uint32_t id;
+        while ((id = table[slot & (slots - 1)]) && !is_unchanged(item, &known[id - 1]))
+            slot++;
+        int taken = id ? take_hash(tree, item, root, &known[id - 1]) : 0;
+        if (taken < 0)
+            error = taken;
+        else
+            found += taken;
     }
     free(table);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&index);
-    return error ? core_raise_errno(error) : PyLong_FromUnsignedLongLong(found);
+    return error ? core_raise_errno(-error) : PyLong_FromUnsignedLongLong(found);
 }
 
 PyObject *tree_py_index(Tree *tree, PyObject *args)
