@@ -100,6 +100,8 @@ def test_a_page_names_what_exists(page: Path) -> None:
         paths = [path for path in files() if path == name or path.endswith(f"/{name}")]
         if not any(re.search(rf"\b{symbol}\b", (ROOT / path).read_text()) for path in paths):
             wrong.append(f"{symbol} in {name}")
+    state = (SOURCE / "vfs" / "state.py").read_text()  # makes the folders of a box's state directory
+    wrong += [f"<state>/{name}" for name in re.findall(r"(?:<state>/|…/)(\w+)/", text) if f'b"{name}"' not in state]
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     wrong += [name for name in identifiers_in(prose) if name not in words() | FOREIGN_NAMES]
     assert wrong == []
