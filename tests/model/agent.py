@@ -61,10 +61,10 @@ class Stale:
     """Which descriptors must not be used for what.
 
     The host cannot inject an O_PATH descriptor, so husk gives a stand-in that is open for neither reading nor writing;
-    some calls the host runs by itself say another error for that (`names` holds these descriptors). And as with
-    overlayfs, a descriptor that was opened for reading only before anybody first wrote to a file of the host goes on
-    showing the host's content. `lower` holds files that nobody wrote to so far, `shows` which descriptors show which
-    of them. Only what this says on the native side counts: steps it leaves out are left out everywhere.
+    some native calls fail with another errno for that (`names` holds these descriptors). And as with
+    overlayfs, a descriptor that was opened for reading only before the first write to a file of the host goes on
+    showing the host's content. `lower` holds files that were not written to so far, `shows` which descriptors show
+    which of them. Only what this says on the native side counts: steps it leaves out are left out everywhere.
     """
 
     # Operations that read, by the argument that says what is read.
@@ -114,7 +114,7 @@ class Stale:
 
 
 class Agent(Native):
-    """Names that begin with a slash are meant from the top of the example."""
+    """A name that begins with a slash starts at the top of the example."""
 
     def __init__(self, place: bytes) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Agent(Native):
         names = [self.top + each if isinstance(each, bytes) and each[:1] == b"/" else each for each in arguments]
         if self.stale.concerns(operation, arguments):
             return NOT_ASKED
-        # Who we are is another number on either side where husk made up a user for us.
+        # The uid differs between the two sides where husk made up a user.
         return self.outcome(operation, names).replace(self.me, " me ")
 
     # -- examples ----------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Agent(Native):
         self.stale = Stale()
 
     def do_tree(self) -> str:
-        """Everything there is to see, also what modes would hide: those are lifted for the look and put back."""
+        """A description of the whole tree. Modes that would hide something are changed for it and restored."""
         lines: list[str] = []
         seen: dict[tuple[int, int], bytes] = {}
         self._describe(self.top, b"", seen, lines)
@@ -299,7 +299,7 @@ class Agent(Native):
         return repr(os.readlink(b"", dir_fd=self.slots[slot]))
 
     def do_fdname(self, slot: int) -> str:
-        """A layer knows a file by the names it has, not by the one it was opened by; so only of files with one name."""
+        """A layer knows a file by its names, not by the one it was opened by; so only for files with one name."""
         name = os.readlink(b"/proc/self/fd/%d" % self.slots[slot])
         found = os.fstat(self.slots[slot])
         plain = stat.S_ISDIR(found.st_mode) or (found.st_nlink == 1 and not name.endswith(b" (deleted)"))

@@ -53,7 +53,7 @@ class Asked:
 
 
 def agent_in_husk(stack: ExitStack, code: Path, place: str, options: list[str], errors: Path | None = None) -> Asked:
-    """Ends with the stack; that nothing is left of husk is looked at then. `errors` gets what husk has to say."""
+    """Ends with the stack; then the test checks that husk left nothing. `errors` collects husk's own messages."""
     given = ["--mount", f"{code}:/code:ro", "--env", "PYTHONPATH=/code", "--env", "PYTHONDONTWRITEBYTECODE=1", *options]
     arguments = ["run", *given, "--", *RUN, place]
     stderr = None if errors is None else stack.enter_context(errors.open("wb")).fileno()
@@ -111,8 +111,8 @@ class Sides:
         asked = [(step, answer) for step, answer in told if answer != NOT_ASKED]
         steps = [step for step, _ in asked[1:]]
         for kind in KINDS:
-            # They do all that is asked: what must not be asked, the native side has said. Theirs would say it by other
-            # inode numbers, of which a file system may give one away again.
+            # They do every step: the native side has said which steps to leave out. These sides would decide by other
+            # inode numbers, which a file system may use again.
             self.agents[kind].ask([("begin", name, kind == "tmp"), ("forget_stale",), *steps])
         answers = {kind: self.agents[kind].answers() for kind in KINDS}
         for each in answers.values():

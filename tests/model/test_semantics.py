@@ -87,13 +87,13 @@ def test_as_natively(sides: Sides) -> None:
 
 
 def test_what_an_early_reader_sees(sides: Sides) -> None:
-    """Through the descriptor and the mapping it has, what was there before; by name, what is there now."""
+    """The descriptor and the mapping show the old content; the name shows the new."""
     cow = sides.agents["cow"]
     opened = cow.do(("begin", b"e0", False), ("open", 0, b"file", 0), ("hold", 0, 18), ("open", 1, b"holes", 0))
     changed = cow.do(
         ("open", 2, b"file", RW | os.O_TRUNC), ("write", 2, b"short"), ("truncate", b"holes", 3), ("unlink", b"file")
     )
     assert {*opened, *changed} == {"ok", "5"}
-    # The agent itself leaves out what differs from Linux, unless it is told that it may ask.
+    # The agent itself leaves out steps that differ from Linux, unless the test says otherwise.
     seen = cow.do(("forget_stale",), ("pread", 0, 7, 0), ("peek", 0), ("pread", 1, 4, 1 << 20), ("pread", 2, 9, 0))
     assert seen == ["ok", repr(b"content"), repr(b"content of a file\n"), repr(b"data"), repr(b"short")]

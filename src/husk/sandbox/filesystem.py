@@ -59,7 +59,7 @@ class Files:
             self.proc.forget_run(reaper)
 
     def close(self) -> None:
-        """Every descriptor of it. The box is over."""
+        """Close every descriptor. The box is over."""
         for _, tree in self.vfs.mounts():
             tree.close()
         self.vfs.state.close()
@@ -81,7 +81,7 @@ def build(
     *,
     remember: bool = False,
 ) -> Files:
-    """`remember` what files of the host's were when the guest first changed them, for `apply`."""
+    """`remember`: keep what host files were when the guest first changed them, for `apply`."""
     groups = frozenset() if ids.switch else frozenset(os.getgroups())
     creds = Credentials(ids.uid, ids.gid, groups, over_files=policy.over_files)
     state = State(state_path)
@@ -94,12 +94,12 @@ def build(
     else:
         from husk.vfs.image.store_image import store_image
 
-        # Without a user namespace the guest cannot be whom the image wants; what belongs to that one is the guest's.
+        # Without a user namespace the guest cannot have the image's uid; files of that uid show as the guest's.
         owner = (source.uid, source.gid)
         image = store_image(state, creds, source.store, source.manifest, owner, generated)
     vfs = Vfs(state, image, creds, live)
     tasks = TasksHere(vfs)
-    # A box has a session and terminals of its own only, so what the host tells of them is the guest's business.
+    # A box has only sessions and terminals of its own, so the guest may see what the host says of them.
     proc = ProcTree(
         lambda: tasks.here, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True
     )
@@ -114,7 +114,7 @@ def build(
     try:
         _furnish(files, policy, ids, source, kept, remember=remember)
     except BaseException:
-        files.close()  # whoever made boxes before and will again, a server, must not run out of descriptors over it
+        files.close()  # a server makes many boxes, and a failure must not leak descriptors
         raise
     if policy.limits["disk-files"] is not None:
         state.limit_nodes(policy.limits["disk-files"])
@@ -124,7 +124,7 @@ def build(
 def _furnish(
     files: Files, policy: Policy, ids: Ids, source: ImageSource | None, kept: BoxContent | None, *, remember: bool
 ) -> None:
-    """The mounts, and what lies over them from the beginning."""
+    """Add the mounts, and lay over them what the box begins with."""
     image = files.layers[0][1]
     if policy.mounts:
         _mount_all(files, policy, ids)
@@ -216,21 +216,21 @@ def _mount_image(files: Files, state: State, mount: Mount, place: str, number: i
 
 
 def _must_be(found: os.stat_result, now: HostStat, tree: LayeredTree | HostTree | None = None) -> None:
-    """Whose it is was asked of what lay there a moment ago, and others may be at work above a mount."""
+    """The owner was read a moment ago, and other users may have changed directories above the mount since."""
     if (found.st_dev, found.st_ino) != (now.dev, now.ino):
         if tree is not None:
             tree.close()
-        raise OSError(errno.ESTALE, "somebody has put another there just now; try again")
+        raise OSError(errno.ESTALE, "it was replaced just now; try again")
 
 
 def _owners(found: os.stat_result, ids: Ids) -> tuple[dict[int, int], dict[int, int], tuple[int, int] | None]:
-    """How owners are shown below a mount, and who owns what the guest makes there.
+    """How owners are shown below a mount, and the host owner of what the guest makes there.
 
-    Started by root, the guest is somebody else on the host. Below a mount it acts as the owner of what was mounted:
-    their files are the guest's, and what the guest makes is theirs, as if they had run the program themselves. So root
-    who mounts a user's directory finds no root's files in it afterwards, and root's own files there stay closed, as do
-    those of whoever has on the host the number that the guest has inside.
-    Started by an ordinary user, the host's own ids are the right ones.
+    When husk runs as root, the guest has another uid on the host. Below a mount it acts as the owner of what was
+    mounted: the owner's files are the guest's, and what the guest makes belongs to the owner, as if the owner had run
+    the program. So when root mounts a user's directory, no files of root appear in it, and root's own files there stay
+    closed, as do files of the host user whose uid equals the guest's uid inside.
+    When an ordinary user runs husk, the host's own ids are right.
     """
     if not ids.switch:
         return {}, {}, None
@@ -238,7 +238,7 @@ def _owners(found: os.stat_result, ids: Ids) -> tuple[dict[int, int], dict[int, 
 
 
 def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[int, int], gids: dict[int, int]) -> None:
-    """One host file, in the image's own tree: the host's is never written to."""
+    """Show one host file in the image's own tree. The host's file is never written to."""
     if mount.mode == "rw":
         raise UsageError(
             f"--mount {mount.source}: a single file can be ro or cow; for rw mount the directory that holds it."
@@ -322,7 +322,7 @@ def _interpreter(files: Files, program: bytes) -> str:
 
 
 def _resolver(policy: Policy) -> bytes:
-    """What /etc/resolv.conf says: husk's resolver with rules, the host's with the host's network, else nobody."""
+    """The text of /etc/resolv.conf: husk's resolver with rules, the host's with the host's network, else none."""
     if policy.net == "host":
         try:
             with open("/etc/resolv.conf", "rb") as file:
@@ -333,7 +333,7 @@ def _resolver(policy: Policy) -> bytes:
         return b"nameserver 127.0.0.53\n"
     from husk.kernel.net.network import NO_RESOLVER
 
-    return f"# This box has no network, and nobody is there:\nnameserver {NO_RESOLVER}\n".encode()
+    return f"# This box has no network, and nothing answers there:\nnameserver {NO_RESOLVER}\n".encode()
 
 
 def _is_dir(files: Files, path: str) -> bool:

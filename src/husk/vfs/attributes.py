@@ -204,14 +204,14 @@ class Attributes:
             raise error(absent)
         if name.startswith(b"system."):
             raise error(errno.EOPNOTSUPP)
-        ours = name.startswith(b"user.")
-        if ours and node.kind not in (st.S_IFREG, st.S_IFDIR):
+        is_user = name.startswith(b"user.")
+        if is_user and node.kind not in (st.S_IFREG, st.S_IFDIR):
             raise error(absent)
         info = node.tree.stat(ctx, node)
-        if ours and want & WRITE and node.kind == st.S_IFDIR and info.mode & st.S_ISVTX:
+        if is_user and want & WRITE and node.kind == st.S_IFDIR and info.mode & st.S_ISVTX:
             require_owner(ctx.creds, info)
         require(ctx.creds, info, want)
-        if not ours:
+        if not is_user:
             raise error(errno.EOPNOTSUPP)
         if name == b"user.":
             raise error(errno.EINVAL)

@@ -27,10 +27,10 @@ class Handles:
         self._lock, self._state, self._root, self._context = table.lock, table.state, table.root, table.context
 
     def node_of_link(self, link: bytes, dev: int, ino: int, via: bytes = b"") -> Node | None:
-        """The node behind a descriptor; None for what is no file of ours (pipes, sockets, anonymous ones).
+        """The node behind a descriptor; None for what is no file of a tree (pipes, sockets, memfds).
 
-        `via`, best given, is a host path that leads to the open file itself (`/proc/TID/fd/N`): the only way to a
-        file whose last name is gone.
+        `via` is a host path that leads to the open file itself (`/proc/TID/fd/N`). Give it where possible: it is the
+        only way to a file whose last name is gone.
         """
         with self._lock:
             if not link.startswith(b"/"):
@@ -72,7 +72,7 @@ class Handles:
         return self.node_of_link(os.readlink(via), found.st_dev, found.st_ino, via)
 
     def _device(self, link: bytes) -> Node | None:
-        """A device is opened by its host name, which the dev tree shows under the same one."""
+        """A device is opened by its host name, and the dev tree shows it under the same name."""
         if link == b"/dev/pts/ptmx":  # where the host's /dev/ptmx is a link to it
             link = b"/dev/ptmx"
         try:
@@ -100,7 +100,7 @@ class Handles:
             return path, found.dev, found.ino
 
     def path_of_node(self, node: Node) -> bytes:
-        """The absolute guest path, with " (deleted)" where it is no more."""
+        """The absolute guest path, with " (deleted)" where the name is gone."""
         with self._lock:
             if isinstance(node, Dir):
                 try:

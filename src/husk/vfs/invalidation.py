@@ -1,6 +1,7 @@
-"""vfs: who is told before something a guest could have looked up changes. One list per box, shared by all its trees.
+"""vfs: listeners that are called before something changes that a guest could have looked up. One list per box, shared
+by all its trees.
 
-The name caches of the box's runs subscribe. Nothing is remembered here.
+The name caches of the box's runs subscribe. No change is recorded here.
 """
 
 from __future__ import annotations

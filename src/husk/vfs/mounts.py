@@ -1,4 +1,4 @@
-"""vfs: the box's mounts as programs are told of them — mounts, mountinfo, mountstats, and the flags of statfs(2).
+"""vfs: the box's mounts as programs see them — mounts, mountinfo, mountstats, and the flags of statfs(2).
 
 Text and numbers only. The number of a mount is made from its tree's device, so that mountinfo, fdinfo and statx agree
 without a table.
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.node import Tree
 
-# Types that programs ask for; all others are told as overlayfs, which promises little (see LayeredTree).
+# Types that programs ask for; all others are shown as overlayfs, which promises little (see LayeredTree).
 MAGIC = {b"proc": 0x9FA0, b"sysfs": 0x62656572, b"devtmpfs": 0x01021994, b"tmpfs": 0x01021994, b"devpts": 0x1CD1}
 _OPTIONS = {b"proc": b",nosuid,nodev,noexec", b"sysfs": b",nosuid,nodev,noexec", b"devtmpfs": b",nosuid"}
 _FLAGS = {b"nosuid": 0x02, b"nodev": 0x04, b"noexec": 0x08, b"relatime": 0x1000}
@@ -58,7 +58,7 @@ def mountinfo_text(mounts: list[tuple[bytes, Tree]]) -> bytes:
     numbers = {path: mount_id(tree) for path, tree in mounts}
     made = []
     for path, tree in mounts:
-        above, parent = path, 1  # 1: the parent of the root mount, which nobody sees
+        above, parent = path, 1  # 1: the parent of the root mount, which no program sees
         while above not in (b"/", b""):
             above = above.rpartition(b"/")[0] or b"/"
             if above in numbers:

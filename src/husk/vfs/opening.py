@@ -81,7 +81,7 @@ class Opening:
                 try:
                     return self._make(ctx, directory, trail.last, flags, mode)
                 except FileExistsError:
-                    # A host process was faster, in a directory it shares with us.
+                    # A host process was faster, in a directory it shares with the box.
                     if flags & os.O_EXCL:
                         raise
                     continue

@@ -8,8 +8,6 @@ number is never used again: a descriptor that was in transit in a socket meanwhi
 
 from __future__ import annotations
 
-import os
-
 from husk.vfs.permissions import SEARCH, permitted
 
 TYPE_CHECKING = False
@@ -60,17 +58,8 @@ class Placeholders:
 
     def _collect(self, links: Iterable[bytes]) -> None:
         """`links` are the targets of all descriptors and working directories, of the box and of husk."""
-        state = self._state
-        held = {number for link in links if (number := state.placeholder_number(link)) is not None} | state.watched
-        for number, directory in list(state.dirs.items()):
-            # Mirrors of watched directories have numbers, too, and stay.
-            if number in held or number not in (directory.placeholder, directory.path_only):
-                continue
-            os.rmdir(b"%d" % number, dir_fd=state.placeholders_fd)
-            del state.dirs[number]
-            state.path_only.discard(number)
-            if directory.placeholder == number:
-                directory.placeholder = None
-            else:
-                directory.path_only = None
-            directory.tree.forget_unused(directory)
+        held = {number for link in links if (number := self._state.placeholder_number(link)) is not None}
+        for number in [number for number in self._state.dirs if number not in held]:
+            directory = self._state.drop_placeholder(number)
+            if directory is not None:
+                directory.tree.forget_unused(directory)

@@ -35,6 +35,7 @@ class State:
         "_orphans",
         "_placeholders",
         "_removed_mirrors",
+        "_watched",
         "dirs",
         "fd",
         "files_fd",
@@ -47,7 +48,6 @@ class State:
         "placeholders_fd",
         "stand_ins",
         "unnamed",
-        "watched",
     )
 
     def __init__(self, path: bytes) -> None:
@@ -66,7 +66,7 @@ class State:
         self.stand_ins: dict[int, Node] = {}  # placeholder number -> the node an O_PATH descriptor names
         self.o_path_fds: dict[int, int] = {}  # placeholder number -> husk's own O_PATH descriptor of that node
         self.dirs: dict[int, Dir] = {}  # number of a placeholder or mirror -> directory
-        self.watched: set[int] = set()  # numbers of placeholders that have a watch; they stay
+        self._watched: set[int] = set()  # numbers of placeholders that have a watch; they stay
         self.nodes_refused = 0
         self._removed_mirrors: dict[bytes, Dir] = {}  # where the mirror of a removed directory lay -> directory
         self._nodes_left = 1 << 62  # names the guest may still make; each takes memory of husk's
@@ -195,7 +195,7 @@ class State:
             self._set_search(name, searchable)
             directory.placeholder = number  # only now: where making it failed, the next call may try again
             self.dirs[number] = directory
-        # No flag of our own: the guest can see them (F_GETFL).
+        # No flag of husk's own: the guest can see flags (F_GETFL).
         wanted = flags & GUEST_SEES
         return os.open(b"%d" % number, wanted | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
 
@@ -209,6 +209,26 @@ class State:
             self.dirs[number] = directory
             self.path_only.add(number)
         return os.open(b"%d" % number, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
+
+    def drop_placeholder(self, number: int) -> Dir | None:
+        """Remove a placeholder that is not held. The directory it stood for; None if it stays, for a watch or as a
+        mirror."""
+        directory = self.dirs[number]
+        if number in self._watched or number not in (directory.placeholder, directory.path_only):
+            return None
+        os.rmdir(b"%d" % number, dir_fd=self.placeholders_fd)
+        del self.dirs[number]
+        self.path_only.discard(number)
+        if directory.placeholder == number:
+            directory.placeholder = None
+        else:
+            directory.path_only = None
+        return directory
+
+    def keep_placeholder(self, directory: Dir) -> None:
+        """It has a watch, which would see it removed."""
+        if directory.placeholder is not None:
+            self._watched.add(directory.placeholder)
 
     def is_path_only(self, link: bytes) -> bool:
         """Does a descriptor of this name stand for an O_PATH one?"""

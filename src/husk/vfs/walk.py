@@ -49,7 +49,7 @@ class Trail:
 
 
 class Walker:
-    """The walk. Methods without `lock` in them are called with the lock held."""
+    """`walk` and `parent` take the vfs's lock; callers of the other methods hold it."""
 
     __slots__ = ("_lock", "_root")
 
@@ -104,7 +104,7 @@ class Walker:
         return directory
 
     def last(self, ctx: Context, directory: Dir, trail: Trail) -> Node:
-        """Look up the last component. Linux finds it too long only now, after a read-only file system was noticed."""
+        """Look up the last component. Linux checks its length only now, after EROFS."""
         if len(trail.last) > NAME_MAX:
             raise error(errno.ENAMETOOLONG)
         return directory.tree.lookup(ctx, directory, trail.last)

@@ -49,6 +49,5 @@ def _host_file(vfs: Vfs, ctx: Context, node: Node, mask: int) -> int:
 def _placeholder(vfs: Vfs, ctx: Context, directory: Dir) -> int:
     """Nothing happens there. It must not be removed, because its watcher would hear of it."""
     fd = vfs.placeholder_fd(ctx, directory, os.O_PATH | os.O_DIRECTORY)
-    if directory.placeholder is not None:
-        vfs.state.watched.add(directory.placeholder)
+    vfs.state.keep_placeholder(directory)
     return fd

@@ -1,4 +1,4 @@
-"""A vfs over a small prepared host directory, for tests that need no native twin."""
+"""A vfs over a small prepared host directory, for tests without a native counterpart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.vfs.trees import new_state
 from tests.unit.vfs.virtual import Virtual
 from tests.unit.vfs.worlds import GUEST
 
-UIDS = {os.geteuid(): GUEST}  # whoever runs the tests is shown as the guest
+UIDS = {os.geteuid(): GUEST}  # the user who runs the tests is shown as the guest
 GIDS = {os.getegid(): GUEST}
 
 

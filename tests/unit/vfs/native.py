@@ -24,7 +24,7 @@ def _checked(result: int) -> int:
 
 
 class Native(World):
-    """The host, through plain system calls. Meant to run in a child that changed its root and gave up its rights."""
+    """The host, through plain system calls. It runs in a child that changed its root and dropped its capabilities."""
 
     def do_mkdir(self, path: bytes, mode: int = 0o777) -> None:
         os.mkdir(path, mode)
@@ -170,7 +170,7 @@ def _make_read_only(root: Path) -> None:
 
 
 def run_native(root: Path, steps: list[Step], *, read_only: bool = False) -> list[str]:
-    """Run steps in a child whose root is `root` and who is an ordinary user."""
+    """Run steps in a child with root directory `root`, as an ordinary user."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

@@ -16,12 +16,12 @@ from typing import Any
 
 from tests.unit.vfs.worlds import FRIENDS, GUEST, Step
 
-OTHER = 1  # somebody else
+OTHER = 1  # another user
 MODES = [0o000, 0o400, 0o444, 0o644, 0o755, 0o1777, 0o2755, 0o4755, 0o6777, 0o7777, 0o2640]
 
 
 def build(root: Path) -> None:
-    """The starting point. `home` is the guest's, `theirs` somebody else's, `shared` sticky, `team` set-gid."""
+    """The starting point. `home` is the guest's, `theirs` belongs to another user, `shared` sticky, `team` set-gid."""
     def directory(name: str, mode: int, uid: int, gid: int) -> None:
         path = root / name
         path.mkdir()

@@ -1,4 +1,4 @@
-"""Copying a lower file up: holes stay holes, and a large copy holds up nobody, whoever comes meanwhile."""
+"""Copying a lower file up: holes stay holes, and a large copy holds up no other call."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_name_changes_meanwhile(world: Virtual, gate: Gate, meanwhile: str) 
         assert "size=6" in world.do_stat(b"/big")
 
 
-def test_a_failure_reaches_everybody_who_waited(world: Virtual, gate: Gate) -> None:
+def test_a_failure_reaches_every_call_that_waited(world: Virtual, gate: Gate) -> None:
     gate.failure = OSError(28, "no space")
     first = Aside(writer(world))
     assert gate.arrived.wait(60)
@@ -177,7 +177,7 @@ def test_holes_stay_holes(world: Virtual, lower: Path, size: int, data: tuple[in
 
 
 def test_without_help_from_the_host(world: Virtual, lower: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither sharing of blocks, nor copying by the kernel, nor knowledge of holes."""
+    """The file system can neither share blocks, nor copy in the kernel, nor find holes."""
 
     def refuse(*_: object) -> int:
         raise OSError(18, "not between these")

@@ -110,7 +110,7 @@ def test_a_link_exchanged_for_a_file_of_root(
     assert (after.st_uid, after.st_gid, after.st_mtime_ns) == (before.st_uid, before.st_gid, before.st_mtime_ns)
 
 
-def test_whoever_may_write_may_set_the_times_to_now(tree: WritableHostTree) -> None:
+def test_write_permission_suffices_to_set_the_times_to_now(tree: WritableHostTree) -> None:
     path = os.path.join(tree.path, b"root")
     os.chmod(path, 0o666)
     os.utime(path, ns=(5, 5))

@@ -1,4 +1,4 @@
-"""The layered tree over a host directory: what is copied when, what counts as a change, and who is told."""
+"""The layered tree over a host directory: what is copied when, what counts as a change, and what is announced."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_replaced_by_another_kind(world: Virtual) -> None:
 
 
 class Told:
-    """Collects what the change hook is told, and checks that the change is not visible yet."""
+    """Collects the announced changes, and checks that each is not visible yet."""
 
     def __init__(self, world: Virtual, path: bytes) -> None:
         self.calls: list[tuple[bytes, bool]] = []
@@ -246,7 +246,7 @@ def test_deep_trees(world: Virtual) -> None:
         world.do_mkdir(b"d")
         world.do_chdir(b"d")
     assert len(world.do_getcwd()) > 6000
-    # A path of more than 4096 bytes is no use to anybody, and together they would grow with the square of the depth.
+    # No call takes a path of more than 4096 bytes, and together they would grow with the square of the depth.
     told = layer(world).changes()
     assert len(told) == 2046 and len(told[-1][1]) == 4095 and layer(world).changes_left_out == 3001 - 2046
     few, left_out = changes(layer(world), 100)
@@ -267,7 +267,7 @@ def test_unlisted_positions_hold_when_names_in_front_are_deleted(world: Virtual,
 
 
 def test_a_file_exchanged_after_it_was_judged_does_not_become_the_guests(world: Virtual, lower: Path) -> None:
-    """Judged is what lay there at the look-up; the change of mode that was granted is of that file alone."""
+    """The permission check was for the file at the look-up; only that file's mode may change."""
     tree = layer(world)
     node = tree.lookup(None, tree.root, b"file")
     assert tree.stat(ANYONE, node).mode & 0o777 == 0o644

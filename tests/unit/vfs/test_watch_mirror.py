@@ -1,4 +1,4 @@
-"""Being watched changes nothing: the random scripts of the differential test, while all and everything is watched."""
+"""Watching changes nothing: the random scripts of the differential test, while everything is watched."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def watch_everything(world: Virtual, queue: int, *, files: bool) -> int:
 
 
 def check_counterparts(world: Virtual) -> None:
-    """A watched directory and its counterpart on the host hold the same names."""
+    """A watched directory and its mirror on the host hold the same names."""
     state = world.vfs.state
     waiting: list[Dir] = [world.vfs.root]
     while waiting:
@@ -107,7 +107,7 @@ def test_script(tmp_path: Path, queue: int, name: str) -> None:
 
 
 def test_the_host_takes_watched_files_away(world: Virtual, lower: Path, queue: int) -> None:
-    """Their entries stay, and must be in nobody's way."""
+    """Their entries stay in the mirror, and must not get in the way."""
     for path in (b"/", b"/dir", b"/dir/sub"):
         world.vfs.watch(world.ctx, world.vfs.root, path, ALL_EVENTS, queue)
     (lower / "dir" / "sub" / "leaf").unlink()

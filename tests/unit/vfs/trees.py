@@ -109,7 +109,7 @@ def copy_tree(source: Path, target: Path) -> Path:
         os.lchown(other, info.st_uid, info.st_gid)
         if not one.is_symlink():
             os.chmod(other, stat.S_IMODE(info.st_mode))
-        for path in (one, other):  # also the first: that we read it was not the script's doing
+        for path in (one, other):  # also the first: reading it for the copy changed its access time
             os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
 
     copy(source, target)

@@ -73,7 +73,7 @@ class Virtual(World):
         return node
 
     def must_be_open(self, slot: int) -> None:
-        """What cannot be done with O_PATH descriptors is the kernel's business, not the vfs's."""
+        """The kernel checks what O_PATH descriptors cannot do, not the vfs."""
         if slot in self.only_names:
             raise OSError(errno.EBADF, "only a name")
 

@@ -28,7 +28,7 @@ def describe(mode: int, nlink: int, uid: int, gid: int, size: int) -> str:
 
 def next_tick() -> None:
     """Wait until the coarse clock, which files are stamped with, is past this moment, which newer hosts may stamp them
-    with. A sleep may be over before: where processors have other work that clock stands still for many ticks."""
+    with. A sleep may end earlier: on a busy machine that clock stands still for many ticks."""
     now = time.time_ns()
     while time.clock_gettime_ns(REALTIME_COARSE) <= now:
         time.sleep(0.001)
@@ -78,8 +78,8 @@ class World:
     def outcome(self, name: str, arguments: list[Any]) -> str:
         """What an operation answers, or the name of its error.
 
-        Linux says ELOOP now and then for a chain of links it follows otherwise: a walk that has to begin anew, because
-        something was renamed or mounted meanwhile, goes on counting where it was. So that answer is asked for again.
+        Linux sometimes answers ELOOP for a chain of links that it otherwise follows: when something is renamed or
+        mounted meanwhile, the walk begins anew but keeps its count of links. So a step with that answer is repeated.
         """
         for _ in range(5):
             try:

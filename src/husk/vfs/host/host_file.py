@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Key = tuple[int, int] | None  # device and inode number; None fits nothing
     May = Callable[[HostStat], bool]
 
-# Status flags that mean something to a host file; the rest is the vfs's own business.
+# Status flags that mean something to a host file; the vfs handles the rest.
 HOST_FLAGS = (
     os.O_ACCMODE
     | os.O_APPEND

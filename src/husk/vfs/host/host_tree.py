@@ -138,7 +138,7 @@ class HostTree(Tree):
         return child
 
     def vanished(self, directory: HostDir, name: bytes) -> None:
-        """A host process removed or replaced a directory we knew."""
+        """A host process removed or replaced a known directory."""
         child = directory.children.pop(name, None)
         if child is not None:
             child.removed = True

@@ -79,7 +79,7 @@ class WritableHostTree(HostTree):
         return node
 
     def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Node, int]:
-        """The one descriptor that is not bound by the new file's mode is the one that made it."""
+        """Only the descriptor that makes the file is not bound by the new file's mode."""
         with _At(self, directory) as at:
             host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
             fd = self._as_owner(lambda: _file(name, host_flags, harmless(mode), at))
@@ -95,8 +95,8 @@ class WritableHostTree(HostTree):
         return super().open(ctx, node, flags)
 
     def _as_owner(self, make: Callable[[], T], *, group: int = -1) -> T:
-        """Call `make` as the mount's owner, without root's capabilities over other users' files. `group`: another
-        group to be in, of which the vfs has judged that the guest is in it."""
+        """Call `make` as the mount's owner, without root's capabilities over other users' files. `group`: act with
+        this group instead; the vfs has checked that the guest is in it."""
         if self.owner is None:
             return make()
         return make_as(self.owner[0], group if group >= 0 else self.owner[1], make)

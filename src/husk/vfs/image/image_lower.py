@@ -1,8 +1,8 @@
 """vfs: an image of the store below a layer — names and attributes from a manifest, contents from blobs.
 
 A blob is opened through a link of its own for each virtual file (`<state>/images/<n>/<inode>`), so that /proc/PID/fd/N
-says which file a descriptor is, however many files share its content, and so that locks on two of them do not meet
-as long as their contents differ. Nothing here ever opens a blob for writing.
+names the file behind a descriptor, however many files share its content. Locks on two files collide only if their
+contents are the same. Nothing here ever opens a blob for writing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCK = 4096
 
 
 class ImageLower(Lower):
-    """`device` tells the images of one box apart. `fd` and `path` are those of the links."""
+    """`device` tells the images of one box apart. `fd` and `path` are the directory of the links."""
 
     __slots__ = ("_manifest", "_store", "device")
 
@@ -100,7 +100,7 @@ class ImageLower(Lower):
         return entry.target
 
     def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
-        """Nothing in an image changes: what was judged is what is there."""
+        """Nothing in an image changes: the file is the one that was checked."""
         entry = self._entry(rel)
         if not entry.is_file:
             raise error(errno.ENXIO if st.S_ISSOCK(entry.mode) else errno.EACCES)

@@ -80,8 +80,8 @@ class Cacheable:
         return self._lower_view(node.lower, node.rel) if node.parent.mirror is None else None
 
     def _upper_file(self, node: Inode) -> HostView | None:
-        """Size and content times are the real file's, the rest ours. Only with a single name: a change through one name
-        is announced for that name's directory alone."""
+        """Size and content times are the real file's, the rest is the inode's. Only with a single name: a change
+        through one name is announced for that name's directory only."""
         if node.kind != st.S_IFREG or not node.number or node.source is not None or node.others or node.nlink != 1:
             return None
         if node.mode & PRIVILEGE:

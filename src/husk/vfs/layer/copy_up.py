@@ -108,6 +108,18 @@ class CopyUp:
             self.twins[key] = lower, rel
         return inode
 
+    def adopt(self, inode: Inode, lower: Lower, rel: bytes, info: HostStat) -> None:
+        """`inode`, of an earlier run, shows the content of a lower file."""
+        inode.source, inode.key = (lower, rel), (info.dev, info.ino)
+        self.inodes[inode.key] = inode
+
+    def replace_hard_linked(self, inode: Inode, lower: Lower, rel: bytes, info: HostStat) -> None:
+        """`inode`, of an earlier run, replaces a lower file under each of its names."""
+        key = info.dev, info.ino
+        self.inodes[key] = inode
+        self.twins[key] = lower, rel
+        self.hard_links_changed = True
+
     def content(self, inode: Inode, *, empty: bool) -> None:
         """Give an inode that still reads lower content a real file; CopyDue where copying would take long.
 

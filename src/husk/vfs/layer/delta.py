@@ -86,7 +86,7 @@ class Change:
 
     @property
     def path(self) -> bytes:
-        lacking: list[Change] = []  # no recursion: they can be deeper than our stack
+        lacking: list[Change] = []  # no recursion: they can be deeper than Python's stack
         here: Change | None = self
         while here is not None and here._path is None:
             lacking.append(here)
@@ -133,7 +133,7 @@ def _walk(tree: LayeredTree, twins: Twins, *, through: bool, exact: bool) -> lis
     found = [root]
     if root.differs:
         root.tell()
-    waiting: list[tuple[Change, bool]] = [(root, False)]  # no recursion: a guest's trees can be deeper than our stack
+    waiting: list[tuple[Change, bool]] = [(root, False)]  # no recursion, as above
     while waiting:
         above, new = waiting.pop()
         assert isinstance(above.node, LayerDir)

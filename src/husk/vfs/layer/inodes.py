@@ -108,7 +108,7 @@ class Inode(Node):
     """An upper file, symlink, FIFO or socket, complete but for its names.
 
     `parent` and `name` are one of its names (the last one, once it is `nameless`), `others` the rest (hard links are
-    rare). `number` names its real file, 0 for none. `host_ctime` is the real file's own change time when we last set
+    rare). `number` names its real file, 0 for none. `host_ctime` is the real file's own change time when husk set
     it up: only a later one means that a guest wrote. `plain_mtime` is the content's age when set-uid or set-gid was
     granted: a later write took the privilege away. `via` leads to the open file of an inode without name, as long as
     the descriptor it was found by is open. `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).

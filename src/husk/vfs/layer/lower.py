@@ -28,7 +28,7 @@ S_IFMT, S_IFREG = 0o170000, 0o100000
 
 
 class Lower:
-    """One host directory whose content shows through: its descriptor, its host path, how its owners are shown.
+    """One host directory whose content shows through: its descriptor, its host path, and maps of its owners.
 
     `top` is the directory that shows the tree's root. `moved` knows lower directories the guest renamed, by their lower
     name, so that an open host file can be traced back to where it is now.
@@ -36,17 +36,17 @@ class Lower:
 
     __slots__ = ("baseline", "blobs", "fd", "gids", "label", "mapped", "moved", "path", "top", "uids")
 
-    exclusive = False  # whatever lies beneath `path` can be of no other tree below the same layer
-    is_host = True  # names can be looked up beneath `fd` without asking us
+    exclusive = False  # nothing beneath `path` belongs to another tree below the same layer
+    is_host = True  # names can be looked up beneath `fd` without this object
 
     def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
         self.fd, self.path = fd, path
-        self.label = path  # what it is called where a box is written down
+        self.label = path  # its name in the manifest of a kept box
         self.uids, self.gids = uids or {}, gids or {}
         self.moved: dict[bytes, LayerDir] = {}
         self.top: LayerDir | None = None
-        self.mapped: _core.Manifest | None = None  # where names can be looked up instead
-        self.blobs = b""  # and where the contents lie, with a slash at its end
+        self.mapped: _core.Manifest | None = None  # of an image: where names can be looked up instead
+        self.blobs = b""  # of an image: where the contents lie, with a slash at its end
         # What files were when the guest first changed or removed them, by name; None: it is not needed.
         self.baseline: dict[bytes, HostStat] | None = None
 
@@ -86,15 +86,15 @@ class Lower:
 
     def open(self, rel: bytes, flags: int, kind: int, key: Key, creds: Credentials) -> int:
         """A descriptor for the guest, of a file that a look-up found to be of `kind`. `key` is the file that was
-        judged; what the host has put there since must be one that `creds` may read."""
+        checked; if the host has replaced it since, `creds` must be allowed to read the new one."""
         return open_lower(self.fd, rel, flags, kind, key, lambda found: permitted(creds, self._shown(found), READ))
 
     def _shown(self, info: HostStat) -> Stat:
         return stat_as(info, info.dev, info.ino, *self.shown_owner(info))
 
     def content(self, rel: bytes, key: Key = None) -> int:
-        """A descriptor to copy the file from, which a host process may have replaced by something else. `key`, where
-        given, is the only file that will do: its copy will be the guest's."""
+        """A descriptor to copy the file from. A host process may have replaced the file; where `key` is given, only
+        that file will do, because its copy will be the guest's."""
         source = open_beneath(self.fd, rel, os.O_RDONLY | os.O_NONBLOCK)
         try:
             found = stat_fd(source)
@@ -112,7 +112,7 @@ class Lower:
         return rel
 
     def xattrs(self, rel: bytes) -> dict[bytes, bytes]:
-        """None of the host's: its labels say something about the host."""
+        """None of the host's: its labels would reveal something about the host."""
         return {}
 
     def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:

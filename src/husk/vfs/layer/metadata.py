@@ -25,7 +25,7 @@ TIMED_BY_HOST = (st.S_IFREG, st.S_IFIFO)  # a write, which husk does not see, ch
 
 
 class Metadata:
-    """Mode, owner and link count live in our objects; size, blocks and content times in the real file."""
+    """Mode, owner and link count live in the inode; size, blocks and content times in the real file."""
 
     __slots__ = ("_announce", "_copy_up", "_dev", "_files", "_state")
 
@@ -41,7 +41,7 @@ class Metadata:
             size, blksize, blocks = info.size, info.blksize, info.blocks
             if node.source is None:
                 atime, mtime = info.atime, info.mtime
-                # The host's change time tells of writes, and of our own set-up, which does not count.
+                # The host's change time changes with writes, and with husk's own set-up, which does not count.
                 if info.ctime != node.host_ctime:
                     ctime = max(ctime, info.ctime)
                 if node.mode & PRIVILEGE and node.kind == st.S_IFREG and node.plain_mtime != mtime:

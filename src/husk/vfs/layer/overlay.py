@@ -117,7 +117,7 @@ class Overlay:
         self.plain, self.as_start = plain, as_start
         self._lowers = {lower.label: lower for lower in tree.lowers}
         self.has_links = HAS_LINKS in self._attributes(manifest.entry(0))
-        self._linked: dict[int, Inode] = {}  # inode of the manifest -> ours, for those with several names
+        self._linked: dict[int, Inode] = {}  # inode of the manifest -> the tree's, for those with several names
 
     def lay(self) -> None:
         root = self.manifest.entry(0)
@@ -317,8 +317,7 @@ class Overlay:
         info = lower.stat(rel)
         if not st.S_ISREG(info.mode) or (FROM in attributes and not _as_judged(attributes, lower, rel)):
             raise FileNotFoundError
-        inode.source, inode.key = (lower, rel), (info.dev, info.ino)
-        self.tree.copy_up.inodes[inode.key] = inode
+        self.tree.copy_up.adopt(inode, lower, rel, info)
 
     def _replace_twins(self, inode: Inode, whence: bytes) -> None:
         lower, rel = self._lower(whence)
@@ -327,9 +326,7 @@ class Overlay:
         except OSError:
             return
         if info is not None and lower is not None and info.nlink > 1:
-            self.tree.copy_up.inodes[info.dev, info.ino] = inode
-            self.tree.copy_up.twins[info.dev, info.ino] = lower, rel
-            self.tree.copy_up.hard_links_changed = True
+            self.tree.copy_up.replace_hard_linked(inode, lower, rel, info)
 
 
 def _as_judged(attributes: dict[bytes, bytes], lower: Lower, rel: bytes) -> bool:

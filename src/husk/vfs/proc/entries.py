@@ -122,7 +122,7 @@ _NS_NAMES = {name: index for index, name in enumerate(_NAMESPACES, 1)}
 
 
 class TaskEntries:
-    """HostTask-ups, listings and inode numbers of directories that come and go with tasks. `top` is /proc itself."""
+    """Look-ups, listings and inode numbers of directories that come and go with tasks. `top` is /proc itself."""
 
     __slots__ = ("_recent", "_tasks", "_top", "_tree", "_view")
 
@@ -332,7 +332,7 @@ def _own_dirs(task: TaskDir) -> list[bytes]:
     return [name for name in TASK_DIRS if not (task.thread and name == b"task")]
 
 
-_files: dict[bool, list[bytes]] = {}  # of processes (False) and threads (True), once the host was looked at
+_files: dict[bool, list[bytes]] = {}  # of processes (False) and threads (True), after the first look at the host
 
 
 def _own_files(task: TaskDir) -> list[bytes]:

@@ -71,7 +71,7 @@ def net_text(task: HostTask, name: bytes) -> bytes:
 def _zeroed(text: bytes) -> bytes:
     lines = (line.split(b" ") for line in text.replace(b"\t", b"\t ").split(b"\n"))
     shown = (b" ".join(b"0" if word.lstrip(b"-").isdigit() else word for word in words) for words in lines)
-    # IcmpMsg lists the kinds of messages there have been: that, too, is the host's.
+    # IcmpMsg lists the kinds of messages that were sent and received: that is the host's, too.
     return b"\n".join(line for line in shown if not line.startswith(b"IcmpMsg")).replace(b"\t ", b"\t")
 
 

@@ -108,7 +108,7 @@ _COUNTERS = (
     "kernel/seccomp/actions_avail",
 )
 _READ_ONLY = 0o444
-_ROOTS = 0o644  # root's to write, and there is no root inside
+_ROOTS = 0o644  # only root could write it, and there is no root inside
 
 
 def fill_sys(tree: SynthTree, sys: SynthDir, hostname: bytes) -> None:

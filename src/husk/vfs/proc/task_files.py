@@ -36,7 +36,7 @@ def _group_number(task: HostTask, host_number: int, ns_numbers: bytes) -> int:
 
 
 def _parent(task: HostTask, host_parent: int) -> int:
-    """The guest's number of a parent; the box's first process has one that is in no list, but getppid names it."""
+    """The guest's number of a parent. The parent of the box's first process is in no list, but getppid returns it."""
     known = task.view.tasks.guest_of(host_parent)
     if known or not host_parent:
         return known
@@ -123,7 +123,7 @@ def starting(name: bytes, text: bytes, comm: bytes, prefix: list[bytes]) -> byte
         return b"Name:\t" + comm + text[text.index(b"\n") :]
     if name == b"sched":
         return comm + text[text.index(b" (") :]
-    # cmdline: of a script, the interpreter's words stand in place of the first one
+    # cmdline of a script: the interpreter's words replace the first one
     return b"".join(word + b"\0" for word in prefix) + text.partition(b"\0")[2] if prefix else text
 
 

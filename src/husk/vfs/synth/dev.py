@@ -1,6 +1,6 @@
 """vfs: /dev — the few devices every program expects, opened on the host, and mount points.
 
-Only devices that tell nothing and change nothing are here, and no guest can add one.
+Only devices that reveal nothing and change nothing are here, and no guest can add one.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class PtsTree(SynthTree):
         fd = os.open(b"/proc/self/fd/%d" % node.pin, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY)
         if int.from_bytes(fcntl.ioctl(fd, _TIOCGEXCL, bytes(4)), "little"):
             os.close(fd)
-            raise OSError(errno.EBUSY, "exclusive: the host let us in only because husk may more than the guest")
+            raise OSError(errno.EBUSY, "exclusive: the host opened it only because husk has more rights than the guest")
         return fd
 
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 FIRST_COOKIE = 3  # 1 and 2 are "." and ".."
 MFD_CLOEXEC, MFD_NOEXEC_SEAL = 1, 8
-SNAPSHOT_LABEL = b"husk-proc:"  # so a snapshot tells its file: the host's /proc/PID/fd/N reads /memfd:husk-proc:PATH
+SNAPSHOT_LABEL = b"husk-proc:"  # so a snapshot names its file: the host's /proc/PID/fd/N reads /memfd:husk-proc:PATH
 _SNAPSHOT_LINK = b"/memfd:" + SNAPSHOT_LABEL
 _LABEL_MAX = 249  # memfd_create(2)
 _CHUNK = 1 << 16
 
 
 class SynthDir(Dir):
-    """A directory whose names are known. `fill` runs at the first look inside: most boxes never look into most."""
+    """A directory whose names are known. `fill` runs at the first look-up inside: most boxes look into few."""
 
     __slots__ = ("children", "fill", "ino", "mode")
 

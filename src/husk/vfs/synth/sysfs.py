@@ -77,7 +77,7 @@ _LOOPBACK = {
     b"tx_queue_len": b"1000\n",
     b"type": b"772\n",
 }
-# Looked into by tools that take a missing directory for an error; inside there is nothing to find.
+# Tools look into these and treat a missing directory as an error. They are empty inside.
 _EMPTY = (b"block", b"class/block", b"class/tty", b"dev/block", b"dev/char", b"fs/cgroup", b"kernel/mm/hugepages")
 
 

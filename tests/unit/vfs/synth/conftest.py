@@ -144,7 +144,7 @@ class Box:
             try:
                 node = self.walk(below, follow=False)
             except FileNotFoundError:
-                continue  # our own /proc/self/fd lists the descriptor that listed it
+                continue  # /proc/self/fd of this process lists the descriptor that listed it
             if isinstance(node, Dir):
                 yield from self.every_file(below)
             else:
@@ -158,7 +158,7 @@ def box() -> Box:
 
 @pytest.fixture
 def child(box: Box) -> Iterator[int]:
-    """A sleeping child process of ours; its guest number."""
+    """A sleeping child process of the test; its guest number."""
     process = subprocess.Popen([sys.executable, "-c", "import signal; print(flush=True); signal.pause()"],
                                stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={"SECRET": "x y"})
     assert process.stdout is not None
@@ -173,7 +173,7 @@ def child(box: Box) -> Iterator[int]:
 
 @pytest.fixture
 def thread(box: Box) -> Iterator[int]:
-    """A waiting thread of ours; its guest number."""
+    """A waiting thread of the test; its guest number."""
     go, ready = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -48,7 +48,7 @@ def test_devices_work(box: Box) -> None:
 
 
 def test_tty_is_the_callers_own_and_never_husks(box: Box) -> None:
-    """Whatever terminal the supervisor has (these tests may have one): it is none of the box's."""
+    """The terminal of husk (these tests may have one) is not a terminal of the box."""
     with pytest.raises(OSError) as caught:
         box.open(b"/dev/tty", os.O_RDWR)
     assert caught.value.errno == errno.ENXIO
@@ -69,14 +69,14 @@ def test_terminals_come_and_go_with_their_masters(box: Box) -> None:
     assert caught.value.errno == errno.EIO  # still locked
     os.close(master)
     assert box.names(b"/dev/pts") == [b"ptmx"]
-    # The host gives the number to the next who asks. What was remembered of the old one must not lead there.
-    stranger = os.openpty()
+    # The host gives the number to the next program. The node of the old terminal must not lead there.
+    other = os.openpty()
     try:
         with pytest.raises(OSError) as caught:
             box.pts.open(box.ctx, slave, os.O_RDWR)
         assert caught.value.errno == errno.EIO and box.names(b"/dev/pts") == [b"ptmx"]
     finally:
-        for fd in stranger:
+        for fd in other:
             os.close(fd)
 
 
@@ -97,7 +97,7 @@ def test_links_lead_into_proc(box: Box) -> None:
     assert box.dev.readlink(box.ctx, box.walk(b"/dev/stdin", follow=False)) == b"/proc/self/fd/0"
 
 
-def test_places_to_mount_on(box: Box) -> None:
+def test_mount_points(box: Box) -> None:
     for name, mode in ((b"shm", 0o1777), (b"mqueue", 0o1777), (b"pts", 0o755)):
         node = box.walk(b"/dev/" + name)
         assert isinstance(node, Dir) and node.tree.stat(box.ctx, node).mode == st.S_IFDIR | mode

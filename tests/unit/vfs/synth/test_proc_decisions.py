@@ -50,12 +50,12 @@ def test_nothing_is_both_shown_and_left_out() -> None:
 
 
 @pytest.mark.parametrize("path", ["net/netfilter/nf_log/0", "kernel/panic", "fs/quota/reads", "sunrpc/tcp_slot_table"])
-def test_a_setting_nobody_decided_on_is_absent_with_a_reason(path: str) -> None:
+def test_an_undecided_setting_is_absent_with_a_reason(path: str) -> None:
     assert next(reason for pattern, reason in proc_absent.SYS.items() if fnmatch.fnmatchcase(path, pattern))
 
 
-def test_settings_shown_are_readable_by_everybody_on_the_host(box: Box) -> None:
-    """husk may be root: what an ordinary user cannot read outside must not be readable inside."""
+def test_settings_shown_are_readable_by_all_users_of_the_host(box: Box) -> None:
+    """husk may run as root: what an ordinary user cannot read outside must not be readable inside."""
     for folder, names in proc_sys.HOST.items():
         for name in names.split():
             host = Path("/proc/sys", folder, name)

@@ -68,7 +68,7 @@ def test_groups_and_sessions_outside_the_box_are_hidden(box: Box) -> None:
     fields = box.read(b"/proc/self/stat").decode().rpartition(")")[2].split()
     shown = tuple(int(number) for number in fields[2:4])
     for number, there in zip(shown, host, strict=True):
-        # A group whose leader is dead is nobody's number any more, and is told as it is.
+        # No process has the number of a group whose leader is dead, and it is shown as it is.
         assert number == 0 or box.tasks.host_of(number) == there or (number == there and not alive(there))
 
 
@@ -135,7 +135,7 @@ def test_host_pids_are_no_names(box: Box) -> None:
 
 
 def test_no_host_number_or_path_in_any_file(box: Box, child: int, thread: int) -> None:
-    """Every file of every task, searched for our own host numbers and for where this interpreter lives."""
+    """Every file of every task, searched for host numbers of this test process and for the path of this interpreter."""
     host = box.tasks.processes[child]
     words = [b"%d" % number for number in (os.getpid(), host, box.tasks.threads[thread]) if number > 999]
     hidden = [b"/root", b"/home", os.fsencode(os.getcwd())]
@@ -144,7 +144,7 @@ def test_no_host_number_or_path_in_any_file(box: Box, child: int, thread: int) -
     for path, node in box.every_file(b"/proc/%d" % child):
         if node.kind != st.S_IFREG or path.endswith(skip):
             continue
-        # A size, or the number of a pipe's inode, may by chance be the very number we look for.
+        # A size, or the number of a pipe's inode, may by chance be the very number that is searched for.
         text = re.sub(rb"\d+ kB$|^ino:\t\d+$|_switches:\t\d+$", b"", box.read(path), flags=re.M)
         checked += 1
         fields = text.replace(b":", b" ").replace(b"(", b" ").replace(b",", b" ").split()
@@ -210,7 +210,7 @@ def test_listing_resumes_after_a_cookie(box: Box, child: int) -> None:
         middle = whole[len(whole) // 2][0]
         rest = [(entry.cookie, entry.name) for entry in box.proc.entries(box.ctx, directory, middle)]
         expected = [each for each in whole if each[0] > middle]
-        if path == b"/proc/self/fd":  # looking takes a descriptor of our own, which comes and goes
+        if path == b"/proc/self/fd":  # listing takes a descriptor of this process, which comes and goes
             still = {os.fsencode(name) for name in os.listdir("/proc/self/fd")}
             rest, expected = ([each for each in some if each[1] in still] for some in (rest, expected))
         assert rest == expected
@@ -329,7 +329,7 @@ def test_a_pipe_can_be_opened_again(box: Box) -> None:
 
 
 def test_a_held_file_gives_no_more_than_the_guest_has(box: Box, tmp_path: Path) -> None:
-    """husk, maybe root, could open the host file for writing; the guest was given it for reading."""
+    """husk, which may run as root, could open the host file for writing; the guest got it for reading."""
     (tmp_path / "input").write_bytes(b"text")
     cases = {
         os.O_RDONLY: {os.O_RDONLY: True, os.O_WRONLY: False, os.O_RDWR: False, os.O_RDONLY | os.O_TRUNC: False},
@@ -378,7 +378,7 @@ def test_a_snapshot_is_read_only_and_says_whose_it_is(box: Box) -> None:
 
 
 def node_of(box: Box, fd: int) -> tuple[bytes, bytes]:
-    """Directory and name that a descriptor of ours leads back to."""
+    """Directory and name that a descriptor of this process leads back to."""
     link, host = os.readlink(b"/proc/self/fd/%d" % fd), os.fstat(fd)
     node = box.proc.node_of_host(link, host.st_dev, host.st_ino, b"")
     assert node is not None

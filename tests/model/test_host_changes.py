@@ -1,6 +1,6 @@
 """Host processes change a directory while a box uses it: a clean answer to every call, and nothing from outside it.
 
-husk tells a fault of its own on stderr, which must stay empty.
+husk reports its own faults on stderr, which must stay empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLEAN = [
 
 
 class Shared:
-    """Equal directories of the host, mounted one in each manner; and one beside them that is not."""
+    """Equal host directories, one for each mount mode, and one that is not mounted."""
 
     def __init__(self, stack: ExitStack) -> None:
         place = stack.enter_context(scratch())
@@ -68,7 +68,7 @@ def fill(root: Path) -> None:
 
 
 def _there(manner: str, step: Step) -> Step:
-    """Names that begin with @ are meant on the mount; descriptors have names here, and are each mount's own."""
+    """Names that begin with @ are below the mount; descriptors have names here, and each mount has its own."""
     place = b"/" + manner.encode()
     words = [place + each[1:] if isinstance(each, bytes) and each[:1] == b"@" else each for each in step[1:]]
     return step[0], *(manner + each if isinstance(each, str) else each for each in words)
