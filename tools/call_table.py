@@ -15,6 +15,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "src"
 
 def call_table() -> str:
     sys.path.insert(0, str(SOURCES))
+    sys.dont_write_bytecode = True  # a build leaves the sources as they are
     from husk.abi.registry import HUSK_CALL_ROW, handled_rows
     from husk.abi.registry.signatures import arguments
 
