@@ -35,11 +35,11 @@ UNSHARE_ALLOWED = {
 PERSONALITY_QUERY = {"0xffffffff (the query)": 0xFFFFFFFF}
 # No MMAP_PAGE_ZERO and no READ_IMPLIES_EXEC: they undo what the loader and the hardware promise about memory.
 PERSONALITY_ALLOWED = {
-    "a system (PER_MASK)": 0xFF,  # of them Linux heeds PER_LINUX32 alone, in uname
+    "a system (PER_MASK)": 0xFF,  # Linux uses only PER_LINUX32 of these, in uname
     "UNAME26": 0x20000,
     "ADDR_NO_RANDOMIZE": 0x40000,
     "ADDR_COMPAT_LAYOUT": 0x200000,
-    "SHORT_INODE": 0x1000000,  # no longer heeded at all, as the next
+    "SHORT_INODE": 0x1000000,  # Linux ignores this one and the next
     "WHOLE_SECONDS": 0x2000000,
     "STICKY_TIMEOUTS": 0x4000000,
 }
@@ -131,7 +131,7 @@ UNIX_TYPES = {"SOCK_STREAM": 1, "SOCK_DGRAM": 2, "SOCK_RAW": 3, "SOCK_SEQPACKET"
 INET_TYPES = {"SOCK_STREAM": 1, "SOCK_DGRAM": 2, "SOCK_RAW": 3}
 NO_INET_TYPES = {"SOCK_RDM": 4, "SOCK_SEQPACKET": 5}
 INET_PROTOCOLS = {"IPPROTO_IP": 0, "IPPROTO_ICMP": 1, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17, "IPPROTO_ICMPV6": 58}
-RAW_PROTOCOLS = {name: number for name, number in INET_PROTOCOLS.items() if number}  # 0 is none, says Linux first
+RAW_PROTOCOLS = {name: number for name, number in INET_PROTOCOLS.items() if number}  # Linux refuses 0 (none) first
 MAPPED_TYPES = {"SOCK_STREAM": 1, "SOCK_DGRAM": 2}
 MAPPED_PROTOCOLS = {"IPPROTO_IP": 0, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17}
 IPPROTO_MPTCP = {"IPPROTO_MPTCP": 262}

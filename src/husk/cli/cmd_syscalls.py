@@ -185,9 +185,9 @@ def markdown() -> str:
             f" host kernel runs them. {counts['virtual']} are **virtual**: husk's kernel answers them."
             f" {counts['judged']} are **judged**: husk's kernel makes the checks that Linux makes first, then refuses"
             f" them with the errno named. {counts['refused']} are **refused**: the guest gets the errno named, and the"
-            " reason is reported outside the box. *Quiet* ones are not reported: programs try them all the time, and"
-            " the filter answers by itself. A star means that arguments or walls can change the way; those rules are at"
-            " the end. A number that is not here gets `ENOSYS`; calls of i386 and x32 end the process.",
+            " reason is reported outside the box. *Quiet* ones are not reported: programs try them all the time, or"
+            " Linux would give the same errno. A star means that arguments or walls can change the way; those rules are"
+            " at the end. A number that is not here gets `ENOSYS`; calls of i386 and x32 end the process.",
             120,
         ),
         "",
@@ -195,8 +195,8 @@ def markdown() -> str:
             "Argument names are those of Linux's own definitions. The word behind each is its kind"
             " (`src/husk/abi/registry/signatures.py` lists them): a descriptor, a path, a `*struct`, flags as in `O_*`."
             " *In* is the file of `kernel/syscalls/` with the handler, or C. *EINTR* says what a signal with a handler"
-            " does to a call that waits: `restarts` is EINTR unless the handler has SA_RESTART, `always` is EINTR after"
-            " any handler.",
+            " does to a call that waits: `restarts` is EINTR unless the handler has SA_RESTART, `restarts, in husk` the"
+            " same for a call that waits in husk, `always` is EINTR after any handler.",
             120,
         ),
     ]

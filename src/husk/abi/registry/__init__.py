@@ -13,7 +13,7 @@ from husk.abi.registry.rows_processes import HUSK_CALL_ROW
 from husk.abi.registry.rules import NO_WALLS, RESTARTS, Row, Walls
 
 __all__ = ["CHAPTERS", "HUSK_CALL_ROW", "ROWS", "by_name", "eintr_bitmap", "handled_rows", "looks_at_descriptor_first",
-           "mixed_calls", "refusal", "row"]
+           "mixed_calls", "number", "refusal", "row"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ def by_name(name: str) -> Row | None:
         if candidate.name == name:
             return candidate
     return None
+
+
+def number(name: str) -> int:
+    """For code that treats one call apart from others: the number is written in the row alone."""
+    entry = by_name(name)
+    assert entry is not None, name
+    return entry.nr
 
 
 def handled_rows() -> list[Row]:
