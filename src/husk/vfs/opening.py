@@ -170,7 +170,7 @@ class Opening:
             self._programs.require_not_running(info)
         elif kind == st.S_IFIFO:
             # Linux allows it on a read-only file system. But `ro` promises that nothing of the host is written to.
-            if tree.read_only and want & WRITE:
+            if tree.read_only and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR):
                 raise error(errno.EROFS)
             pin = tree.pin_fifo(ctx, node, flags)
             flags &= ~(os.O_NOFOLLOW | os.O_CREAT)  # what is opened now is the link to the pin
