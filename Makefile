@@ -17,22 +17,22 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make setup   build husk and everything it needs into ./$(VENV); the command is then $(BIN)/husk'
-	@echo 'make run     run the bundled example skill in the sandbox and show what it read, wrote and was refused'
-	@echo 'make test-fast  units, and a few guests walled and bare: a minute on two idle cores, installs nothing'
-	@echo 'make test    run all tests (as root on Debian: installs the guest programs they need)'
-	@echo 'make test-index  install packages for a skill from the real package index and npm registry'
-	@echo 'make lint    ruff and mypy --strict'
+	@echo 'make setup              build husk and everything it needs into ./$(VENV); the command is then $(BIN)/husk'
+	@echo 'make run                run the bundled example skill in the sandbox and show what it read, wrote and was refused'
+	@echo 'make test-fast          units, and a few guests walled and bare: a minute on two idle cores, installs nothing'
+	@echo 'make test               run all tests (as root on Debian: installs the guest programs they need)'
+	@echo 'make test-index         install packages for a skill from the real package index and npm registry'
+	@echo 'make lint               ruff and mypy --strict'
 	@echo 'make command-line-page  write docs/command-line.md anew from the option table'
-	@echo 'make picture  record the picture of the README anew, from a real run'
-	@echo 'make bench   measure husk against the host; prints one table, writes bench/results/'
-	@echo 'make fuzz    random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
-	@echo 'make fuzz-c  all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
-	@echo 'make soak-store  kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
-	@echo 'make bombs   guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
-	@echo 'make faults  husk on a host that fails it: every call once, and killed at 150 moments; takes two hours'
-	@echo 'make lock    resolve the newest versions of the development tools into $(LOCK)'
-	@echo 'make clean   remove everything the targets above made'
+	@echo 'make picture            record the picture of the README anew, from a real run'
+	@echo 'make bench              measure husk against the host; prints one table, writes bench/results/'
+	@echo 'make fuzz               random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
+	@echo 'make fuzz-c             all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
+	@echo 'make soak-store         kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
+	@echo 'make bombs              guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
+	@echo 'make faults             husk on a host that fails it: every call once, and killed at 150 moments; takes two hours'
+	@echo 'make lock               resolve the newest versions of the development tools into $(LOCK)'
+	@echo 'make clean              remove everything the targets above made'
 
 setup: $(VENV)/.installed
 
