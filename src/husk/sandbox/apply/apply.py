@@ -59,9 +59,9 @@ def apply_plan(folder: str, box: GoneBox, source: str, target: str, plan: Plan) 
         write_file(pointer, json.dumps(begun).encode(), durable=True)
         try:
             journal.staging.create()
-            journal.steps = StagedChanges(journal, plan, root).steps
+            staged = StagedChanges(journal.staging, plan, root)
             _refuse(plan.conflicts(root))
-            journal.write()
+            journal.write(staged.steps)
 
             def check(now: bytes, path: bytes) -> None:
                 _refuse(list(plan.changed_below(root, now, path, moved=True)))

@@ -43,11 +43,12 @@ class Journal:
         """DONE, JOURNAL, or empty: nothing was changed yet."""
         return next((name for name in (DONE, JOURNAL) if is_there(self._path(name))), "")
 
-    def write(self) -> None:
+    def write(self, steps: list[Step]) -> None:
         """From here on recovery knows every step."""
         import json
 
-        data = json.dumps(self.steps).encode()
+        self.steps = steps
+        data = json.dumps(steps).encode()
         syncfs(self.staging.fd)
         fd = os.open(self._path(UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from husk.sandbox.apply.apply_plan import Plan, Step
-    from husk.sandbox.apply.journal import Journal
+    from husk.sandbox.apply.staging_dir import StagingDir
     from husk.vfs.layer.delta import Change
 
 
 class StagedChanges:
     """Makes everything new under new/N, and the list of steps."""
 
-    def __init__(self, journal: Journal, plan: Plan, root: int) -> None:
-        self.staging, self.plan, self.root = journal.staging, plan, root
+    def __init__(self, staging: StagingDir, plan: Plan, root: int) -> None:
+        self.staging, self.plan, self.root = staging, plan, root
         found = os.fstat(root)
         self.owner = found.st_uid, found.st_gid
         self.is_root = os.geteuid() == 0

@@ -29,10 +29,9 @@ FIELDS = ("layer", "layers", "trees", "owner", "number", "names", "bytes")
 class BoxContent:
     """A record, and the layers it names. The caller holds the box's lock or `KeptBoxes.without_collection`."""
 
-    whole = False  # also count the image's layer on the host's programs among the changes
-
-    def __init__(self, kept: KeptBoxes, record: Record) -> None:
-        self.kept, self.record = kept, record
+    def __init__(self, kept: KeptBoxes, record: Record, *, whole: bool = False) -> None:
+        """`whole`: count the image's layer on the host's programs among the changes too."""
+        self.kept, self.record, self.whole = kept, record, whole
 
     def prepare(self, policy: Policy) -> None:
         """Set image and mounts from the record; every run gives all other options anew."""

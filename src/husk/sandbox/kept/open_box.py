@@ -26,8 +26,7 @@ class OpenBox(BoxContent):
     is collected and the image is leased."""
 
     def __init__(self, kept: KeptBoxes, record: Record, *, whole: bool = False) -> None:
-        super().__init__(kept, record)
-        self.whole = whole
+        super().__init__(kept, record, whole=whole)
         self._no_collection = kept.without_collection()
         self._state: StateDir | None = None
         self._source: ImageSource | None = None

@@ -49,18 +49,18 @@ def must_be_relayed(fd: int, number: int) -> bool:
 class SocketRelay:
     """One of the caller's streams. `guest` is the end for the guest; `reads`: the guest also reads from it."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, reads: bool) -> None:
         self._given = _socket.socket(fileno=os.dup(fd))
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._ours, self.guest = ours, theirs.detach()
-        self.reads = False
+        self._reads = reads
         self._stop, self._stop_in = os.pipe()
         self._threads: list[_thread.LockType] = []
 
     def begin(self) -> None:
         self._close_guest()
         self._start(self._outward)
-        if self.reads:
+        if self._reads:
             self._start(self._inward)
 
     def _start(self, body: object) -> None:
@@ -148,19 +148,18 @@ class SocketRelay:
 def relay_sockets(given: list[int]) -> tuple[list[int], list[SocketRelay]]:
     """The three descriptors for the guest, and the relays behind those that were replaced. Descriptors of one socket
     share one relay."""
+    by_inode: dict[int, list[int]] = {}
+    for number, fd in enumerate(given):
+        facts = os.fstat(fd)
+        if st.S_ISSOCK(facts.st_mode) and must_be_relayed(fd, number):
+            by_inode.setdefault(facts.st_ino, []).append(number)
     guest, made = list(given), []
-    by_inode: dict[int, SocketRelay] = {}
     try:
-        for number, fd in enumerate(given):
-            facts = os.fstat(fd)
-            if not st.S_ISSOCK(facts.st_mode) or not must_be_relayed(fd, number):
-                continue
-            inode = facts.st_ino
-            if inode not in by_inode:
-                by_inode[inode] = SocketRelay(fd)
-                made.append(by_inode[inode])
-            by_inode[inode].reads |= number == 0
-            guest[number] = by_inode[inode].guest
+        for numbers in by_inode.values():
+            relay = SocketRelay(given[numbers[0]], reads=0 in numbers)
+            made.append(relay)
+            for number in numbers:
+                guest[number] = relay.guest
     except BaseException:
         for each in made:
             each.finish()
