@@ -21,7 +21,7 @@ from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.plan import behind_walls
 from husk.sandbox.result import Result as Ended
 from husk.sandbox.run import Run, Standby, launch
-from husk.sandbox.stdio.streams import as_it_is
+from husk.sandbox.stdio.std_fds import may_hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,7 +175,7 @@ class Runs:
         """The run, and where its events are kept."""
         box = self.box()
         standby, self.standby = self.standby, None
-        if standby is not None and (not all(map(as_it_is, stdio)) or not standby.waits()):
+        if standby is not None and (not all(map(may_hand_over, stdio)) or not standby.waits()):
             standby.finish()
             standby = None
         if standby is not None:

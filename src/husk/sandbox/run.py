@@ -20,7 +20,7 @@ from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.plan import weakened
 from husk.sandbox.result import Result, ended_by
 from husk.sandbox.serve import Served
-from husk.sandbox.stdio.streams import Streams
+from husk.sandbox.stdio.std_fds import may_hand_over
 from husk.walls.init_plan import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Order
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from husk.sandbox.launch import Launch
     from husk.sandbox.policy import Policy
     from husk.sandbox.stdio.capture import Capture, Kept
+    from husk.sandbox.stdio.streams import Streams
 
 LIMIT_MET = 124  # the exit code when a limit ended the box, --timeout among them
 SIGCONT, SIGTSTP = 18, 20
@@ -51,38 +52,38 @@ def launch(
     stop, started = stop or Stop(), time.monotonic()
     program = find_program(box.files, policy)
     capture = _captured(stdio, policy, stop, kept)
+    streams: Streams | None = None
     try:
-        streams = Streams(policy, stdio if capture is None else capture.stdio, box.files.terminals)
-    except BaseException:
-        if capture is not None:
-            capture.finish()
-        raise
-    try:
+        given = stdio if capture is None else capture.stdio
+        streams = _streams(given, policy, box)
         order = Order(
             INIT,
             box.loader_fd,
             box.plan.filter,
             _rlimits(box, policy),
-            streams.guest,
+            given if streams is None else streams.guest,
             joined=box.joined,
             program=program,
             argv=_argv(policy),
             env=_env(policy),
-            terminal=streams.slave,
-            person=streams.person,
+            terminal=-1 if streams is None else streams.slave,
+            person=-1 if streams is None else streams.person,
         )
         served = _serve(box, order, policy, events, stop, hooks)
-        try:
-            streams.begin()
-        except BaseException:
-            served.finish()
-            raise
+        run = Run(box, served, policy, events, stop, program, started, streams, capture)
     except BaseException:
-        streams.finish()
+        if streams is not None:
+            streams.finish()
         if capture is not None:
             capture.finish()
         raise
-    return Run(box, served, policy, events, stop, program, started, streams, capture)
+    try:
+        if streams is not None:
+            streams.begin()
+    except BaseException:
+        run.finish()
+        raise
+    return run
 
 
 class Standby:
@@ -122,7 +123,7 @@ class Standby:
 
     def start(self, policy: Policy, stdio: tuple[int, int, int]) -> Run | None:
         """Run what the policy says. None: the waiting guest has died; launch another. `stdio` must hold nothing that a
-        guest may not have as it is (`streams.as_it_is`)."""
+        guest may not have itself (`may_hand_over`)."""
         box, launch, started = self._box, self._served.launch, time.monotonic()
         assert launch is not None
         box.follow(self.events)
@@ -148,6 +149,15 @@ class Standby:
     def forget(self) -> None:
         """In a forked child."""
         self._served.forget()
+
+
+def _streams(stdio: tuple[int, int, int], policy: Policy, box: Box) -> Streams | None:
+    """None: the guest gets the descriptors themselves."""
+    if not policy.terminal and all(map(may_hand_over, stdio)):
+        return None
+    from husk.sandbox.stdio.streams import Streams
+
+    return Streams(policy, stdio, box.files.terminals)
 
 
 def _captured(

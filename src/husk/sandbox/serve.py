@@ -13,7 +13,6 @@ from husk.kernel.kernel import Kernel
 from husk.kernel.syscalls.execve import names_in
 from husk.kernel.tasks import Tasks
 from husk.sandbox.launch import Launch, Stop
-from husk.sandbox.limits.enforcement import BoxUse, Enforcement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import Names
     from husk.native._core import Listener
     from husk.sandbox.box import Box
+    from husk.sandbox.limits.enforcement import Enforcement
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
     from husk.walls.init_plan import Order
@@ -74,10 +74,9 @@ class Served:
         self._tasks = tasks
         box.live.add(tasks)
         try:
-            state = box.files.vfs.state.path
-            use = BoxUse(state, box.disk_elsewhere, box.segments_in_memory, own_user=box.own_user)
-            self.enforcement = Enforcement(policy.limits, stop.exceeded, guest.pid, tasks, use)
-            full = self.enforcement.check_fd_table
+            if policy.limits.asked:
+                self.enforcement = self._enforce(policy, stop, tasks)
+            full = None if self.enforcement is None else self.enforcement.check_fd_table
             kernel = Kernel(shared, listener, tasks, events, names=names, hooks=hooks, table_is_full=full)
             self._kernel = kernel
             kernel.start()
@@ -85,6 +84,14 @@ class Served:
             if self._kernel is None:
                 self._undo_enforcement(launch, tasks)
             raise
+
+    def _enforce(self, policy: Policy, stop: Stop, tasks: Tasks) -> Enforcement:
+        from husk.sandbox.limits.enforcement import BoxUse, Enforcement
+
+        box = self._box
+        state = box.files.vfs.state.path
+        use = BoxUse(state, box.disk_elsewhere, box.segments_in_memory, own_user=box.own_user)
+        return Enforcement(policy.limits, stop.exceeded, self.pid, tasks, use)
 
     def _undo_enforcement(self, launch: Launch, tasks: Tasks) -> None:
         """There is no kernel: `finish` knows nothing of these."""

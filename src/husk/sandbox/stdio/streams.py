@@ -16,6 +16,7 @@ import os
 from husk.native._core import relay
 from husk.native.threads import start_thread
 from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.stdio.std_fds import may_hand_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _TIOCGWINSZ, _TIOCSWINSZ, _TIOCSPTLCK, _TIOCGPTPEER, _TIOCSIG = 0x5413, 0x5414, 0x40045431, 0x5441, 0x40045436
 _USUAL_SIZE = (24).to_bytes(2, "little") + (80).to_bytes(2, "little") + bytes(4)
-_S_IFMT, _S_IFSOCK = 0o170000, 0o140000
 _OFLAG, _OPOST = 1, 1  # index in what termios.tcgetattr gives; the bit
 
 
@@ -65,7 +65,7 @@ class Streams:
         try:
             if policy.terminal or any(tty):
                 self._build(policy, tty, terminals)
-            if any(not as_it_is(fd) for fd in self.guest if fd in given):
+            if any(not may_hand_over(fd) for fd in self.guest if fd in given):
                 from husk.sandbox.stdio.socket_streams import relay_sockets
 
                 self.guest, self._socket_relays = relay_sockets(self.guest)
@@ -230,14 +230,6 @@ class Streams:
         for fd in self._owned:
             os.close(fd)
         self._owned.clear()
-
-
-def as_it_is(fd: int) -> bool:
-    """May a guest get this descriptor itself? Otherwise `Streams` has to put something else in its place."""
-    try:
-        return os.fstat(fd).st_mode & _S_IFMT != _S_IFSOCK and not os.isatty(fd)
-    except OSError:
-        return True  # closed; the guest gets EBADF when it uses it
 
 
 def _in_front(terminal: int) -> bool:
