@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.node import Dir, Node
 
+# Folders of a state directory that hold content of the box's files.
+FILES, MIRROR = b"files", b"mirror"
 # How many nodes without a name are remembered, because descriptors may still be open on them.
 ORPHANS_MAX = 8192
 STAND_INS_MAX = 1 << 16
@@ -54,7 +56,7 @@ class State:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
         self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.files_fd = self._directory(b"files")
+        self.files_fd = self._directory(FILES)
         self.placeholders_fd = self._directory(b"places")
         for fd in (self.placeholders_fd, os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
             os.chmod(fd, 0o711)  # husk-init walks through them as the guest's user
@@ -280,12 +282,12 @@ class State:
     def new_mirror(self, directory: Dir) -> bytes:
         """Make an empty one."""
         try:
-            os.mkdir(b"mirror", 0o700, dir_fd=self.fd)
+            os.mkdir(MIRROR, 0o700, dir_fd=self.fd)
         except FileExistsError:
             pass
         self._placeholders += 1
         self.dirs[self._placeholders] = directory
-        path = b"mirror/%d" % self._placeholders
+        path = MIRROR + b"/%d" % self._placeholders
         os.mkdir(path, 0o755, dir_fd=self.fd)
         return path
 

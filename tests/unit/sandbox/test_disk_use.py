@@ -17,17 +17,17 @@ NOBODY = 65534
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    for name in ("files", "real", "real/1", "real/1/below"):
+    for name in ("files", "mirror", "mirror/1", "mirror/1/below"):
         (tmp_path / name).mkdir()
     yield tmp_path
 
 
 def test_files_count_wherever_they_are(state: Path) -> None:
     (state / "files" / "1").write_bytes(bytes(MIB))
-    (state / "real" / "1" / "a").write_bytes(bytes(MIB))
-    (state / "real" / "1" / "below" / "b").write_bytes(bytes(2 * MIB))
-    (state / "real" / "1" / "link").symlink_to("/")
-    os.link(state / "real" / "1" / "a", state / "files" / "2")
+    (state / "mirror" / "1" / "a").write_bytes(bytes(MIB))
+    (state / "mirror" / "1" / "below" / "b").write_bytes(bytes(2 * MIB))
+    (state / "mirror" / "1" / "link").symlink_to("/")
+    os.link(state / "mirror" / "1" / "a", state / "files" / "2")
     assert used_bytes(os.fsencode(state)) == 4 * MIB, "a file with two names counts once"
     assert largest(os.fsencode(state)) == 2 * MIB
     assert used_bytes(os.fsencode(state / "files")) == 0, "no such directories: nothing is kept"
@@ -35,7 +35,7 @@ def test_files_count_wherever_they_are(state: Path) -> None:
 
 def test_however_deep(state: Path) -> None:
     """Deeper than a path, a recursion or a descriptor table allows."""
-    here = os.open(state / "real", os.O_RDONLY)
+    here = os.open(state / "mirror", os.O_RDONLY)
     top = os.dup(here)
     for _ in range(3000):
         os.mkdir("d" * 200, dir_fd=here)
@@ -53,7 +53,7 @@ def test_however_deep(state: Path) -> None:
 
 def test_a_directory_closed_to_its_owner(state: Path) -> None:
     """A husk run by an ordinary user may not search the directory either, and must still count it."""
-    closed = state / "real" / "1"
+    closed = state / "mirror" / "1"
     (closed / "a").write_bytes(bytes(MIB))
     closed.chmod(0o644)
     if os.getuid() == 0:

@@ -1,6 +1,6 @@
 """sandbox: how much disk the files of a box take. Counts below the state directory; compares with no limit.
 
-`files/` is flat. `real/` mirrors watched directories (docs/design/005). A guest that watches a directory moves its
+`files/` is flat. `mirror/` mirrors watched directories (docs/design/005). A guest that watches a directory moves its
 files there, so a count without it could be evaded.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import stat
 
+from husk.vfs.state import FILES, MIRROR
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEARCHABLE = 0o755
-_FOLDERS = (b"/files", b"/real")
 
 
 def used_bytes(state: bytes) -> int:
@@ -29,8 +30,8 @@ def largest(state: bytes) -> int:
 
 def _files(state: bytes) -> Iterator[os.stat_result]:
     several: set[int] = set()
-    for folder in _FOLDERS:
-        for found in _below(state + folder):
+    for folder in (FILES, MIRROR):
+        for found in _below(state + b"/" + folder):
             if found.st_nlink > 1:
                 if found.st_ino in several:
                     continue
