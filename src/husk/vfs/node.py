@@ -117,17 +117,22 @@ class Stat:
 class Node:
     """An inode. `kind` is the S_IF* part of its mode and never changes.
 
-    `is_upper`: it lives in the box's own layer, so only its node knows what it is called now. `is_held`: no tree has a
-    name for it, only a descriptor of some task leads to it.
+    `is_upper`: it lives in the box's own layer, so only its node knows what it is called now. `is_terminal`:
+    the slave side of a pseudo-terminal. `is_constant`: what stat says of it never changes.
     """
 
     __slots__ = ("kind", "tree")
 
     is_upper = False
-    is_held = False
+    is_terminal = False
+    is_constant = False
 
     def __init__(self, tree: Tree, kind: int) -> None:
         self.tree, self.kind = tree, kind
+
+    def holder(self) -> tuple[int, int] | None:
+        """Host thread id and descriptor that lead to it, if no tree has a name for it."""
+        return None
 
     def mirrored_child(self, name: bytes) -> Node | None:
         """The node behind entry `name` of a watched directory's mirror."""
@@ -323,6 +328,10 @@ class Tree:
 
     def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         """Directory and last name of a node that has no name any more."""
+        return None
+
+    def terminal(self, number: int) -> Node | None:
+        """The slave side of pseudo-terminal `number`; None where the tree has no such terminal."""
         return None
 
     def host_directory_fd(self, directory: Dir) -> int | None:

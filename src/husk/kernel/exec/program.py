@@ -13,7 +13,6 @@ import struct
 
 from husk.kernel.call import AT_FDCWD, start_dir
 from husk.native._core import WAKE_SIGNAL
-from husk.vfs.proc.proc_nodes import HeldFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
     if not node.tree.read_only and node.tree.unchanged_file(node) is None and _open_for_writing(fd):
         os.close(fd)
         raise OSError(errno.ETXTBSY, "it is open for writing")
-    return Executable(fd, None if node.is_held else node, path)
+    return Executable(fd, None if node.holder() is not None else node, path)
 
 
 def _open_for_writing(fd: int) -> bool:
@@ -149,8 +148,9 @@ def _walk(call: Call, name: bytes) -> Node:
 
 def guest_path(call: Call, node: Node, name: bytes) -> bytes:
     """The path of an executable for /proc/self/exe, with symbolic links resolved."""
-    if isinstance(node, HeldFile):
-        return call.kernel.tasks.fd_text(call, node.host_tid, node.fd)
+    holder = node.holder()
+    if holder is not None:
+        return call.kernel.tasks.fd_text(call, *holder)
     return call.vfs.path_of_node(node) or name
 
 

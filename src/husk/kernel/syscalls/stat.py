@@ -11,7 +11,6 @@ from husk.abi.structs import pack_stat, pack_statfs, pack_statx
 from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32, working_directory
 from husk.kernel.fd_tables import stat_held
 from husk.vfs.node import Node, Stat
-from husk.vfs.synth.dev import Device
 
 AT_SYMLINK_NOFOLLOW, AT_EACCESS, AT_NO_AUTOMOUNT, AT_EMPTY_PATH = 0x100, 0x200, 0x800, 0x1000
 AT_STATX_SYNC_TYPE = 0x6000
@@ -125,7 +124,7 @@ def _stat_fd(call: Call, fd: int) -> Stat:
         found = stat_held(call, fd)
         found.dev = node.tree.dev
         return found
-    if isinstance(node, Device):
+    if node.is_constant:
         call.kernel.names.held_device(call.raw.fd_stat(fd), found)
     if node.kind == st.S_IFREG:
         # The descriptor may hold the file as it was before copy-up or after its name was gone: content is the host's.

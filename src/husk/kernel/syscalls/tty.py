@@ -6,7 +6,6 @@ import errno
 import os
 
 from husk.kernel.call import Call, GiveFd, Reply, answered_remotely, i32, u32
-from husk.vfs.synth.pts import PtsTree, Slave
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -23,7 +22,7 @@ def ioctl(call: Call) -> Reply:
     return hand_over(call, slave, fd, flags)
 
 
-def _slave_of(call: Call, master: int) -> Slave:
+def _slave_of(call: Call, master: int) -> Node:
     link = call.raw.fd_link(master)  # EBADF
     # The host tells a master's number, and this box's tree knows the numbers of all terminals a guest can hold.
     fields = read_host(b"/proc/%d/fdinfo/%d" % (call.tid, master)) if link.startswith(b"/") else b""
@@ -32,8 +31,7 @@ def _slave_of(call: Call, master: int) -> Slave:
         raise OSError(errno.ESRCH, "the caller is gone")
     with call.vfs.lock:
         directory = call.vfs.walk(call.vfs.context, call.vfs.root, b"/dev/pts")
-        tree = directory.tree
-        slave = tree.find(int(number[0])) if number and isinstance(tree, PtsTree) else None
+        slave = directory.tree.terminal(int(number[0])) if number else None
     if slave is None:
         raise OSError(errno.EIO if link.startswith(b"/dev/pts/") else errno.ENOTTY, "not the master of a terminal")
     return slave
@@ -44,7 +42,7 @@ def hand_over(call: Call, node: Node, fd: int, flags: int) -> Reply:
     not say O_NOCTTY: the host would do that, but husk opened the file."""
     cloexec = bool(flags & os.O_CLOEXEC)
     try:
-        controlling = not flags & os.O_NOCTTY and isinstance(node, Slave) and _wants_terminal(call)
+        controlling = not flags & os.O_NOCTTY and node.is_terminal and _wants_terminal(call)
     except OSError:
         os.close(fd)
         raise

@@ -13,7 +13,7 @@ import stat as st
 from husk.abi import text
 from husk.native._core import open_beneath, stat_beneath
 from husk.sandbox.errors import HuskError
-from husk.vfs.layer.delta import delta, identity_of, stat_of, xattrs_of
+from husk.vfs.layer.delta import delta, is_same_content, is_same_inode, is_unchanged, stat_of, xattrs_of
 from husk.vfs.layer.inodes import Inode, LayerDir
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ class Plan:
         self.moved = lower.moved
         self.baseline = baseline
         files = [info for info in baseline.values() if not st.S_ISDIR(info.mode)]
-        self._files_by_identity = {identity_of(info)[:2]: info for info in files}
+        self._files_by_identity = {(info.dev, info.ino): info for info in files}
         self.notes: list[str] = []
         self.steps: list[Step] = []
         within: dict[int, Step] = {}  # by the change of a directory that is new
@@ -138,7 +138,7 @@ class Plan:
 
     def _is_same_directory(self, path: bytes, there: HostStat) -> bool:
         expected = self.baseline.get(path)
-        return expected is None or identity_of(expected)[:3] == identity_of(there)[:3]
+        return expected is None or is_same_inode(expected, there)
 
     def changed_below(self, root: int, path: bytes, called: bytes, *, moved: bool = False) -> Iterator[str]:
         """What in the tree at `path`, which the plan knows as `called`, is not as the box saw it. `moved`: husk has
@@ -159,11 +159,11 @@ class Plan:
             moved = False
 
     def _as_baseline(self, called: bytes, there: HostStat, *, moved: bool) -> bool:
-        kind = st.S_IFMT(there.mode)
         expected = self.baseline.get(called) or self._files_by_identity.get((there.dev, there.ino))
         if expected is not None:
-            much = 3 if kind == st.S_IFDIR else 5 if moved else 6
-            return identity_of(expected)[:much] == identity_of(there)[:much]
+            if st.S_ISDIR(there.mode):
+                return is_same_inode(expected, there)
+            return is_same_content(expected, there) if moved else is_unchanged(expected, there)
         # Everything below a directory that the box renamed is moved with it, whatever it is now.
         while called:
             if called in self.moved:

@@ -127,11 +127,11 @@ class StagedChanges:
         """Owner and attributes of the host's file that is replaced: the box never saw the attributes, and may not
         change the owner."""
         there = lstat(self.root, change.path)
-        if there is None or st.S_IFMT(there[2]) != (change.node.kind if change.node else 0):
+        if there is None or st.S_IFMT(there.mode) != (change.node.kind if change.node else 0):
             return self.owner, {}
         fd = open_beneath(self.root, change.path, os.O_PATH)
         try:
-            return (there[4], there[5]), user_attributes(b"/proc/self/fd/%d" % fd)
+            return (there.uid, there.gid), user_attributes(b"/proc/self/fd/%d" % fd)
         finally:
             os.close(fd)
 

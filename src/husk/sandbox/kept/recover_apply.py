@@ -10,7 +10,7 @@ from husk.sandbox.apply.recovery import POINTER, GoneBox, recover
 from husk.sandbox.errors import HuskError
 from husk.sandbox.locked_dir import is_there
 from husk.store.layout import write_file
-from husk.vfs.layer.delta import identity_of
+from husk.vfs.layer.delta import is_same_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class KeptBox(GoneBox):
         baseline = self._kept.baseline(self._record, target)
         for path in paths:
             now, then = lstat(root, path), baseline.get(path)
-            if now is not None and then is not None and identity_of(now)[:5] == identity_of(then)[:5]:
+            if now is not None and then is not None and is_same_content(now, then):
                 baseline[path] = now
         if baseline:
             file = self._kept.baseline_path(self._record, target)

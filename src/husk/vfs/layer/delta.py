@@ -325,7 +325,15 @@ def target_of(node: Node) -> bytes:
     return node.lower.read_link(node.rel)
 
 
-def identity_of(info: HostStat) -> tuple[int, ...]:
-    """What must not have changed for a host file to count as the one that was recorded: device, inode, type, size,
-    modification and change time."""
-    return info.dev, info.ino, st.S_IFMT(info.mode), info.size, info.mtime, info.ctime
+# Is a host file the one that was recorded?
+def is_same_inode(one: HostStat, other: HostStat) -> bool:
+    return (one.dev, one.ino, st.S_IFMT(one.mode)) == (other.dev, other.ino, st.S_IFMT(other.mode))
+
+
+def is_same_content(one: HostStat, other: HostStat) -> bool:
+    """The same inode, which was not written to since. Its metadata may have changed."""
+    return is_same_inode(one, other) and (one.size, one.mtime) == (other.size, other.mtime)
+
+
+def is_unchanged(one: HostStat, other: HostStat) -> bool:
+    return is_same_content(one, other) and one.ctime == other.ctime

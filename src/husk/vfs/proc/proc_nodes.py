@@ -73,8 +73,9 @@ class HeldFile(Node):
 
     __slots__ = ("fd", "host_tid", "task")
 
-    is_held = True
-
     def __init__(self, tree: Tree, task: TaskDir, fd: int, kind: int) -> None:
         super().__init__(tree, kind)
         self.task, self.fd, self.host_tid = task, fd, task.host
+
+    def holder(self) -> tuple[int, int]:
+        return self.host_tid, self.fd

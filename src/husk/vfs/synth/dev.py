@@ -40,6 +40,8 @@ class Device(Node):
 
     __slots__ = ("ino", "name", "parent", "rdev")
 
+    is_constant = True
+
     def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, rdev: int) -> None:
         super().__init__(tree, st.S_IFCHR)
         self.parent, self.name, self.ino, self.rdev = parent, name, ino, rdev

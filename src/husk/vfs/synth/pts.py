@@ -38,6 +38,8 @@ class Slave(Node):
 
     __slots__ = ("gid", "mode", "number", "pin", "uid")
 
+    is_terminal = True
+
     def __init__(self, tree: Tree, number: int, pin: int, uid: int) -> None:
         super().__init__(tree, st.S_IFCHR)
         self.number, self.pin = number, pin
@@ -88,7 +90,7 @@ class PtsTree(SynthTree):
         self._slaves[number] = Slave(self, number, pin, self._creds.uid)
         return master
 
-    def find(self, number: int) -> Slave | None:
+    def terminal(self, number: int) -> Slave | None:
         slave = self._slaves.get(number)
         if slave is not None and not slave.lives():
             del self._slaves[number]
@@ -104,7 +106,7 @@ class PtsTree(SynthTree):
         number belongs to none of its threads."""
         with open(f"/proc/{tid}/stat", "rb") as text:
             device = int(text.read().rpartition(b")")[2].split()[4])
-        slave = self.find(os.minor(device)) if os.major(device) == SLAVE_MAJOR else None
+        slave = self.terminal(os.minor(device)) if os.major(device) == SLAVE_MAJOR else None
         if slave is None:
             raise OSError(errno.ENXIO, "no controlling terminal")
         return slave
@@ -114,7 +116,7 @@ class PtsTree(SynthTree):
         if name == b"ptmx":
             return self._ptmx
         if name.isdigit() and len(name) <= 7 and (name == b"0" or name[:1] != b"0"):
-            slave = self.find(int(name))
+            slave = self.terminal(int(name))
             if slave is not None:
                 return slave
         raise OSError(errno.ENOENT, "no such terminal")
