@@ -198,7 +198,7 @@ def test_the_search_is_short(setting: tuple[Walls, list[Instruction]]) -> None:
         assert run(code, row.nr, AUDIT_ARCH_X86_64, [0] * 6).steps <= 14 + 10 * rules, row.name
 
 
-# Registries and programs nobody wrote: the compiler must be right about them too
+# Random registries and programs: the compiler must be right about them too
 
 
 def made_up_rows(choice: random.Random, size: int) -> dict[int, Row]:

@@ -76,7 +76,7 @@ def test_every_virtual_call_has_a_handler(row: Row) -> None:
     assert row.nr in handlers() and callable(load(row))
 
 
-def test_calls_served_in_c_have_no_handler_that_nobody_would_run() -> None:
+def test_calls_served_in_c_have_no_handler_in_python() -> None:
     """They are answered before Python sees them (native/remote/signals.c): a table entry would never be asked."""
     in_c = {row.nr: row.name for row in handled_rows() if row.family == IN_C}
     assert in_c == {number("rt_sigaction"): "rt_sigaction"} and not in_c.keys() & handlers().keys()
@@ -179,7 +179,7 @@ def test_exception_in_the_vfs(guest: Guest, told: list[dict[str, object]], name:
 
 def test_every_handler_has_a_good_call() -> None:
     """So that the two tests above mean every handler; but calls about processes and memory never ask the vfs, and some
-    are always refused. fallocate asks nobody but the host."""
+    are always refused. fallocate asks only the host."""
     processes = ("sched_", "getp", "gets", "get_robust", "setp", "ioprio", "prlimit", "husk_call", "uname", "shm")
     sockets = ("accept", "listen", "recv", "socket", "setsockopt")  # unless they name one
     never_good = {row.name for row in JUDGED} | {"quotactl"}
@@ -207,7 +207,7 @@ def test_an_error_without_a_number_is_ours(guest: Guest) -> None:
 
 @pytest.mark.parametrize("reply", [None, "text", 1.5, ANSWERED], ids=["None", "text", "float", "ANSWERED"])
 def test_a_reply_that_is_none(guest: Guest, told: list[dict[str, object]], reply: object) -> None:
-    """A handler that returns nothing sensible, or says ANSWERED when nobody has: the guest must not wait for ever."""
+    """A handler that returns nothing sensible, or says ANSWERED without an answer: the guest must not wait for ever."""
     replace(guest, GETCWD, lambda _: reply)
     assert guest.answer(guest.make(GETCWD))[0] == "error"
 
@@ -270,7 +270,7 @@ def test_injection_that_fails(guest: Guest, told: list[dict[str, object]], error
     assert not faults(told)
 
 
-def test_nobody_but_a_loader_asks(guest: Guest) -> None:
+def test_only_a_loader_may_ask(guest: Guest) -> None:
     """Loaders are answered in C; what comes through is none."""
     assert guest.answer(guest.make(HUSK_CALL, 1, guest.memory.put(bytes(24576)), 24576, 3)) == ("error", errno.ENOSYS)
 
@@ -317,6 +317,6 @@ def test_numbers_that_are_no_call(guest: Guest, nr: int) -> None:
     assert guest.answer(guest.make(nr)) == ("error", errno.ENOSYS)
 
 
-def test_loaders_question_from_somebody_else(guest: Guest) -> None:
+def test_the_loaders_question_from_another_process(guest: Guest) -> None:
     for op in (0, 1, 2, 1 << 32):
         assert guest.answer(guest.make(HUSK_CALL, op, 0x10000, 4096)) == ("error", errno.ENOSYS)
