@@ -101,3 +101,9 @@ def test_the_build_file_lists_every_source() -> None:
     recipe = (NATIVE / "meson.build").read_text()
     rooms = [path for path in SOURCES if room(path) not in ("init", "loader")]
     assert [str(p.relative_to(NATIVE)) for p in rooms if f"'{p.relative_to(NATIVE)}'" not in recipe] == []
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *HEADERS], ids=lambda path: str(path.relative_to(NATIVE)))
+def test_lines_have_120_characters_at_most(path: Path) -> None:
+    """As ruff holds it for Python."""
+    assert [number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120] == []

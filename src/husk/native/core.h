@@ -16,8 +16,7 @@
  * the headers.
  *
  * Ownership. A function that returns a descriptor gives it to the caller. A descriptor argument stays the caller's
- * unless the declaration says otherwise. Errors in C are negative errno values. Code without the GIL never calls
- * Python. */
+ * unless the declaration says otherwise. Errors in C are -errno. Code without the GIL never calls Python. */
 #ifndef HUSK_CORE_H
 #define HUSK_CORE_H
 

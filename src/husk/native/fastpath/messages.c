@@ -35,8 +35,7 @@ struct guest_mmsghdr {
     uint32_t length, gap;
 };
 
-/* The guest address of the message's address, or of the room for one; 0: none. Faults are left for the host to
- * report. */
+/* The guest address of the message's address, or of the room for one; 0: none. The host reports faults. */
 static uint64_t address_in(pid_t tid, uint64_t where)
 {
     struct guest_msghdr header;
@@ -109,8 +108,7 @@ static bool stays_on_loopback(pid_t tid, uint64_t address, uint64_t length)
     return to.any.sa_family == AF_INET6 && size >= sizeof to.six && IN6_IS_ADDR_LOOPBACK(&to.six.sin6_addr);
 }
 
-/* sendmsg: the guest can still change the header, which holds the address. So only without an address, or to
- * netlink. */
+/* sendmsg: the guest can still change the header, which holds the address. So only without address, or to netlink. */
 static bool may_send(const Listener *listener, pid_t tid, uint64_t address)
 {
     return listener->confined && (!address || is_netlink(tid, address));

@@ -1,5 +1,4 @@
-/* native: the name cache's table, and what Python teaches it. namecache.h has the promise; fastpath.c answers from
- * it. */
+/* native: the name cache's table, and what Python teaches it (namecache.h). fastpath.c answers from it. */
 #include "fastpath/namecache.h"
 
 #include "store/store.h"

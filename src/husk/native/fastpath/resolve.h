@@ -1,5 +1,4 @@
-/* native: resolving the name in a call to one host file beneath a taught directory. All of it with the cache's lock
- * held. */
+/* native: resolving a call's name to a host file beneath a taught directory. All of it with the cache's lock held. */
 #ifndef HUSK_RESOLVE_H
 #define HUSK_RESOLVE_H
 

@@ -103,8 +103,8 @@ static bool file_ids_are(uid_t uid, gid_t gid)
     return (uid_t)setfsuid(-1) == uid && (gid_t)setfsgid(-1) == gid;
 }
 
-/* File ids are per thread. When the fsuid changes from 0 Linux drops the capabilities over files, and gives them back
- * with 0. */
+/* File ids are per thread. Changing the fsuid from 0 drops the capabilities over files, and changing it back restores
+ * them. */
 static bool become_owner(const struct guard *guard, struct own_ids *own)
 {
     struct host_process_flags saved;

@@ -171,8 +171,7 @@ PyObject *host_py_watch(PyObject *self, PyObject *args)
     return wd < 0 ? core_raise_errno(errno) : PyLong_FromLong(wd);
 }
 
-/* Without a umask husk makes each file with its final mode, and needs no chmod afterwards, which a watcher would
- * see. */
+/* Without a umask husk makes files with their final mode, and needs no chmod, which a watcher would see. */
 PyObject *host_py_clear_umask(PyObject *self, PyObject *args)
 {
     (void)self, (void)args;

@@ -236,10 +236,10 @@ static _Noreturn void watch(pid_t guest)
     }
 }
 
-/* A core file of a crashed process may hold registers, but no memory. All processes of the box inherit this. A guest that
- * writes to this file writes to a copy (vfs/proc/proc_tree.py). The limit on core files (sandbox/limits/limits.py) does
- * the same and more. But where the caller's own hard limit is 0 it cannot be set to 1, and then a host that pipes core
- * files to a program still does so. */
+/* A core file of a crashed process may hold registers, but no memory. All processes of the box inherit this. A guest
+ * that writes to this file writes to a copy (vfs/proc/proc_tree.py). The limit on core files (sandbox/limits/limits.py)
+ * does the same and more. But where the caller's own hard limit is 0 it cannot be set to 1, and then a host that pipes
+ * core files to a program still does so. */
 static void dump_no_memory(void)
 {
     int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);

@@ -38,7 +38,7 @@ struct init_plan {
     struct { uint64_t resource, soft, hard; } limits[16];
 };
 
-/* What husk says on CONTROL_FD: the ids are mapped; the box is to end. If it hangs up without SAID_END, husk has
+/* What husk says on CONTROL_FD: the ids are mapped; the box is to end. Without SAID_END a hang-up means that husk
  * died. */
 enum { SAID_GO = 'g', SAID_END = 'e' };
 

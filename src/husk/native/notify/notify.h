@@ -47,8 +47,7 @@ ssize_t guest_read(pid_t tid, uint64_t address, void *to, size_t size);
 ssize_t guest_write(pid_t tid, uint64_t address, const void *from, size_t size);
 ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit); /* length without NUL; -ENAMETOOLONG */
 
-/* guest_task.c: what the host's /proc says about a guest thread. Check notify_is_valid afterwards: a tid may be
- * reused. */
+/* guest_task.c: what the host's /proc says about a guest thread. Check notify_is_valid afterwards: tids are reused. */
 pid_t guest_thread_group(pid_t tid);  /* -1: it is gone */
 int guest_get_fd(pid_t tid, int fd);  /* a duplicate of the guest's descriptor, which the caller closes; -errno */
 PyObject *guest_py_fd_link(Call *call, PyObject *args);

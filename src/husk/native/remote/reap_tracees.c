@@ -1,5 +1,4 @@
-/* native: reaping tracees that died while attached. Only the tracer can reap a tracee, and until then its parent
- * waits. */
+/* native: reaping tracees that died while attached. Only their tracer can, and until then the parent waits. */
 #include "remote/remote.h"
 
 #include <errno.h>

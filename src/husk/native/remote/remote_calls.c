@@ -208,8 +208,7 @@ PyObject *remote_py_give_terminal(Call *call, PyObject *args)
 }
 
 /* The thread is stopped once so that the host looks at its signals, whether one is left for it or not: another thread
- * may have taken it. Without the stop, an ERESTARTSYS that meets no signal would reach the program, which knows no such
- * error. */
+ * may have taken it. Without the stop, an ERESTARTSYS that meets no signal would reach the program. */
 PyObject *remote_py_interrupt(Call *call, PyObject *args)
 {
     int number, error;

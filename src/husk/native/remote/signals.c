@@ -34,8 +34,7 @@ static bool is_thunk(uint64_t handler)
     return handler >= HUSK_THUNK(0) && handler < HUSK_THUNK(HUSK_THUNKS);
 }
 
-/* Faults of the thread itself interrupt no call, and programs often chain and inspect their handlers: left as they
- * are. */
+/* Faults of the thread itself interrupt no call, and programs often chain and inspect their handlers: unchanged. */
 #define FAULTS (1ULL << (SIGSEGV - 1) | 1ULL << (SIGBUS - 1) | 1ULL << (SIGFPE - 1) | 1ULL << (SIGILL - 1) | \
                 1ULL << (SIGTRAP - 1) | 1ULL << (SIGSYS - 1))
 

@@ -102,8 +102,7 @@ static bool order_levels(struct builder *b)
 {
     uint32_t *head = calloc(b->count, sizeof *head), *sibling = calloc(b->count, sizeof *sibling);
     bool good = head && sibling;
-    /* Backwards, so that each list begins with its first name. Position 0 is the root, which is no child: 0 ends a
-     * list. */
+    /* Backwards, so that each list begins with its first name. 0 is the root, which is no child: it ends a list. */
     for (uint32_t i = good ? b->count - 1 : 0; i > 0; i--) {
         sibling[i] = head[b->parent[i]];
         head[b->parent[i]] = i;
