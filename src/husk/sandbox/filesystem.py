@@ -10,8 +10,6 @@ from husk.kernel.tasks import TasksHere
 from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.sandbox.policy import HOME, USER
-from husk.vfs.host.host_tree import HostTree
-from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.image.default_image import default_image, make_directory_in
 from husk.vfs.image.etc_files import etc_files
 from husk.vfs.layer.inodes import LayerDir
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from husk.sandbox.kept.box_content import BoxContent
     from husk.sandbox.mount_guards import OwnPlaces
     from husk.sandbox.policy import Mount, Policy
+    from husk.vfs.host.host_tree import HostTree
     from husk.walls.ids import Ids
 
 
@@ -185,15 +184,31 @@ def _mount(
             files.layers.append((target, layer))
             owners[lower.fd] = owner
         else:
-            if mount.mode == "rw":
-                tree: HostTree = WritableHostTree(state.new_device(), source, uids=uids, gids=gids, owner=owner)
-            else:
-                tree = HostTree(state.new_device(), source, uids=uids, gids=gids)
+            tree = _host_tree(state, source, uids, gids, owner, writable=mount.mode == "rw")
             _must_be(found, stat_beneath(tree.fd, b""), tree)
             files.vfs.mount(tree, target)
             owners[tree.fd] = owner
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+
+
+def _host_tree(
+    state: State,
+    source: bytes,
+    uids: dict[int, int],
+    gids: dict[int, int],
+    owner: tuple[int, int] | None,
+    *,
+    writable: bool,
+) -> HostTree:
+    # Imported here: most boxes have no such mount, and starting one must be quick.
+    if writable:
+        from husk.vfs.host.host_tree_write import WritableHostTree
+
+        return WritableHostTree(state.new_device(), source, uids=uids, gids=gids, owner=owner)
+    from husk.vfs.host.host_tree import HostTree
+
+    return HostTree(state.new_device(), source, uids=uids, gids=gids)
 
 
 def _mount_image(files: Files, state: State, mount: Mount, place: str, number: int) -> None:
