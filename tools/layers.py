@@ -52,7 +52,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "*",
     ),
     "skills": ("box_runner", "packages", "*"),
-    "cli": ("options", "*"),
+    "cli": ("output", "options", "*"),
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.
         "errors start_errors locked_dir remove_tree toml_reader weaken doctor.rows",

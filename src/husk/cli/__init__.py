@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
+from husk.cli.output import say, say_as_is
 from husk.sandbox.stdio.std_fds import open_missing_std_fds
 
 TYPE_CHECKING = False
@@ -50,12 +51,12 @@ def main(argv: list[str] | None = None) -> int:
     if name in ("-V", "--version"):
         from husk import __version__
 
-        print(f'{{"version": "{__version__}"}}' if as_json else f"husk {__version__}")
+        say(f'{{"version": "{__version__}"}}' if as_json else f"husk {__version__}")
         return 0
     if name in ("-h", "--help", "help"):
         from husk.cli.manual import manual
 
-        print(manual(all_commands()), end="")
+        say_as_is(manual(all_commands()))
         return 0
     named = name and not name.startswith("-")
     problem = f"there is no command {name!r}" if named else f"there is no option {name}" if name else "say what to do"
@@ -64,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         from husk.cli.exit_codes import print_error
 
         print_error(problem, "usage", 2)
-    print(f"husk: {problem}", file=sys.stderr)
+    say(f"husk: {problem}", file=sys.stderr)
     return 2
 
 

@@ -3,7 +3,6 @@ are the handlers."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from husk.cli.exit_codes import run_command
 from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, PS
+from husk.cli.output import say, say_json
 from husk.sandbox.apply.apply_plan import shown
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import KeptBoxes, check_name
@@ -45,9 +45,10 @@ def drop(argv: list[str]) -> int:
 
 
 def _say(options: Values, document: Any, lines: list[str]) -> None:
-    text = json.dumps(document, indent=2) if options.json else "\n".join(lines)
-    if text:
-        print(text, flush=True)
+    if options.json:
+        say_json(document)
+    elif lines:
+        say(*lines)
 
 
 def _ps(options: Values, kept: KeptBoxes) -> int:
@@ -93,13 +94,13 @@ def _diff(options: Values, kept: KeptBoxes) -> int:
         found = differences(box.files, paths)
         if options.json:
             told = [one.as_json() | ({"patch": "".join(one.patch())} if options.patch else {}) for one in found]
-            print(json.dumps({"name": options.name, "changes": told}, indent=2), flush=True)
+            say_json({"name": options.name, "changes": told})
             return 0
         for one in found:
             if options.patch and (lines := list(one.patch())):
                 _print_patch(lines)
             else:
-                print(f"{one.change:9}{shown(one.path)}{_details(one)}")
+                say(f"{one.change:9}{shown(one.path)}{_details(one)}")
     sys.stdout.flush()
     return 0
 
@@ -139,7 +140,7 @@ def _apply(options: Values, kept: KeptBoxes) -> int:
         outcome = recover_apply(kept, options.name)
         kept.collect()
         if outcome and not options.json:
-            print(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
+            say(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
         with OpenBox(kept, kept.get(options.name)) as box:
             source, target = mount_of(box.record.mounts, options.mount)
             plan = plan_of(box, target)
@@ -174,7 +175,7 @@ def _apply(options: Values, kept: KeptBoxes) -> int:
 def _ask(source: str, steps: int) -> None:
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; look with --dry-run, then say --yes.")
-    print(f"Write these {steps} changes to {shown(os.fsencode(source))}? [y/N] ", end="", flush=True)
+    say(f"Write these {steps} changes to {shown(os.fsencode(source))}? [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was applied.")
 

@@ -12,6 +12,7 @@ from husk.cli import all_commands
 from husk.cli.exit_codes import run_command
 from husk.cli.options import HELP, Command, Option
 from husk.cli.options.other_options import COMPLETION
+from husk.cli.output import say_as_is, say_json
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,11 +68,9 @@ def _completion(options: Values) -> int:
     from husk.cli.completion_scripts import SHELLS
 
     if options.json:
-        import json
-
-        print(json.dumps({"commands": [level.as_dict() for level in levels()]}, indent=2))
+        say_json({"commands": [level.as_dict() for level in levels()]})
     elif not options.shell:
         raise UsageError("say which shell: bash, zsh or fish.")
     else:
-        print(SHELLS[options.shell](levels()), end="")
+        say_as_is(SHELLS[options.shell](levels()))
     return 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import TYPE_CHECKING
 
 from husk.cli.exit_codes import run_command
 from husk.cli.options.other_options import DOCTOR
+from husk.cli.output import say, say_json
 from husk.sandbox.doctor.examine import Finding, examine, exit_code
 from husk.sandbox.doctor.rows import BETTER, FULL, MINIMUM
 
@@ -36,9 +36,9 @@ def _doctor(options: Values) -> int:
             "verdict": verdict(findings, code),
             "findings": [finding.as_dict() for finding in findings],
         }
-        print(json.dumps(document, indent=2))
+        say_json(document)
     else:
-        print(table(findings, code), end="")
+        say(*table(findings, code).splitlines())
     return code
 
 

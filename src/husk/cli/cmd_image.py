@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from husk.cli import image_show as show
 from husk.cli.exit_codes import run_command
 from husk.cli.options.image_options import IMAGE
+from husk.cli.output import say, say_json
 from husk.cli.store_show import images, progress
 from husk.sandbox.weaken import check as check_weaken
 from husk.store.store import Store
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
 
 def _say(options: Values, document: Any, lines: list[str]) -> None:
-    print(json.dumps(document, indent=2) if options.json else "\n".join(lines), flush=True)
+    if options.json:
+        say_json(document)
+    else:
+        say(*lines)
 
 
 def _ls(options: Values) -> int:
@@ -99,7 +102,7 @@ def _build(options: Values) -> int:
 
     def tell(line: str) -> None:
         if not options.json:
-            print(line, flush=True)
+            say(line)
 
     weaken = frozenset(check_weaken(name) for name in options.weaken)
     store = Store.create(options.store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from husk.cli.exit_codes import INTERRUPTED, run_command
 from husk.cli.options.other_options import MCP, MCP_TOKEN
+from husk.cli.output import say, say_as_is, say_json
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ def _serve(options: Values) -> int:
     from husk.mcp.config import SAMPLE, Config, default_path, read_config
 
     if options.sample:
-        print(json.dumps({"sample": SAMPLE}) if options.json else SAMPLE.rstrip("\n"))
+        if options.json:
+            say_json({"sample": SAMPLE}, indent=None)
+        else:
+            say_as_is(SAMPLE)
         return 0
     path = options.config or default_path()
     there = bool(options.config) or path.exists()
@@ -35,9 +38,9 @@ def _serve(options: Values) -> int:
         if options.json:
             tools, allowed = sorted(config.offered_tools), asdict(config)
             document = {"config": str(path) if there else None, "tools": tools, "allows": allowed}
-            print(json.dumps(document, indent=2))
+            say_json(document)
         else:
-            print(f"{path}: well" if there else "no config file: the defaults are used")
+            say(f"{path}: well" if there else "no config file: the defaults are used")
         return 0
     if options.json:
         raise UsageError("--json goes with --check or --sample; what is served is JSON already.")
@@ -66,7 +69,7 @@ def _token() -> str:
         import secrets
 
         token = secrets.token_urlsafe(32)
-        print(f"husk mcp: token {token}", file=sys.stderr, flush=True)
+        say(f"husk mcp: token {token}", file=sys.stderr)
     return token
 
 

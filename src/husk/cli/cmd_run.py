@@ -9,6 +9,7 @@ import sys
 
 from husk.cli.exit_codes import failed  # not when something failed: there may be no descriptor left to import it with
 from husk.cli.options.run_options import RUN
+from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
 from husk.sandbox import orphans
 from husk.sandbox.errors import UsageError
@@ -40,14 +41,12 @@ def _run(options: RunOptions) -> int:
     events = Events(tell, trace, collect=options.summary)
     result = _with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
     for fault in result.faults:
-        print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
+        say("husk: a fault of husk's own (the guest saw EIO):", *fault.splitlines(), file=sys.stderr)
     for limit in result.limits:
         if not options.summary:
-            print(f"husk: {limit}{'; the box was ended' if limit.ended else ''}.", file=sys.stderr)
+            say(f"husk: {limit}{'; the box was ended' if limit.ended else ''}.", file=sys.stderr)
     if options.json:
-        import json
-
-        print(json.dumps(result.as_dict(), indent=2))
+        say_json(result.as_dict())
     if options.summary:
         from husk.cli.summary import show
 
@@ -104,6 +103,6 @@ def _listeners(options: RunOptions) -> tuple[Callable[[dict[str, object]], None]
     if options.verbose:
 
         def trace(line: str) -> None:
-            sys.stderr.write(f"husk: {line}\n")
+            say(f"husk: {line}", file=sys.stderr)
 
     return tell, trace

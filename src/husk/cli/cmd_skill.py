@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from husk.cli import skill_show as show
 from husk.cli.cmd_run import _with_signals
 from husk.cli.exit_codes import run_command
 from husk.cli.options.skill_options import NEEDS_MORE, SKILL
+from husk.cli.output import say, say_json
 from husk.sandbox.errors import UsageError
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills import learn_permissions
@@ -33,13 +33,15 @@ def _inspect(options: Values) -> int:
         if options.manifest:
             skill.check()
             text = asked.text(notes)
-            print(json.dumps({"permissions": text}, indent=2) if options.json else text.rstrip("\n"))
+            if options.json:
+                say_json({"permissions": text})
+            else:
+                say(*text.splitlines())
         elif options.json:
-            print(json.dumps(found.as_dict() | {"valid": valid, "permissions": asked.text(notes)}, indent=2))
+            say_json(found.as_dict() | {"valid": valid, "permissions": asked.text(notes)})
         else:
             show.description(found)
-            print()
-            print(asked.text(notes), end="")
+            say("", *asked.text(notes).splitlines())
         return 0 if valid else UsageError.exit_code
 
 
@@ -65,11 +67,11 @@ def _run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
     beyond = learn_permissions.beyond(request.permissions, outcome) if options.check and request.permissions else []
     code = NEEDS_MORE if beyond else outcome.exit_code
     if options.json:
-        print(json.dumps(show.as_dict(outcome, produced) | {"beyond": beyond, "notes": prepared.notes}, indent=2))
+        say_json(show.as_dict(outcome, produced) | {"beyond": beyond, "notes": prepared.notes})
     elif not quiet:
         show.outcome(outcome, produced, options.output)
     if beyond:
-        print(f"husk skill: it needs more than {options.permissions} gives:", file=sys.stderr)
+        say(f"husk skill: it needs more than {options.permissions} gives:", file=sys.stderr)
         show.lines(beyond)
     return code
 
@@ -89,12 +91,10 @@ def _learn(options: Values) -> int:
     tight = learn_permissions.tighten(start, request, outcome, produced, prepared.provided.given)
     target.write_text(tight.text(), "utf-8")
     if options.json:
-        print(
-            json.dumps(show.as_dict(outcome, produced) | {"permissions": tight.text(), "file": str(target)}, indent=2)
-        )
+        say_json(show.as_dict(outcome, produced) | {"permissions": tight.text(), "file": str(target)})
     else:
         show.outcome(outcome, produced, options.output)
-        print(f"husk skill: learnt; {target} allows what this run used.", file=sys.stderr)
+        say(f"husk skill: learnt; {target} allows what this run used.", file=sys.stderr)
     return 0
 
 
@@ -115,7 +115,7 @@ def _test(options: Values) -> int:
         if not options.json:
             show.verdict(verdicts[-1])
     if options.json:
-        print(json.dumps([verdict.as_dict() for verdict in verdicts], indent=2))
+        say_json([verdict.as_dict() for verdict in verdicts])
     else:
         show.count(verdicts)
     return 1 if any(verdict.status in (FAILS, DIFFERS, BROKEN) for verdict in verdicts) else 0
@@ -123,7 +123,7 @@ def _test(options: Values) -> int:
 
 def _announce_native(cases: int, *, ask: bool) -> None:
     text = f"husk skill: --native runs {cases} case{'s' if cases > 1 else ''} outside any box, with all your rights."
-    print(text, end=" Go on? [y/N] " if ask else "\n", file=sys.stderr, flush=True)
+    say(text, end=" Go on? [y/N] " if ask else "\n", file=sys.stderr)
     if ask and sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was run; without --native the cases run in boxes only.")
 

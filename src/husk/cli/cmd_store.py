@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from husk.cli import store_show as show
 from husk.cli.exit_codes import print_error, run_command
 from husk.cli.options.store_options import STORE
+from husk.cli.output import say, say_json
 from husk.store.layout import is_hash
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
 
 def _say(options: Values, document: Any, lines: list[str]) -> None:
-    print(json.dumps(document, indent=2) if options.json else "\n".join(lines), flush=True)
+    if options.json:
+        say_json(document)
+    else:
+        say(*lines)
 
 
 def _ingest(options: Values) -> int:

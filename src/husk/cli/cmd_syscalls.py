@@ -6,7 +6,6 @@ Here: how rows are shown. Not here: anything about a call that its row does not 
 from __future__ import annotations
 
 import difflib
-import json
 import shutil
 import sys
 import textwrap
@@ -18,6 +17,7 @@ from husk.abi.registry.rules import ALWAYS, IN_C, IN_HUSK, NEVER, RESTARTS, WAYS
 from husk.abi.registry.signatures import arguments
 from husk.cli.exit_codes import run_command
 from husk.cli.options.other_options import SYSCALLS
+from husk.cli.output import say_as_is, say_json
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def _syscalls(options: Values) -> int:
     if options.markdown:
         if options.json:
             raise UsageError("--json and --markdown are two forms of the same; choose one.")
-        return _print(markdown())
+        say_as_is(markdown())
+        return 0
     rows: list[Row] = []
     for name in options.names:
         found = ROWS.get(int(name)) if name.isdecimal() else by_name(name)
@@ -56,14 +57,10 @@ def _syscalls(options: Values) -> int:
     if options.way:
         rows = [row for row in rows if row.way == options.way]
     if options.json:
-        return _print(json.dumps([as_json(row) for row in rows], indent=2) + "\n")
+        say_json([as_json(row) for row in rows])
+        return 0
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    return _print(table(rows, width, details=bool(options.names)))
-
-
-def _print(text: str) -> int:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    say_as_is(table(rows, width, details=bool(options.names)))
     return 0
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from husk.abi.text import harmless_lines
 from husk.cli.options.parse_words import Values, find_command, wants_json
+from husk.cli.output import say, say_json
 from husk.sandbox.errors import HuskError, host_failure
 
 TYPE_CHECKING = False
@@ -82,12 +82,10 @@ def _report(command: Command, words: list[str], sentence: str, kind: str, code: 
         except BrokenPipeError:
             reader_left()
     name = "husk" if command.name in ("run", "shell") else f"husk {command.name}"
-    print(f"{name}: {harmless_lines(sentence)}", file=sys.stderr)
+    say(*f"{name}: {sentence}".split("\n"), file=sys.stderr)
     return code
 
 
 def print_error(sentence: str, kind: str, code: int, **more: object) -> None:
     """What every command prints on standard output instead of its result, where --json is given."""
-    import json
-
-    print(json.dumps({"error": sentence, "kind": kind, "exit_code": code, **more}), flush=True)
+    say_json({"error": sentence, "kind": kind, "exit_code": code, **more}, indent=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from husk.abi.text import harmless
+from husk.cli.output import say
 from husk.sandbox.result import Result
 from husk.skills.compare_cases import Verdict
 from husk.skills.describe import Description
@@ -16,23 +16,23 @@ MOST = 20
 
 def description(found: Description) -> None:
     head = found.skill.head
-    print(f"{harmless(head.name or '(no name)')}: {harmless(head.description)}")
+    say(f"{head.name or '(no name)'}: {head.description}")
     for title, text in (("license", head.license), ("compatibility", head.compatibility)):
         if text:
-            print(f"  {title}: {harmless(text)}")
+            say(f"  {title}: {text}")
     for name, text in head.metadata.items():
-        print(f"  {harmless(name)}: {harmless(text)}")
+        say(f"  {name}: {text}")
     if head.allowed_tools:
-        print(f"  tools: {harmless(' '.join(head.allowed_tools))}")
+        say(f"  tools: {' '.join(head.allowed_tools)}")
     problems = [f"{problem.level}: {problem.text}" for problem in head.problems]
     problems += [f"warning: {text}" for text in found.problems]
-    print("format: " + ("as the specification wants it" if not problems else ""))
+    say("format: " + ("as the specification wants it" if not problems else ""))
     for text in problems:
-        print(f"  {harmless(text)}")
-    print(f"scripts: {len(found.scripts) or 'none'}")
+        say(f"  {text}")
+    say(f"scripts: {len(found.scripts) or 'none'}")
     for script in found.scripts:
-        usage = f": {harmless(script.usage)}" if script.usage else ""
-        print(f"  {harmless(script.path)} ({harmless(script.language)}){usage}")
+        usage = f": {script.usage}" if script.usage else ""
+        say(f"  {script.path} ({script.language}){usage}")
     for title, items in (
         ("pip packages", [f"{name} ({where})" for name, where in found.pip.items()]),
         ("npm packages", [f"{name} ({where})" for name, where in found.npm.items()]),
@@ -41,25 +41,25 @@ def description(found: Description) -> None:
         ("writes", found.writes),
     ):
         if items:
-            print(f"{title}: {harmless(', '.join(items[:MOST]))}{' …' if len(items) > MOST else ''}")
+            say(f"{title}: {', '.join(items[:MOST])}{' …' if len(items) > MOST else ''}")
 
 
 def notes(texts: list[str]) -> None:
     for text in texts:
-        print(f"husk skill: {harmless(text)}", file=sys.stderr)
+        say(f"husk skill: {text}", file=sys.stderr)
 
 
 def lines(texts: list[str]) -> None:
     for text in texts[:MOST]:
-        print(f"    {harmless(text)}", file=sys.stderr)
+        say(f"    {text}", file=sys.stderr)
     if len(texts) > MOST:
-        print(f"    … and {len(texts) - MOST} more", file=sys.stderr)
+        say(f"    … and {len(texts) - MOST} more", file=sys.stderr)
 
 
 def outcome(result: Result, produced: Produced, out: Path | None) -> None:
-    print(f"\nhusk skill: exit code {result.exit_code} after {result.seconds:.2f} s", file=sys.stderr)
+    say("", f"husk skill: exit code {result.exit_code} after {result.seconds:.2f} s", file=sys.stderr)
     for fault in result.faults:
-        print(f"husk: a fault of husk's own (the guest saw EIO):\n{fault}", file=sys.stderr)
+        say("husk: a fault of husk's own (the guest saw EIO):", *fault.splitlines(), file=sys.stderr)
     changed = [f"{path} ({change})" for change, path in result.changes if not path.startswith("/tmp/")]
     for title, texts in (
         ("limits", [str(limit) for limit in result.limits]),
@@ -69,7 +69,7 @@ def outcome(result: Result, produced: Produced, out: Path | None) -> None:
         ("refused", [_refusal(item) for item in result.refusals]),
     ):
         if texts:
-            print(f"  {title}:", file=sys.stderr)
+            say(f"  {title}:", file=sys.stderr)
             lines(texts)
 
 
@@ -103,9 +103,9 @@ def verdict(found: Verdict) -> None:
     name = f"{found.case.skill.name}: {found.case.name}"
     alone = f"{found.native_seconds:6.2f} s" if found.native_seconds else " " * 8
     times = f"{alone} {found.box_seconds:6.2f} s" if found.box_seconds else ""
-    print(f"{found.status:<8} {harmless(name):<48} {times}".rstrip(), flush=True)
+    say(f"{found.status:<8} {name:<48} {times}".rstrip())
     if found.reason:
-        print(f"         {harmless(found.reason)}", flush=True)
+        say(f"         {found.reason}")
 
 
 def count(verdicts: list[Verdict]) -> None:
@@ -113,4 +113,4 @@ def count(verdicts: list[Verdict]) -> None:
     for item in verdicts:
         kinds[item.status] = kinds.get(item.status, 0) + 1
     where = "natively and in a box" if any(item.native_seconds for item in verdicts) else "in a box"
-    print(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + f" ({where}, seconds)")
+    say(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + f" ({where}, seconds)")

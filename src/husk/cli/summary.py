@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from husk.abi.text import harmless
+from husk.cli.output import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ MOST = 20
 
 def show(result: Result) -> None:
     out = sys.stderr
-    print(f"\nhusk: exit code {result.exit_code} after {result.seconds:.2f} s", file=out)
+    say("", f"husk: exit code {result.exit_code} after {result.seconds:.2f} s", file=out)
     if result.weakened:
-        print(f"  weakened: {', '.join(result.weakened)}", file=out)
+        say(f"  weakened: {', '.join(result.weakened)}", file=out)
     for limit in result.limits:
-        print(f"  {limit}{'; the box was ended' if limit.ended else ''}", file=out)
+        say(f"  {limit}{'; the box was ended' if limit.ended else ''}", file=out)
     own = [path for path in result.read if not path.startswith(SYSTEM)]
     _list("read", own, f"and {len(result.read) - len(own)} files of the system")
     _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
@@ -29,7 +29,7 @@ def show(result: Result) -> None:
     _list("refused", [f"{item['what']}: {item['reason']}{_allow(item)}" for item in result.refusals], "")
     lost = [f"{count} {kind}" for kind, count in result.lost.items() if count]
     if lost:
-        print(f"  not written down: {', '.join(lost)}", file=out)
+        say(f"  not written down: {', '.join(lost)}", file=out)
 
 
 def _allow(item: dict[str, object]) -> str:
@@ -37,10 +37,10 @@ def _allow(item: dict[str, object]) -> str:
 
 
 def _list(title: str, lines: list[str], rest: str) -> None:
-    print(f"  {title}:" + ("" if lines else " nothing"), file=sys.stderr)
+    say(f"  {title}:" + ("" if lines else " nothing"), file=sys.stderr)
     for line in lines[:MOST]:
-        print(f"    {harmless(line)}", file=sys.stderr)
+        say(f"    {line}", file=sys.stderr)
     if len(lines) > MOST:
-        print(f"    … and {len(lines) - MOST} more", file=sys.stderr)
+        say(f"    … and {len(lines) - MOST} more", file=sys.stderr)
     if rest:
-        print(f"    {rest}", file=sys.stderr)
+        say(f"    {rest}", file=sys.stderr)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import textwrap
 
 from husk.cli.options import Command, Option
+from husk.cli.output import say_as_is
 
 _NARROWEST, _WIDEST = 80, 120
 _WIDEST_HEAD = 26
@@ -47,5 +47,5 @@ def _rows(rows: list[tuple[str, str]], column: int, width: int) -> str:
 
 def print_help(path: str, command: Command) -> int:
     width = shutil.get_terminal_size((_WIDEST, 24)).columns
-    sys.stdout.write(help_text(path, command, min(max(width, _NARROWEST), _WIDEST)))
+    say_as_is(help_text(path, command, min(max(width, _NARROWEST), _WIDEST)))
     return 0
