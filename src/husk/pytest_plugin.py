@@ -73,7 +73,7 @@ def _mounts(request: pytest.FixtureRequest, project: str | None) -> list[Any]:
         found.append(Mount(str(request.config.rootpath), str(request.config.rootpath), project))
     for place in dict.fromkeys((sys.base_prefix, sys.prefix)):
         if not place.startswith("/usr"):
-            found.append(Mount(place, place))  # so that sys.executable is what the test means by it
+            found.append(Mount(place, place))  # so that sys.executable is the same program in the box
     if "tmp_path" in request.fixturenames:
         place = str(request.getfixturevalue("tmp_path"))
         found.append(Mount(place, place, "rw"))

@@ -1,6 +1,6 @@
-"""api: the same for asyncio. Each call that would wait does so in a thread of its own, never in the loop's few shared
-ones: a program that runs for an hour must not keep others from starting. A cancelled run is ended, and is gone when the
-cancellation is."""
+"""api: the same for asyncio. Each call that would block runs in a thread of its own, never in the few shared threads of
+the loop: a program that runs for an hour must not keep others from starting. Cancelling a run ends it, and the run is
+gone when the cancellation is complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
-    """`work()` in a thread. Cancelled, `give_up()` makes it end soon, and its end is waited for in any case."""
+    """`work()` in a thread. If the task is cancelled, `give_up()` makes it end soon; its end is always waited for."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -44,7 +44,7 @@ async def in_thread(work: Callable[[], T], give_up: Callable[[], None] | None = 
         try:
             loop.call_soon_threadsafe(tell, *told)
         except RuntimeError:
-            pass  # the loop was closed; nobody waits
+            pass  # the loop was closed; no task waits
 
     threading.Thread(target=body, name="husk-aio", daemon=True).start()
     try:
@@ -268,7 +268,7 @@ MadeT = TypeVar("MadeT", bound=_Closable)
 
 
 async def _made(make: Callable[[], MadeT]) -> MadeT:
-    """What another thread makes. Cancelled, nobody will ever have it, so it is closed."""
+    """Make it in another thread. If the task is cancelled, the result is closed."""
     made: list[MadeT] = []
     try:
         await in_thread(lambda: made.append(make()))

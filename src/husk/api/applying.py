@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Applied:
     """`changes` of `directory`, a host directory, by their names in the box (`added`, `changed`, `deleted`, `metadata`;
-    what is in a new or deleted directory is not named apart). `notes`: what could not be carried over."""
+    the content of a new or deleted directory is not listed). `notes`: what could not be carried over."""
 
     directory: str
     changes: list[Change] = field(default_factory=list)
@@ -49,8 +49,8 @@ def _planned(box: Box, wanted: str) -> Applied:
 
 
 def _applied(runs: Runs, wanted: str) -> Applied:
-    """From what the box has settled to, so that nothing changes meanwhile, in the way `husk apply` does it. Afterwards
-    the box goes on without changes there."""
+    """Apply from the settled box, so that nothing changes meanwhile, as `husk apply` does. Afterwards the box has no
+    changes there."""
     from husk.sandbox.apply.apply import mount_of
     from husk.sandbox.kept.apply_box import apply_box, plan_of
     from husk.sandbox.kept.open_box import OpenBox
@@ -59,7 +59,7 @@ def _applied(runs: Runs, wanted: str) -> Applied:
     files = runs.settle()
     keeping, record = runs.keeping, files.record
     if keeping is not None:
-        # Otherwise a husk that dies after this would leave a kept box whose changes the host has already.
+        # Otherwise, if husk dies after this, the kept box would still have changes that the host has already.
         keeping.record_now(runs.last[0], runs.last[1].exit_code)
         record = keeping.record
     with OpenBox(files.kept, record) as box:

@@ -1,7 +1,7 @@
-"""api: what is alive in this process, so that nothing of it outlives the process or is harmed by a child of it.
+"""api: the boxes that are open in this process: none outlives the process, and no forked child harms one.
 
-At exit everything still open is closed. After a fork the child forgets it all: boxes are the parent's, and only the
-descriptors are closed, so that the parent's end ends its boxes even while the child lives on.
+At exit all open boxes are closed. After a fork the child forgets them: they are the parent's. The child only closes its
+copies of the descriptors, so that the boxes end with the parent even while the child lives on.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""api: the state of a box's files, held for as long as the application wants: to go back to, or to try
-several ways from."""
+"""api: the state of a box's files, for as long as the application holds it: to go back to it, or to open several boxes
+from it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """What `Sandbox.snapshot` gives. Any number of boxes can be opened from it, also when the first is long closed. It
-    holds files only: what ran is in none of them, nor is what stands on an `rw` mount."""
+    """What `Sandbox.snapshot` gives. Any number of boxes can be opened from it, even after the first is closed. It
+    holds files only: no processes, and nothing that lies on an `rw` mount."""
 
     def __init__(self, runs: Runs, opened: Callable[[Runs], Sandbox]) -> None:
         """`opened` makes the public face of a new box."""
@@ -31,8 +31,8 @@ class Snapshot:
         living.born(self)
 
     def open(self, *, keep: str = "", publish: Iterable[str] = ()) -> Sandbox:
-        """A box that begins with these files, and with the mounts, network, limits and hooks of the box they are from;
-        but what that one is kept as and publishes is its own. `keep`: a name to keep the new one under."""
+        """A box that begins with these files, and with the mounts, network, limits and hooks of the box they are from,
+        but not with its name or published ports. `keep`: a name to keep the new box under."""
         if self._closed:
             raise ValueError("the snapshot is closed")
         policy = self._policy.again()

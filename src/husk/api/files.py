@@ -26,7 +26,7 @@ class BoxFiles:
         raise NotImplementedError
 
     def _writing(self) -> AbstractContextManager[None]:
-        """Around whatever changes a file without `_mounted`."""
+        """To be held while a file is changed without `_mounted`."""
         raise NotImplementedError
 
     def _start(self) -> str:
@@ -63,13 +63,13 @@ class BoxFiles:
                 with self._mounted() as files:
                     files.vfs.mkdir(Context(files.creds), files.vfs.root, os.fsencode(here), 0o777)
             except OSError as error:
-                # What is there need not be made, and may lie where nothing can be, on a read-only mount for example.
+                # An existing directory need not be made, and may lie where none can be made: on a read-only mount.
                 if not self.exists(here) or (number == len(words) and not exist_ok):
                     raise _named(error, here) from None
 
     def listdir(self, path: Name = ".") -> list[str]:
         """The names in a directory, sorted."""
-        os.close(self._open_file(path, os.O_RDONLY | os.O_DIRECTORY))  # whoever may not read it may not list it
+        os.close(self._open_file(path, os.O_RDONLY | os.O_DIRECTORY))  # EACCES where the guest may not read it
         with self._mounted() as files:
             ctx = Context(files.creds)
             node = files.vfs.walk(ctx, files.vfs.root, os.fsencode(self._absolute(path)))

@@ -1,5 +1,4 @@
-"""api: what an application says about a box or a program, as the policy the sandbox understands. Nothing is made
-here."""
+"""api: make a policy from the arguments of an application, and check them. Nothing else is made here."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def policy_of(
     weaken: Iterable[str],
     store: str,
 ) -> Policy:
-    """The arguments of Sandbox, checked as far as they can be without making anything."""
+    """The arguments of Sandbox, checked as far as possible before a box is made."""
     policy = Policy([])
     policy.image, policy.store, policy.namespaces = image, store, namespaces
     policy.mounts = mounts_of(mounts)

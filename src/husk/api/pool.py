@@ -1,8 +1,8 @@
-"""api: boxes kept ready. Each has its namespaces, filter and listener, and a guest that waits for its command behind
-all walls; so a start costs no more than telling it what to run.
+"""api: boxes kept ready. Each has its namespaces, filter and listener, and a guest that waits behind all walls for its
+command. So a start costs no more than telling the guest what to run.
 
-A box is used once and then closed: what one command left must not meet the next. One thread makes and closes boxes, so
-that neither is waited for by whoever runs something.
+A box is used once and then closed: a command must not find what another one left. One thread makes and closes boxes, so
+that callers of `run` wait for neither.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """api: one run of a box as a process object, with subprocess.Popen's habits.
 
-A thread of its own waits for the run's end and clears up after it, so that nobody has to ask for the result to leave
-nothing behind.
+A thread of its own waits for the end of the run and clears up, so that nothing is left even if the application never
+asks for the result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pipes:
         self._owned: list[int] = []
         self.ours: list[int] = [-1, -1, -1]
         try:
-            # A guest that reads must not eat what is meant for the application, so its input is nothing by default.
+            # A guest must not read input that is meant for the application, so by default it gets none.
             first = self._end(0, DEVNULL if stdin is None else stdin)
             second = self._end(1, stdout)
             third = second if stderr == STDOUT else self._end(2, stderr)
@@ -104,7 +104,7 @@ class Process:
         file = os.fdopen(fd, mode)
         if self._text is None:
             return file
-        return io.TextIOWrapper(file, *self._text, line_buffering=True)  # whoever talks to a program talks in lines
+        return io.TextIOWrapper(file, *self._text, line_buffering=True)  # a dialogue is made of lines
 
     def _wait_and_clear(self) -> None:
         run, ended = self._run, Ended()
@@ -198,7 +198,7 @@ class Process:
         except BlockingIOError:
             return data
         except BrokenPipeError:
-            data = data[:0]  # nobody reads any more
+            data = data[:0]  # the guest reads no more
         if not data:
             selector.unregister(self.stdin.fileno())
             self._close_stdin()

@@ -1,4 +1,5 @@
-"""api: how a run ended, what it was refused, and that in words for whoever decides what to do next."""
+"""api: how a run ended and what it was refused, as data, and in words for the person or model that decides what to do
+next."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _MEANINGS = {
     126: " A shell ends so when a program is there and cannot be executed.",
     127: " A shell ends so when there is no such program: the box has those of its image and mounts, and no others.",
 }
-_POINTER = re.compile(r"0x[0-9a-f]{7,}")  # an address in the program's memory, which tells nobody anything
+_POINTER = re.compile(r"0x[0-9a-f]{7,}")  # an address in the program's memory, which explains nothing
 _WORDS = (
     ("no --allow-net rule", "no rule of net"),
     ("with --mount", "with mounts"),

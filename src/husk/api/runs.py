@@ -97,7 +97,7 @@ class Runs:
 
     @property
     def idle(self) -> bool:
-        """Does nobody run in the box or write to its files? The caller holds the lock."""
+        """No program runs in the box, and none of its files is being written. The caller holds the lock."""
         return not self._processes and not self._writing
 
     @contextmanager
@@ -112,7 +112,7 @@ class Runs:
                 self._writing -= 1
 
     def snapshot(self) -> Snapshot:
-        """The files as they are now; the caller closes it. Of a box in which nobody runs nothing is copied."""
+        """The files as they are now; the caller closes it. If no program runs in the box, nothing is copied."""
         from husk.sandbox.kept.take_snapshot import take_snapshot
 
         with self.lock:
@@ -135,14 +135,14 @@ class Runs:
         return self._start
 
     def go_on_from(self, start: Snapshot) -> None:
-        """Of a box that has settled: it is this now."""
+        """A box that has settled continues from `start`."""
         assert self._start is not None
         self._start.close()
         self._start = start
 
     @property
     def keeping(self) -> Keeping | None:
-        """Of a box that has settled, and is to be kept."""
+        """The hold of a kept box that has settled."""
         return self._keeping
 
     # -- runs ------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Runs:
 
     def begin(self, policy: Policy, pipes: Pipes, text: Texts | None) -> Process:
         try:
-            # In one go: whoever finds the box idle, or closes it, must know of this run.
+            # Under one lock: a thread that finds the box idle, or closes it, must know of this run.
             with self.lock:
                 run, kept = self._launched(policy, pipes.guest)
                 pipes.given()
@@ -215,7 +215,7 @@ class Runs:
 
     # -- life ------------------------------------------------------------------------------------------------------
     def close(self) -> bool:
-        """End every run and remove everything, but what is to be kept. False: that was done already."""
+        """End every run and remove everything except what is to be kept. False: it was closed already."""
         with self.lock:
             was, self.closed = self.closed, True
             box, self._box = self._box, None
@@ -244,7 +244,7 @@ class Runs:
     def forget(self) -> None:
         """In a forked child: the box is the parent's."""
         self.closed = True
-        self.lock = threading.RLock()  # whoever held it is not in this process
+        self.lock = threading.RLock()  # the thread that may have held it is not in this process
         for run in (self.standby, *self._processes):
             if run is not None:
                 run.forget()

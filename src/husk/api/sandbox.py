@@ -79,7 +79,7 @@ class Sandbox(BoxFiles):
 
     @classmethod
     def _of(cls, runs: Runs) -> Sandbox:
-        """A box that was made otherwise: from a snapshot."""
+        """A box that was made from a snapshot."""
         box = cls.__new__(cls)
         box._open(runs)
         return box
@@ -169,12 +169,12 @@ class Sandbox(BoxFiles):
         return self._runs.begin(policy, pipes, text)
 
     def warm_up(self, args: Command = ("true",)) -> None:
-        """Run a program of your own once and prepare the next run, so that its start is a quick one. Only while nothing
-        else runs in the box: what waits to be started must not be within reach of a guest."""
+        """Run a program once and prepare the next run, so that it starts quickly. Only while nothing else runs in the
+        box: no guest may reach a run that waits to be started."""
         try:
             self.run(args, stdout=DEVNULL, stderr=DEVNULL)
         except (NotFound, NotExecutable):
-            pass  # an image without it; then look-ups are learned later
+            pass  # the image lacks it; then the name cache learns later
         runs = self._runs
         with runs.lock:
             runs.box()
@@ -183,13 +183,13 @@ class Sandbox(BoxFiles):
 
     # -- looking and changing ----------------------------------------------------------------------------------
     def diff(self) -> list[Change]:
-        """What differs from what the box started with: its own files, and those of `cow` mounts."""
+        """The changes since the box started: to its own files, and to those of `cow` mounts."""
         with self._mounted() as files:
             return [Change(kind, path) for kind, path in files.changes()]
 
     def commit(self, image: str) -> str:
-        """Make what changed so far (outside mounts) an image of the store, upon the one the box was started from. What
-        programs are writing at this moment may be half in it. Returns the new layer's hash."""
+        """Make the changes so far (outside mounts) an image of the store, upon the image the box was started from. A
+        file that a program is writing at this moment may be half in it. Returns the hash of the new layer."""
         from husk.sandbox.kept.operations import commit_open
 
         with self._runs.lock:
@@ -202,7 +202,7 @@ class Sandbox(BoxFiles):
         return apply_changes(self._runs, mount, dry_run=dry_run)
 
     def snapshot(self) -> Snapshot:
-        """The box's files as they are now, to open other boxes with; close it when you need it no more."""
+        """The box's files as they are now, to open other boxes with. Close it when you no longer need it."""
         return Snapshot(self._runs, Sandbox._of)
 
     def fork(self, *, keep: str = "", publish: Iterable[str] = ()) -> Sandbox:
@@ -222,7 +222,7 @@ class Sandbox(BoxFiles):
                 runs.box()
                 for name in names:
                     runs.hooks.add(name, hook)
-                runs.end_standby()  # it answers from memory what the hook wants to see
+                runs.end_standby()  # its name cache answers calls that the hook wants to see
             return hook
 
         return hooked
@@ -245,7 +245,7 @@ class Sandbox(BoxFiles):
 
     @property
     def ready(self) -> bool:
-        """Does a prepared run wait for its command? Then the next start is a quick one."""
+        """Does a prepared run wait for its command? Then the next start is quick."""
         with self._runs.lock:
             return self._runs.standby is not None and self._runs.standby.waits()
 

@@ -1,4 +1,4 @@
-"""cli: `husk run`. On the path of every start: what is imported here is paid for by every run."""
+"""cli: `husk run`. It is on the path of every start: each import here makes every run slower."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _listeners(options: RunOptions) -> tuple[Callable[[dict[str, object]], None]
             line = json.dumps(event) + "\n"
             if room is not None:
                 if len(line) > room:
-                    room = 0  # no later, shorter one slips in: what is there is a beginning, without holes
+                    room = 0  # no later, shorter event is written: the file is a beginning without gaps
                     raise Full
                 room -= len(line)
             log.write(line)

@@ -1,12 +1,12 @@
 """kernel: calls that may wait for ever in the host — opening a FIFO, connecting a blocking socket.
 
-One thread waits in the host's own call, so that no other guest is held up and Linux's rendezvous rules hold. After
-reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a handler interrupt these:
-one more thread, for all of them, watches for signals the guests handle, and for their deaths, and only then breaks a
-wait. There is a bound to how many calls of a box may wait: threads are husk's memory, and each holds a descriptor.
-Letting more of them queue was rejected: those that would end the waiting of the others might be among them.
+Each call waits in a thread of its own, in the host's own call: no other guest is held up, and Linux's rendezvous rules
+hold. After reception a notified call can no longer be interrupted (WAIT_KILLABLE_RECV), but Linux lets a signal handler
+interrupt these calls. So one more thread, for all of them, watches for signals that the guests handle and for guests
+that die, and only then breaks a wait. The number of waiting calls of a box is bounded: each costs husk a thread and a
+descriptor. Rejected: a queue for more calls; the calls that would end the waiting of others might be in the queue.
 The answer is EINTR where the handler was set without SA_RESTART, else ERESTARTSYS: the host then restarts the call.
-Not every EINTR of the host's is that. A signal for the whole process may have been taken by another thread, and a husk
+The host also returns EINTR for other reasons: another thread may have taken a signal for the whole process, and a husk
 that was stopped and continued finds its own waits broken (signal(7) lists which). Then the wait goes on: `patiently`.
 Rejected: retrying a non-blocking open, which loses a writer that comes and goes between two tries.
 """
@@ -43,7 +43,7 @@ _watching = False
 
 
 def forget() -> None:
-    """In a forked child: whoever waited is the parent's, and so is the thread that watched."""
+    """In a forked child: the waiting calls are the parent's, and so is the thread that watched them."""
     global _lock, _watching
     _lock, _watching = _thread.allocate_lock(), False
     _waits.clear()
@@ -58,8 +58,9 @@ class _Wait:
 
 
 def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1, weight: int = 0) -> Reply:
-    """Answer `call` with what `operate` returns. It must give up on EINTR. `held` is a descriptor closed at the end;
-    `also` one that `operate` closes, or we, if it never runs. `weight`: bytes of husk's memory that it holds."""
+    """Answer `call` with what `operate` returns. `operate` must give up on EINTR. `held` is a descriptor that is closed
+    at the end; `also` is one that `operate` closes, or this function, if `operate` never runs. `weight`: bytes of
+    husk's memory that the call holds."""
     global _watching
     wait = _Wait(call, operate, held, weight)
     scarce = is_in_reserve(held)
@@ -72,7 +73,7 @@ def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1
             watch, _watching = not _watching, True
     try:
         if full:
-            # What Linux says of a FIFO for whose buffer the user's share of memory does not suffice.
+            # As Linux answers when the user's share of memory is too small for the buffer of a FIFO.
             why = ", and husk has few descriptors left" if scarce else ""
             why = ", and with it they would hold too much to send" if bytes_held > MOST_HELD else why
             raise Refused(errno.ENOMEM, f"{waiting} calls of this box wait already{why}")
@@ -100,17 +101,17 @@ def _work(wait: _Wait) -> None:
             reply = wait.operate()
         finally:
             wait.done = True
-            os.close(wait.held)  # before the guest runs on: somebody might notice that husk still holds it open
+            os.close(wait.held)  # before the guest runs on: husk's copy of the descriptor would be observable
         if isinstance(reply, GiveFd):
             raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
         elif isinstance(reply, int):
             raw.reply(reply)
         else:
-            raise TypeError(f"{reply!r} answers nobody")
+            raise TypeError(f"{reply!r} is no answer")
     except OSError as error:
         if raw.answered:
             return
-        # EBUSY: somebody else traces the thread, so that we cannot.
+        # EBUSY: another process traces the thread, so husk cannot.
         if error.errno != errno.EINTR or raw.interrupt(_interruption(wait.call.tid)) == -errno.EBUSY:
             raw.fail(error.errno or errno.EIO)
     except BaseException as fault:  # a stray exception is our bug
@@ -118,7 +119,7 @@ def _work(wait: _Wait) -> None:
 
 
 def patiently(call: Call, operate: Callable[[], T]) -> T:
-    """What may wait in the host; EINTR only if a signal of the guest's is the reason, or nobody waits any more."""
+    """Do what may wait in the host. EINTR only if the guest handles a signal, or no longer waits for the answer."""
     while True:
         try:
             return operate()
@@ -128,8 +129,8 @@ def patiently(call: Call, operate: Callable[[], T]) -> T:
 
 
 def _watch() -> None:
-    """Lives as long as anybody waits. Looks often after a new wait began, seldom when nothing happens, and never for
-    more than a fifth of the time."""
+    """Lives as long as a call waits. Looks often after a new wait began, seldom when nothing happens, and for at most a
+    fifth of the time."""
     global _watching
     pause, known = FIRST_LOOK, 0
     while True:
@@ -143,20 +144,20 @@ def _watch() -> None:
                 return
         for wait in current:
             if not wait.done and wait.thread and (not wait.call.raw.valid() or _handled_signals(wait.call.tid)):
-                # Again and again until it left: a wake-up that comes just before the wait begins is lost.
+                # Repeated until the thread has left: a wake-up just before the wait begins is lost.
                 wake_thread(wait.thread)
         pause = FIRST_LOOK if len(current) > known else min(pause * 1.5, LONGEST_PAUSE)
         pause, known = max(pause, 4 * (time.monotonic() - begin)), len(current)
 
 
 def _interruption(tid: int) -> int:
-    """What the lowest waiting signal, which the host delivers first, makes of the call."""
+    """How the call ends: the lowest pending signal decides, because the host delivers it first."""
     waiting = _handled_signals(tid)
     return errno.EINTR if waiting & -waiting & resident.thunked_signals(tid) else ERESTARTSYS
 
 
 def _handled_signals(tid: int) -> int:
-    """Mask of the signals that wait to be delivered to a handler of the guest's."""
+    """Mask of the pending signals for which the guest has a handler."""
     masks = {}
     try:
         with open(f"/proc/{tid}/status", "rb") as status:
@@ -165,5 +166,5 @@ def _handled_signals(tid: int) -> int:
                 if label in (b"SigPnd", b"ShdPnd", b"SigBlk", b"SigCgt"):
                     masks[label] = int(value, 16)
     except OSError:
-        return 0  # gone; that the call is no longer valid is noticed too
+        return 0  # gone; the caller also notices that the call is no longer valid
     return (masks[b"SigPnd"] | masks[b"ShdPnd"]) & ~masks[b"SigBlk"] & masks[b"SigCgt"]

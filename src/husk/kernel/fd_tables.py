@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 ALONE = 3  # links of a directory that has one directory in it
 COMPARED = 8  # tables; a process with more of them is looked at thread by thread, which finds the same, only slower
-LEAST, MOST = 2, 5  # looks at what is held
+LEAST, MOST = 2, 5  # passes over the descriptors
 
 
 def tables_of(pid: int) -> list[bytes]:
     """Directories of /proc, one for each table; FileNotFoundError where the process has ended.
 
-    Most processes have one table. But a thread may have its own, and where the first thread has ended, what /proc shows
-    of the process is empty."""
+    Most processes have one table. But a thread may have its own, and where the first thread has ended, /proc shows an
+    empty table for the process."""
     threads = b"/proc/%d/task" % pid
     if os.stat(threads).st_nlink == ALONE:
         return [b"/proc/%d/fd/" % pid]
@@ -36,13 +36,13 @@ def tables_of(pid: int) -> list[bytes]:
 
 
 def links_held(reapers: list[int]) -> set[bytes]:
-    """Of all processes below these, of these, and of our own, which may be about to hand something over.
+    """The links that these processes hold, all their descendants, and husk itself, which may be about to hand one over.
 
-    Asked when placeholders are to be collected, so what is missed is lost for its holder: a failing host must not look
-    like a box that holds nothing.
+    Placeholders that are not among them are collected, so a holder loses what is missed here: a failing host must not
+    look like a box that holds nothing.
 
-    What any look finds counts, and there are two at least: a process may have a child and let something go between our
-    looks at the one and at the other. In a box where processes come and go all the time no look is complete."""
+    A link counts if any pass finds it, and there are at least two passes: a process may fork and close a descriptor
+    between the looks at parent and child. In a box where processes come and go all the time no pass is complete."""
     found: set[bytes] = set()
     for count in range(1, MOST + 1):
         if _look(found, [*reapers, os.getpid()], set(reapers)) and count >= LEAST:
@@ -51,7 +51,7 @@ def links_held(reapers: list[int]) -> set[bytes]:
 
 
 def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
-    """Was nobody gone when it was looked at?"""
+    """Did no process end while it was looked at?"""
     complete = True
     while todo:
         pid = todo.pop()
@@ -61,7 +61,7 @@ def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
                 born = [child for thread in threads for child in _children(thread)]
                 todo += born
                 parents.update(born)
-            # Descriptors first: who enters a directory has one of it until it is there.
+            # Descriptors first: a process that enters a directory holds a descriptor of it until it is there.
             found.update(link for table in tables_of(pid) for link in _descriptors(table))
             found.update(os.readlink(thread + b"cwd") for thread in threads)
         except (FileNotFoundError, ProcessLookupError):
@@ -87,7 +87,7 @@ def _descriptors(folder: bytes) -> list[bytes]:
 
 
 def stat_held(call: Call, fd: int) -> Stat:
-    """fstat(2) of a descriptor without a vfs node, with host ids told as the guest's own."""
+    """fstat(2) of a descriptor without a vfs node, with host ids mapped to guest ids."""
     dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = call.raw.fd_stat(fd)
     ids = call.kernel.identity
     return Stat(

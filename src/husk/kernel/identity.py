@@ -1,4 +1,4 @@
-"""kernel: which host ids stand for the guest's own."""
+"""kernel: map host ids to guest ids."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 
 class Identity:
-    """A box has one user. On the host it is the caller, or an unprivileged id when root started husk; files husk makes
-    for the guest belong to the caller. Both read as the guest's own inside."""
+    """A box has one user. On the host that is the caller, or an unprivileged id for husk run as root. Files that husk
+    makes for the guest belong to the caller. Inside, both ids read as the guest's own."""
 
     __slots__ = ("_gids", "_uids", "host_gid", "host_uid")
 

@@ -1,6 +1,6 @@
-"""kernel: the dispatcher. A few threads each receive, decide and answer in one go (leader and followers): one waits in
-the host kernel without the GIL while another runs Python, so a call is received at once, and no call is handed from
-thread to thread, which would cost a wake-up each.
+"""kernel: the dispatcher. A few threads each receive, decide and answer in one go (leader and followers). One waits in
+the host kernel without the GIL while another runs Python, so a call is received at once. No call is handed from thread
+to thread: that would cost a wake-up for each call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from husk.vfs.node import Credentials
     from husk.vfs.vfs import Vfs
 
-THREADS = 4  # one waits, others may sit in a remote call or in a slow host file system
+THREADS = 4  # one waits, others may be in a remote call or in a slow host file system
 
 
 class Shared:
@@ -168,7 +168,7 @@ class Kernel:
 
     # -- one call ----------------------------------------------------------------------------------------------
     def answer(self, raw: RawCall) -> None:
-        """Whatever happens here, the guest gets exactly one answer, and a fault of ours is never a permission."""
+        """The guest gets exactly one answer, whatever happens here, and a fault of husk is never a permission."""
         call = Call(raw, self)
         try:
             handler = self._handlers.get(raw.nr)
@@ -187,7 +187,7 @@ class Kernel:
             elif reply is CONTINUE:
                 raw.proceed()
             elif not (reply is LATER or (reply is ANSWERED and raw.answered)):
-                raise TypeError(f"a handler returned {reply!r}, which answers nobody")
+                raise TypeError(f"a handler returned {reply!r}, which is no answer")
             self.events.answered(call, reply)
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
@@ -204,7 +204,7 @@ class Kernel:
         try:
             if error.errno == errno.EMFILE and self._table_is_full is not None:
                 self._table_is_full(call.tid)
-            # Told before the answer: afterwards the caller's working directory can no longer be asked for.
+            # Before the answer: afterwards husk can no longer ask for the caller's working directory.
             self.events.failed(call, error)
             if not call.raw.answered:
                 call.raw.fail(error.errno or errno.EIO)
@@ -218,5 +218,5 @@ class Kernel:
             if not raw.answered:
                 raw.fail(errno.EIO)
         except OSError:
-            pass  # nobody is left to hear it
+            pass  # the caller is gone
         self.events.fault(raw.nr, fault)

@@ -1,8 +1,9 @@
-"""kernel: System V shared memory. The host's keys and ids are everybody's where there is no ipc namespace; and where
-there is one, a segment that nobody has attached is memory that no limit but a control group's counts. So a segment is a
-memfd of husk's, and its key and id are known in this box alone.
+"""kernel: System V shared memory. Without an ipc namespace keys and ids are shared by the whole host. With one, a
+segment that no process has attached is memory that only a control group counts. So a segment is a memfd of husk, and
+its key and id are known in this box alone.
 
-Who has a segment attached is not kept here: the host's list of mappings tells, and survives fork, exec and death.
+husk does not record which process has a segment attached: the host's list of mappings tells that, and it stays right
+through fork, exec and death.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ IPC_PRIVATE = 0
 DEST = 0o1000  # in a mode: to be destroyed with its last attachment
 MOST = 256  # each costs husk a descriptor
 LARGEST = 1 << 40  # of all together; what was touched counts as the box's memory (sandbox/limits/memory_use.py)
-# A guest that is quick gets hold of the descriptor while it is mapped: it must not change the size.
+# A guest thread can take the descriptor while it is being mapped: it must not be able to change the size.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -48,7 +49,7 @@ class Segment:
         self.dev, self.ino = host.st_dev, host.st_ino
 
     def permits(self, wanted: int) -> None:
-        """Everybody in a box is the same user: only the owner's bits count. EACCES."""
+        """All processes in a box have the same user: only the owner's bits count. EACCES."""
         if wanted & ~(self.mode >> 6) & 7:
             raise OSError(errno.EACCES, "the segment's mode does not allow it")
 
@@ -96,14 +97,14 @@ class Segments:
         self.sweep()
 
     def sweep(self) -> None:
-        """Forget what was removed and is attached nowhere."""
+        """Forget segments that were removed and are attached nowhere."""
         for segment in [one for one in self._by_id.values() if one.mode & DEST]:
             if not self.attached(segment):
                 del self._by_id[segment.id]
                 os.close(segment.fd)
 
     def attached(self, segment: Segment) -> int:
-        """Counted as Linux counts: one that mprotect has split is two."""
+        """Counted as Linux counts: an attachment that mprotect has split counts twice."""
         ours = segment.dev, segment.ino
         return sum(1 for pid in self._live.host_pids() for _, _, _, file in _mappings(pid) if file == ours)
 

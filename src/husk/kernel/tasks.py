@@ -148,7 +148,7 @@ class Tasks:
         return None
 
     def _remember(self, guest: int, host: int) -> int:
-        """A hint that saves the next search; it is checked before it is believed."""
+        """A hint that saves the next search. It is checked before use."""
         if len(self._hosts) >= MOST_REMEMBERED:
             self._hosts.clear()
         self._hosts[guest] = host
@@ -185,7 +185,7 @@ class Tasks:
 
     # -- programs ----------------------------------------------------------------------------------------------
     def exe_of(self, host_pid: int) -> bytes | None:
-        """What the loader noted, brought up to date: the file may have been renamed or removed since."""
+        """What the loader noted, brought up to date: the file may have been renamed or removed since then."""
         noted = resident.exe_of(host_pid)
         if noted is None:
             starting = self._starting(self.tgid_of(host_pid))  # the loader has not noted it yet
@@ -218,7 +218,7 @@ class Tasks:
         shown = self._vfs.path_of_link(link, host.st_dev, host.st_ino)
         if shown is not None:
             return shown
-        # A host file husk was started with (a redirect): its name is the host's affair.
+        # A host file that husk was started with (a redirect): the guest must not learn its name.
         return link if link.startswith(b"/memfd:") else b"/dev/inherited"
 
     def _held(self, host_tid: int, fd: int) -> tuple[bytes, os.stat_result]:

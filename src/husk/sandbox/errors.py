@@ -8,7 +8,7 @@ from husk.abi.text import shown
 
 
 class HuskError(Exception):
-    """husk itself cannot do it. `exit_code` is what the command ends with."""
+    """husk itself cannot do it. `exit_code` is that of the command."""
 
     exit_code = 125
 
@@ -28,7 +28,7 @@ class NotExecutable(HuskError):
 
 
 class NoNamespaces(HuskError):
-    """The host does not give them; a box without is still possible."""
+    """The host does not give namespaces; a box without them is still possible."""
 
 
 def missing(name: str, seen: str = "") -> HuskError:
@@ -39,6 +39,6 @@ def missing(name: str, seen: str = "") -> HuskError:
 
 
 def host_failure(error: OSError) -> str:
-    """A full disk, no descriptors left: the host's trouble, told without a traceback."""
+    """A full disk, no descriptors left: a failure of the host, told without a traceback."""
     what = f"{shown(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
     return f"the host fails husk: {what}{error.strerror or error}."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LARGEST_ACCOUNTS = 1 << 20
 BASE, HOST = "husk.base", "host"  # a label of images that are committed from a box without an image
-OWNER = "husk.owner"  # a label: whom the guest was there
+OWNER = "husk.owner"  # a label: the guest's uid and gid in that box
 
 
 class Unnamed:
@@ -30,7 +30,7 @@ class Unnamed:
 
 
 class ImageSource:
-    """An image, leased: nothing of it is collected until `close`. `uid` and `gid` are whom it wants to run as."""
+    """An image, leased: nothing of it is collected until `close`. `uid` and `gid` are the ids it wants to run with."""
 
     __slots__ = (
         "_lease",
@@ -48,7 +48,7 @@ class ImageSource:
     )
 
     def __init__(self, name: str, place: str = "", pinned: Record | Unnamed | None = None) -> None:
-        """`pinned`: a kept box that was started from this image, as it was then, or what stands for an image."""
+        """`pinned`: the record of a kept box, with the image as it was when the box started; or an unnamed image."""
         from husk.store import ImageConfig, Store, StoreError, StoreUsageError
 
         self.name = name
@@ -80,12 +80,12 @@ class ImageSource:
 
     @property
     def on_host(self) -> bool:
-        """Is it a layer to lie on the host's own programs, rather than a whole system?"""
+        """Is it a layer over the host's own programs, rather than a whole system?"""
         return self.config.labels.get(BASE) == HOST
 
     @property
     def owner(self) -> tuple[int, int]:
-        """Whom the guest was in the box that an image `on_host` is from."""
+        """The guest's uid and gid in the box that an image `on_host` was committed from."""
         uid, _, gid = self.config.labels.get(OWNER, "0:0").partition(":")
         return int(uid), int(gid)
 
@@ -93,11 +93,11 @@ class ImageSource:
         self._lease.close()
 
     def _user(self, text: str) -> tuple[int, int]:
-        """`name` or `uid`, perhaps with `:group`, looked up in the image's own accounts; nothing said means root."""
+        """`name` or `uid`, perhaps with `:group`, looked up in the image's own accounts; empty means root."""
         user, _, group = text.partition(":")
         found = self._account("passwd", user or "0", 2)
         if not found and not user.isdigit() and user:
-            raise HuskError(f"the image {self.name!r} wants to run as {user!r}, whom its /etc/passwd does not know.")
+            raise HuskError(f"the image {self.name!r} wants to run as {user!r}, which is not in its /etc/passwd.")
         uid = int(found[2]) if found else int(user or 0)
         gid = int(found[3]) if found else 0
         if group:

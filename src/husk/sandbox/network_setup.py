@@ -1,4 +1,4 @@
-"""sandbox: from a policy to the network of a box. Imported only for boxes whose sockets husk has to make itself."""
+"""sandbox: build the network of a box from its policy. Imported only where husk has to make the sockets itself."""
 
 from __future__ import annotations
 

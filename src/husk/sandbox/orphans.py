@@ -1,6 +1,6 @@
-"""sandbox: guests whose reaper was killed. Without a pid namespace they live on, as children of whoever adopts them;
-a husk that did ends them. The `husk` command does: one box, and no children but its. An application's process adopts
-nobody, as its orphans are its own affair.
+"""sandbox: end guests whose reaper was killed. Without a pid namespace they live on, as children of the process that
+adopts orphans. The `husk` command does that: it has one box, and no other children. The process of an application does
+not: its orphans may be its own children.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from husk.native import LOADER
 from husk.native._core import adopt_orphans
 
 SIGKILL = 9
-ROUNDS = 1000  # a guest that forks as fast as it can is met again and again
+ROUNDS = 1000  # a guest that forks as fast as it can needs many
 
 
 _adopted = False
@@ -25,8 +25,8 @@ def adopt() -> None:
 
 
 def end() -> None:
-    """Kill what descends from this process and runs husk's loader, as every guest does, until nothing is left. To be
-    called while husk still answers them: nobody is to see calls fail."""
+    """Kill every descendant of this process that runs husk's loader, as every guest does, until none is left. To be
+    called while husk still answers: no guest is to see its calls fail."""
     if not _adopted:
         return
     loader = os.stat(LOADER)
@@ -65,7 +65,7 @@ def _runs(pid: int, program: os.stat_result) -> bool:
     try:
         return os.path.samestat(os.stat(f"/proc/{pid}/exe"), program)
     except OSError:
-        return _is_dead(pid)  # has no program any more, and may be ours to bury
+        return _is_dead(pid)  # a dead one has no program, and may be ours to reap
 
 
 def _is_dead(pid: int) -> bool:

@@ -58,7 +58,7 @@ class Mount:
 
     @classmethod
     def parse_again(cls, text: str) -> Mount:
-        """Of what `str` gave for one that was named before, perhaps long ago: no link may have come into its path."""
+        """Parse what `str` gave for an earlier mount. No symbolic link may have come into its path since then."""
         mount = cls.parse(text)
         if str(mount) != text:
             raise UsageError(f"--mount {text}: it leads to {mount.source} by now; remove the symbolic link in it.")
@@ -69,7 +69,7 @@ class Mount:
 
     def check(self) -> None:
         if self.mode == "image":
-            return  # which store is meant the policy knows; whoever builds the box looks there
+            return  # the policy says which store; it is looked up when the box is built
         if not os.path.exists(self.source):
             raise UsageError(f"--mount {self.source}: there is no such file or directory on the host.")
         wanted = os.R_OK | (os.X_OK if os.path.isdir(self.source) else 0)
@@ -141,8 +141,8 @@ class Policy:
         self.limits = Limits()
         self.weaken: set[str] = set()  # walls to do without if the host does not give them
         self.namespaces = True  # use them where the host gives them
-        # The guest may do all to the box's files, whoever they belong to. Of the host nothing may be mounted then but
-        # what everybody may read.
+        # The guest may change all files of the box, regardless of their owner. Then only host files that every user may
+        # read can be mounted.
         self.over_files = False
         self.interactive = False  # read the keyboard even where the output goes elsewhere
         self.terminal = False  # a terminal even where the output is none
@@ -155,7 +155,7 @@ class Policy:
 
     @property
     def outside(self) -> bool:
-        """Does anything of the network go in or out?"""
+        """Does the policy let network traffic in or out?"""
         return self.net == "host" or bool(self.allow_net or self.publish)
 
     def check_net(self) -> None:
@@ -165,7 +165,7 @@ class Policy:
             raise UsageError("--net host allows everything; leave it out, or leave out --allow-net.")
 
     def again(self) -> Policy:
-        """The same once more, for another run: what it changes for itself is its own."""
+        """A copy for another run, which may change it."""
         other = Policy(self.argv)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
@@ -173,13 +173,13 @@ class Policy:
         return other
 
     def adopt_program(self, image: ImageSource) -> None:
-        """What the image would start, where the caller did not say otherwise."""
+        """Take the program from the image, unless the caller named one."""
         self.argv = [*image.config.entrypoint, *(self.argv or image.config.cmd)]
         if not self.argv:
             raise UsageError(f"the image {image.name!r} names no program to start; say which: husk run … -- PROGRAM.")
 
     def adopt(self, image: ImageSource) -> None:
-        """What the image says about its programs' surroundings, where the caller did not say otherwise."""
+        """Take environment, working directory and user from the image, unless the caller gave them."""
         config = image.config
         self.env = config.env | self.env
         if image.on_host:
@@ -189,7 +189,7 @@ class Policy:
         self.home, self.user = image.home, image.user
 
     def environment(self) -> dict[str, str]:
-        """The guest's environment: nothing of the caller's but language and terminal, then what was asked for."""
+        """The guest's environment: of the caller's only language and terminal, then the variables asked for."""
         env = {"PATH": DEFAULT_PATH, "HOME": self.home, "USER": self.user, "LOGNAME": self.user, "SHELL": "/bin/sh"}
         env["LANG"] = os.environ.get("LANG", "C.UTF-8")
         for name in ("TERM", "COLORTERM", "LC_ALL", "LC_CTYPE", "TZ"):

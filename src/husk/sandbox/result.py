@@ -65,7 +65,7 @@ class Result:
 
 
 def ended_by(signal: int) -> Result:
-    """A signal to husk itself was its end."""
+    """The result of a run that ended because husk itself got a signal."""
     result = Result()
     result.signal, result.exit_code = signal, 128 + signal
     return result

@@ -291,7 +291,7 @@ class Run:
 
     def _stopped(self, launch: Launch, signal: int) -> None:
         """The first program stopped. After ^Z the person wants the shell back that husk was started from. Any other
-        stop is the guests' own affair: husk goes on, or the guest that is to continue the program could not."""
+        stop concerns only the guests: husk goes on, because another guest may be going to continue the program."""
         if signal == SIGTSTP and self._streams is not None and self._streams.is_job:
             self._streams.suspend()
             os.kill(launch.reaper, SIGCONT)

@@ -1,4 +1,4 @@
-"""sandbox: why a box could not be built, from what husk-init or the doctor saw, in a sentence with the next step."""
+"""sandbox: explain in a sentence why a box could not be built, from the step and the errno that husk-init reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMESPACE_STEPS, USER_STEP, FILTER_STEP = (2, 3, 4, 6), 5, 11
 
 def explain(step: int, error: int) -> HuskError:
     text = f"{STEPS[step] if step < len(STEPS) else 'husk-init'}: {os.strerror(error)}"
-    # Some hosts let anybody make a user namespace but give no capability in it, which shows only when it is used.
+    # Some hosts let every user make a user namespace but give no capability in it, which shows only when it is used.
     if step in NAMESPACE_STEPS and error in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSPC, errno.ENOSYS):
         return NoNamespaces(text)
     if step == USER_STEP and error == errno.EPERM:

@@ -1,4 +1,4 @@
-"""sandbox: the walls a caller may choose to do without, and what each of them then costs."""
+"""sandbox: the walls that a caller may choose to do without, and what the box then lacks."""
 
 from __future__ import annotations
 
