@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
 import subprocess
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry.rules import Walls
-from husk.sandbox.errors import HuskError, NoNamespaces
-from husk.sandbox.start_errors import FILTER_STEP, NAMESPACE_STEPS, STEPS, explain
+from husk.sandbox.start_errors import FILTER_STEP, NAMESPACE_STEPS, STEPS
 from husk.walls.filter import compile_filter
 from husk.walls.ids import BOXES_PER_PROCESS, FIRST_BOX_ID, PIDS, Ids, box_id
 from husk.walls.init_plan import (
@@ -190,36 +188,6 @@ def test_walls_to_try() -> None:
     for name in ("pid", "net", "mount", "ipc", "user"):
         assert getattr(every, name) and not getattr(none, name)
     assert every.landlock == none.landlock
-
-
-# -- words for what can go wrong ---------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("step", range(1, len(STEPS) + 3))
-@pytest.mark.parametrize("error", [errno.EPERM, errno.EBUSY, errno.EINVAL, errno.ENOSYS, errno.ENOSPC])
-def test_every_failure_has_a_sentence(step: int, error: int) -> None:
-    told = explain(step, error)
-    sentence = str(told)
-    assert isinstance(told, HuskError) and told.exit_code == 125
-    if step not in NAMESPACE_STEPS:
-        assert not isinstance(told, NoNamespaces), "a second try without namespaces would fail the same way"
-    assert "Errno" not in sentence and "\n" not in sentence and len(sentence) > 10
-
-
-@pytest.mark.parametrize("step", NAMESPACE_STEPS)
-@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES, errno.ENOSPC, errno.ENOSYS])
-def test_denied_namespaces_are_told_apart(step: int, error: int) -> None:
-    """Then a box without them is tried."""
-    assert isinstance(explain(step, error), NoNamespaces)
-
-
-def test_a_listener_that_exists_already_is_named() -> None:
-    assert "listener" in str(explain(FILTER_STEP, errno.EBUSY))
-    assert "5.19" in str(explain(FILTER_STEP, errno.EINVAL))
-
-
-def test_descriptors_under_way_are_told() -> None:
-    """No matter which transfer of a descriptor fails first."""
-    assert all("ulimit -n" in str(explain(step, errno.ETOOMANYREFS)) for step in range(1, len(STEPS)))
 
 
 def test_ids() -> None:

@@ -30,7 +30,7 @@ from husk.abi.registry.rules import (
 from husk.walls import bpf
 from husk.walls import filter as filter_module
 from husk.walls.filter import compile_filter
-from tests.unit.bpf_interpreter import Instruction, decode, faults, run
+from tests.unit.walls.bpf_interpreter import Instruction, decode, faults, run
 
 KILL, ERRNO, NOTIFY, ALLOW = 0x80000000, 0x00050000, 0x7FC00000, 0x7FFF0000
 BOX_COOKIE = 0x8BADF00D_CAFE1234
