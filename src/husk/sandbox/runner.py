@@ -114,6 +114,7 @@ class Runner:
 
     def _launched(self, box: Box, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None, wakes: int) -> Result:
         policy, events, stop = self.policy, self.events, self._stop
+        self._run = None  # of an attempt behind other walls
         try:
             try:
                 self._run = launch(box, policy, events, stdio, stop=stop, kept=kept)
