@@ -16,6 +16,7 @@ pytest.importorskip("mcp", reason="the package mcp is not installed (pip install
 from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
 
 from husk.mcp.config import Config
+from husk.skills.open_skill import open_skill
 from tests.lib.running import leftovers as running_with
 from tests.mcp.clients import Client, Refused, run
 
@@ -373,10 +374,17 @@ def test_a_skill_is_held_to_its_manifest(tmp_path: Path) -> None:
         write('[network]\nhosts = ["api.example.org:443"]')
         assert "api.example.org" in (await client.call("inspect_skill", skill="probe"))["held_to"]
         write("[fils]")
-        with pytest.raises(Refused, match=r"probe.permissions.toml: there is no section .fils.; do you mean files"):
-            await client.call("run_skill", skill="probe")
+        with pytest.raises(Refused, match=r": probe.permissions.toml: there is no section .fils.; do you mean files"):
+            await client.call("run_skill", skill="probe")  # and not where on the host that lies
         manifest.write_text('version = 1\nskill = "other"')
         with pytest.raises(Refused, match="another skill"):
+            await client.call("run_skill", skill="probe")
+        with open_skill(tmp_path / "probe") as package:
+            digest = package.digest()
+        write(f'content = "{digest}"\n[programs]\nallow = ["sh", "ls", "wc", "head"]\n')
+        assert (await client.call("run_skill", skill="probe"))["exit_code"] == 0
+        (scripts / "look.sh").write_text("echo something else\n")
+        with pytest.raises(Refused, match=r"are not those that probe.permissions.toml was written for"):
             await client.call("run_skill", skill="probe")
         manifest.unlink()
         config.skills.need_permissions = True

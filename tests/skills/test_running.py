@@ -265,6 +265,28 @@ def test_the_network_is_what_was_allowed(tmp_path: Path) -> None:
 # -- cases ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_manifest_is_bound_to_the_skill_it_was_written_for(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "bound", {"scripts/x.sh": "echo RAN\n", "node_modules/m/index.js": "1\n"})
+    other = make_skill(tmp_path, "other", {"scripts/x.sh": "echo OTHER\n"})
+    manifest = tmp_path / "bound.permissions.toml"
+    manifest.write_text(husk_skill(tmp_path, "inspect", skill, "--manifest").out)
+    run = ("run", skill, "--permissions", manifest)
+    assert husk_skill(tmp_path, *run).out == "RAN\n"
+    refused(husk_skill(tmp_path, "run", other, "--permissions", manifest), "is the manifest of another skill, 'bound'")
+    for name, change in (("scripts/x.sh", "echo CHANGED\n"), ("node_modules/m/index.js", "2\n"), ("new.py", "")):
+        path = skill / name
+        before = path.read_text() if path.exists() else None
+        path.write_text(change)
+        refused(husk_skill(tmp_path, *run), "are not those that the permission manifest was written for")
+        path.unlink() if before is None else path.write_text(before)
+        assert husk_skill(tmp_path, *run).out == "RAN\n"
+    (skill / "scripts" / "x.sh").chmod(0o700)
+    refused(husk_skill(tmp_path, *run), "are not those")
+    learnt = husk_skill(tmp_path, "learn", skill, "-o", manifest)
+    assert learnt.code == 0 and 'content = "sha256:' in manifest.read_text()
+    assert husk_skill(tmp_path, *run).out == "RAN\n"
+
+
 @pytest.mark.skipif(not os.path.exists("/etc/login.defs"), reason="no /etc/login.defs on this host")
 def test_the_five_verdicts(tmp_path: Path) -> None:
     script = 'case "$1" in\nhome) ls "$2";;\nsay) echo "$2";;\nwhere) pwd;;\nesac\n'

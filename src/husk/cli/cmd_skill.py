@@ -83,6 +83,7 @@ def _learn(options: Values) -> int:
     with open_skill(options.path) as skill:
         prepared = prepare(skill, request)
         start = request.permissions or propose(describe(skill))[0]
+        start.skill, start.content = skill.name, skill.digest()
         target = options.write or options.permissions or Path(f"{skill.name}.permissions.toml")
         outcome, produced = prepared.run(capture=options.json, around=_with_signals)
     if outcome.exit_code:

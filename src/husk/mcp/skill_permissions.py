@@ -13,7 +13,8 @@ from husk.mcp.config import Config, read_limits
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import NAMES
 from husk.sandbox.policy import Mount
-from husk.skills.permission_file import read_permissions
+from husk.skills.open_skill import ARCHIVES, open_skill
+from husk.skills.permission_file import check_bound, read_permissions
 
 if TYPE_CHECKING:
     from husk.skills.permission_file import Permissions
@@ -24,7 +25,7 @@ SUFFIX = ".permissions.toml"
 def permissions_of(config: Config, skill: Path) -> Permissions | None:
     """The manifest of the skill at `skill`, with limits no higher than the server's. None: it has no manifest, and gets
     its inputs, an output, and nothing else. UsageError, for a model to read: the skill may not run."""
-    name = skill.name.removesuffix(".skill").removesuffix(".zip")
+    name = skill.stem if skill.suffix.lower() in ARCHIVES else skill.name  # one suffix: a.zip.skill is not the skill a
     path = skill.parent / f"{name}{SUFFIX}"
     if not path.exists():
         if config.skills.need_permissions:
@@ -34,8 +35,8 @@ def permissions_of(config: Config, skill: Path) -> Permissions | None:
             )
         return None
     found = read_permissions(path)
-    if found.skill and found.skill != name:
-        raise UsageError(f"skill {name!r}: {path.name} is the manifest of another skill, {found.skill!r}.")
+    with open_skill(skill) as package:
+        check_bound(found, package, path.name)
     # Links are resolved once: what is checked is what is mounted.
     found.mounts = [str(Mount.parse(text)) for text in found.mounts]
     if beyond := [*_hosts_beyond(config, found.hosts), *_mounts_beyond(config, found.mounts)]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mcp.server.fastmcp import Context
@@ -26,11 +27,13 @@ from husk.api.run_result import TimeoutExpired
 from husk.mcp import answers
 from husk.mcp.session import MAIN, Session
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound
+from husk.store.layout import default_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from husk.api.aio import AsyncSandbox
+    from husk.mcp.config import Config
     from husk.mcp.server import Server
 
 P = ParamSpec("P")
@@ -62,6 +65,18 @@ def session_of(ctx: Ctx) -> Session:
     return found
 
 
+def without_host_paths(sentence: str, config: Config) -> str:
+    """A client is told of the host only what the config shows it: where a folder lies is the operator's business."""
+    shown = {str(Path(folder).expanduser()): "" for folder in config.skills.folders}
+    for mount in config.box.mounts:
+        source, target = mount.split(":")[:2]
+        shown[str(Path(source).expanduser())] = target
+    shown.setdefault(config.box.store or default_place(), "the store")
+    for folder, instead in sorted(shown.items(), key=lambda one: -len(one[0])):
+        sentence = sentence.replace(f"{folder}/", f"{instead}/" if instead else "")
+    return sentence
+
+
 def errors_as_sentences(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     """Turn errors before a program runs into one sentence for the model. Anything else is a bug, and the server reports
     it as one."""
@@ -71,11 +86,15 @@ def errors_as_sentences(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitabl
         try:
             return await tool(*args, **kwargs)
         except HuskError as error:
-            raise ToolError(str(error)) from None
+            sentence = str(error)
         except OSError as error:
-            raise ToolError(f"{error.filename or 'the host fails husk'}: {error.strerror or error}") from None
+            sentence = f"{error.filename or 'the host fails husk'}: {error.strerror or error}"
         except ValueError as error:  # a bad argument, or a box that was closed meanwhile
-            raise ToolError(str(error)) from None
+            sentence = str(error)
+        contexts = (value for value in (*args, *kwargs.values()) if isinstance(value, Context))
+        for ctx in contexts:
+            sentence = without_host_paths(sentence, session_of(ctx).config)
+        raise ToolError(sentence)
 
     return wrapped
 

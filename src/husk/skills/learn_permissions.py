@@ -22,6 +22,7 @@ def tighten(
     seconds = max(LEAST_SECONDS, math.ceil(result.seconds * ROOM))
     return Permissions(
         skill=start.skill,
+        content=start.content,
         input=request.input is not None and any(path.startswith(f"{INPUT}/") for path in touched),
         output=bool(produced.files) or any(path.startswith(f"{OUTPUT}/") for path in touched),
         work=request.work is not None and any(path.startswith(f"{WORK}/") for path in touched),

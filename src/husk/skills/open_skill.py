@@ -7,6 +7,7 @@ that leads out or in a circle is reported, not followed.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat as st
@@ -46,6 +47,26 @@ class Skill:
         if wrong:
             more = f" (and {len(wrong) - 1} more: husk skill inspect)" if len(wrong) > 1 else ""
             raise UsageError(f"{self.source}: {wrong[0]}{more}.")
+
+    def digest(self) -> str:
+        """Of every file in the folder, with its name, whether it is executable, and where a link leads. What a box does
+        not list counts too: a planted module below node_modules or a compiled one is code like the rest."""
+        whole = hashlib.sha256()
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if name != ".git")
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            for name in sorted([*names, *links]):
+                path = Path(folder, name)
+                mode = path.lstat().st_mode
+                if st.S_ISLNK(mode):
+                    kind, content = "link", os.fsencode(os.readlink(path))
+                elif st.S_ISREG(mode):
+                    kind, content = "program" if mode & 0o111 else "file", path.read_bytes()
+                else:
+                    kind, content = "special", b""
+                told = f"{kind}\0{path.relative_to(self.root)}\0{len(content)}\0"
+                whole.update(told.encode("utf-8", "surrogateescape") + content)
+        return f"sha256:{whole.hexdigest()}"
 
     def text(self, relative: str, most: int = 1 << 20) -> str:
         with open(self.root / relative, "rb") as file:

@@ -9,12 +9,14 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import NAMES, Limits
 from husk.sandbox.policy import DEFAULT_PATH, Mount
 from husk.sandbox.toml_reader import read_toml
 from husk.skills.describe import Description
 from husk.skills.distributions import DEBIAN, distribution_key, is_requirement
 from husk.skills.languages import INTERPRETERS
+from husk.skills.open_skill import Skill
 from husk.skills.started_programs import started_programs
 
 VERSION = 1
@@ -31,7 +33,10 @@ SECTIONS: dict[str, list[str]] = {
 
 @dataclass
 class Permissions:
+    """`content` is the digest of the skill that this was written for; empty: of any."""
+
     skill: str = ""
+    content: str = ""
     input: bool = True
     output: bool = True
     work: bool = True
@@ -43,6 +48,12 @@ class Permissions:
     limits: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
     expected: list[str] = field(default_factory=list)  # refusals seen while learning that did no harm
 
+    def _bound(self) -> list[str]:
+        if not self.content:
+            return []
+        why = "# Of the skill's files as they were approved: with others it does not run."
+        return [why, f"content = {_quoted(self.content)}"]
+
     # -- text --------------------------------------------------------------------------------------------------
     def text(self, notes: dict[str, str] | None = None) -> str:
         """The manifest as TOML. `notes` says for some entries where they come from."""
@@ -52,6 +63,7 @@ class Permissions:
             "#     husk skill run PATH --permissions THIS_FILE",
             f"version = {VERSION}",
             f"skill = {_quoted(self.skill)}",
+            *self._bound(),
             "",
             "[files]",
             "# The skill itself is at /skill, read-only. Everything else it sees of your files is named here or on the",
@@ -111,10 +123,22 @@ class Permissions:
         return found
 
 
+def check_bound(allowed: Permissions, skill: Skill, what: str) -> None:
+    """Raise UsageError unless the manifest, called `what` in the message, was written for this skill as it is."""
+    if allowed.skill and allowed.skill != skill.name:
+        raise UsageError(f"{what} is the manifest of another skill, {allowed.skill!r}; this one is {skill.name!r}.")
+    if allowed.content and allowed.content != skill.digest():
+        raise UsageError(
+            f"the files of the skill {skill.name!r} are not those that {what} was written for; look at what changed, "
+            "then write it again with `husk skill learn`, or take out its line `content`."
+        )
+
+
 def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
     """Propose a manifest from reading the skill, with notes on where each entry comes from."""
     notes = {wanted: where for kind in (found.pip, found.npm) for wanted, where in kind.items()}
-    asked = Permissions(skill=found.skill.name, pip=sorted(found.pip), npm=sorted(found.npm))
+    name, content = found.skill.name, found.skill.digest()
+    asked = Permissions(skill=name, content=content, pip=sorted(found.pip), npm=sorted(found.npm))
     programs = set(found.programs)
     for script in found.scripts:
         words = script.interpreter or INTERPRETERS.get(script.language, ([], ""))[0]
@@ -142,13 +166,14 @@ def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
 def read_permissions(path: Path) -> Permissions:
     written = read_toml(path)
     written.version(VERSION, "`husk skill inspect` prints a manifest")
-    written.only(["version", "skill", *SECTIONS])
+    written.only(["version", "skill", "content", *SECTIONS])
     for section, known in SECTIONS.items():
         if known:
             written.table(section).only(known)
     files, packages = written.table("files"), written.table("packages")
     made = Permissions(
         skill=written.text("skill"),
+        content=written.text("content"),
         # What a manifest does not mention is not allowed.
         input=files.flag("input"),
         output=files.flag("output"),

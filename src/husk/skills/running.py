@@ -22,7 +22,7 @@ from husk.skills.languages import INTERPRETERS, Script
 from husk.skills.open_skill import Skill
 from husk.skills.output_files import Produced, Staging
 from husk.skills.packages.npm_packages import name_of
-from husk.skills.permission_file import DEFAULT_LIMITS, Permissions
+from husk.skills.permission_file import DEFAULT_LIMITS, Permissions, check_bound
 from husk.skills.provide_packages import PackageProvider
 
 SKILL, INPUT, OUTPUT, WORK = "/skill", "/in", "/out", "/workspace"
@@ -85,6 +85,8 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     argv = ["bash"] if request.shell or script is None else [*script.command(SKILL), *request.args]
     if not request.setting.image and argv[0] not in {name_of(text) for text in found.npm}:
         _check_there(argv[0], script)
+    if request.permissions is not None:
+        check_bound(request.permissions, skill, "the permission manifest")
     _check_allowed(request)
     mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
     policy = request.setting.policy(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, _limits(request))
