@@ -338,6 +338,7 @@ def test_the_whole_network(outside: int) -> None:
         (["--net", "some"], "--net some: it is none or host; for something in between use --allow-net."),
         (["--allow-net", "a b"], "--allow-net 'a b': write a domain"),
         (["--allow-net", "1.2.3.4", "--deny-net", "x:y"], "--deny-net x:y: a port is a number"),
+        (["--allow-net", "https://pypi.org"], "--allow-net https://pypi.org: that is a URL"),
         (["--deny-net", "x"], "--deny-net takes something away from --allow-net"),
         (["--net", "host", "--allow-net", "x"], "--net host allows everything"),
         (["--publish", "80"], "--publish 80: write HOST:GUEST"),

@@ -58,15 +58,24 @@ def main(argv: list[str] | None = None) -> int:
 
         say_as_is(manual(all_commands()))
         return 0
-    named = name and not name.startswith("-")
-    problem = f"there is no command {name!r}" if named else f"there is no option {name}" if name else "say what to do"
-    problem += "; `husk --help` lists the commands."
+    problem = f"{_problem(name)} `husk --help` lists the commands."
     if as_json:
         from husk.cli.exit_codes import print_error
 
         print_error(problem, "usage", 2)
     say(f"husk: {problem}", file=sys.stderr)
     return 2
+
+
+def _problem(name: str) -> str:
+    if not name:
+        return "say what to do;"
+    from husk.cli.options.parse_words import close_match
+
+    if name.startswith("-"):
+        return f"there is no option {name}{close_match(name, ['--help', '--version'])}"
+    near = "; did you mean --version?" if name == "version" else close_match(name, list(COMMANDS))
+    return f"there is no command {name!r}{near}"
 
 
 def all_commands() -> list[Command]:

@@ -51,6 +51,12 @@ def _run(options: RunOptions) -> int:
         from husk.cli.summary import show
 
         show(result)
+    if result.exit_code and not options.json:
+        from husk.cli.summary import hint
+
+        advice = hint(options.policy, result)
+        if advice:
+            say(f"husk: {advice}", file=sys.stderr)
     return result.exit_code
 
 

@@ -1,17 +1,22 @@
-"""cli: print on stderr, in a few lines, what a run read, changed and was refused."""
+"""cli: what is said after a run: what it read, changed and was refused; and a hint for a likely mistake."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from husk.cli.output import say
+from husk.sandbox.policy import WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
 
 SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/proc/", "/dev/", "/sys/", "/etc/ld.so")
 MOST = 20
+# The box has these from the host, or has its own.
+SHOWN = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/proc/", "/sys/", "/dev/")
 
 
 def show(result: Result) -> None:
@@ -22,7 +27,8 @@ def show(result: Result) -> None:
     for limit in result.limits:
         say(f"  {limit}{'; the box was ended' if limit.ended else ''}", file=out)
     own = [path for path in result.read if not path.startswith(SYSTEM)]
-    _list("read", own, f"and {len(result.read) - len(own)} files of the system")
+    system = len(result.read) - len(own)
+    _list("read", own, f"{system} file{'s' if system != 1 else ''} of the system" if system else "")
     _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
     if result.written:
         _list("written on the host", result.written, "")
@@ -37,10 +43,43 @@ def _allow(item: dict[str, object]) -> str:
 
 
 def _list(title: str, lines: list[str], rest: str) -> None:
-    say(f"  {title}:" + ("" if lines else " nothing"), file=sys.stderr)
+    say(f"  {title}:" + ("" if lines else f" {rest or 'nothing'}"), file=sys.stderr)
     for line in lines[:MOST]:
         say(f"    {line}", file=sys.stderr)
     if len(lines) > MOST:
         say(f"    … and {len(lines) - MOST} more", file=sys.stderr)
-    if rest:
-        say(f"    {rest}", file=sys.stderr)
+    if lines and rest:
+        say(f"    and {rest}", file=sys.stderr)
+
+
+def hint(policy: Policy, result: Result) -> str:
+    """For a program that failed: which argument names a file that only the host has, and what mount shows it.
+
+    The usual first mistake is `husk run -- python3 script.py`: python3 is in the box, script.py is not. A file that the
+    box could have from elsewhere (a mount, an image, a kept box, the program itself) gets no hint: the answer is empty.
+    """
+    if result.signal or result.limits or policy.image or policy.keep:
+        return ""
+    made = {path for _, path in result.changes}
+    for word in policy.argv[1:]:
+        inside = os.path.normpath(os.path.join(policy.workdir, word))
+        if word.startswith("-") or inside in made or not _is_file(word) or _shown(policy, inside):
+            continue
+        if os.path.isabs(word):
+            folder = os.path.dirname(inside)
+            return f"{word} is on the host, not in the box; --mount {folder}:{folder}:ro shows its directory there."
+        if policy.workdir == WORKDIR and inside.startswith(f"{WORKDIR}/"):
+            return f"{word} is on the host, not in the box; --mount .:{WORKDIR}:cow shows this directory there."
+    return ""
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return os.path.isfile(word)
+    except ValueError:  # a NUL
+        return False
+
+
+def _shown(policy: Policy, inside: str) -> bool:
+    targets = [mount.target.rstrip("/") for mount in policy.mounts]
+    return inside.startswith(SHOWN) or any(inside == target or inside.startswith(f"{target}/") for target in targets)

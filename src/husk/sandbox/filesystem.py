@@ -280,7 +280,8 @@ def working_directory(files: Files, policy: Policy) -> int:
     try:
         node = files.vfs.walk(Context(files.creds), files.vfs.root, os.fsencode(policy.workdir))
     except OSError as error:
-        raise UsageError(f"--workdir {policy.workdir}: {error.strerror} in the box.") from None
+        advice = f"; --mount DIR:{policy.workdir} shows a host directory there" if error.errno == errno.ENOENT else ""
+        raise UsageError(f"--workdir {policy.workdir}: {error.strerror} in the box{advice}.") from None
     if not isinstance(node, Dir):
         raise UsageError(f"--workdir {policy.workdir}: not a directory in the box.")
     return files.vfs.placeholder_fd(files.vfs.context, node, os.O_PATH | os.O_DIRECTORY)
@@ -296,22 +297,36 @@ def find_program(files: Files, policy: Policy) -> bytes:
         try:
             node = files.vfs.walk(ctx, files.vfs.root, os.fsencode(path))
             if node.kind != st.S_IFREG:
-                raise OSError(errno.EACCES, "not a regular file")
+                raise OSError(errno.ENOEXEC, "not a regular file")
             files.vfs.access_node(ctx, node, os.X_OK)
             return os.fsencode(name if "/" in name else os.path.join(place, name))
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                refused = f"{path}: {'a directory' if _is_dir(files, path) else error.strerror}"
+                refused = _not_executable(files, os.path.normpath(path), error)
     if refused:
-        raise NotExecutable(f"{refused}; it cannot be executed in the box.")
+        raise NotExecutable(refused)
     raise NotFound(_missing(name))
 
 
-def not_started(files: Files, program: bytes, error: int) -> HuskError:
+def _not_executable(files: Files, path: str, error: OSError) -> str:
+    if _is_dir(files, path):
+        return f"{path}: a directory; it cannot be executed in the box."
+    if error.errno == errno.EACCES:
+        return f"{path}: {error.strerror}; chmod +x it, or start it with its interpreter, as in sh {path}"
+    return f"{path}: {error.strerror}; it cannot be executed in the box."
+
+
+def not_started(files: Files, workdir: str, program: bytes, error: int) -> HuskError:
     """Why the first execve failed, although the program was found."""
     name = os.fsdecode(program)
     if error == errno.ENOENT:
-        return NotFound(f"{name}: its interpreter {_interpreter(files, program)} is not in the box; mount that too.")
+        interpreter = _interpreter(files, os.path.join(os.fsencode(workdir), program))
+        if interpreter.endswith("\r"):
+            return NotFound(
+                f"{name}: its lines end in CR LF, as on Windows, and Linux takes the CR for a part of the interpreter's"
+                f" name; remove them: sed -i 's/\\r$//' {os.path.basename(name)}"
+            )
+        return NotFound(f"{name}: its interpreter {interpreter} is not in the box; mount that too.")
     if error == errno.ENOEXEC:
         return NotExecutable(
             f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter."
@@ -360,6 +375,10 @@ def _is_dir(files: Files, path: str) -> bool:
 
 def _missing(name: str) -> str:
     on_host = _on_host(name)
+    if on_host is None and " " in name:
+        import shlex
+
+        return f"{name}: not found in the box; for a line of shell write: sh -c {shlex.quote(name)}"
     if on_host is None:
         return f"{name}: not found in the box."
     folder = os.path.dirname(on_host)

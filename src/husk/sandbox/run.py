@@ -276,7 +276,7 @@ class Run:
                 result.user_seconds, result.system_seconds, result.max_rss = user / 1e6, system / 1e6, rss << 10
                 if failed:
                     why = _cannot_look(failed, namespaces=self._box.walls.user)
-                    raise why or not_started(self._box.files, self._program, failed)
+                    raise why or not_started(self._box.files, self.policy.workdir, self._program, failed)
                 result.signal = a & 0x7F
                 result.exit_code = 128 + result.signal if result.signal else a >> 8 & 0xFF
                 # While husk is stopped the box runs on. What counts is when the program ended, not when husk heard it.

@@ -60,7 +60,8 @@ def check(place: str) -> None:
         found = os.stat(place)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreUsageError(
-            f"there is no store at {place}; `husk store ingest DIR` makes one, and --store names another."
+            f"there is no store at {place}; `husk image import` and `husk store ingest` make one;"
+            " --store names another."
         ) from None
     except OSError as error:
         raise StoreError(f"the store at {place} cannot be read: {error.strerror}.") from None

@@ -120,8 +120,8 @@ def test_spellings() -> None:
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (["--nonsense"], "there is no option --nonsense; `husk sample --help` lists them."),
-    (["--al1"], "there is no option --al1; did you mean --all; `husk sample --help` lists them."),
-    (["-ax"], "there is no option -ax; did you mean -a; `husk sample --help` lists them."),
+    (["--al1"], "there is no option --al1; did you mean --all? `husk sample --help` lists them."),
+    (["-ax"], "there is no option -ax; did you mean -a? `husk sample --help` lists them."),
     (["--all=1"], "--all takes no value; leave out =1"),
     (["--out"], "--out needs a value; `husk sample --help` shows which."),
     (["--out", "--all"], "--out needs a value; `husk sample --help` shows which."),

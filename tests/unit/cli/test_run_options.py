@@ -174,6 +174,26 @@ def test_a_program_only_the_host_has(
     assert f"--mount {tmp_path}:{tmp_path}:ro" in one_sentence(capsys)
 
 
+@pytest.mark.parametrize(("script", "mode", "code", "advice"), [
+    ("#!/bin/sh\r\necho\r\n", 0o755, 127, r"sed -i 's/\r$//' script"),
+    ("#!/no/such/shell\n", 0o755, 127, "its interpreter /no/such/shell is not in the box"),
+    ("#!/bin/sh\n", 0o644, 126, "chmod +x it"),
+])
+def test_a_script_that_cannot_start(
+    script: str, mode: int, code: int, advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script").write_bytes(script.encode())
+    (tmp_path / "script").chmod(mode)
+    tmp_path.chmod(0o755)
+    assert main(["--mount", f"{tmp_path}:/work", "--workdir", "/work", "--", "./script"]) == code
+    assert advice in one_sentence(capsys)
+
+
+def test_a_line_of_shell_is_no_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--", "echo hello"]) == 127
+    assert "sh -c 'echo hello'" in one_sentence(capsys)
+
+
 def test_no_place_for_state(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSK_STATE", "/proc/nowhere")
     assert main(["--", "true"]) == 125
@@ -202,6 +222,9 @@ def test_no_namespaces_and_too_few_walls(capfd: pytest.CaptureFixture[str], monk
 def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert husk(["frobnicate"]) == 2
     assert "frobnicate" in one_sentence(capsys)
+    for word, meant in (("rn", "run"), ("version", "--version"), ("--versoin", "--version")):
+        assert husk([word]) == 2
+        assert f"did you mean {meant}?" in one_sentence(capsys)
     assert husk([]) == 2
     one_sentence(capsys)
     assert husk(["--version"]) == 0
@@ -223,6 +246,34 @@ def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 def test_exit_code_is_the_programs(script: str, code: int) -> None:
     done = run("--", "/bin/sh", "-c", script)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_a_file_that_only_the_host_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such an argument is named after a failure, with the mount that shows it; and that mount does."""
+    (tmp_path / "script").write_text("echo started; exit 3\n")
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for word, mount in (("script", ".:/workspace:cow"), (f"{tmp_path}/script", f"{tmp_path}:{tmp_path}:ro")):
+        done = run("--", "sh", word)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith(f"husk: {word} is on the host, not in the box; --mount {mount} ")
+        done = run("--mount", mount, "--", "sh", word)
+        assert (done.returncode, done.stdout, done.stderr) == (3, "started\n", "")
+
+
+@pytest.mark.parametrize("words", [
+    ["--", "sh", "-c", "test -f script"],
+    ["--", "sh", "-c", "echo > $0; exit 1", "script"],
+    ["--", "grep", "-q", "nonsense", "/etc/hostname"],
+    ["--workdir", "/tmp", "--", "test", "-f", "script"],
+])
+def test_no_hint_where_no_file_is_known_to_be_missing(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script").touch()
+    monkeypatch.chdir(tmp_path)
+    done = run(*words)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_timeout() -> None:
@@ -269,10 +320,17 @@ def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
     show(result)
     out, err = capsys.readouterr()
     assert out == ""
-    for words in ("exit code 4 after 1.23 s", "/workspace/a", "and 1 files of the system", "/workspace/new (added)",
+    for words in ("exit code 4 after 1.23 s", "/workspace/a", "and 1 file of the system", "/workspace/new (added)",
                   "/secret: nothing is mounted there; to allow it, --mount /secret:/secret:ro"):
         assert words in err
     assert "/usr/lib/x" not in err
+
+
+def test_summary_of_a_run_that_read_only_the_system(capsys: pytest.CaptureFixture[str]) -> None:
+    result = Result()
+    result.read = ["/usr/lib/x", "/usr/lib/y"]
+    show(result)
+    assert "  read: 2 files of the system\n  changed: nothing\n" in capsys.readouterr().err
 
 
 def test_summary_is_short(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ class Words:
 
     def _unknown(self, name: str) -> UsageError:
         names = [one for option in self._command.options for one in option.names]
-        return UsageError(f"there is no option {name}{close_match(name, names)}; `{self._path} --help` lists them.")
+        return UsageError(f"there is no option {name}{close_match(name, names)} `{self._path} --help` lists them.")
 
 
 def needs_value(path: str, name: str) -> UsageError:
@@ -89,7 +89,7 @@ def close_match(name: str, names: list[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]}" if near else ""
+    return f"; did you mean {near[0]}?" if near else ";"
 
 
 class Values:
@@ -150,7 +150,7 @@ def find_command(command: Command, words: list[str]) -> tuple[str, Command, list
             raise UsageError(f"say what to do: {', '.join(names)}; `{path} --help` tells more.")
         below = command.below(word)
         if below is None:
-            raise UsageError(f"there is no command {word!r}{close_match(word, names)}; `{path} --help` lists them.")
+            raise UsageError(f"there is no command {word!r}{close_match(word, names)} `{path} --help` lists them.")
         if words[0] != word:
             raise UsageError(f"{words[0]} goes after {word}: {path} {word} {words[0]}")
         path, command, words = f"{path} {word}", below, words[1:]

@@ -153,6 +153,8 @@ def _split_port(text: str) -> tuple[str, tuple[int, int]]:
         if not bracket or parse_ip(host.partition("/")[0]) is None or (rest and not rest.startswith(":")):
             raise RuleError(f"{text}: in brackets stands an IPv6 address; write [2001:db8::1]:443.")
         return host, _ports(text, rest[1:]) if rest else ANY_PORT
+    if "://" in text:
+        raise RuleError(f"{text}: that is a URL; write the host and the port, such as example.com:443.")
     if text.count(":") > 1:
         return text, ANY_PORT  # IPv6 without a port
     host, colon, ports = text.partition(":")
