@@ -24,12 +24,12 @@ _REST = """
 
 FIRST STEPS
   husk run -- python3 -c 'print("hello")'            a program in a box
-  husk run --mount .:/work:cow --workdir /work -- make
-                                                     on a copy of this directory: the directory stays as it is
-  husk run --mount .:/work:rw --workdir /work -- make
-                                                     on the directory itself
-  husk run --summary -- sh script.sh                 then say what was read, changed and refused
-  husk run --limit memory=512M --timeout 60 -- ./x   with bounds
+  husk run --mount .:/workspace:cow -- make          on a copy of this directory: the directory stays as it is
+  husk run --mount .:/workspace:rw -- make           on the directory itself
+  husk run --summary --mount .:/workspace:cow -- sh script.sh
+                                                     then say what was read, changed and refused
+  husk run --limit memory=512M --timeout 60 -- find /usr
+                                                     with bounds
   husk doctor                                        does it all work on this machine?
 
 EXIT CODES
@@ -37,7 +37,7 @@ EXIT CODES
   126 the program cannot be executed, 127 there is no such program in the box, 128+n signal n ended it.
 
 ENVIRONMENT AND FILES
-  HUSK_STATE   where boxes live while they run (default ~/.local/state/husk)
+  HUSK_STATE   where boxes live while they run, and kept boxes (default ~/.local/state/husk)
   HUSK_STORE   where images live (default ~/.local/share/husk/store)
   ~/.config/husk/mcp.toml   what `husk mcp` lets an agent do, if it is there
 
