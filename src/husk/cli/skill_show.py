@@ -112,5 +112,5 @@ def count(verdicts: list[Verdict]) -> None:
     kinds: dict[str, int] = {}
     for item in verdicts:
         kinds[item.status] = kinds.get(item.status, 0) + 1
-    where = "natively and in a box" if any(item.native_seconds for item in verdicts) else "in a box"
-    say(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + f" ({where}, seconds)")
+    times = "times: natively, in a box" if any(item.native_seconds for item in verdicts) else "time: in a box"
+    say(", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) + f" ({times})")
