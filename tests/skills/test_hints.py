@@ -62,3 +62,12 @@ def test_hosts(tmp_path: Path) -> None:
     reaching = Setting().policy(["sh"], [])
     reaching.allow_net = ["api.example.com"]
     assert hints(found, found.scripts[0], Request(), reaching) == []
+
+
+def test_a_script_that_writes_to_out(tmp_path: Path) -> None:
+    with open_skill(make_skill(tmp_path, "s", {"scripts/x.py": "open('/out/a', 'w')\n"})) as skill:
+        found = describe(skill)
+    policy = Setting().policy(["python3"], [])
+    told = hints(found, found.scripts[0], Request(), policy)
+    assert told == ["it writes /out/a, and without --out DIR there is no /out"]
+    assert hints(found, found.scripts[0], Request(output=tmp_path / "result"), policy) == []

@@ -305,7 +305,7 @@ def find_program(files: Files, policy: Policy) -> bytes:
                 refused = _not_executable(files, os.path.normpath(path), error)
     if refused:
         raise NotExecutable(refused)
-    raise NotFound(_missing(name))
+    raise NotFound(_missing(name, policy.image))
 
 
 def _not_executable(files: Files, path: str, error: OSError) -> str:
@@ -373,7 +373,9 @@ def _is_dir(files: Files, path: str) -> bool:
         return False
 
 
-def _missing(name: str) -> str:
+def _missing(name: str, image: str) -> str:
+    if image and "/" not in name:  # a program of the host would miss its libraries there
+        return f"{name}: not found in the box; the image {image!r} does not have it."
     on_host = _on_host(name)
     if on_host is None and " " in name:
         import shlex

@@ -1,4 +1,4 @@
-"""skills: hints before a run about common mistakes: files the box does not show, hosts it does not reach."""
+"""skills: hints before a run about common mistakes: files and places the box does not show, hosts it does not reach."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ def hints(found: Description, script: Script | None, request: Request, policy: P
     if hosts and not policy.allow_net:
         shown = ", ".join(hosts[:MOST]) + (" …" if len(hosts) > MOST else "")
         told.append(f"it mentions {shown}, which the box does not reach; --allow-net HOST lets it")
+    written = sorted(path for item in reached for path in item.writes if _beneath(path, "/out"))
+    if written and request.output is None:
+        told.append(f"it writes {written[0]}, and without --out DIR there is no /out")
     if request.shell:
         told += [f"in this shell: {' '.join(item.command(SKILL))}" for item in found.scripts[:MOST]]
     return told

@@ -113,7 +113,7 @@ class Images:
             with open(self._path(name), "rb") as file:
                 data = file.read()
         except FileNotFoundError:
-            raise StoreUsageError(f"there is no image {name!r}; `husk store ls` lists them.") from None
+            raise StoreUsageError(f"there is no image {name!r}; `husk image ls` lists them.") from None
         return parse(name, data)
 
     def set(self, name: str, image: Image) -> None:
@@ -136,7 +136,7 @@ class Images:
         try:
             os.unlink(self._path(name))
         except FileNotFoundError:
-            raise StoreUsageError(f"there is no image {name!r}; `husk store ls` lists them.") from None
+            raise StoreUsageError(f"there is no image {name!r}; `husk image ls` lists them.") from None
         sync_directory(self._folder)
 
 

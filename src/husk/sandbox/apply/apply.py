@@ -36,10 +36,10 @@ def mount_of(mounts: list[list[str]], wanted: str) -> tuple[str, str]:
         found = [(source, target) for source, target in found if target == meant[0] or source in meant]
     if len(found) == 1:
         return found[0]
-    has = ", ".join(target for _, target in cow) or "none"
+    has = ", ".join(target for _, target in cow)
     if not found:
         where = f"no cow mount at {wanted}" if wanted else "no directory mounted cow"
-        raise UsageError(f"the box has {where} (it has {has}); mount one as SRC:DST:cow.")
+        raise UsageError(f"the box has {where}{f' (it has {has})' if has else ''}; mount one as SRC:DST:cow.")
     raise UsageError(f"the box has several cow mounts; say which: {has}.")
 
 
