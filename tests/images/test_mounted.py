@@ -85,3 +85,6 @@ def test_what_is_not_there(store: Store, tmp_path: Path) -> None:
     assert told.status == 2 and "--mount none:/it:image: there is no image 'none'" in told.err
     told = husk(["run", "--store", str(tmp_path / "no"), "--mount", "none:/it:image", "--", "true"])
     assert told.status == 2 and "there is no store at" in told.err
+    ingest(store, str(made_of(tmp_path)), "tools")
+    told = husk(["run", "--store", store.place, "--image", "tools", "--", "true"])
+    assert told.status == 127 and "the image 'tools' does not have it" in told.err
