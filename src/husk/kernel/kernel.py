@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import _thread
 import errno
+import os
 import time
 
 from husk.abi.registry import eintr_bitmap, looks_at_descriptor_first, mixed_calls, refusal, row
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
-from husk.kernel.net.unix_sockets import UnixSockets
 from husk.kernel.syscalls import handlers
 from husk.native._core import clear_umask, wake_thread
 from husk.native.threads import start_thread
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
+    from husk.kernel.net.box_net import BoxNet
     from husk.kernel.net.network import Network
     from husk.kernel.net.peers import Peers
+    from husk.kernel.net.unix_sockets import UnixSockets
     from husk.kernel.segments import Segments
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
@@ -43,16 +45,16 @@ class Shared:
     """What the kernels of a box's runs have in common: its file system, its identity, its walls, its network."""
 
     __slots__ = (
+        "_diagnosis",
+        "_net",
+        "_network",
         "_segments",
         "creds",
         "disk_is_limited",
         "identity",
         "live",
         "loader_fd",
-        "network",
-        "peers",
         "programs",
-        "sockets",
         "tasks",
         "vfs",
         "walls",
@@ -66,19 +68,32 @@ class Shared:
         creds: Credentials,
         identity: Identity,
         walls: Walls,
-        network: Network,
-        peers: Peers,
+        network: Network | None,
         *,
+        diagnosis: int,
         loader_fd: int,
         programs: AllowedPrograms | None = None,
         disk_is_limited: bool = False,
     ) -> None:
-        """`programs` None: the guest may start whatever is there."""
+        """`network` and `diagnosis`: see `BoxNet`, which is made of them. `programs` None: the guest may start whatever
+        is there."""
         self.vfs, self.tasks, self.live = vfs, tasks, live
         self.creds, self.identity, self.walls = creds, identity, walls
-        self.network, self.peers, self.sockets = network, peers, UnixSockets(own_abstract_names=walls.net)
+        self._network, self._diagnosis = network, diagnosis
+        self._net: BoxNet | None = None
         self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
         self._segments: Segments | None = None
+
+    def net(self) -> BoxNet:
+        net = self._net
+        if net is not None:
+            return net
+        with self.vfs.lock:  # two threads may be the first
+            if self._net is None:
+                from husk.kernel.net.box_net import BoxNet
+
+                self._net = BoxNet(self._network, self._diagnosis, own_abstract_names=self.walls.net)
+            return self._net
 
     def segments(self) -> Segments:
         with self.vfs.lock:  # two threads may be the first
@@ -95,7 +110,11 @@ class Shared:
     def close(self) -> None:
         if self._segments is not None:
             self._segments.close()
-        self.peers.close()
+        if self._net is not None:
+            self._net.close()
+        elif self._diagnosis >= 0:
+            os.close(self._diagnosis)
+        self._diagnosis = -1
 
 
 class Kernel:
@@ -116,7 +135,6 @@ class Kernel:
         descriptor left, where there is a limit."""
         self._shared, self.listener, self.tasks, self.events, self.hooks = shared, listener, tasks, events, hooks
         self.vfs, self.creds, self.identity, self.walls = shared.vfs, shared.creds, shared.identity, shared.walls
-        self.network, self.peers, self.sockets = shared.network, shared.peers, shared.sockets
         self.loader_fd, self.programs = shared.loader_fd, shared.programs
         self.disk_is_limited = shared.disk_is_limited
         self.eintr_bitmap = eintr_bitmap()
@@ -133,6 +151,18 @@ class Kernel:
     @property
     def segments(self) -> Segments:
         return self._shared.segments()
+
+    @property
+    def network(self) -> Network:
+        return self._shared.net().network
+
+    @property
+    def peers(self) -> Peers:
+        return self._shared.net().peers
+
+    @property
+    def sockets(self) -> UnixSockets:
+        return self._shared.net().sockets
 
     # -- life --------------------------------------------------------------------------------------------------
     def start(self) -> None:

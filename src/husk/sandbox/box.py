@@ -12,8 +12,6 @@ import os
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Shared
 from husk.kernel.namecache import NameCache
-from husk.kernel.net.network import Network
-from husk.kernel.net.peers import Peers
 from husk.kernel.tasks import LiveRuns
 from husk.native import LOADER
 from husk.native._core import Listener
@@ -27,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
+    from husk.kernel.net.network import Network
     from husk.sandbox.filesystem import Files
     from husk.sandbox.image_source import ImageSource, Unnamed
     from husk.sandbox.kept.box_content import BoxContent
@@ -159,12 +158,10 @@ class Box:
             self._told.published(host, guest_port)
 
     def _share(self, guest: Guest) -> Shared:
-        if self._network is None:
-            self._network = Network()
-            if not self.walls.private_net:
-                from husk.sandbox.network_setup import build_network
+        if self._network is None and not self.walls.private_net:
+            from husk.sandbox.network_setup import build_network
 
-                self._network = build_network(self.policy, self)
+            self._network = build_network(self.policy, self)
         ids, files = self.ids, self.files
         return Shared(
             files.vfs,
@@ -174,7 +171,7 @@ class Box:
             Identity(ids.uid, ids.gid, ids.host_uid, ids.host_gid),
             self.walls,
             self._network,
-            Peers(guest.take_diagnosis()),
+            diagnosis=guest.take_diagnosis(),
             loader_fd=self.loader_fd,
             programs=self.programs,
             disk_is_limited=self.policy.limits["disk"] is not None,

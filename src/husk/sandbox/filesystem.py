@@ -361,7 +361,7 @@ def _resolver(policy: Policy) -> bytes:
             return b""
     if policy.allow_net:
         return b"nameserver 127.0.0.53\n"
-    from husk.kernel.net.network import NO_RESOLVER
+    from husk.kernel.net import NO_RESOLVER
 
     return f"# This box has no network, and nothing answers there:\nnameserver {NO_RESOLVER}\n".encode()
 

@@ -17,8 +17,6 @@ from husk.kernel.events import Events
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Kernel, Shared
 from husk.kernel.namecache import NameCache
-from husk.kernel.net.network import Network
-from husk.kernel.net.peers import Peers
 from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
 from husk.native._core import stat_fd
 from husk.vfs.layer.layered_tree import LayeredTree
@@ -266,8 +264,8 @@ class Guest:
         self.listener = FakeListener()
         identity = Identity(self.creds.uid, self.creds.gid, self.creds.uid, self.creds.gid)
         walls = walls or Walls()
-        network, peers = Network(), Peers(-1)
-        shared = Shared(self.vfs, TasksHere(self.vfs), live, self.creds, identity, walls, network, peers, loader_fd=-1)
+        here = TasksHere(self.vfs)
+        shared = Shared(self.vfs, here, live, self.creds, identity, walls, None, diagnosis=-1, loader_fd=-1)
         tasks = Tasks(self.vfs, os.getpid())  # the guest's numbers are the host's
         listener, uid = cast(Any, self.listener), self.creds.uid
         cached = not self.events.watching

@@ -11,14 +11,12 @@ import errno
 
 from husk.abi.registry import number
 from husk.kernel.call import Call, Refused
+from husk.kernel.net import NO_RESOLVER
 from husk.kernel.net.netlink import check_groups
 from husk.native._core import bind_address, get_option, set_option, socket_name
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
 CONNECT, FIRST_FREE_PORT = number("connect"), 1024
-# /etc/resolv.conf names this address in a box without a network. It is unassigned (TEST-NET-1): programs learn at once
-# that there is no resolver, and husk sees that a name was to be looked up.
-NO_RESOLVER = "192.0.2.53"
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from husk.abi.registry import handled_rows
 from husk.abi.registry.rules import IN_C
 from husk.kernel.call import Refused
-from husk.kernel.syscalls import execve, open, stat, tty
+from husk.kernel.syscalls import execve, open, stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Call], Reply]
 
-AT_START = {"execve": execve, "open": open, "stat": stat, "tty": tty}
+AT_START = {"execve": execve, "open": open, "stat": stat}
 
 
 def handlers() -> dict[int, Handler]:

@@ -7,9 +7,7 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.blocking import later, patiently
 from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
-from husk.kernel.syscalls.tty import hand_over
 
 O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 # The flags open(2) knows. open and openat ignore other bits; openat2 gives EINVAL.
@@ -97,7 +95,10 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
     opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
     call.kernel.events.opened(call, name, flags, opened)
+    # Imported here: few programs open a FIFO or a terminal, and every start would pay for it.
     if opened.fifo_flags >= 0:
+        from husk.kernel.blocking import later, patiently
+
         pin, fifo_flags = opened.host_fd, opened.fifo_flags
 
         def wait() -> Reply:
@@ -105,6 +106,8 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
 
         return later(call, wait, pin)
     if opened.node.kind == st.S_IFCHR and not flags & os.O_PATH:
+        from husk.kernel.syscalls.tty import hand_over
+
         return hand_over(call, opened.node, opened.host_fd, flags)
     if not flags & os.O_PATH:  # the stand-in for such a descriptor is not the file
         call.kernel.names.opened(opened.node, opened.host_fd)
