@@ -58,6 +58,16 @@ class Bomb:
     seconds: int = 600
 
 
+# {}: the family of sockets and the address of socket n.
+BIND = """
+raise_files()
+kept = []
+def one(n):
+    kept.append(socket.socket(socket.{}))
+    kept[-1].bind({})
+upto(N, one)
+"""
+
 BOMBS = (
     Bomb("fork", """
 def bomb():
@@ -163,22 +173,8 @@ def one(n):
         raise OSError(ctypes.get_errno(), "")
 upto(N, one)
 """, 300, 100_000, each=4000, seconds=1800),
-    Bomb("unix sockets", """
-raise_files()
-kept = []
-def one(n):
-    kept.append(socket.socket(socket.AF_UNIX))
-    kept[-1].bind(f"s{n}")
-upto(N, one)
-""", 200, 10_000, each=6000),
-    Bomb("inet sockets", """
-raise_files()
-kept = []
-def one(n):
-    kept.append(socket.socket(socket.AF_INET))
-    kept[-1].bind(("127.0.0.1", 0))
-upto(N, one)
-""", 200, 10_000, each=6000),
+    Bomb("unix sockets", BIND.format("AF_UNIX", 'f"s{n}"'), 200, 10_000, each=6000),
+    Bomb("inet sockets", BIND.format("AF_INET", '("127.0.0.1", 0)'), 200, 10_000, each=6000),
     Bomb("events", "upto(N, lambda n: os.close(os.open('/usr/bin/env', os.O_RDONLY)))", 1000, 1_000_000,
          ("--events", "EVENTS"), seconds=1800),
 )  # fmt: skip

@@ -49,12 +49,6 @@ def test_usage(arguments: list[str], word: str) -> None:
     assert_one_sentence(result, word)
 
 
-def test_missing_mount_source() -> None:
-    result = husk(["run", "--mount", "/nowhere/at/all:/data:ro", "--", "true"])
-    assert result.status in (2, 125), result
-    assert_one_sentence(result, "/nowhere/at/all")
-
-
 @pytest.mark.skipif(os.getuid() == 0, reason="root can read everything")
 def test_unreadable_mount_source() -> None:
     with scratch() as place:
@@ -64,11 +58,17 @@ def test_unreadable_mount_source() -> None:
     assert_one_sentence(result, f"{place}/closed")
 
 
-def test_missing_program() -> None:
-    for name in ("no-such-program", "/usr/bin/no-such-program", "./no-such-program"):
-        result = husk(["run", "--", name])
-        assert result.status == 127, result
-        assert_one_sentence(result, name)
+@pytest.mark.parametrize(("name", "status"), [
+    ("no-such-program", 127),
+    ("/usr/bin/no-such-program", 127),
+    ("./no-such-program", 127),
+    ("/etc/passwd", 126),
+    ("/usr", 126),
+])
+def test_program_missing_or_not_executable(name: str, status: int) -> None:
+    result = husk(["run", "--", name])
+    assert result.status == status, result
+    assert_one_sentence(result, name)
 
 
 def test_missing_program_that_the_host_has() -> None:
@@ -84,43 +84,29 @@ def test_missing_program_that_the_host_has() -> None:
         assert (good.status, good.out, good.err) == (0, "hello\n", "")
 
 
-def test_missing_interpreter_of_a_script() -> None:
+@pytest.mark.parametrize(("content", "status", "word"), [
+    (b"#!/no/such/interpreter\n", 127, "/no/such/interpreter"),
+    (b"\x00\x01\x02 no program", 126, "/tools/tool"),
+], ids=["missing interpreter of a script", "unknown format"])
+def test_program_that_cannot_run(content: bytes, status: int, word: str) -> None:
     with scratch() as place:
         tool = place / "tool"
-        tool.write_text("#!/no/such/interpreter\n")
+        tool.write_bytes(content)
         tool.chmod(0o755)
         result = husk(["run", "--mount", f"{place}:/tools:ro", "--", "/tools/tool"])
-        assert result.status == 127, result
-        assert_one_sentence(result, "/no/such/interpreter")
+        assert result.status == status, result
+        assert_one_sentence(result, word)
 
 
-def test_not_executable() -> None:
-    for name in ("/etc/passwd", "/usr"):
-        result = husk(["run", "--", name])
-        assert result.status == 126, result
-        assert_one_sentence(result, name)
-
-
-def test_unknown_format() -> None:
-    with scratch() as place:
-        tool = place / "tool"
-        tool.write_bytes(b"\x00\x01\x02 no program")
-        tool.chmod(0o755)
-        result = husk(["run", "--mount", f"{place}:/tools:ro", "--", "/tools/tool"])
-        assert result.status == 126, result
-        assert_one_sentence(result, "/tools/tool")
-
-
-def test_missing_working_directory() -> None:
-    result = husk(["run", "--workdir", "/nowhere/at/all", "--", "true"])
+@pytest.mark.parametrize(("options", "word"), [
+    (["--mount", "/nowhere/at/all:/data:ro"], "/nowhere/at/all"),
+    (["--mount", "/usr:/etc/passwd/x:ro"], "/etc/passwd/x"),
+    (["--workdir", "/nowhere/at/all"], "/nowhere/at/all"),
+], ids=["missing mount source", "file as mount target parent", "missing working directory"])
+def test_places_that_cannot_be(options: list[str], word: str) -> None:
+    result = husk(["run", *options, "--", "true"])
     assert result.status in (2, 125), result
-    assert_one_sentence(result, "/nowhere/at/all")
-
-
-def test_file_as_mount_target_parent() -> None:
-    result = husk(["run", "--mount", "/usr:/etc/passwd/x:ro", "--", "true"])
-    assert result.status in (2, 125), result
-    assert_one_sentence(result, "/etc/passwd/x")
+    assert_one_sentence(result, word)
 
 
 @pytest.mark.parametrize(("how", "word"), [("listener", "listener"), ("refused", "seccomp")])

@@ -18,9 +18,8 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount a small file system in a namespace of its own"),
 ]
 
-BLOCKS = """fill: ENOSPC
-write to another page: ENOSPC
-write to a host file: ENOSPC
+# What both kinds of fullness end with; `{}` is the file that took the room, where it is still there.
+END = """write to a host file: ENOSPC
 it reads: b'lower'
 truncate a host file: ENOSPC
 its size: 3000000
@@ -30,7 +29,7 @@ symlink: ok
 chmod: ok
 reads: b'preciouspr'
 mkdir: ok
-list: ['after', 'again', 'directory', 'filler', 'link', 'new directory']
+list: ['after', 'again', 'directory', {}'link', 'new directory']
 after room was made: ok
 write to a host file: ok
 it reads: b'chang'
@@ -38,30 +37,16 @@ its size: 3000000
 list the new directory: []
 precious: True
 """
+BLOCKS = """fill: ENOSPC
+write to another page: ENOSPC
+""" + END.format("'filler', ")
 INODES = """many: ENOSPC
 create: ENOSPC
 is it there: False
 create in a directory: ENOSPC
 mkfifo: ENOSPC
 is it there: False
-write to a host file: ENOSPC
-it reads: b'lower'
-truncate a host file: ENOSPC
-its size: 3000000
-rename: ok
-link: ok
-symlink: ok
-chmod: ok
-reads: b'preciouspr'
-mkdir: ok
-list: ['after', 'again', 'directory', 'link', 'new directory']
-after room was made: ok
-write to a host file: ok
-it reads: b'chang'
-its size: 3000000
-list the new directory: []
-precious: True
-"""
+""" + END.format("")
 
 
 def run(place: Path, what: str, limits: str) -> Result:

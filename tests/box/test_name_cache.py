@@ -272,9 +272,9 @@ def test_changes_from_outside_are_seen(place: Path, change: Callable[[Path], Non
 
 # -- that there is a cache at all --------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("cached", [True, False], ids=["on", "off"])
-def test_the_cache_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool) -> None:
-    """With it hardly a call of a loop reaches Python, without it all do. Else the tests above compare nothing."""
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for every call that Python answers."""
     asked: list[int] = []
     answer = Kernel.answer
 
@@ -284,33 +284,31 @@ def test_the_cache_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cach
 
     monkeypatch.setattr(Kernel, "answer", counted)
     monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
-    each = "[ -e /usr/bin/env ]; [ -e /usr/none ]; [ -r /ro/plain ]; set -- /usr/share/*"
-    loop = f"i=0; while [ $i -lt 300 ]; do {each}; i=$((i+1)); done"
+    return asked
+
+
+def run_loop(policy: Policy, each: str, events: Events) -> None:
+    policy.argv = ["/bin/sh", "-c", f"i=0; while [ $i -lt 300 ]; do {each}; i=$((i+1)); done"]
+    with open(os.devnull, "r+b") as null:
+        result = Runner(policy, events, (null.fileno(),) * 3).run()
+    assert result.exit_code == 0 and not result.faults
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["on", "off"])
+def test_the_cache_answers(tmp_path: Path, asked: list[int], cached: bool) -> None:
+    """With it hardly a call of a loop reaches Python, without it all do. Else the tests above compare nothing."""
     (tmp_path / "ro").mkdir()
     prepare(tmp_path / "ro")
-    policy = Policy(["/bin/sh", "-c", loop])
+    policy = Policy([])
     policy.mounts.append(Mount(str(tmp_path / "ro"), "/ro", "ro"))
-    with open(os.devnull, "r+b") as null:
-        result = Runner(policy, Events(None, None, collect=not cached), (null.fileno(),) * 3).run()
-    assert result.exit_code == 0 and not result.faults
+    each = "[ -e /usr/bin/env ]; [ -e /usr/none ]; [ -r /ro/plain ]; set -- /usr/share/*"
+    run_loop(policy, each, Events(None, None, collect=not cached))
     assert (len(asked) < 200) if cached else (len(asked) >= 1500), len(asked)
 
 
-def test_the_cache_answers_for_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: list[str]) -> None:
-    asked: list[int] = []
-    answer = Kernel.answer
-
-    def counted(kernel: Kernel, raw: object) -> None:
-        asked.append(1)
-        answer(kernel, raw)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Kernel, "answer", counted)
-    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
-    each = "[ -e /tree/one/a ]; [ -e /tree/none ]; [ -r /tree/plain ]; set -- /tree/one/*"
-    loop = f"i=0; while [ $i -lt 300 ]; do {each}; i=$((i+1)); done"
-    policy = Policy(["/bin/sh", "-c", loop])
+def test_the_cache_answers_for_images(asked: list[int], image: list[str]) -> None:
+    policy = Policy([])
     policy.image, policy.store = image[1], image[3]
-    with open(os.devnull, "r+b") as null:
-        result = Runner(policy, Events(None, None), (null.fileno(),) * 3).run()
-    assert result.exit_code == 0 and not result.faults
+    each = "[ -e /tree/one/a ]; [ -e /tree/none ]; [ -r /tree/plain ]; set -- /tree/one/*"
+    run_loop(policy, each, Events(None, None))
     assert len(asked) < 200, len(asked)

@@ -6,7 +6,7 @@
  * Prints the name of each operation that reached root's directory; then "rounds" and how many. The host sees what it
  * changed.
  */
-#include "step.h"
+#include "reached.h"
 #include <dirent.h>
 #include <sys/statfs.h>
 #include <sys/xattr.h>
@@ -33,14 +33,6 @@ static void reached(const char *what, int yes) {
         if (strcmp(told[i], what) == 0)
             return;
     }
-}
-
-static int reads(int fd) {
-    char text[8];
-    int yes = fd >= 0 && pread(fd, text, 8, 0) == 8 && memcmp(text, "ORIGINAL", 8) == 0;
-    if (fd >= 0)
-        close(fd);
-    return yes;
 }
 
 static int lists(DIR *dir) {

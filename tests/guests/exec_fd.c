@@ -24,54 +24,36 @@ static int try_at(int dirfd, const char *name, int flags) {
     return 0;
 }
 
+/* execveat by a descriptor of `path`, opened with `flags`. */
+static void try_opened(const char *label, const char *path, int flags, const char *name, int at_flags) {
+    if (begin(label)) {
+        int fd = MUST(open(path, flags));
+        _exit(try_at(fd, name, at_flags));
+    }
+}
+
 static void by_descriptor(void) {
-    if (begin("binary, AT_EMPTY_PATH")) {
-        int fd = MUST(open("show", O_RDONLY));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
-    if (begin("binary, close-on-exec")) {
-        int fd = MUST(open("show", O_RDONLY | O_CLOEXEC));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
-    if (begin("binary, O_PATH")) {
-        int fd = MUST(open("show", O_PATH));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
+    try_opened("binary, AT_EMPTY_PATH", "show", O_RDONLY, "", AT_EMPTY_PATH);
+    try_opened("binary, close-on-exec", "show", O_RDONLY | O_CLOEXEC, "", AT_EMPTY_PATH);
+    try_opened("binary, O_PATH", "show", O_PATH, "", AT_EMPTY_PATH);
     if (begin("binary, fexecve")) {
         int fd = MUST(open("show", O_RDONLY | O_CLOEXEC));
         fexecve(fd, argv_plain, envp);
         say("fexecve = -1 %s", errname(errno));
         _exit(0);
     }
-    if (begin("script, AT_EMPTY_PATH")) {
-        int fd = MUST(open("script", O_RDONLY));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
-    if (begin("script, close-on-exec: the interpreter could not open it")) {
-        int fd = MUST(open("script", O_RDONLY | O_CLOEXEC));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
-    if (begin("empty name without the flag")) {
-        int fd = MUST(open("show", O_RDONLY));
-        _exit(try_at(fd, "", 0));
-    }
-    if (begin("directory by descriptor")) {
-        int fd = MUST(open(".", O_RDONLY | O_DIRECTORY));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
-    if (begin("no x bit")) {
-        int fd = MUST(open("data", O_RDONLY));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
+    try_opened("script, AT_EMPTY_PATH", "script", O_RDONLY, "", AT_EMPTY_PATH);
+    try_opened("script, close-on-exec: the interpreter could not open it", "script", O_RDONLY | O_CLOEXEC, "",
+               AT_EMPTY_PATH);
+    try_opened("empty name without the flag", "show", O_RDONLY, "", 0);
+    try_opened("directory by descriptor", ".", O_RDONLY | O_DIRECTORY, "", AT_EMPTY_PATH);
+    try_opened("no x bit", "data", O_RDONLY, "", AT_EMPTY_PATH);
     if (begin("pipe")) {
         int pipes[2];
         MUST(pipe(pipes));
         _exit(try_at(pipes[0], "", AT_EMPTY_PATH));
     }
-    if (begin("open for writing")) {
-        int fd = MUST(open("show", O_RDWR));
-        _exit(try_at(fd, "", AT_EMPTY_PATH));
-    }
+    try_opened("open for writing", "show", O_RDWR, "", AT_EMPTY_PATH);
     if (begin("bad descriptor"))
         _exit(try_at(77, "", AT_EMPTY_PATH));
     if (begin("unlinked file")) {
@@ -83,18 +65,9 @@ static void by_descriptor(void) {
 }
 
 static void by_directory(void) {
-    if (begin("name in a directory")) {
-        int fd = MUST(open("sub", O_RDONLY | O_DIRECTORY));
-        _exit(try_at(fd, "inner", 0));
-    }
-    if (begin("name in a directory, O_PATH, close-on-exec")) {
-        int fd = MUST(open("sub", O_PATH | O_CLOEXEC));
-        _exit(try_at(fd, "inner", 0));
-    }
-    if (begin("script in a directory")) {
-        int fd = MUST(open(".", O_RDONLY | O_DIRECTORY));
-        _exit(try_at(fd, "script", 0));
-    }
+    try_opened("name in a directory", "sub", O_RDONLY | O_DIRECTORY, "inner", 0);
+    try_opened("name in a directory, O_PATH, close-on-exec", "sub", O_PATH | O_CLOEXEC, "inner", 0);
+    try_opened("script in a directory", ".", O_RDONLY | O_DIRECTORY, "script", 0);
     if (begin("name from AT_FDCWD"))
         _exit(try_at(AT_FDCWD, "./show", 0));
     if (begin("absolute name does not look at the descriptor")) {
@@ -116,16 +89,22 @@ static void by_directory(void) {
         _exit(try_at(AT_FDCWD, "show", 0x40000000));
 }
 
+/* The same file by a new descriptor; `fd` is closed. */
+static int reopened(int fd, int flags) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int again = MUST(open(path, flags));
+    MUST(close(fd));
+    return again;
+}
+
 static void by_memory(void) {
     size_t size;
     char *data = get_file("show", &size);
     if (begin("memfd")) {
         int fd = MUST(syscall(SYS_memfd_create, "program", 1 /* MFD_CLOEXEC */));
         MUST(write(fd, data, size));
-        char path[64];
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        int again = MUST(open(path, O_RDONLY | O_CLOEXEC));
-        MUST(close(fd));
+        int again = reopened(fd, O_RDONLY | O_CLOEXEC);
         _exit(try_at(again, "", AT_EMPTY_PATH));
     }
     if (begin("memfd, still writable")) {
@@ -136,20 +115,15 @@ static void by_memory(void) {
     if (begin("memfd through /proc/self/fd")) {
         int fd = MUST(syscall(SYS_memfd_create, "program", 1));
         MUST(write(fd, data, size));
+        int again = reopened(fd, O_RDONLY | O_CLOEXEC);
         char path[64];
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        int again = MUST(open(path, O_RDONLY | O_CLOEXEC));
-        MUST(close(fd));
         snprintf(path, sizeof path, "/proc/self/fd/%d", again);
         _exit(try_at(AT_FDCWD, path, 0));
     }
     if (begin("memfd with a script")) {
         int fd = MUST(syscall(SYS_memfd_create, "text", 0));
         MUST(write(fd, "#!./show arg\n", 13));
-        char path[64];
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        int again = MUST(open(path, O_RDONLY));
-        MUST(close(fd));
+        int again = reopened(fd, O_RDONLY);
         _exit(try_at(again, "", AT_EMPTY_PATH));
     }
     free(data);

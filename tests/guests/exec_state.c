@@ -206,8 +206,7 @@ static void failed_after_vfork(void) {
     say("child: %s; the name is still %s", status_text(wait_for(pid)), name);
 }
 
-#define CASE(name) {#name, name}
-static const struct { const char *name; void (*run)(void); } cases[] = {
+static const struct named_case cases[] = {
     CASE(only_standard_descriptors), CASE(descriptors), CASE(no_descriptors_but_stdout), CASE(signals), CASE(timers),
     CASE(fires_after_exec), CASE(from_a_thread), CASE(from_the_leader_with_threads), CASE(failed_exec_keeps_threads),
     CASE(gs_base), CASE(place), CASE(removed_place), CASE(no_arguments), CASE(empty_environment), CASE(odd_environment),
@@ -224,14 +223,6 @@ int main(int argc, char **argv) {
     MUST(close(pipes[0]));
     MUST(fcntl(pipes[1], F_DUPFD_CLOEXEC, 100));
     MUST(close(pipes[1]));
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        say("--- %s", cases[i].name);
-        pid_t pid = fork();
-        if (pid == 0) {
-            cases[i].run();
-            _exit(0);
-        }
-        say("%s", status_text(wait_for(pid)));
-    }
+    run_cases(cases, sizeof cases / sizeof *cases);
     return 0;
 }

@@ -23,13 +23,7 @@ static void fixture(void) {
     MUST(mkdir("t", 0755)); /* "..", which is ours, too */
     MUST(mkdir("t/u", 0755));
     MUST(chdir("t/u"));
-    put_text("file", "some text\n", 0644);
-    MUST(mkdir("dir", 0755));
-    put_text("dir/inner", "inner\n", 0644);
-    MUST(symlink("file", "to_file"));
-    MUST(symlink("dir", "to_dir"));
-    MUST(symlink("nowhere", "dangling"));
-    MUST(symlink("loop", "loop"));
+    put_usual_names();
     MUST(mkfifo("fifo", 0644));
     MUST(mkdir("closed", 0755));
     put_text("closed/inner", "x", 0644);

@@ -333,21 +333,12 @@ static void faults(void) {
     say("went on");
 }
 
-#define CASE(name) {#name, name}
-static const struct { const char *name; void (*run)(void); } cases[] = {
+static const struct named_case cases[] = {
     CASE(given_back), CASE(refused), CASE(information), CASE(deferred_or_not), CASE(once), CASE(alternate_stack),
     CASE(nested_signals), CASE(jumping_out), CASE(inherited), CASE(waiting), CASE(to_a_thread), CASE(faults),
 };
 
 int main(void) {
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        say("--- %s", cases[i].name);
-        pid_t pid = fork();
-        if (pid == 0) {
-            cases[i].run();
-            _exit(0);
-        }
-        say("%s", status_text(wait_for(pid)));
-    }
+    run_cases(cases, sizeof cases / sizeof *cases);
     return 0;
 }

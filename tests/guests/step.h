@@ -110,6 +110,17 @@ static UNUSED void put_file(const char *path, const void *data, size_t size, mod
 
 static UNUSED void put_text(const char *path, const char *text, mode_t mode) { put_file(path, text, strlen(text), mode); }
 
+/* In the working directory: a file, a directory with one, and a link of every kind. */
+static UNUSED void put_usual_names(void) {
+    put_text("file", "some text\n", 0644);
+    MUST(mkdir("dir", 0755));
+    put_text("dir/inner", "inner\n", 0644);
+    MUST(symlink("file", "to_file"));
+    MUST(symlink("dir", "to_dir"));
+    MUST(symlink("nowhere", "dangling"));
+    MUST(symlink("loop", "loop"));
+}
+
 static UNUSED char *get_file(const char *path, size_t *size) {
     int fd = MUST(open(path, O_RDONLY | O_CLOEXEC));
     struct stat st;
@@ -154,6 +165,25 @@ static UNUSED int wait_for(pid_t pid) {
             return -1;
         }
     return status;
+}
+
+/* A function that is run in a child of its own, under its name. */
+struct named_case {
+    const char *name;
+    void (*run)(void);
+};
+#define CASE(name) {#name, name}
+
+static UNUSED void run_cases(const struct named_case *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        say("--- %s", cases[i].name);
+        pid_t pid = fork();
+        if (pid == 0) {
+            cases[i].run();
+            _exit(0);
+        }
+        say("%s", status_text(wait_for(pid)));
+    }
 }
 
 static UNUSED void nap_ms(long ms) {

@@ -69,6 +69,21 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 CERTIFICATES = '[[files]]\nfrom = "authorities.crt"\nto = "/etc/ssl/authorities.crt"\nfirst = true\n'
 
 
+def recipe(urls: set[str], env: dict[str, str], packages: str, command: str) -> str:
+    """On the image `base`: installs packages from `urls`, then runs a command."""
+    settings = "\n".join(f'{name} = "{value}"' for name, value in env.items())
+    return f"""
+base = "base"
+allow-net = {json.dumps(sorted({rule(url) for url in urls}))}
+[env]
+{settings}
+[packages]
+{packages}
+[run]
+commands = [{json.dumps(command)}]
+""" + CERTIFICATES
+
+
 def twice(store: Store, work: Path, text: str) -> None:
     """The second build does nothing: it says so, the store is as it was, and it takes no time to speak of."""
     (work / "made.toml").write_text(text)
@@ -111,18 +126,9 @@ def test_pip(store: Store, work: Path, tmp_path: Path) -> None:
     for extension in root.rglob("_ssl*.so"):
         add_libraries(root, extension)
     import_image(store, str(root), "base")
-    twice(store, work, f"""
-base = "base"
-allow-net = {json.dumps(sorted({rule(index), rule(wheel)}))}
-[env]
-PIP_INDEX_URL = "{index}"
-PIP_CERT = "/etc/ssl/authorities.crt"
-PIP_BREAK_SYSTEM_PACKAGES = "1"
-[packages]
-pip = ["six"]
-[run]
-commands = ["python3 -c 'import six; print(six.__version__)' > /version"]
-""" + CERTIFICATES)  # fmt: skip
+    env = {"PIP_INDEX_URL": index, "PIP_CERT": "/etc/ssl/authorities.crt", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    command = "python3 -c 'import six; print(six.__version__)' > /version"
+    twice(store, work, recipe({index, wheel}, env, 'pip = ["six"]', command))
     assert inside(store, "python3", "-c", "import six; print(six.PY3)") == "True\n"
 
 
@@ -146,18 +152,12 @@ def test_npm(store: Store, work: Path, tmp_path: Path) -> None:
     (root / "usr/bin").mkdir(parents=True, exist_ok=True)
     (root / "usr/bin/npm").symlink_to(program)
     import_image(store, str(root), "base")
-    twice(store, work, f"""
-base = "base"
-allow-net = {json.dumps(sorted({rule(registry), rule(tarball)}))}
-[env]
-npm_config_registry = "{registry}"
-NODE_EXTRA_CA_CERTS = "/etc/ssl/authorities.crt"
-npm_config_update_notifier = "false"
-[packages]
-npm = ["is-number"]
-[run]
-commands = ["npm ls --global > /list"]
-""" + CERTIFICATES)  # fmt: skip
+    env = {
+        "npm_config_registry": registry,
+        "NODE_EXTRA_CA_CERTS": "/etc/ssl/authorities.crt",
+        "npm_config_update_notifier": "false",
+    }
+    twice(store, work, recipe({registry, tarball}, env, 'npm = ["is-number"]', "npm ls --global > /list"))
     assert "is-number@" in inside(store, "sh", "-c", "while read line; do echo $line; done < /list")
 
 

@@ -19,6 +19,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -126,12 +127,13 @@ def differential(
         # In husk, what belongs to the caller shows as the guest's own; natively it has to be given away.
         if os.getuid() == 0:
             trees.give_to(sides[0], *guest_ids())
-        first = _native_side(arguments, sides[0], env, stdin, normalise, ignore, timeout, read_only=manner == "ro")
+        run = _Run(arguments, env or {}, stdin, normalise, ignore, timeout)
+        first = _native_side(run, sides[0], read_only=manner == "ro")
         assert first.status == status, f"natively: exit code {first.status}, not {status}\n{first.out}\n{first.err}"
         if NATIVE_ONLY:
             return first
         before = trees.snapshot(sides[1], WORK, ignore) if manner != "rw" else {}
-        second = _husk_side(arguments, sides[1], env, stdin, normalise, ignore, mounts, manner, timeout)
+        second = _husk_side(run, sides[1], mounts, manner)
         if manner != "rw":
             assert second.tree == before, f"a mount that is {manner} wrote to the host"
             second.tree = first.tree
@@ -152,52 +154,44 @@ def _place(texts: Iterable[str], work: str, guests: str) -> list[str]:
     return [text.replace("{work}", work).replace("{guests}", guests) for text in texts]
 
 
-def _environment(env: Mapping[str, str] | None, work: str, guests: str) -> dict[str, str]:
-    both = {**BASE_ENV, **(env or {})}
+def _environment(env: Mapping[str, str], work: str, guests: str) -> dict[str, str]:
+    both = {**BASE_ENV, **env}
     return dict(zip(both, _place(both.values(), work, guests), strict=True))
 
 
-def _native_side(
-    arguments: Sequence[str],
-    work: Path,
-    env: Mapping[str, str] | None,
-    stdin: bytes,
-    normalise: Iterable[str],
-    ignore: Iterable[str],
-    timeout: float,
-    *,
-    read_only: bool,
-) -> Result:
+class _Run(NamedTuple):
+    """What both sides of a comparison run, and how its result is read."""
+
+    arguments: Sequence[str]
+    env: Mapping[str, str]
+    stdin: bytes
+    normalise: Iterable[str]
+    ignore: Iterable[str]
+    timeout: float
+
+    def read(self, result: Result, host_work: Path, work: str, guests: str) -> Result:
+        """`result` with its texts cleaned and the tree it left."""
+        result.out, result.err = (clean(text, work, guests, self.normalise) for text in (result.out, result.err))
+        result.tree = trees.snapshot(host_work, work, self.ignore)
+        return result
+
+
+def _native_side(run: _Run, work: Path, *, read_only: bool) -> Result:
     guests = str(guest_programs())
-    environment = {**_environment(env, str(work), guests), MARK: "native"}
-    placed = _place(arguments, str(work), guests)
-    result = native(placed, work, env=environment, stdin=stdin, timeout=timeout, read_only=read_only)
-    result.out, result.err = (clean(text, str(work), guests, normalise) for text in (result.out, result.err))
-    result.tree = trees.snapshot(work, str(work), ignore)
-    return result
+    env = {**_environment(run.env, str(work), guests), MARK: "native"}
+    placed = _place(run.arguments, str(work), guests)
+    result = native(placed, work, env=env, stdin=run.stdin, timeout=run.timeout, read_only=read_only)
+    return run.read(result, work, str(work), guests)
 
 
-def _husk_side(
-    arguments: Sequence[str],
-    work: Path,
-    env: Mapping[str, str] | None,
-    stdin: bytes,
-    normalise: Iterable[str],
-    ignore: Iterable[str],
-    mounts: Sequence[str],
-    manner: str,
-    timeout: float,
-) -> Result:
+def _husk_side(run: _Run, work: Path, mounts: Sequence[str], manner: str) -> Result:
     options = ["--mount", f"{work}:{WORK}:{manner}", "--mount", f"{guest_programs()}:{GUESTS}:ro", "--workdir", WORK]
     for mount in mounts:
         options += ["--mount", mount]
-    for key, value in _environment(env, WORK, GUESTS).items():
+    for key, value in _environment(run.env, WORK, GUESTS).items():
         options += ["--env", f"{key}={value}"]
-    command = ["run", *options, "--", *_place(arguments, WORK, GUESTS)]
-    result = husk(command, stdin=stdin, timeout=timeout)
-    result.out, result.err = (clean(text, WORK, GUESTS, normalise) for text in (result.out, result.err))
-    result.tree = trees.snapshot(work, WORK, ignore)
-    return result
+    command = ["run", *options, "--", *_place(run.arguments, WORK, GUESTS)]
+    return run.read(husk(command, stdin=run.stdin, timeout=run.timeout), work, WORK, GUESTS)
 
 
 def clean(text: str, work: str, guests: str, normalise: Iterable[str]) -> str:

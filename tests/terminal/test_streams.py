@@ -64,23 +64,25 @@ def test_output_passes_unchanged_where_only_output_is_a_terminal(sit: Sit) -> No
     person.expect("one\ntwo.*host> ")
 
 
+def press(person: Person, command: str, key: str, seen: str) -> None:
+    """Type a command that says here-I-am, wait for that, press a key, and wait for what is seen then."""
+    person.type(command + "\r")
+    person.expect("here-I-am\r\n")
+    person.type(key)
+    person.expect(seen)
+
+
 def test_ctrl_c_ends_a_program_and_not_only_husk(sit: Sit) -> None:
     person = in_shell(sit)
     for redirection in ("", "< /dev/null", "| cat"):
-        person.type(f"$HUSK -- sh -c 'echo here''-I-am; exec sleep 1000' {redirection}\r")
-        person.expect("here-I-am\r\n")
-        person.type("\x03")
-        person.expect("host> ")
+        press(person, f"$HUSK -- sh -c 'echo here''-I-am; exec sleep 1000' {redirection}", "\x03", "host> ")
         person.type("echo status ${PIPESTATUS[0]}\r")
         person.expect("status 130\r\n.*host> ")
 
 
 def test_ctrl_z_stops_husk_as_a_job(sit: Sit) -> None:
     person = in_shell(sit)
-    person.type("$HUSK -- sh -c 'echo here''-I-am; read x; echo got $x'\r")
-    person.expect("here-I-am\r\n")
-    person.type("\x1a")
-    person.expect("Stopped.*host> ")
+    press(person, "$HUSK -- sh -c 'echo here''-I-am; read x; echo got $x'", "\x1a", "Stopped.*host> ")
     assert person.modes()[3] == person.before[3]
     person.type("fg\r")
     person.expect("fg\r\n.*\r\n")
@@ -92,10 +94,8 @@ def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person = in_shell(sit)
     # The child says that it is there, not its parent before it: a child of vfork that ^Z meets on its way to execve
     # leaves the parent asleep, on Linux too, and nobody hears of a stop.
-    person.type("$HUSK -- sh -c 'sh -c \"echo here''-I-am; exec sleep 1000\"; echo woken' < /dev/null\r")
-    person.expect("here-I-am\r\n")
-    person.type("\x1a")
-    person.expect("Stopped.*host> ")
+    command = "$HUSK -- sh -c 'sh -c \"echo here''-I-am; exec sleep 1000\"; echo woken' < /dev/null"
+    press(person, command, "\x1a", "Stopped.*host> ")
     # SIGTERM is husk's once it runs again, and ends the box. Sent by another shell: bash's own `kill` lets a stopped
     # job go on, so that it could be over before `fg`.
     person.type('sh -c "kill -TERM -$(jobs -p %1)"; fg\r')

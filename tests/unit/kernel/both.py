@@ -13,7 +13,8 @@ import os
 import socket
 from dataclasses import dataclass
 
-from tests.unit.kernel.fakes import Guest, number
+from husk.abi.registry import number
+from tests.unit.kernel.fakes import Guest
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import Any, cast
 
-from husk.abi.registry import by_name
+from husk.abi.registry import number
 from husk.abi.registry.rules import Walls
 from husk.kernel.events import Events
 from husk.kernel.identity import Identity
@@ -327,12 +327,6 @@ class Guest:
         node = self.vfs.walk(self.vfs.context, self.vfs.root, path)
         assert isinstance(node, Dir)
         return node
-
-
-def number(name: str) -> int:
-    row = by_name(name)
-    assert row is not None, name
-    return row.nr
 
 
 def open_descriptors() -> set[int]:

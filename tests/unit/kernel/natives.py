@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from husk.kernel.syscalls.execve import names_in
 from tests.unit.kernel.fakes import Guest
@@ -22,6 +24,23 @@ int main(int argc, char **argv)
     return 0;
 }
 """
+
+
+class HasGuest(Protocol):
+    guest: Guest
+
+
+T = TypeVar("T", bound=HasGuest)
+
+
+def at_root(make: Callable[[], T]) -> Iterator[T]:
+    """For a fixture: what `make` returns, made and used in /, where its guest starts too."""
+    before = os.getcwd()
+    os.chdir("/")
+    made = make()
+    yield made
+    made.guest.close()
+    os.chdir(before)
 
 
 def compile_c(source: str, to: Path, *flags: str) -> Path:

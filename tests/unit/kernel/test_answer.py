@@ -13,12 +13,12 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from husk.abi.numbers import HUSK_CALL
-from husk.abi.registry import ROWS, handled_rows
+from husk.abi.registry import ROWS, handled_rows, number
 from husk.abi.registry.rules import IN_C, Row, Walls
 from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd
 from husk.kernel.events import Events
 from husk.kernel.syscalls import handlers, load
-from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, number, open_descriptors
+from tests.unit.kernel.fakes import FakeCall, FakeListener, Guest, new_descriptors, open_descriptors
 from tests.unit.kernel.good_calls import GOOD
 
 HANDLERS = {row.nr: row.name for row in handled_rows()}

@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from husk.abi.registry import number
 from husk.abi.text import shown
 from husk.kernel.call import Call
 from husk.kernel.events import MOST_REFUSALS, NAMES_ROOM, Events, call_name, open_flags, signature
 from husk.vfs.host.host_tree import HostTree
-from tests.unit.kernel.fakes import Guest, number
+from tests.unit.kernel.fakes import Guest
 from tests.unit.kernel.good_calls import STATIC_ELF
 
 Told = list[dict[str, object]]

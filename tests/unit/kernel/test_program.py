@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 from husk.kernel.exec.program import ELF_HEADER, ELF_PHDR, ape_elf_header, check_interpreter, elf_interpreter
 from husk.kernel.syscalls.execve import EXEC_INFO, names_in
 from tests.unit.kernel.fakes import Guest, new_descriptors, open_descriptors
-from tests.unit.kernel.natives import execute, execute_in_husk
+from tests.unit.kernel.natives import at_root, execute, execute_in_husk
 
 PT_LOAD, PT_INTERP = 1, 3
 BASE = 0x400000
@@ -131,12 +131,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    before = os.getcwd()
-    os.chdir("/")  # where the guest is
-    made = Stage(tmp_path_factory.mktemp("p"))
-    yield made
-    made.guest.close()
-    os.chdir(before)
+    yield from at_root(lambda: Stage(tmp_path_factory.mktemp("p")))
 
 
 def verdict(result: list[bytes] | str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from tests.unit.kernel.fakes import Guest
-from tests.unit.kernel.natives import SHOW, compile_c, execute, execute_in_husk
+from tests.unit.kernel.natives import SHOW, at_root, compile_c, execute, execute_in_husk
 
 
 class Stage:
@@ -40,12 +40,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    before = os.getcwd()
-    os.chdir("/")  # where the guest is
-    made = Stage(tmp_path_factory.mktemp("i"))
-    yield made
-    made.guest.close()
-    os.chdir(before)
+    yield from at_root(lambda: Stage(tmp_path_factory.mktemp("i")))
 
 
 # {} is the interpreter's path. PAD is as long as it takes for what follows to begin at a given byte of the file.

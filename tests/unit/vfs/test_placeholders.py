@@ -60,20 +60,29 @@ def test_one_that_was_forgotten_gets_another(few: Virtual) -> None:
     assert shown(few, 1) == b"/dir/sub"
 
 
-def test_what_is_known_of_host_directories_goes_too(few: Virtual, tmp_path: Path) -> None:
-    host = tmp_path / "host"
-    for number in range(9):
+def mount_directories(few: Virtual, host: Path, count: int) -> WritableHostTree:
+    """At /host: `count` directories, each with one named `inner`. The first `inner` is open as 1."""
+    for number in range(count):
         (host / str(number) / "inner").mkdir(parents=True)
     tree = WritableHostTree(99, os.fsencode(host), uids=UIDS, gids=GIDS)
     few.vfs.mount(tree, b"/host")
     few.do_open(1, b"/host/0/inner", DIRECTORY)
+    return tree
+
+
+def assert_first_follows_a_rename(few: Virtual) -> None:
+    few.do_rename(b"/host/0", b"/host/renamed")
+    assert shown(few, 1) == b"/host/renamed/inner"
+
+
+def test_what_is_known_of_host_directories_goes_too(few: Virtual, tmp_path: Path) -> None:
+    tree = mount_directories(few, tmp_path / "host", 9)
     for number in range(1, 9):
         few.do_open(2, b"/host/%d/inner" % number, DIRECTORY)
         few.do_close(2)
     assert 1 <= len(tree.root.children) < 9 and b"0" in tree.root.children
     assert shown(few, 1) == b"/host/0/inner"
-    few.do_rename(b"/host/0", b"/host/renamed")
-    assert shown(few, 1) == b"/host/renamed/inner"
+    assert_first_follows_a_rename(few)
 
 
 def test_without_an_answer_nothing_is_forgotten(few: Virtual) -> None:
@@ -102,17 +111,11 @@ def test_programs_that_were_run_are_not_remembered_for_ever(world: Virtual, monk
 
 def test_host_directories_that_were_looked_at(few: Virtual, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("husk.vfs.host.host_tree.DIRECTORIES_KEPT", 4)
-    host = tmp_path / "host"
-    for number in range(20):
-        (host / str(number) / "inner").mkdir(parents=True)
-    tree = WritableHostTree(99, os.fsencode(host), uids=UIDS, gids=GIDS)
-    few.vfs.mount(tree, b"/host")
-    few.do_open(1, b"/host/0/inner", DIRECTORY)
+    tree = mount_directories(few, tmp_path / "host", 20)
     for number in range(1, 20):
         few.vfs.stat(few.ctx, few.vfs.root, b"/host/%d/inner/." % number)
     assert tree.known < 12 and b"0" in tree.root.children
-    few.do_rename(b"/host/0", b"/host/renamed")
-    assert shown(few, 1) == b"/host/renamed/inner"
+    assert_first_follows_a_rename(few)
 
 
 @pytest.mark.parametrize("read_only", [True, False])

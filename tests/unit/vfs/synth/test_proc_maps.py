@@ -10,32 +10,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .conftest import Box
 
-HOST = b"""\
+# Lines that the guest sees as they are. A line without a name ends in a blank, which $ makes visible here and below.
+UNCHANGED = b"""\
+700000002000-700000003000 rw-p 00000000 00:00 0 $
+700000003000-700000004000 rw-s 00000000 00:01 12                         /dev/zero (deleted)
+700000004000-700000005000 rw-s 00000000 00:01 13                         /memfd:mine (deleted)
+700000005000-700000006000 rw-p 00000000 00:00 0                          [heap]
+700000006000-700000007000 rw-s 00000000 00:0f 14                         anon_inode:[perf_event]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+"""
+
+HOST = (b"""\
 00400000-00401000 r-xp 00000000 fe:00 1234                               /state/files/17
 567f00000000-567f00004000 rw-p 00000000 00:00 0 $
 567f00004000-567f00008000 r-xp 00000000 00:01 99                         /memfd:husk-resident (deleted)
 600000000000-600000001000 r-xp 00000000 fe:00 77                         /opt/husk/loader
 700000000000-700000001000 r--p 00001000 fe:00 5678                       /srv/secret/lib.so
 700000001000-700000002000 r--p 00000000 fe:00 5679                       /state/files/with\\012newline
-700000002000-700000003000 rw-p 00000000 00:00 0 $
-700000003000-700000004000 rw-s 00000000 00:01 12                         /dev/zero (deleted)
-700000004000-700000005000 rw-s 00000000 00:01 13                         /memfd:mine (deleted)
-700000005000-700000006000 rw-p 00000000 00:00 0                          [heap]
-700000006000-700000007000 rw-s 00000000 00:0f 14                         anon_inode:[perf_event]
-ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
-""".replace(b"$", b"")  # a line without a name ends in a blank
+""" + UNCHANGED).replace(b"$", b"")
 
-GUEST = b"""\
+GUEST = (b"""\
 00400000-00401000 r-xp 00000000 00:29 4321                               /workspace/prog
 700000000000-700000001000 r--p 00001000 00:00 0 $
 700000001000-700000002000 r--p 00000000 00:29 9765                       /workspace/with\\012newline
-700000002000-700000003000 rw-p 00000000 00:00 0 $
-700000003000-700000004000 rw-s 00000000 00:01 12                         /dev/zero (deleted)
-700000004000-700000005000 rw-s 00000000 00:01 13                         /memfd:mine (deleted)
-700000005000-700000006000 rw-p 00000000 00:00 0                          [heap]
-700000006000-700000007000 rw-s 00000000 00:0f 14                         anon_inode:[perf_event]
-ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
-""".replace(b"$", b"")
+""" + UNCHANGED).replace(b"$", b"")
 
 
 def guest_file(host_path: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
