@@ -19,6 +19,7 @@ from husk.abi.registry.rules import (
     PRIVATE_NET,
     RESTARTS,
     Arg,
+    ArgTest,
     Row,
     Rule,
     Verdict,
@@ -30,6 +31,10 @@ from husk.abi.registry.rules import (
     virtual,
     virtual_if,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FAMILY = Arg(0, "the family")
 TYPE = Arg(1, "the type", numbers.SOCK_TYPE_MASK)  # the other bits are SOCK_CLOEXEC and SOCK_NONBLOCK
@@ -44,13 +49,23 @@ IP_LEVEL, IPV6_LEVEL = LEVEL.is_in(numbers.SOL_IP), LEVEL.is_in(numbers.SOL_IPV6
 
 VIRTUAL = Verdict("virtual")
 NO_IPC_WALL = refuse(ENOSYS, "without an ipc namespace the guest would share keys and queues with the host")
-
-
+ACCEPT = "takes a connection from a socket the guest holds; virtual where the peer's name may have to be translated"
+HOST_ROUTES = "it would choose routes, interfaces or groups of the host's network"
 LARGE_SET = {"the bits above 255": 0xFFFFFF00}
 
 
 def ipc(nr: int, signature: str, reason: str, eintr: str = NEVER) -> Row:
     return native(nr, signature, reason, native_if(IPC_WALL), otherwise=NO_IPC_WALL, eintr=eintr)
+
+
+def unless_address(index: int, family: str, nr: int, signature: str, reason: str, *rules: Rule) -> Row:
+    """Native without an address in argument `index`, virtual with one."""
+    no_address = native_if(is_null(index, "the address"))
+    return native(nr, signature, reason, *rules, no_address, otherwise=VIRTUAL, family=family, eintr=RESTARTS)
+
+
+def no_option(level: ArgTest, options: Mapping[str, int], errno: int, reason: str) -> Rule:
+    return refused_if(errno, reason, level, OPTION.is_in(options), quiet=True)
 
 
 def no_fast_open(index: int) -> Rule:
@@ -61,6 +76,9 @@ def no_fast_open(index: int) -> Rule:
         quiet=True,
     )
 
+
+NO_PIDFDS = no_option(SOCKET_LEVEL, numbers.SO_PIDFDS, ENOPROTOOPT,
+                      "it would hand out a handle of husk, which connects in the guest's place")
 
 ROWS = (
     # Making
@@ -124,39 +142,19 @@ ROWS = (
         otherwise=VIRTUAL,
         family="sockets",
     ),
-    native(
-        43,
-        "accept(fd: fd, upeer_sockaddr: *sockaddr, upeer_addrlen: *socklen)",
-        "takes a connection from a socket the guest holds; virtual where the peer's name may have to be translated",
-        native_if(is_null(1, "the address")),
-        otherwise=VIRTUAL,
-        family="sockets",
-        eintr=RESTARTS,
-    ),
-    native(
-        288,
-        "accept4(fd: fd, upeer_sockaddr: *sockaddr, upeer_addrlen: *socklen, flags: accept)",
-        "takes a connection from a socket the guest holds; virtual where the peer's name may have to be translated",
-        native_if(is_null(1, "the address")),
-        otherwise=VIRTUAL,
-        family="sockets",
-        eintr=RESTARTS,
-    ),
+    unless_address(1, "sockets", 43, "accept(fd: fd, upeer_sockaddr: *sockaddr, upeer_addrlen: *socklen)", ACCEPT),
+    unless_address(1, "sockets", 288,
+                   "accept4(fd: fd, upeer_sockaddr: *sockaddr, upeer_addrlen: *socklen, flags: accept)",
+                   ACCEPT),
     virtual("sockets", 51, "getsockname(fd: fd, usockaddr: *sockaddr, usockaddr_len: *socklen)",
             "husk bound a Unix socket under a name of its own choice; the guest must see the name it gave"),
     virtual("sockets", 52, "getpeername(fd: fd, usockaddr: *sockaddr, usockaddr_len: *socklen)",
             "the other end may be such a socket too"),
     # Sending and receiving
-    native(
-        44,
-        "sendto(fd: fd, buff: buf, len: size, flags: MSG_*, addr: *sockaddr, addr_len: socklen)",
-        "sends to the peer of a connected socket; virtual with an address, which husk has to judge",
-        no_fast_open(3),
-        native_if(is_null(4, "the address")),
-        otherwise=VIRTUAL,
-        family="sendmsg",
-        eintr=RESTARTS,
-    ),
+    unless_address(4, "sendmsg", 44,
+                   "sendto(fd: fd, buff: buf, len: size, flags: MSG_*, addr: *sockaddr, addr_len: socklen)",
+                   "sends to the peer of a connected socket; virtual with an address, which husk has to judge",
+                   no_fast_open(3)),
     virtual(
         "sendmsg",
         46,
@@ -167,15 +165,9 @@ ROWS = (
     ),
     virtual("sendmsg", 307, "sendmmsg(fd: fd, mmsg: *mmsghdr, vlen: uint, flags: MSG_*)",
             "sendmsg several times", no_fast_open(3), eintr=RESTARTS),
-    native(
-        45,
-        "recvfrom(fd: fd, ubuf: buf, size: size, flags: MSG_*, addr: *sockaddr, addr_len: *socklen)",
-        "receives from a socket the guest holds; virtual where the sender's name may have to be translated",
-        native_if(is_null(4, "the address")),
-        otherwise=VIRTUAL,
-        family="sendmsg",
-        eintr=RESTARTS,
-    ),
+    unless_address(4, "sendmsg", 45,
+                   "recvfrom(fd: fd, ubuf: buf, size: size, flags: MSG_*, addr: *sockaddr, addr_len: *socklen)",
+                   "receives from a socket the guest holds; virtual where the sender's name may have to be translated"),
     virtual("sendmsg", 47, "recvmsg(fd: fd, msg: *msghdr, flags: MSG_*)",
             "may ask for the sender's name; the C core lets it run in the host unless that has to be translated",
             eintr=RESTARTS),
@@ -186,50 +178,16 @@ ROWS = (
         54,
         "setsockopt(fd: fd, level: SOL_*, optname: int, optval: buf, optlen: socklen)",
         "changes a socket the guest holds; options that reach further want CAP_NET_ADMIN",
-        refused_if(
-            ENOPROTOOPT,
-            "it would hand out a handle of husk, which connects in the guest's place",
-            SOCKET_LEVEL,
-            OPTION.is_in(numbers.SO_PIDFDS),
-            quiet=True,
-        ),
-        refused_if(
-            EOPNOTSUPP,
-            "husk sends some messages from memory of its own",
-            SOCKET_LEVEL,
-            OPTION.is_in(numbers.SO_ZEROCOPY),
-            quiet=True,
-        ),
-        refused_if(
-            ENOPROTOOPT,
-            "loads kernel modules, or connects past the check of connect",
-            TCP_LEVEL,
-            OPTION.is_in(numbers.TCP_HARMFUL),
-            quiet=True,
-        ),
+        NO_PIDFDS,
+        no_option(SOCKET_LEVEL, numbers.SO_ZEROCOPY, EOPNOTSUPP, "husk sends some messages from memory of its own"),
+        no_option(TCP_LEVEL, numbers.TCP_HARMFUL, ENOPROTOOPT,
+                  "loads kernel modules, or connects past the check of connect"),
         native_if(PRIVATE_NET),
-        refused_if(
-            EPERM,
-            "husk's own filter on this socket keeps out packets of foreign senders",
-            SOCKET_LEVEL,
-            OPTION.is_in(numbers.SO_FILTERS),
-            quiet=True,
-        ),
-        refused_if(EPERM, "it binds to a host interface", SOCKET_LEVEL, OPTION.is_in(numbers.SO_BINDS), quiet=True),
-        refused_if(
-            EPERM,
-            "it would choose routes, interfaces or groups of the host's network",
-            IP_LEVEL,
-            OPTION.is_in(numbers.IP_HARMFUL),
-            quiet=True,
-        ),
-        refused_if(
-            EPERM,
-            "it would choose routes, interfaces or groups of the host's network",
-            IPV6_LEVEL,
-            OPTION.is_in(numbers.IPV6_HARMFUL),
-            quiet=True,
-        ),
+        no_option(SOCKET_LEVEL, numbers.SO_FILTERS, EPERM,
+                  "husk's own filter on this socket keeps out packets of foreign senders"),
+        no_option(SOCKET_LEVEL, numbers.SO_BINDS, EPERM, "it binds to a host interface"),
+        no_option(IP_LEVEL, numbers.IP_HARMFUL, EPERM, HOST_ROUTES),
+        no_option(IPV6_LEVEL, numbers.IPV6_HARMFUL, EPERM, HOST_ROUTES),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
         family="sockets",
     ),
@@ -238,20 +196,9 @@ ROWS = (
         "getsockopt(fd: fd, level: SOL_*, optname: int, optval: buf, optlen: *socklen)",
         "reads an option of a socket the guest holds",
         virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_PEERCRED)),
-        refused_if(
-            ENOPROTOOPT,
-            "it would hand out a handle of husk, which connects in the guest's place",
-            SOCKET_LEVEL,
-            OPTION.is_in(numbers.SO_PIDFDS),
-            quiet=True,
-        ),
-        refused_if(
-            ENOPROTOOPT,
-            "it would tell the groups of husk's caller, since husk connects in the guest's place",
-            SOCKET_LEVEL,
-            OPTION.is_in(numbers.SO_PEERGROUPS),
-            quiet=True,
-        ),
+        NO_PIDFDS,
+        no_option(SOCKET_LEVEL, numbers.SO_PEERGROUPS, ENOPROTOOPT,
+                  "it would tell the groups of husk's caller, since husk connects in the guest's place"),
         native_if(PRIVATE_NET),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
         family="sockets",
