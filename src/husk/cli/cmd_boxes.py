@@ -6,49 +6,21 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from husk.cli.exit_codes import run_command
 from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, PS
-from husk.cli.output import say, say_json
+from husk.cli.output import say, say_json, say_result
 from husk.sandbox.apply.apply_plan import shown
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import KeptBoxes, check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.cli.options import Command
     from husk.cli.options.parse_words import Values
     from husk.sandbox.kept.diff import Difference
-
-
-def ps(argv: list[str]) -> int:
-    return run_command(PS, argv, lambda options: _ps(options, KeptBoxes()))
-
-
-def diff(argv: list[str]) -> int:
-    return run_command(DIFF, argv, lambda options: _diff(options, KeptBoxes()))
-
-
-def apply(argv: list[str]) -> int:
-    return run_command(APPLY, argv, lambda options: _apply(options, KeptBoxes()))
-
-
-def commit(argv: list[str]) -> int:
-    return run_command(COMMIT, argv, lambda options: _commit(options, KeptBoxes()))
-
-
-def fork(argv: list[str]) -> int:
-    return run_command(FORK, argv, lambda options: _fork(options, KeptBoxes()))
-
-
-def drop(argv: list[str]) -> int:
-    return run_command(DROP, argv, lambda options: _drop(options, KeptBoxes()))
-
-
-def _say(options: Values, document: Any, lines: list[str]) -> None:
-    if options.json:
-        say_json(document)
-    elif lines:
-        say(*lines)
 
 
 def _ps(options: Values, kept: KeptBoxes) -> int:
@@ -62,7 +34,7 @@ def _ps(options: Values, kept: KeptBoxes) -> int:
         command = shown(os.fsencode(" ".join(box["argv"])))[:60]
         age, size = _age(now - box["since_ns"]), _size(box["bytes"])
         lines.append(f"{box['name']:20} {box['state']:8} {age:>6} {size:>8} {code:>4}  {command}")
-    _say(options, found, lines)
+    say_result(found, lines, as_json=options.json)
     return 0
 
 
@@ -156,17 +128,17 @@ def _apply(options: Values, kept: KeptBoxes) -> int:
             }
             lines = steps + [f"note: {note}" for note in plan.notes]
             if not plan.steps or options.dry_run:
-                _say(options, document, lines or [f"nothing to apply below {target}"])
+                say_result(document, lines or [f"nothing to apply below {target}"], as_json=options.json)
                 return 0
             if not options.json:
-                _say(options, document, lines)
+                say_result(document, lines, as_json=options.json)
             if not options.yes:
                 if options.json:
                     raise UsageError("with --json nothing is asked; look with --dry-run, then say --yes.")
                 _ask(source, len(steps))
             apply_box(box, source, target, plan)
             document["applied"] = True
-            _say(options, document, [f"applied to {shown(os.fsencode(source))}"])
+            say_result(document, [f"applied to {shown(os.fsencode(source))}"], as_json=options.json)
     finally:
         os.close(lock)
     return 0
@@ -184,7 +156,7 @@ def _commit(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import commit
 
     made = commit(kept, options.name, options.image, options.store)
-    _say(options, made, [f"{made['image']}: layer {made['layer'][:16]} upon {made['base']}"])
+    say_result(made, [f"{made['image']}: layer {made['layer'][:16]} upon {made['base']}"], as_json=options.json)
     return 0
 
 
@@ -192,7 +164,7 @@ def _fork(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import fork
 
     made = fork(kept, options.name, check_name(options.new))
-    _say(options, {"name": made.name, "from": options.name}, [made.name])
+    say_result({"name": made.name, "from": options.name}, [made.name], as_json=options.json)
     return 0
 
 
@@ -201,5 +173,18 @@ def _drop(options: Values, kept: KeptBoxes) -> int:
 
     for name in options.names:
         drop(kept, name)
-    _say(options, {"dropped": options.names}, options.names)
+    say_result({"dropped": options.names}, options.names, as_json=options.json)
     return 0
+
+
+def _command(row: Command, handler: Callable[[Values, KeptBoxes], int]) -> Callable[[list[str]], int]:
+    """A command's main function: words to exit code."""
+    return lambda words: run_command(row, words, lambda options: handler(options, KeptBoxes()))
+
+
+ps = _command(PS, _ps)
+diff = _command(DIFF, _diff)
+apply = _command(APPLY, _apply)
+commit = _command(COMMIT, _commit)
+fork = _command(FORK, _fork)
+drop = _command(DROP, _drop)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from husk.cli import image_show as show
 from husk.cli.exit_codes import run_command
 from husk.cli.options.image_options import IMAGE
-from husk.cli.output import say, say_json
+from husk.cli.output import say, say_result
 from husk.cli.store_show import images, progress
 from husk.sandbox.weaken import check as check_weaken
 from husk.store.store import Store
@@ -17,16 +17,9 @@ from husk.store.store_errors import StoreError, StoreUsageError
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
 
-def _say(options: Values, document: Any, lines: list[str]) -> None:
-    if options.json:
-        say_json(document)
-    else:
-        say(*lines)
-
-
 def _ls(options: Values) -> int:
     document, lines, code = images(Store.open(options.store))
-    _say(options, document, lines)
+    say_result(document, lines, as_json=options.json)
     return code
 
 
@@ -36,7 +29,7 @@ def _inspect(options: Values) -> int:
     store = Store.open(options.store)
     image = store.images.get(options.image)
     found = {**image_stat(store, options.image), "flat": image.flat, "created_ns": image.created_ns}
-    _say(options, found, show.inspected(found))
+    say_result(found, show.inspected(found), as_json=options.json)
     return 0
 
 
@@ -52,7 +45,7 @@ def _rm(options: Values) -> int:
     except OSError as error:
         raise StoreError(f"the image cannot be removed: {error.strerror}; make the store writable first.") from None
     lines = [f"removed {name}" for name in options.image]
-    _say(options, {"removed": options.image}, [*lines, "`husk store gc` says what that frees"])
+    say_result({"removed": options.image}, [*lines, "`husk store gc` says what that frees"], as_json=options.json)
     return 0
 
 
@@ -63,7 +56,8 @@ def _tag(options: Values) -> int:
             store.images.set(options.name, store.images.get(options.image))
     except OSError as error:
         raise StoreError(f"the name cannot be written: {error.strerror}; make the store writable first.") from None
-    _say(options, {"image": options.image, "name": options.name}, [f"{options.image} is {options.name} too"])
+    document = {"image": options.image, "name": options.name}
+    say_result(document, [f"{options.image} is {options.name} too"], as_json=options.json)
     return 0
 
 
@@ -80,7 +74,7 @@ def _import(options: Values) -> int:
     limits = Limits(options.max_bytes, options.max_entries, options.max_ratio)
     with progress("importing", quiet=options.json) as advance:
         report = import_image(store, options.source, options.name, ref=options.ref, limits=limits, progress=advance)
-    _say(options, report.as_json(), show.imported(report, left_out=options.show_left_out))
+    say_result(report.as_json(), show.imported(report, left_out=options.show_left_out), as_json=options.json)
     return 0
 
 
@@ -93,7 +87,7 @@ def _export(options: Values) -> int:
     report = export(store, options.image, options.place, options.format)
     if options.place == "-":
         return 0
-    _say(options, report.as_json(), show.exported(report))
+    say_result(report.as_json(), show.exported(report), as_json=options.json)
     return 0
 
 
@@ -108,7 +102,8 @@ def _build(options: Values) -> int:
     store = Store.create(options.store)
     report = build(store, options.recipe, options.name, tell, namespaces=not options.no_namespaces, weaken=weaken)
     count = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
-    _say(options, vars(report), [f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"])
+    line = f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"
+    say_result(vars(report), [line], as_json=options.json)
     return 0
 
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from husk.cli import store_show as show
 from husk.cli.exit_codes import print_error, run_command
 from husk.cli.options.store_options import STORE
-from husk.cli.output import say, say_json
+from husk.cli.output import say, say_result
 from husk.store.layout import is_hash
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
-
-def _say(options: Values, document: Any, lines: list[str]) -> None:
-    if options.json:
-        say_json(document)
-    else:
-        say(*lines)
-
 
 def _ingest(options: Values) -> int:
     from husk.store.images import check_name
@@ -40,13 +33,13 @@ def _ingest(options: Values) -> int:
     )
     with show.progress("ingesting", quiet=options.json) as progress:
         report = ingest(store, options.directory, options.name or "", wishes, progress)
-    _say(options, report.as_json(), show.ingested(report, excluded=options.show_excluded))
+    say_result(report.as_json(), show.ingested(report, excluded=options.show_excluded), as_json=options.json)
     return 0
 
 
 def _ls(options: Values) -> int:
     document, lines, code = show.images(Store.open(options.store))
-    _say(options, document, lines)
+    say_result(document, lines, as_json=options.json)
     return code
 
 
@@ -55,7 +48,7 @@ def _stat(options: Values) -> int:
 
     store = Store.open(options.store)
     found = image_stat(store, options.image) if options.image else store_stat(store)
-    _say(options, found, show.pairs(found))
+    say_result(found, show.pairs(found), as_json=options.json)
     return 0
 
 
@@ -78,9 +71,9 @@ def _verify(options: Values) -> int:
         if options.json:  # one object, with what was found
             print_error(problem, "store", StoreError.exit_code, **outcome.as_json())
             return StoreError.exit_code
-        _say(options, None, show.verified(outcome))
+        say(*show.verified(outcome))
         raise StoreError(problem) from None
-    _say(options, outcome.as_json(), show.verified(outcome))
+    say_result(outcome.as_json(), show.verified(outcome), as_json=options.json)
     return 0 if outcome.clean else 1
 
 
@@ -92,7 +85,7 @@ def _gc(options: Values) -> int:
         result = collect(store, delete=options.delete, unused_for=options.unused_for)
     except OSError as error:
         raise StoreError(f"the store at {store.place} cannot be collected: {error}; make it writable first.") from None
-    _say(options, result.as_json(), show.collected(result))
+    say_result(result.as_json(), show.collected(result), as_json=options.json)
     return 0
 
 
@@ -101,7 +94,7 @@ def _protect(options: Values) -> int:
 
     store = Store.open(options.store)
     result = protect(_blobs(store, options.what))
-    _say(options, result.as_json(), show.protected(result))
+    say_result(result.as_json(), show.protected(result), as_json=options.json)
     return 1 if result.failed else 0
 
 
@@ -128,7 +121,8 @@ def _rm(options: Values) -> int:
         store.images.rm(options.image)
     except OSError as error:
         raise StoreError(f"the image cannot be removed: {error.strerror}; make the store writable first.") from None
-    _say(options, {"removed": options.image}, [f"removed {options.image}; `husk store gc` says what that frees"])
+    line = f"removed {options.image}; `husk store gc` says what that frees"
+    say_result({"removed": options.image}, [line], as_json=options.json)
     return 0
 
 

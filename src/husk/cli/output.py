@@ -13,6 +13,7 @@ from husk.abi.text import harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TextIO
 
 
@@ -28,6 +29,14 @@ def say_json(document: object, *, indent: int | None = 2) -> None:
 
     sys.stdout.write(json.dumps(document, indent=indent) + "\n")
     sys.stdout.flush()
+
+
+def say_result(document: object, lines: Sequence[str], *, as_json: bool) -> None:
+    """What a command has to tell: the document for --json, else the lines, if there are any."""
+    if as_json:
+        say_json(document)
+    elif lines:
+        say(*lines)
 
 
 def say_as_is(text: str) -> None:
