@@ -49,14 +49,7 @@ PathName = Annotated[str, Field(description="a path in the box; relative to its 
 TICK = 1.0  # seconds between two progress notifications
 MOST_READ = 1 << 20
 MOST_LISTED = 2000
-LANGUAGES = {
-    "python": (["python3"], "py"),
-    "sh": (["sh"], "sh"),
-    "bash": (["bash"], "sh"),
-    "node": (["node"], "js"),
-    "perl": (["perl"], "pl"),
-    "ruby": (["ruby"], "rb"),
-}
+SUFFIXES = {"python": "py", "sh": "sh", "bash": "sh", "node": "js", "perl": "pl", "ruby": "rb"}
 _KINDS = {st.S_IFDIR: "directory", st.S_IFLNK: "link", st.S_IFREG: "file"}
 
 
@@ -177,9 +170,11 @@ async def run_code(
     timeout: Seconds = None,
 ) -> dict[str, Any]:
     """Run a piece of Python, shell or other code in the box. The answer is that of `run`."""
-    interpreter, suffix = LANGUAGES[language]
+    from husk.skills.languages import INTERPRETERS
+
+    interpreter, _ = INTERPRETERS[language]
     held = await session_of(ctx).box(box)
-    place = f"{answers.CODE}/{time.monotonic_ns()}.{suffix}"  # a name for each call: two may run at once
+    place = f"{answers.CODE}/{time.monotonic_ns()}.{SUFFIXES[language]}"  # a name for each call: two may run at once
     await held.write(place, code)
     return await run_in(ctx, box, [*interpreter, place, *(args or [])], timeout, input=input.encode(), cwd=cwd, env=env)
 

@@ -82,11 +82,7 @@ def write_whole(path: str, data: bytes) -> None:
     temporary = os.path.join(folder, f".{name}-{os.getpid()}-{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        write_and_close(fd, data, durable=True)
         os.rename(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -97,6 +93,10 @@ def write_whole(path: str, data: bytes) -> None:
 def write_file(path: str, data: bytes, *, durable: bool = False) -> None:
     """Write a file that only its writer uses until it is done. `durable`: its content survives a crash of the host."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    write_and_close(fd, data, durable=durable)
+
+
+def write_and_close(fd: int, data: bytes, *, durable: bool) -> None:
     try:
         write_all(fd, data)
         if durable:

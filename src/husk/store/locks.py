@@ -17,12 +17,27 @@ from husk.store.store_errors import StoreError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
+    from typing import Self
 
 PATIENCE = 10.0  # seconds a collection waits for writers
 
 
-class StoreLock:
+class Closing:
+    """Can be closed, and is at the end of a `with` block."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class StoreLock(Closing):
     """The store's lock, held as long as this object is open."""
 
     __slots__ = ("_fd",)
@@ -44,15 +59,6 @@ class StoreLock:
             os.close(self._fd)
             self._fd = -1
 
-    def __enter__(self) -> StoreLock:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
 def _wait_for(fd: int, patience: float) -> bool:
     end = time.monotonic() + patience
     while True:
@@ -65,7 +71,7 @@ def _wait_for(fd: int, patience: float) -> bool:
             time.sleep(0.05)
 
 
-class Lease:
+class Lease(Closing):
     """Keeps manifests, and every blob they name, until it is closed or its process is gone."""
 
     __slots__ = ("_fd", "_lock", "_path")
@@ -105,15 +111,6 @@ class Lease:
         if self._lock:
             self._lock.close()
             self._lock = None
-
-    def __enter__(self) -> Lease:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def leased(place: str) -> tuple[set[str], list[str]]:
     """Manifests in use, and lease files without a lock. The caller holds the store's lock exclusively."""

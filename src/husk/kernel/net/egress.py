@@ -49,15 +49,8 @@ class Egress:
                 self._tell(f"look-up of {name}", f"it leads to {shown}, a private address", f"--allow-net {shown}")
             elif ip not in found:
                 found.append(ip)
-                self._remember(ip, name)
+                _remember(self._names, ip, name)
         return found
-
-    def _remember(self, ip: bytes, name: str) -> None:
-        names = self._names.setdefault(ip, [])
-        if name not in names:
-            names.append(name)
-        if len(self._names) > MOST_REMEMBERED:
-            del self._names[next(iter(self._names))]
 
     # -- addresses ---------------------------------------------------------------------------------------------
     def names_address(self, ip: bytes, port: int) -> bool:
@@ -93,11 +86,7 @@ class Egress:
         except OSError:
             return
         for ip in map(_ip_of, found):
-            names = self._denied.setdefault(ip, [])
-            if name not in names:
-                names.append(name)
-            if len(self._denied) > MOST_REMEMBERED:
-                del self._denied[next(iter(self._denied))]
+            _remember(self._denied, ip, name)
 
     def _named_exactly(self, ip: bytes, port: int) -> bool:
         return any(
@@ -116,6 +105,14 @@ class Egress:
         finally:
             probe.close()
         return True
+
+
+def _remember(table: dict[bytes, list[str]], ip: bytes, name: str) -> None:
+    names = table.setdefault(ip, [])
+    if name not in names:
+        names.append(name)
+    if len(table) > MOST_REMEMBERED:
+        del table[next(iter(table))]
 
 
 def _ip_of(text: str) -> bytes:

@@ -188,16 +188,22 @@ static int exchange_interpreter(struct remote_exec_table *table, pid_t tgid, int
     return fd;
 }
 
+/* `fd` is a descriptor of the guest, or a negative errno. */
+static void answer_injected(Listener *listener, const struct seccomp_notif *notif, int fd)
+{
+    if (fd >= 0)
+        notify_answer_value(listener->fd, notif->id, fd);
+    else
+        notify_answer_error(listener->fd, notif->id, -fd);
+}
+
 static bool answer_second_question(Listener *listener, const struct seccomp_notif *notif, pid_t tgid)
 {
     int interpreter = exchange_interpreter(listener->execs, tgid, (int)notif->data.args[ARG_husk_call_fd], -1);
     if (interpreter < 0)
         return false;
     int fd = notify_inject_fd(listener->fd, notif, interpreter, true);
-    if (fd >= 0)
-        notify_answer_value(listener->fd, notif->id, fd);
-    else
-        notify_answer_error(listener->fd, notif->id, -fd);
+    answer_injected(listener, notif, fd);
     close(interpreter);
     return true;
 }
@@ -235,10 +241,7 @@ bool remote_exec_answer_loader(Listener *listener, const struct seccomp_notif *n
                     guest_write(notif->pid, notif->data.args[ARG_husk_call_buf], mine->info, mine->info_size) !=
                         (ssize_t)mine->info_size))
         fd = -EFAULT;
-    if (fd >= 0)
-        notify_answer_value(listener->fd, notif->id, fd);
-    else
-        notify_answer_error(listener->fd, notif->id, -fd);
+    answer_injected(listener, notif, fd);
     remote_exec_free(mine);
     return true;
 }
