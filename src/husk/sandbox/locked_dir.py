@@ -1,7 +1,8 @@
 """sandbox: small operations on husk's own directories on the host: lock one, look for one, remove one.
 
-Whoever uses such a directory holds its lock. The lock goes with the process however it dies, so a directory whose lock
-is free is a leftover. Not here: directories that guests or other programs can change at the same time (`remove_tree`).
+A process that uses such a directory holds its lock. The lock goes with the process however it dies, so a directory
+whose lock is free is a leftover. Not here: directories that guests or other programs can change at the same time
+(`remove_tree`).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def check_source(mount: Mount, own: OwnPlaces) -> None:
 
 
 def guard_mounts(vfs: Vfs, image: LayeredTree, owners: dict[int, tuple[int, int] | None], own: OwnPlaces) -> None:
-    """`owners`: descriptor of each mount's root, and as whom husk reaches what is beneath; None: as itself."""
+    """`owners`: descriptor of each mount's root, and the credentials husk uses beneath it; None: its own."""
     closed, above = set(own.identities), set(own.above)
     for covered in _covered(vfs):
         here, *upward = _upward(covered)
