@@ -16,7 +16,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "src"
 def call_table() -> str:
     sys.path.insert(0, str(SOURCES))
     sys.dont_write_bytecode = True  # a build leaves the sources as they are
-    from husk.abi.registry import HUSK_CALL_ROW, handled_rows
+    from husk.abi.registry import HUSK_CALL_ROW, ROWS, handled_rows
     from husk.abi.registry.signatures import arguments
 
     lines = [
@@ -27,6 +27,7 @@ def call_table() -> str:
         "#define HUSK_CALL_TABLE_H",
         "",
         f"#define HUSK_CALL {HUSK_CALL_ROW.nr:#x} /* the call that only the loader makes; no Linux uses the number */",
+        f"#define CALL_NUMBERS {max(ROWS) + 1} /* every call of Linux that has a row has a smaller number */",
         "",
     ]
     for row in handled_rows():

@@ -80,6 +80,8 @@ def test_the_page_adds_a_call(tmp_path: Path) -> None:
             assert done.returncode == 0, f"{new}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
             said += done.stdout + done.stderr
     assert "refused ENOSYS" in said, "at first"
+    answer = 'file_getattr(77, "file", &attributes, sizeof attributes, 1) = -1 EINVAL'
+    assert said.count(answer) > 1, "from Linux, and in the end from husk"
     assert 'file_getattr(3, "file", 0x' in said, "in the end, as husk run -v prints it"
     assert "answered in kernel/syscalls/stat.py" in subprocess.run(
         [".venv/bin/husk", "syscalls", "file_getattr"], cwd=tree, capture_output=True, text=True, check=True

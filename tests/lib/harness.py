@@ -131,6 +131,7 @@ def differential(
         first = _native_side(run, sides[0], read_only=manner == "ro")
         assert first.status == status, f"natively: exit code {first.status}, not {status}\n{first.out}\n{first.err}"
         if NATIVE_ONLY:
+            print(first.out, end="")  # for `pytest -rP`
             return first
         before = trees.snapshot(sides[1], WORK, ignore) if manner != "rw" else {}
         second = _husk_side(run, sides[1], mounts, manner)

@@ -194,6 +194,7 @@ def test_flag_values_are_those_of_the_c_library(prefix: str) -> None:
 def test_the_header_for_c_has_the_places_of_arguments(tmp_path: Path) -> None:
     header = (write_call_table(tmp_path) / "call_table.h").read_text()
     assert f"#define HUSK_CALL {HUSK_CALL:#x} " in header
+    assert f"#define CALL_NUMBERS {max(ROWS) + 1} " in header
     assert "enum { ARG_openat_dfd, ARG_openat_filename, ARG_openat_flags, ARG_openat_mode };" in header
     assert header.count("enum {") == sum(bool(arguments(entry)) for entry in handled_rows())
 

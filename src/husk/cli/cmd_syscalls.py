@@ -12,7 +12,7 @@ import textwrap
 from errno import errorcode
 from typing import TYPE_CHECKING, Any
 
-from husk.abi.registry import CHAPTERS, ROWS, by_name
+from husk.abi.registry import CHAPTERS, NEWEST_LINUX, ROWS, by_name
 from husk.abi.registry.rules import ALWAYS, IN_C, IN_HUSK, NEVER, RESTARTS, WAYS, Row, Rule, Verdict
 from husk.abi.registry.signatures import arguments
 from husk.cli.exit_codes import run_command
@@ -178,8 +178,8 @@ def markdown() -> str:
         "<!-- Written by `husk syscalls --markdown`; change the rows in src/husk/abi/registry/ instead. -->",
         "",
         textwrap.fill(
-            f"All {len(ROWS)} system calls of Linux on x86-64, up to Linux 6.19. {counts['native']} are **native**: the"
-            f" host kernel runs them. {counts['virtual']} are **virtual**: husk's kernel answers them."
+            f"All {len(ROWS)} system calls of Linux on x86-64, up to Linux {NEWEST_LINUX}. {counts['native']} are"
+            f" **native**: the host kernel runs them. {counts['virtual']} are **virtual**: husk's kernel answers them."
             f" {counts['judged']} are **judged**: husk's kernel makes the checks that Linux makes first, then refuses"
             f" them with the errno named. {counts['refused']} are **refused**: the guest gets the errno named, and the"
             " reason is reported outside the box. *Quiet* ones are not reported: programs try them all the time, or"

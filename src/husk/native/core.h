@@ -29,6 +29,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "call_table.h" /* CALL_NUMBERS, from the registry */
+
 /* Interrupts a waiting call of one of husk's own threads. Its handler does nothing. */
 #define CORE_WAKE_SIGNAL (SIGRTMIN + 7)
 
@@ -61,7 +63,7 @@ typedef struct {
     int loader_fd;                 /* borrowed */
     int mapped;                    /* network addresses have to be translated */
     int confined;                  /* a name that a guest slips into a native send leads nowhere */
-    uint64_t shown[8];             /* a bit for each call number that Python must see, even if C could answer */
+    uint64_t shown[(CALL_NUMBERS + 63) / 64]; /* a bit for each call that Python must see, even if C could answer */
 } Listener;
 
 /* One received notification. Lives until answered. Answering twice is an error, which the kernel reports as ENOENT. */

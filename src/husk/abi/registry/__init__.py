@@ -12,8 +12,8 @@ from husk.abi.registry import rows_descriptors, rows_host, rows_memory, rows_nam
 from husk.abi.registry.rows_processes import HUSK_CALL_ROW
 from husk.abi.registry.rules import NO_WALLS, RESTARTS, Row, Walls
 
-__all__ = ["CHAPTERS", "HUSK_CALL_ROW", "ROWS", "by_name", "eintr_bitmap", "handled_rows", "looks_at_descriptor_first",
-           "mixed_calls", "number", "refusal", "row"]
+__all__ = ["CHAPTERS", "HUSK_CALL_ROW", "NEWEST_LINUX", "ROWS", "by_name", "eintr_bitmap", "handled_rows",
+           "looks_at_descriptor_first", "mixed_calls", "number", "refusal", "row"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ CHAPTERS = {
     "host": rows_host.ROWS,
 }
 
+NEWEST_LINUX = "6.19"  # every call of this Linux and of those before it has a row
 ROWS: dict[int, Row] = {row.nr: row for rows in CHAPTERS.values() for row in rows}
 
 _EINTR_BYTES = 64  # the width of the bitmap in the loader's protocol

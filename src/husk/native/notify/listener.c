@@ -63,7 +63,7 @@ static void Listener_dealloc(Listener *self)
 
 static bool is_shown(const Listener *self, int nr)
 {
-    return nr >= 0 && nr < 512 && self->shown[nr >> 6] >> (nr & 63) & 1;
+    return nr >= 0 && nr < CALL_NUMBERS && self->shown[nr >> 6] >> (nr & 63) & 1;
 }
 
 /* True when `notif` holds a call for Python; false when the box is over. */
@@ -149,7 +149,7 @@ static PyObject *Listener_show(Listener *self, PyObject *numbers)
         return NULL;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
         long nr = PyLong_AsLong(PySequence_Fast_GET_ITEM(each, i));
-        if (nr < 0 || nr >= 512) {
+        if (nr < 0 || nr >= CALL_NUMBERS) {
             Py_DECREF(each);
             return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%ld is no call number", nr);
         }
