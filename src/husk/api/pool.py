@@ -90,12 +90,7 @@ class Pool:
         return self._made()
 
     def _give_back(self, box: Sandbox) -> None:
-        with self._change:
-            if not self._closed:
-                self._used.append(box)
-                self._change.notify_all()
-                return
-        box.close()
+        self._add(box, self._used)
 
     @property
     def ready(self) -> int:
@@ -145,9 +140,13 @@ class Pool:
                 self._failure = failure
                 self._change.notify_all()
             return
+        self._add(box, self._ready)
+
+    def _add(self, box: Sandbox, boxes: deque[Sandbox]) -> None:
+        """Close the box instead where the pool was closed."""
         with self._change:
             if not self._closed:
-                self._ready.append(box)
+                boxes.append(box)
                 self._change.notify_all()
                 return
         box.close()

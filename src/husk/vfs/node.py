@@ -13,7 +13,7 @@ from os import strerror
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from husk.native._core import Manifest
     from husk.vfs.host_view import HostView
@@ -185,6 +185,18 @@ class Entry:
 
     def __init__(self, name: bytes, ino: int, kind: int, cookie: int) -> None:
         self.name, self.ino, self.kind, self.cookie = name, ino, kind, cookie
+
+
+def place_names(cookies: dict[bytes, int], names: Collection[bytes], free: int) -> int:
+    """Give every new name of a directory a cookie from `free` on, and forget names that are gone. The others keep
+    theirs. Returns the next free cookie."""
+    for name in [name for name in cookies if name not in names]:
+        del cookies[name]
+    for name in names:
+        if name not in cookies:
+            cookies[name] = free
+            free += 1
+    return free
 
 
 class Tree:

@@ -17,7 +17,7 @@ from husk.sandbox.apply.apply_plan import Conflict, lstat, shown
 from husk.sandbox.apply.staging_dir import StagingDir
 from husk.sandbox.errors import HuskError
 from husk.sandbox.locked_dir import is_there
-from husk.store.layout import sync_directory, write_all
+from husk.store.layout import sync_directory, write_and_close
 from husk.vfs.host.host_tree_write import rename_with_flags
 
 TYPE_CHECKING = False
@@ -51,11 +51,7 @@ class Journal:
         data = json.dumps(steps).encode()
         syncfs(self.staging.fd)
         fd = os.open(self._path(UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        write_and_close(fd, data, durable=True)
         self._rename(UNFINISHED, JOURNAL)
 
     def read(self, state: str) -> None:

@@ -25,11 +25,10 @@ from husk.sandbox.kept.record import Record
 from husk.sandbox.locked_dir import is_there, lock_directory, remove_own_tree
 from husk.sandbox.state_dir import state_parent
 from husk.store.layout import sync_directory
+from husk.store.locks import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from husk.sandbox.apply.baseline import Baseline
 
 FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -243,7 +242,7 @@ class KeptBoxes:
         return len(left)
 
 
-class NoCollection:
+class NoCollection(Closing):
     """While this is open, no layer is collected."""
 
     __slots__ = ("_fd",)
@@ -254,14 +253,6 @@ class NoCollection:
 
     def close(self) -> None:
         os.close(self._fd)
-
-    def __enter__(self) -> NoCollection:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class LayerLocks:

@@ -12,16 +12,15 @@ from husk.sandbox.kept.kept_boxes import KeptBoxes
 from husk.sandbox.kept.record import Record
 from husk.sandbox.policy import Policy
 from husk.sandbox.state_dir import StateDir
+from husk.store.locks import Closing
 from husk.walls.ids import Ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from husk.sandbox.filesystem import Files
 
 
-class OpenBox(BoxContent):
+class OpenBox(BoxContent, Closing):
     """A box as it was last kept, or at a snapshot (a record without a name). While this is open, no layer
     is collected and the image is leased."""
 
@@ -62,11 +61,3 @@ class OpenBox(BoxContent):
         if self._source is not None:
             self._source.close()
         self._no_collection.close()
-
-    def __enter__(self) -> OpenBox:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

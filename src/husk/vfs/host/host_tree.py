@@ -26,7 +26,7 @@ from husk.vfs.host.host_file import (
     stat_as,
 )
 from husk.vfs.host_view import HostView, host_showing
-from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error
+from husk.vfs.node import Dir, Entry, Node, Stat, Tree, error, place_names
 from husk.vfs.permissions import READ, WRITE, permitted
 from husk.vfs.pinned import Orphan, Pinned
 
@@ -195,12 +195,7 @@ class HostTree(Tree):
         finally:
             os.close(fd)
         cookies = directory.cookies
-        for name in [name for name in cookies if name not in found]:
-            del cookies[name]
-        for name in found:
-            if name not in cookies:
-                cookies[name] = directory.next_cookie
-                directory.next_cookie += 1
+        directory.next_cookie = place_names(cookies, found, directory.next_cookie)
         return [Entry(name, *found[name], cookie) for name, cookie in cookies.items()]
 
     # -- nodes -------------------------------------------------------------------------------------------------

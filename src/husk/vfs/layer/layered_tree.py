@@ -26,7 +26,7 @@ from husk.vfs.layer.lower import Lower
 from husk.vfs.layer.metadata import Metadata
 from husk.vfs.layer.reverse_lookup import ReverseLookup
 from husk.vfs.layer.upper_files import UpperFiles
-from husk.vfs.node import Dir, Entry, Stat, Tree, error
+from husk.vfs.node import Dir, Entry, Stat, Tree, error, place_names
 from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
@@ -196,12 +196,7 @@ class LayeredTree(Tree):
             elif name in found:
                 found[name] = None  # a whiteout; it keeps its position, so that those behind it keep theirs
         cookies = directory.cookies
-        for name in [name for name in cookies if name not in found]:
-            del cookies[name]
-        for name in found:
-            if name not in cookies:
-                cookies[name] = directory.next_cookie
-                directory.next_cookie += 1
+        directory.next_cookie = place_names(cookies, found, directory.next_cookie)
         return [Entry(name, *shown, cookie) for name, cookie in cookies.items() if (shown := found[name]) is not None]
 
     def _lower_names(self, directory: LayerDir) -> Iterator[tuple[bytes, int, int]]:
