@@ -238,6 +238,8 @@ static void sizes(void) {
 }
 
 int main(void) {
+    if (geteuid() == 0) /* it tries to change files of the system, which must fail */
+        return 96;
     umask(022);
     basics();
     permissions();
