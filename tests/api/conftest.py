@@ -33,7 +33,7 @@ def children() -> list[str]:
         try:
             found += Path(f"/proc/self/task/{thread}/children").read_text().split()
         except FileNotFoundError:
-            pass  # the thread has ended meanwhile, and its children are another's now
+            pass  # the thread has ended meanwhile, and another thread has its children
     return found
 
 
@@ -43,7 +43,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     state.mkdir(mode=0o700)
     monkeypatch.setenv("HUSK_STATE", str(state))
     gc.collect()
-    # What is new is what the test left; what was there before, of others, may go meanwhile.
+    # New ones were left by the test. Older ones belong to others and may go meanwhile.
     before, threads, processes = descriptors(), set(threading.enumerate()), set(children())
 
     def left() -> list[threading.Thread]:
@@ -57,7 +57,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert until(lambda: not left()), left()
     assert [path for path in state.rglob("*") if path.name not in OF_ALL_BOXES] == []
     assert set(children()) - processes == set()
-    # A thread that has ended for Python may have a descriptor to close before it has for the host.
+    # A thread that has ended for Python may still have to close a descriptor before it ends for the host.
     assert until(lambda: not opened()), opened()
 
 

@@ -45,8 +45,8 @@ def room() -> Iterator[None]:
 
 
 def test_fifty_boxes_at_once_from_threads_and_in_a_loop(room: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are open before the first is closed, and the loop goes on meanwhile: none of its own opens before it has. The
-    fixture counts what is left."""
+    """All are open before the first is closed, and the event loop goes on meanwhile: no box of the loop opens before
+    the loop has gone on. The fixture counts what is left."""
     half, found = 25, []
     open_ones, all_open, goes_on = threading.Semaphore(0), threading.Event(), threading.Event()
 
@@ -200,7 +200,7 @@ def test_wrong_arguments_are_told_at_once() -> None:
 
 
 def test_a_mount_of_a_pool_that_became_a_link(tmp_path: Path) -> None:
-    """The guest of one box puts it there, above, for the next."""
+    """The guest of one box puts it into the directory above, for the next box."""
     (tmp_path / "above" / "data").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     with husk.Pool(1, warm=None, mounts=[f"{tmp_path}/above:/above:rw", f"{tmp_path}/above/data:/data"]) as pool:

@@ -102,7 +102,7 @@ def test_refusals_as_a_model_reads_them(namespaces: bool, tmp_path: Path) -> Non
             assert sentence in told and "--" not in told and "0x7" not in told, (command, told)
         assert "no such program" in box.run("nonesuch", shell=True, capture_output=True).explain()
     with husk.Sandbox(namespaces=namespaces, limits={"memory": "64M"}) as box:
-        # It keeps what it took until somebody has looked: where no control group stands, husk looks now and then.
+        # It keeps the memory until husk has measured it: without a control group husk measures now and then.
         grown = box.run(["python3", "-c", "x = b'x' * (1 << 30); import time; time.sleep(60)"], capture_output=True)
         assert "because it met a limit" in grown.explain() and "memory 64M exceeded" in grown.explain()
 
@@ -332,7 +332,7 @@ def test_a_dozen_boxes_leave_nothing() -> None:
 
 @pytest.mark.parametrize("namespaces", [True, False], ids=["walled", "bare"])
 def test_descriptors_do_not_wait_for_pythons_collector(namespaces: bool, tmp_path: Path) -> None:
-    """Who keeps an error has, by its traceback, the call and the listener, and may have itself."""
+    """The traceback of a kept error refers to the call and the listener, and maybe to the error itself."""
     if not namespaces:
         need_bare()
     (tmp_path / "big").write_bytes(bytes(5_000_000))

@@ -46,7 +46,7 @@ def state() -> Path:
 
 
 def large_files() -> set[int]:
-    """The host files that hold large contents of boxes, whichever they are of."""
+    """The host files that hold large contents, of all boxes."""
     return {path.stat().st_ino for path in state().glob("**/files/*") if path.stat().st_size >= 1_000_000}
 
 

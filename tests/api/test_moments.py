@@ -22,8 +22,8 @@ def stopped(pids: list[int]) -> bool:
 
 
 def stop_at(box: husk.Sandbox, call: str, path: str, send: Callable[[int], list[int]], script: str) -> str:
-    """Run `script`; when a process of it makes `call`, and husk has it in hand, `send` stops some. They must be seen
-    stopped, and are continued then. What the script said."""
+    """Run `script`. When one of its processes makes `call`, and husk is working on it, `send` stops some of them. They
+    must be seen stopped, and are then continued. Returns the script's output."""
     sent: list[int] = []
 
     @box.on(call)
@@ -61,7 +61,7 @@ def stop_one(pid: int) -> list[int]:
 
 
 def test_a_program_is_executed_before_it_stops(box: husk.Sandbox) -> None:
-    """Stopped before, a child of vfork would keep its parent asleep, and the shell that waits for it would not hear."""
+    """If a vfork child stopped earlier, its parent would stay asleep and the shell that waits for it would not know."""
     assert stop_at(box, "execve", "/bin/true", stop_group, "/bin/true; echo $?") == "0\n"
 
 

@@ -118,7 +118,7 @@ def test_signalling_a_running_program(box: husk.Sandbox) -> None:
     process.terminate()
     assert process.communicate() == (b"caught\n", None)
     assert process.returncode == 7
-    process.terminate()  # nobody is there any more
+    process.terminate()  # the process has ended already
     other = box.popen(["sleep", "100"])
     other.kill()
     assert other.wait() == -signal.SIGKILL
@@ -156,7 +156,7 @@ def test_a_change_in_one_run_is_seen_at_once_in_another(box: husk.Sandbox) -> No
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(name + "\n")
         answer = process.stdout.readline()
-        # cat asks once more at the end, and must have before the file is another.
+        # cat reads once more at the end, and must have done so before the file is replaced.
         assert process.stdout.readline() == "done\n"
         return str(answer)
 

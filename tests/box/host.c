@@ -1,5 +1,5 @@
 /* Runs a command as on another host: behind what Docker's default profile denies, without Landlock, without tracing,
- * or where somebody already listens.
+ * or where a seccomp listener exists already.
  *
  *   host [docker] [no-landlock] [no-namespaces] [no-wait-killable] [no-ptrace] [no-setuid] [no-thread-pidfd] [listener]
  *        -- COMMAND ARGS...

@@ -35,7 +35,7 @@ def host() -> Iterator[Path]:
 
 
 class Host:
-    """husk on such a host, started by root or by nobody."""
+    """husk on such a host, started by root or by the user `nobody`."""
 
     def __init__(self, host: Path, kinds: str, *, root: bool, state: Path) -> None:
         user = [] if root else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
@@ -46,7 +46,7 @@ class Host:
         return husk(arguments, wrapper=self._wrapper, env=self._env)
 
     def doctor(self) -> tuple[int, dict[str, str]]:
-        """Its exit code, and what it found missing that husk wants, with the detail."""
+        """Its exit code, and what husk wants and it found missing, with the detail."""
         result = self.husk("doctor", "--json")
         told = json.loads(result.out)
         assert told["exit_code"] == result.status and result.err == ""
@@ -101,7 +101,7 @@ REFUSES = {
 }
 
 
-BOTH = ("no-namespaces", "docker")  # where who starts husk makes a difference
+BOTH = ("no-namespaces", "docker")  # where the user who starts husk makes a difference
 
 
 @pytest.mark.parametrize("kinds", BOTH)
@@ -141,7 +141,7 @@ def test_run_refuses_in_the_doctors_words(host: Path, state: Path, kinds: str) -
     ids=["no /proc", "an old kernel"],
 )
 def test_one_fault_is_told_once(state: Path, wrapper: list[str], blamed: str) -> None:
-    """Much rests on these, and a newcomer must not be sent after what merely follows."""
+    """Many rows depend on these. A newcomer must not be told to fix a mere consequence."""
     if os.getuid() != 0 and "unshare" in wrapper:
         pytest.skip("only root can take /proc away")
     result = husk(["doctor"], wrapper=wrapper, env={"HUSK_STATE": str(state)})
@@ -170,8 +170,8 @@ def test_husk_runs_where_namespaces_are_denied(host: Path, state: Path, who: boo
 
 
 def test_a_container_whose_root_may_not_trace(host: Path, state: Path) -> None:
-    """Docker's root has no CAP_SYS_PTRACE, so it cannot look at a guest that is another user: husk says so and runs
-    only when told to do without that wall. The guest then has root's number and none of its power."""
+    """Docker's root has no CAP_SYS_PTRACE, so it cannot trace a guest with another uid. husk says so and runs only when
+    told to do without that wall. The guest then has uid 0 and no capabilities."""
     if os.getuid() != 0:
         pytest.skip("only root can be a container's root")
     need_bare()
@@ -226,8 +226,8 @@ libc.syscall(60, 0)  # exit: this thread alone
 
 @pytest.mark.parametrize(("kinds", "bound"), [("", "None"), ("no-thread-pidfd", "EPERM")])
 def test_a_descriptor_is_the_threads_own(host: Path, state: Path, kinds: str, bound: str) -> None:
-    """Before Linux 6.9 husk can take descriptors of a process's first thread only. What it cannot take it refuses: the
-    first thread's file under that number is another one."""
+    """Before Linux 6.9 husk can take descriptors of a process's first thread only. For other threads it refuses: in the
+    first thread's table the number means another file."""
     if not kinds and _before_thread_pidfds():
         pytest.skip("a thread's own descriptors can be had since Linux 6.9 (pidfd_open with PIDFD_THREAD)")
     there = Host(host, kinds, root=True, state=state)

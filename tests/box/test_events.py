@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
 ]
 
-# Reads one file, writes one, tries to write to the read-only mount, and asks for a host file nobody mounted.
+# Reads one file, writes one, tries to write to the read-only mount, and asks for a host file that is not mounted.
 SCRIPT = "cat /in/a; echo err >&2; echo new >made; echo no >/in/b; cat {outside}; exit 3"
 
 
@@ -165,7 +165,7 @@ def test_json_result_of_other_ends(place: Path, script: str, options: list[str],
 
 
 def test_changes(place: Path) -> None:
-    """Everything below the layers that a run leaves changed, and nothing it took back."""
+    """Everything below the layers that is different after the run, and no change that the run undid."""
     for name in ("removed", "written", "mode", "untouched"):
         (place / "in" / name).write_text("before\n")
     script = """
@@ -195,8 +195,8 @@ def test_summary(place: Path, outside: Path) -> None:
 def test_verbose(place: Path) -> None:
     result = run(place, "cat /in/a /in/none; exit 0", "-v")
     assert (result.status, result.out) == (0, "text of a\n")
-    # What the guest itself says on stderr comes between, even within a line: cat writes its message in pieces, and then
-    # a line of husk's may begin behind one of them.
+    # The guest's own stderr is mixed in, even within a line: cat writes its message in pieces, and a line of husk may
+    # begin after one of them.
     lines = re.findall(r"husk: \[.*", result.err)
     assert [line for line in lines if 'openat(AT_FDCWD, "/in/a"' in line and line.endswith("= fd")]
     assert [line for line in lines if '"/in/none"' in line and "= -1 ENOENT" in line]
@@ -210,7 +210,7 @@ def test_events_file_not_to_be_had(place: Path) -> None:
 
 
 def test_walls_of_the_setting(place: Path) -> None:
-    """The bare setting of these tests is what it says."""
+    """The bare setting of these tests really has no namespaces."""
     walls = json.loads(run(place, "true", "--json").out)["walls"]
     if setting() == "bare":
         assert not any(walls[name] for name in ("user", "mount", "pid", "net", "ipc")), walls

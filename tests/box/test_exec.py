@@ -14,7 +14,7 @@ from tests.lib.running import husk, scratch
 
 pytestmark = pytest.mark.both_settings
 
-# These make executable copies of programs, whose bytes depend on the compiler: the transcript says enough.
+# These make executable copies of programs. Their bytes depend on the compiler, so only the transcript is compared.
 COPIES = ("show", "*/inner", "*/show", "program", "self", "*moved")
 
 
@@ -27,7 +27,7 @@ def test_transcript(name: str) -> None:
 
 
 def test_moment_of_execution() -> None:
-    """Also while husk's loader still works, /proc shows the program: one the C core starts, and a script."""
+    """/proc shows the program even while husk's loader is at work: for one the C core starts, and for a script."""
     differential(["{guests}/exec_moment"], case="exec_moment")
 
 

@@ -65,7 +65,7 @@ def fails(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, number: int) ->
     assert (place / "beside" / "file").read_text() == "nobody's business\n"
     assert {path.name for path in (place / "work").iterdir()} <= {"out", "done"}, where
     assert str(place / "state") not in Path("/proc/self/mountinfo").read_text(), where
-    # What could not be taken away then, the next one does.
+    # What that run could not remove, the next one does.
     after = husk(["run", "--", "true"], env={"HUSK_STATE": str(place / "state")})
     assert (after.status, after.err) == (0, ""), where
     assert os.listdir(place / "state") == [], where
@@ -100,7 +100,7 @@ def test_where_something_was_left(
     assert left <= {"kept", "layers", "kept.lock"} and groups(running.process.pid) == [], "something was left behind"
 
 
-# In parts, so that each is over in time and all that went wrong is told.
+# In parts, so that each ends in time and every failure is reported.
 PARTS = 16 if ALL else 1
 
 
@@ -118,6 +118,6 @@ def test_every_so_often(place: Path, monkeypatch: pytest.MonkeyPatch, turn: int,
             assert failed or made < at, "a call was to fail and did not"
         except AssertionError as error:
             wrong.append(str(error).split("\n", 1)[0])
-            shutil.rmtree(place / "state")  # what is left there is told once
+            shutil.rmtree(place / "state")  # leftovers are reported once
             (place / "state").mkdir()
     assert not wrong, "\n".join(wrong)

@@ -62,7 +62,7 @@ def groups(pid: int) -> list[Path]:
 
 
 def is_empty(group: Path) -> bool:
-    """One whose last process has not quite ended cannot be removed."""
+    """A group cannot be removed before its last process has ended."""
     try:
         return "populated 0" in (group / "cgroup.events").read_text().splitlines()
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def test_killed_at_any_moment(work: Path, seed: int) -> None:
         running.process.wait()
         assert until(lambda: not leftovers(running.mark, 0)), "a guest outlived husk"
         assert until(lambda: all(map(is_empty, groups(running.process.pid)))), "a guest outlived husk in its group"
-        # What lies in the state directory is nobody's now, and the next husk takes it away; the group likewise.
+        # No process owns the files in the state directory any more. The next husk removes them, and the group.
         after = husk(["run", *options, "--", "true"], env={"HUSK_STATE": str(running.state)})
         assert (after.status, after.err) == (0, "")
         assert list(running.state.iterdir()) == [] and groups(running.process.pid) == []
@@ -90,7 +90,7 @@ def test_killed_at_any_moment(work: Path, seed: int) -> None:
 
 
 def test_killed_reaper(work: Path) -> None:
-    """husk-init's last process killed by somebody outside: husk says so and ends everything."""
+    """A host process kills husk-init's last process: husk says so and ends everything."""
     with husk_process(busy(work), stderr=PIPE) as running:
         assert until(lambda: (work / "out").exists())
         (reaper,) = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
@@ -111,7 +111,7 @@ def test_killed_init_at_any_moment(work: Path, seed: int) -> None:
         for pid in below.read_text().split():
             with contextlib.suppress(ProcessLookupError):  # the builder ends by itself when there is a reaper
                 os.kill(int(pid), signal.SIGKILL)
-        # It may have been the builder, at its end: then the box is there, and is still to be ended.
+        # It may have been the builder, at its end: then the box exists and must still be ended.
         with contextlib.suppress(ProcessLookupError):
             if not until(lambda: running.process.poll() is not None, 3):
                 running.process.terminate()
@@ -197,7 +197,7 @@ def test_full_disk(work: Path) -> None:
 
 @pytest.mark.needs("python3")
 def test_out_of_descriptors(work: Path) -> None:
-    """husk itself may open few: guests see EMFILE or success, never anything else, and husk lives on."""
+    """husk itself may open few descriptors: guests see EMFILE or success, never anything else, and husk lives on."""
     script = r"""
 import errno, os, sys, threading
 seen = set()
@@ -227,7 +227,7 @@ print(sorted(seen - {"EMFILE", "ENFILE", "ENOENT"}), len(made) > 0)
 
 
 def test_state_directory_that_vanishes(work: Path) -> None:
-    """Somebody removes the box's files under husk: guests get errors, and husk ends in order."""
+    """A host process removes the box's files while husk runs: guests get errors, and husk ends in order."""
     state = work / "state"
     state.mkdir()
     script = "echo up; read line; echo x >new || echo refused; cat /etc/hostname >/dev/null; exit 7"

@@ -33,7 +33,7 @@ def test_on_a_host_tree(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_on_a_copy(name: str) -> None:
-    """Copy-on-write: the same answers, and afterwards the host has nothing of it."""
+    """Copy-on-write: the same answers, and afterwards nothing has changed on the host."""
     differential(["{guests}/" + name], case=name + " on a copy", manner="cow")
 
 

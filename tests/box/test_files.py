@@ -52,7 +52,7 @@ def test_access_times() -> None:
 
 
 def test_set_id_bits_stay_in_a_layer() -> None:
-    """In the box's own layer they can hurt nobody: chmod keeps them and stat shows them, as natively."""
+    """In the box's own layer set-id bits do no harm: chmod keeps them and stat shows them, as natively."""
     script = """
         d=$(mktemp -d); cd "$d"
         for mode in 4755 2755 6711 1644 7777; do

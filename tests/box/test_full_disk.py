@@ -1,4 +1,4 @@
-"""The disk that holds a box's changes is full: the guest hears ENOSPC, nothing is corrupt, and the box goes on."""
+"""The disk that holds a box's changes is full: the guest gets ENOSPC, nothing is corrupt, and the box goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount a small file system in a namespace of its own"),
 ]
 
-# What both kinds of fullness end with; `{}` is the file that took the room, where it is still there.
+# The end of both tests; `{}` is the file that filled the disk, if it still exists.
 END = """write to a host file: ENOSPC
 it reads: b'lower'
 truncate a host file: ENOSPC

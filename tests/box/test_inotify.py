@@ -37,7 +37,7 @@ def test_transcript_in_tmp(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_transcript_copy_on_write(name: str) -> None:
-    """On files of the host that lie beneath a layer; and the host's stay as they were."""
+    """On host files below a layer. The host's files stay as they were."""
     with scratch() as place:
         trees.prepare(place, LOW)
         os.link(place / "low/twin1", place / "low/twin2")
@@ -97,7 +97,7 @@ def test_the_hosts_own_changes_are_seen(mode: str) -> None:
 
 @husk_only
 def test_watching_changes_nothing() -> None:
-    """Files are copied to be watched. That is not a change of the guest's."""
+    """Watching a file copies it up. That does not count as a change by the guest."""
     with scratch() as place:
         trees.prepare(place, LOW)
         script = (
@@ -116,7 +116,7 @@ def test_watching_changes_nothing() -> None:
 
 
 def test_fanotify_is_refused() -> None:
-    """As an unprivileged user sees it, who may not watch whole mounts."""
+    """As an unprivileged user sees it: such a user may not watch whole mounts."""
     script = (
         "import ctypes, errno; c = ctypes.CDLL(None, use_errno=True); print(c.fanotify_init(0, 0), "
         "errno.errorcode[ctypes.get_errno()])"

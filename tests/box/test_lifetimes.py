@@ -99,8 +99,8 @@ def test_signal_to_husk(work: Path, number: signal.Signals) -> None:
 
 
 def test_signals_in_a_row(work: Path) -> None:
-    """As timeout(1) sends them. The host may hand one of them to a thread of husk's that answers guests and never runs
-    handlers: the main thread must hear of it all the same. Before the guest is there, and when they are busy."""
+    """As timeout(1) sends them. The host may deliver one to a thread of husk that answers guests and never runs
+    handlers: the main thread must still learn of it. Before the guest exists, and while those threads are busy."""
     for tries in range(5):
         script = "echo up; while :; do test -e /usr/bin/env; done"
         with husk_process(run(work, script), stdout=subprocess.PIPE) as running:
@@ -146,7 +146,7 @@ def on_a_terminal(arguments: list[str], react: Callable[[int], None], collected:
                 if not collected[-1]:
                     break
         except OSError:
-            pass  # EIO: nobody has the terminal open any more
+            pass  # EIO: no process has the terminal open any more
         finally:
             status = running.process.wait(timeout=PATIENCE)
             os.close(master)
@@ -178,7 +178,7 @@ def test_ctrl_c_reaches_the_guest(work: Path, script: str, status: int) -> None:
 
 
 def test_state_lies_where_the_harness_looks(work: Path) -> None:
-    """Without this, the check of every run that no state is left would prove nothing."""
+    """Every run is checked for state left behind. Without this test that check would prove nothing."""
     with husk_process(run(work, "echo up; sleep 300"), stdout=subprocess.PIPE) as running:
         assert running.process.stdout is not None
         assert running.process.stdout.readline() == b"up\n"
@@ -188,7 +188,7 @@ def test_state_lies_where_the_harness_looks(work: Path) -> None:
 
 
 def test_killed_state_is_collected(work: Path) -> None:
-    """What a killed husk leaves in the state directory, the next run in the same place takes away."""
+    """The next run with the same state directory removes what a killed husk left there."""
     with husk_process(run(work, "echo up; sleep 300"), stdout=subprocess.PIPE) as running:
         assert running.process.stdout is not None
         running.process.stdout.readline()

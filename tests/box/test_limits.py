@@ -95,7 +95,7 @@ def test_memory_below_the_limit() -> None:
 
 
 def test_processor_time_of_children() -> None:
-    """None of them lives long enough for a limit of its own. (One that runs alone: test_the_verdict_as_json.)"""
+    """None of them lives long enough to reach a limit alone. (One that runs alone: test_the_verdict_as_json.)"""
     script = "import os\nwhile True:\n if os.fork() == 0: sum(range(300000)); os._exit(0)\n os.wait()"
     told(python(script, "cpu=1s", "processes=64"), "cpu")
 
@@ -185,7 +185,7 @@ def test_disk_bomb(script: str) -> None:
 
 
 def test_space_cannot_be_taken_at_one_stroke() -> None:
-    """By the time somebody looks, it would have taken all there is."""
+    """By the time husk looks, it would have taken everything."""
     script = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -203,7 +203,7 @@ print(os.fstat(fd).st_blocks * 512 >= 1 << 16)
 
 
 def test_one_file_as_large_as_the_disk() -> None:
-    """It stops there, so the sum is never too large: the program dies of SIGXFSZ, and husk says of what."""
+    """It stops there, so the sum is never too large: the program dies of SIGXFSZ, and husk names the limit."""
     result = run("dd", "if=/dev/zero", "of=x", "bs=1M", "count=8", limits=("disk=1M",))
     assert result.status == 128 + signal.SIGXFSZ and "husk: limit: disk 1M reached." in result.err
 
@@ -309,12 +309,13 @@ def test_kept_output_that_was_cut_is_told() -> None:
 
 
 def test_a_crash_shows_nothing_to_the_host() -> None:
-    """Where the caller's own hard limit is 0 no other can be set, and with 0 a handler is still fed: with nothing."""
+    """If the caller's own hard limit is 0, husk can set no other. With 0 the host still runs a core handler: it must
+    get nothing."""
 
     def of(file: Path) -> str:
         try:
             return file.read_text()
-        except (FileNotFoundError, ProcessLookupError):  # of a process that helped to build the box, and is gone
+        except (FileNotFoundError, ProcessLookupError):  # a process that helped to build the box and has ended
             return ""
 
     script = "echo 0x33 >/proc/self/coredump_filter && echo ready; read word"  # which is allowed, and does nothing

@@ -156,7 +156,7 @@ def test_same_answers(place: Path, where: str) -> None:
 
 
 def test_same_answers_from_an_image(place: Path, image: list[str]) -> None:
-    """The cache answers from the image's manifest, husk from its own reading of the same."""
+    """The cache answers from the image's manifest, husk from what it read of the same manifest."""
     command = [f"{GUESTS}/name_cache", "/tree"]
     off = transcript(place / "off", command, [*image, *OFF])
     failed = [line for line in off if not line.startswith("  ") and " = -1" in line]
@@ -257,13 +257,13 @@ def rights_of_folders_change(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [
     files_change, folders_change, a_folder_becomes_a_link, a_link_leads_elsewhere, rights_of_files_change,
-    # An ordinary user's husk cannot pass the folder itself, so the host reminds it.
+    # husk run by an ordinary user cannot search the folder itself, so the host's error shows the change.
     pytest.param(rights_of_folders_change, marks=pytest.mark.xfail(
         os.getuid() == 0,
         reason="once taught that the guest may search a folder, the cache does not notice that the host forbids it")),
 ])
 def test_changes_from_outside_are_seen(place: Path, change: Callable[[Path], None]) -> None:
-    """Host processes change a mounted directory while the guest, whose names were taught long ago, looks again."""
+    """Host processes change a mounted directory and the guest looks again. The cache learnt its names long before."""
     off = from_outside(place / "off", change, OFF)
     middle = off.index("== changed from outside")
     assert off[:middle] != off[middle + 1 :], "nothing changed"
@@ -296,7 +296,7 @@ def run_loop(policy: Policy, each: str, events: Events) -> None:
 
 @pytest.mark.parametrize("cached", [True, False], ids=["on", "off"])
 def test_the_cache_answers(tmp_path: Path, asked: list[int], cached: bool) -> None:
-    """With it hardly a call of a loop reaches Python, without it all do. Else the tests above compare nothing."""
+    """With the cache hardly a call of a loop reaches Python, without it all do. Else the tests above prove nothing."""
     (tmp_path / "ro").mkdir()
     prepare(tmp_path / "ro")
     policy = Policy([])

@@ -177,7 +177,7 @@ def test_postgres() -> None:
 
 @pytest.mark.needs("openssl", "ssh-keygen", "curl")
 def test_keys_and_certificates() -> None:
-    """Made, used to sign, and believed by a client of a server inside."""
+    """Make keys and a certificate, sign with a key, and let a client trust a server inside by the certificate."""
     script = """
         cd /tmp && ssh-keygen -q -t ed25519 -N '' -C me -f key && echo text >text
         ssh-keygen -q -Y sign -f key -n file text && echo "me $(cat key.pub)" >allowed
@@ -250,7 +250,7 @@ def test_denials_win(outside: int) -> None:
     assert box(PYTHON, "-c", code, allow=named)[0].status == 0
     result, refused = box(PYTHON, "-c", code, allow=named, options=("--deny-net", "127.0.0.9"))
     assert result.status == 1
-    # What no rule opens is the box's own loopback, which has no listener: that is no refusal.
+    # An address without a rule is on the box's own loopback, which has no listener: that is no refusal.
     assert refused == [] and "ConnectionRefused" in result.err
 
 

@@ -1,4 +1,4 @@
-"""Who owns what a guest makes on an rw mount: the owner of the mounted directory, whoever starts husk."""
+"""What a guest makes on an rw mount belongs to the owner of the mounted directory, whichever user starts husk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 BOB, CREW, OTHER = 12345, 23456, 34567
 
-# Everything that can come into being, and whose the guest thinks it is.
+# Every kind of file that can be made, and the owner that the guest sees.
 MAKE = r"""
 import json, os, socket
 os.umask(0)
@@ -40,7 +40,7 @@ print(json.dumps({name: [one.st_uid == os.getuid(), one.st_gid == os.getgid()] f
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory of Bob's, with files of his and of others."""
+    """A directory of Bob, with files of his and of other users."""
     if os.getuid() != 0:
         pytest.skip("only root can make files of several users")
     with scratch() as outer:
@@ -78,7 +78,7 @@ def test_what_the_guest_makes_is_the_owners(place: Path) -> None:
 
 
 def test_nobody_elses_files_are_the_guests(place: Path) -> None:
-    """Root's neither: the guest acts as the directory's owner."""
+    """Nor files of root: the guest acts as the directory's owner."""
     for mode in ("ro", "rw", "cow"):
         result = run(place, mode, "sh", "-c", "cat kept; cat roots; cat others")
         assert result.out == "text" and result.err.count("Permission denied") == 2, result.err

@@ -35,8 +35,7 @@ def test_shared_memory_by_key() -> None:
 
 @pytest.mark.parametrize("name", ["ipc_queue", "ipc_sysv"])
 def test_ipc_by_number_or_name(name: str) -> None:
-    """Only where an ipc namespace stands; without one all but shared memory is refused, as the registry's own tests
-    say."""
+    """Only with an ipc namespace. Without one all but shared memory is refused, as the registry's own tests show."""
     differential(["{guests}/" + name], case=name)
 
 

@@ -139,7 +139,7 @@ def setting(request: pytest.FixtureRequest) -> Setting:
 
 @pytest.fixture
 def state(setting: Setting) -> Iterator[Path]:
-    """A directory that belongs to who starts husk; empty again at the end."""
+    """A directory of the user who starts husk; empty again at the end."""
     with scratch() as place:
         folder = place / "state"
         folder.mkdir(mode=0o700)
@@ -159,7 +159,7 @@ def run(setting: Setting, state: Path, *command: str) -> dict[str, Any]:
 
 
 def smoke(setting: Setting, state: Path) -> tuple[dict[str, Any], int]:
-    """What the guest told, and the number of the process outside, which must have lived through it."""
+    """What the guest printed, and the pid of the process outside, which must still be alive."""
     options = [] if setting.namespaces else ["--no-namespaces"]
     result = husk(
         ["run", *options, "--", "python3", "-c", SMOKE],
@@ -196,7 +196,7 @@ def test_smoke(setting: Setting, state: Path) -> None:
 def test_the_outside_is_out_of_reach(setting: Setting, state: Path) -> None:
     told, neighbour = smoke(setting, state)
     answers = {what for what, answer in told["outside"].items() if answer not in ("ESRCH", "EPERM", "ENOENT")}
-    # Without a pid namespace a pidfd can be had; the registry says why that is no way to do anything to the process.
+    # Without a pid namespace the guest can get a pidfd. The registry says why it can do nothing to the process with it.
     assert answers <= (set() if setting.namespaces else {"pidfd"}), f"pid {neighbour} of the host answers"
     assert told["outside"]["proc"] == told["outside"]["environ"] == "ENOENT"
     assert told["init"] in (["EPERM", "EPERM"], ["ESRCH", "ESRCH"], ["ok None", "ok None"])
@@ -248,6 +248,6 @@ def test_a_mount_within_what_another_shows(inner_first: bool) -> None:
 
 @pytest.mark.both_settings
 def test_a_test_of_both_settings_runs_in_both(request: pytest.FixtureRequest) -> None:
-    """What is marked so must not pass twice in the same setting."""
+    """A test with this mark must not run twice in the same setting."""
     told = json.loads(husk(["run", "--json", "--", "true"]).out)
     assert told["walls"]["pid"] == ("[walled]" in request.node.name)

@@ -132,7 +132,7 @@ static long own_domain(void) {
     int rules = syscall(444 /* landlock_create_ruleset */, &handled, sizeof handled, 0);
     return rules < 0 ? -1 : syscall(446 /* landlock_restrict_self */, rules, 0);
 }
-/* Memory that no other process may read, a supervisor cannot read either. */
+/* A supervisor cannot read memory that is closed to all other processes. */
 static long undumpable(void) {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     errno = EPERM;
@@ -171,7 +171,7 @@ static void of_process(const char *pid) {
     door("process_madvise", pidfd < 0 ? -1 : syscall(440, pidfd, &there, 1, 20 /* MADV_COLD */, 0));
     door("pidfd signal", pidfd < 0 ? -1 : syscall(SYS_pidfd_send_signal, pidfd, SIGURG, NULL, 0));
     door("pidfd_getfd", pidfd < 0 ? -1 : syscall(SYS_pidfd_getfd, pidfd, 0, 0));
-    /* The kernel sends this one, when a byte arrives; it is deadly, so that the test sees it. */
+    /* The kernel sends this signal when a byte arrives. It is deadly, so that the test sees it. */
     int pipes[2];
     if (pipe(pipes) == 0 && fcntl(pipes[0], F_SETOWN, number) == 0 && fcntl(pipes[0], F_SETSIG, SIGUSR2) == 0 &&
         fcntl(pipes[0], F_SETFL, O_ASYNC) == 0 && write(pipes[1], "x", 1) == 1)

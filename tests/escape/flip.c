@@ -60,8 +60,8 @@ static bool moved(void) {
 }
 static bool by_rename(void) { return rename(name, other) == 0 && moved(); }
 static bool by_link(void) { return link(name, other) == 0 && moved(); }
-/* What only the victim tells, it tells by its name; where that leads nowhere, as in a box, the host has to look. Not by what
- * the call said: a name read while it changes may be half the one and half the other, and free. */
+/* For calls that only change the victim: look at it by its name. In a box that name leads nowhere: the host must look.
+ * The call's result proves nothing: a name read while it changes may be half of each name, and so be free. */
 static struct stat seen;
 static bool victim_is_there(void) { return lstat(victim, &seen) == 0; }
 static bool by_symlink(void) { (void)!symlink("x", name); unlink(mine); return victim_is_there(); }
@@ -77,7 +77,7 @@ static bool by_execve(void) {
     }
     int status = 1;
     waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 77; /* what the victim ends with */
+    return WIFEXITED(status) && WEXITSTATUS(status) == 77; /* the victim's exit code */
 }
 static bool by_connect(void) {
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -27,7 +27,7 @@ static int reach(int way, pid_t pid) {
     case 3:
         handle = syscall(SYS_pidfd_open, pid, 0);
         if (handle < 0 && errno == ENOENT)
-            errno = ESRCH; /* newer kernels: a thread's number, and no process's */
+            errno = ESRCH; /* newer kernels: the id of a thread, not of a process */
         if (handle >= 0) {
             got = syscall(SYS_pidfd_getfd, handle, 0, 0);
             int error = errno;
@@ -36,7 +36,7 @@ static int reach(int way, pid_t pid) {
                 close(got);
             errno = error;
         } else if (errno == ENOENT) {
-            errno = EINVAL; /* the number of a thread that leads no process; kernels before 6.16 say it so */
+            errno = EINVAL; /* the id of a thread that is not a group leader: kernels before 6.16 say EINVAL */
         }
         break;
     case 4:
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
     report("own", child);
     MUST(kill(child, SIGKILL));
     wait_for(child);
-    /* The parent of a box's first program is none that would trace. */
+    /* The parent of a box's first program must not trace it. */
     say("traced by the parent: %s", ptrace(PTRACE_TRACEME, 0, 0, 0) == 0 ? "done" : errname(errno));
     raise(SIGWINCH);
     say("went on");

@@ -1,6 +1,6 @@
-"""What root's husk does in a guest's place, where Linux would look at who the guest is: owners, ports, what is counted.
+"""husk run as root acts for the guest where Linux would check the guest's credentials: owners, ports, resource counts.
 
-Everything here is about husk started by root; an ordinary user's has no more rights than its guest.
+All tests here start husk as root. Run by an ordinary user, husk has no more rights than its guest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INSIDE = Context(Credentials(1000, 1000))
 
 @pytest.mark.both_settings
 def test_who_has_the_guests_number_on_the_host_is_a_stranger(place: Path) -> None:
-    """The guest's number inside is that of the host's first user, whose files are not the guest's."""
+    """The guest's uid inside equals the uid of the host's first user. That user's files are not the guest's."""
     kinds = {"user": 0o600, "group": 0o060, "directory": 0o700}
     mounts = []
     for way in ("ro", "cow", "rw"):
@@ -48,7 +48,7 @@ def test_who_has_the_guests_number_on_the_host_is_a_stranger(place: Path) -> Non
             os.chown(top / name, FIRST_USER, FIRST_USER)
             (top / name).chmod(bits)
         mounts += ["--mount", f"{top}:/m/{way}:{way}"]
-    # Twice each: the second answer may be the name cache's.
+    # Twice each: the second answer may come from the name cache.
     script = (
         "for i in 1 2; do for way in /m/*; do cd $way; cat user group; ls directory; test -O user || test -G group ||"
         " test -r user || test -w user || test -r group || test -x directory || echo closed; done; done;"
@@ -63,7 +63,7 @@ def test_who_has_the_guests_number_on_the_host_is_a_stranger(place: Path) -> Non
 
 @pytest.mark.both_settings
 def test_the_guests_group_is_the_mounts(place: Path) -> None:
-    """Given to its own group, a file is the group's of the mount's owner, not of whom the host has by that number."""
+    """chgrp to the guest's own gid gives the file the gid of the mount's owner, not the host group with that gid."""
     os.chown(place, BOB, CREW)
     team = place / "team"
     team.mkdir()
@@ -81,8 +81,8 @@ def test_the_guests_group_is_the_mounts(place: Path) -> None:
 def test_nobody_is_given_what_was_put_in_the_place_of_what_was_made(
     place: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The owner of a mount may rename root's files in it. Between the making of a name and the next look at it, a file
-    of root's takes its place: it must stay root's."""
+    """A race: the owner of a mount may rename files of root in it. After husk makes a name and before it looks at it
+    again, a file of root takes that name. The file must stay root's."""
     os.chown(place, BOB, BOB)
     secret = place / "secret"
     if how == "mkdir":
@@ -125,7 +125,7 @@ def test_nobody_is_given_what_was_put_in_the_place_of_what_was_made(
             wanted = 0o777 if how == "mkdir" else stat.S_IFIFO | 0o666
             getattr(tree, how)(INSIDE, tree.root, b"new", wanted)
     except PermissionError:
-        pass  # as it would be for Bob
+        pass  # Bob would get the same error
     finally:
         os.umask(umask)
         tree.close()
@@ -136,7 +136,8 @@ def test_nobody_is_given_what_was_put_in_the_place_of_what_was_made(
 
 @pytest.mark.both_settings
 def test_emptying_a_set_uid_file_takes_that_from_it(place: Path) -> None:
-    """As it does for everybody but root; the file is another's, whom the guest's group may write to."""
+    """Linux clears the set-id bits for every user but root. The file belongs to another user; the guest's group may
+    write to it."""
     os.chown(place, BOB, CREW)
     for name in ("open", "truncate"):
         (place / name).write_text("program")
@@ -154,7 +155,7 @@ def test_emptying_a_set_uid_file_takes_that_from_it(place: Path) -> None:
 @pytest.mark.both_settings
 @pytest.mark.parametrize("flags", ["O_WRONLY", "O_WRONLY | os.O_NONBLOCK", "O_RDWR"])
 def test_a_pipe_to_read_from_is_not_one_to_write_to(flags: str) -> None:
-    """Opened again through /proc, however it is opened: it may be a FIFO of root's that was handed in."""
+    """Opened again through /proc, with any flags. The descriptor handed in may be a FIFO of root."""
     script = f"import os\ntry: os.open('/proc/self/fd/0', os.{flags})\nexcept PermissionError: print('refused')"
     done = husk(["run", "--", "python3", "-c", script])
     assert done.out == "refused\n", done
@@ -162,7 +163,7 @@ def test_a_pipe_to_read_from_is_not_one_to_write_to(flags: str) -> None:
 
 @pytest.mark.both_settings
 def test_buffers_of_fifos_count_for_the_guest(programs: Path) -> None:
-    """They do not shrink for root, who may have any number, but for whoever has too many."""
+    """Linux gives smaller buffers to a user that has too many. Root may have any number, and its buffers stay large."""
     allowed = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text())
     if not 0 < allowed <= 16384:
         pytest.skip(f"fs.pipe-user-pages-soft is {allowed}: too many to be used up here")
@@ -176,8 +177,8 @@ def test_buffers_of_fifos_count_for_the_guest(programs: Path) -> None:
 
 @pytest.mark.parametrize("dumpable", [0, 1])
 def test_a_program_that_acted_as_another_is_as_it_was(place: Path, dumpable: int) -> None:
-    """Linux makes a process undumpable, and forgets to tell it of its parent's death, when it changes its ids. The
-    program may have changed its mind between two calls."""
+    """When a process changes its ids, Linux makes it undumpable and clears its parent-death signal. The program may
+    change either setting between two calls."""
     script = f"""if True:
         import ctypes, os, socket, sys
         from husk.native._core import connect_address, listen_on, make_as
@@ -208,7 +209,7 @@ def test_a_program_that_acted_as_another_is_as_it_was(place: Path, dumpable: int
 
 @pytest.mark.both_settings
 def test_root_without_powers_over_others_sends_messages() -> None:
-    """A container's root may not say which process a message is from, nor go past what is counted."""
+    """A container's root may neither send another pid with a message nor exceed the limits."""
     script = """if True:
         import socket
         one, other = socket.socketpair()
@@ -244,7 +245,7 @@ attempt("shared", bytes([2, 0]) + port + bytes(12), True)
 
 @pytest.mark.both_settings
 def test_ports_on_the_hosts_network_are_an_ordinary_users() -> None:
-    """Neither the low ones, under whatever address, nor those that root's servers share with one another."""
+    """The guest gets no low port, by any address, and no port that servers of root share (SO_REUSEPORT)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.251", 9))

@@ -1,7 +1,7 @@
-"""Every door a kernel has that leads out of a sandbox, knocked at once (doors.c): natively open, in a box shut.
+"""Every way out of a sandbox that a kernel offers, tried once (doors.c): natively open, in a box shut.
 
-The table names the wall that holds each one. Where an ordinary user cannot open it natively either, or not on every
-host (privileges, kernel configuration), it says so: there the test proves less.
+The table names the wall that closes each one. It also says where an ordinary user cannot open it natively either, or
+not on every host (privileges, kernel configuration): there the test proves less.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ OPEN = {
     "groups of the peer": "seccomp: the option is refused; the peer may be husk",
 }
 
-# Shut natively as well, or not everywhere: by privileges, by configuration, by a system-wide setting.
+# Natively shut too, everywhere or on some hosts: by privileges, by configuration, by a system-wide setting.
 MAYBE = {
     "io_uring": FILTER,
     "userfaultfd": FILTER,
@@ -150,14 +150,14 @@ MAYBE = {
 
 # Open inside too, and harmless: a descriptor that only names, of the box's own root; and processes of the same box.
 OWN = {"open_tree", "kcmp", "ptrace me", "ptrace child"}
-# Open in a network namespace of the box's own, which Linux tells nothing of the host's devices; else refused.
+# Open in a network namespace of the box's own, where Linux shows nothing of the host's devices; else refused.
 OWN_NETWORK = {"uevent netlink"}
 DEADLY = {"int 0x80", "x32"}
 
 
 @pytest.fixture
 def outside(place: Path) -> Iterator[tuple[str, str, Path]]:
-    """A TCP server and an abstract one on the host, and a file that everybody there may read."""
+    """A TCP server and an abstract one on the host, and a file that every host user may read."""
     name = f"husk-doors-{os.getpid()}-{os.urandom(4).hex()}"
     file = place / "host-file"
     file.write_text("of the host\n")
@@ -170,11 +170,11 @@ def outside(place: Path) -> Iterator[tuple[str, str, Path]]:
 
 
 def stranger() -> subprocess.Popen[bytes]:
-    """A process outside, of the user that a guest would natively be."""
+    """A process outside, with the uid that a guest would have natively."""
     uid, gid = guest_ids()
     user = [] if os.geteuid() else ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
     process = subprocess.Popen([*user, "sleep", "1000"])
-    # Before it executes sleep, nobody may look into it: it has just changed its user.
+    # Before it executes sleep it is undumpable, since it has just changed its uid: no process may trace it.
     while Path("/proc", str(process.pid), "comm").read_text() != "sleep\n":
         time.sleep(0.01)
     return process

@@ -1,8 +1,8 @@
 """Tries to get out of the box, or to stop husk from within, and must fail.
 
 Each C program beside this file is one attempt; its head says what would happen on an unprotected host. Where that is
-cheap the test shows it: the same program then succeeds natively. No race is run by count alone: what counts is what
-the host's files look like afterwards, and that the box ended by itself.
+cheap the test shows it: the same program then succeeds natively. A race proves nothing by its number of rounds: the
+tests check the host's files afterwards, and that the box ended by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ORIGINAL = b"ORIGINAL, and so it stays\n"
 
 
 def boxed(programs: Path, arguments: Sequence[str], *mounts: str) -> Result:
-    """One of the programs in husk, to an end it has to find by itself."""
+    """Run one of the programs in husk. It has to end by itself."""
     options = [text for mount in (f"{programs}:{ESCAPE}:ro", *mounts) for text in ("--mount", mount)]
     result = husk(["run", *options, "--", f"{ESCAPE}/{arguments[0]}", *arguments[1:]], timeout=TIMEOUT)
     assert result.status == 0, f"exit code {result.status}\n{result.out}\n{result.err}"
@@ -39,7 +39,7 @@ def boxed(programs: Path, arguments: Sequence[str], *mounts: str) -> Result:
 
 
 def unprotected(programs: Path, arguments: Sequence[str], work: Path) -> Result:
-    """The same program on the host, as the user the guest would be."""
+    """Run the same program on the host, with the uid the guest would have."""
     result = native([str(programs / arguments[0]), *arguments[1:]], work, env={"PATH": BASE_ENV["PATH"]})
     assert result.status == 0, f"natively: exit code {result.status}\n{result.out}\n{result.err}"
     return result
@@ -179,7 +179,7 @@ def test_a_program_that_the_host_keeps_opening_for_writing(programs: Path, place
     def write() -> None:
         nonlocal opened
         while not ended.is_set():
-            try:  # O_NONBLOCK: a lease is broken all the same, but nobody waits for its end
+            try:  # O_NONBLOCK: breaks a lease too, but the open does not wait for it
                 os.close(os.open(program, os.O_WRONLY | os.O_NONBLOCK))
                 opened += 1
             except BlockingIOError:
@@ -242,8 +242,8 @@ def test_who_knows_the_cookie_executes_nothing_of_the_host(programs: Path, place
 
 
 def test_no_foreign_process_can_be_reached(programs: Path, place: Path) -> None:
-    """ptrace, process_vm_readv and their kin are native. They end at the box: no reaper, no husk, no process of the
-    same user on the host."""
+    """ptrace, process_vm_readv and similar calls are native. They reach nothing outside the box: no reaper, no husk, no
+    process of the same user on the host."""
     user = [] if os.geteuid() else ["setpriv", "--reuid", str(guest_ids()[0]), "--clear-groups"]
     stranger = subprocess.Popen([*user, "sleep", "1000"])
     try:
@@ -253,7 +253,7 @@ def test_no_foreign_process_can_be_reached(programs: Path, place: Path) -> None:
         own = {way: lines.pop(f"{way} own") for way in ("read", "write", "compare", "take", "seize", "attach", "peek")}
         assert own == dict.fromkeys(own, "done") | {"read": "EFAULT", "write": "EFAULT", "peek": "ESRCH"}
         assert lines.pop("reached by number") == "0", result.out
-        # With the reaper for its tracer it would have stopped for ever at the signal.
+        # If the reaper traced it, it would have stopped for ever at the signal.
         assert (lines.pop("traced by the parent"), result.out.splitlines()[-1]) == ("done", "went on")
         assert set(lines.values()) <= {"EPERM", "ESRCH"}, result.out
     finally:

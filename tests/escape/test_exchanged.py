@@ -30,7 +30,7 @@ BOB, SIZE, SECONDS = 12345, 4321, 1
 
 
 class Directories:
-    """`own` is Bob's, `secret` is root's. Both have the same names, so that no operation fails for lack of one."""
+    """`own` belongs to Bob, `secret` to root. Both hold the same names, so that no operation fails for lack of one."""
 
     def __init__(self, top: Path) -> None:
         self.top, self.own, self.secret = top, top / "own", top / "secret"
@@ -45,7 +45,7 @@ class Directories:
         for where, folders, files in os.walk(self.own):
             for name in (".", *folders, *files):
                 os.chown(Path(where, name), BOB, BOB, follow_symlinks=False)
-        # Only the directory keeps Bob out: what is in it everybody may read and write, so that no second check helps.
+        # Only the directory keeps Bob out. Every user may read and write the files in it, so no second check helps.
         for path in self.secret.rglob("*"):
             if not path.is_symlink():
                 path.chmod(0o777 if path.is_dir() else 0o666)

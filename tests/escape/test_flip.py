@@ -81,11 +81,11 @@ def test_a_flipped_name_reaches_nothing(programs: Path, place: Path, victims: Vi
     own = place / "own"
     own.mkdir()
     before = victims.condition()
-    # The host's own name of the victim: what a host kernel that read the name again would find.
+    # The victim's host path: a host kernel that read the name again would find it.
     calls = [*READING, *CHANGING]
     done = boxed(programs, ["flip", ",".join(calls), "/own/mine", str(victims.directory), "0.2"], f"{own}:/own:rw")
     assert done.out == safe(calls)
-    # And where the guest may look, but not change.
+    # And a victim that the guest may read, but not change.
     mounts = [f"{own}:/own:rw", f"{victims.directory}:/given:ro"]
     done = boxed(programs, ["flip", ",".join(CHANGING), "/own/mine", "/given", "0.15"], *mounts)
     assert done.out == safe(CHANGING)

@@ -1,5 +1,5 @@
-"""What husk was started with, and what of it a guest gets: descriptors 0, 1 and 2, and of those nothing that leads
-further than they themselves do (given.c)."""
+"""Of the descriptors husk was started with, a guest gets only 0, 1 and 2, and through them it reaches nothing else
+(given.c)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.both_settings,
 ]
 
-# Closes two of the three and leaves a file, a directory, a pipe and a socket open that nobody was to have.
+# Closes two of the three and leaves a file, a directory, a pipe and a socket open that the guest must not get.
 CLOSED = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh"]
 OPENED = [sys.executable, "-c", (
     "import os, socket, sys\n"
@@ -93,7 +93,7 @@ def test_a_network_socket_as_input_leads_to_its_peer_alone(programs: Path) -> No
 
 
 def test_much_goes_both_ways(programs: Path) -> None:
-    """The bytes are carried; none may be lost, whoever is slower."""
+    """husk copies the bytes between the two sides. None may be lost, whichever side is slower."""
     outer, inner = connected()
     size = 3_000_000
     with outer, inner:
@@ -125,7 +125,7 @@ def test_sockets_that_cannot_be_relayed_are_refused(programs: Path) -> None:
 
 
 def test_no_name_of_the_hosts_is_taken(programs: Path) -> None:
-    """A Unix stream is handed over as it is, and is of the host's network namespace."""
+    """A Unix stream is handed over as it is, and belongs to the host's network namespace."""
     name = f"husk-given-{os.getpid()}-{os.urandom(4).hex()}"
     for inside in (True, False):
         outer, inner = socket.socketpair()
@@ -150,7 +150,7 @@ def test_no_name_of_the_hosts_is_taken(programs: Path) -> None:
 
 
 def test_a_directory_as_input_shows_nothing(programs: Path, place: Path) -> None:
-    """By the Python interface: the command's own interpreter refuses to start on one."""
+    """Through the Python interface: the interpreter of the `husk` command refuses to start on one."""
     (place / "secret").write_text("of the host\n")
     place.chmod(0o777)
     fd = os.open(place, os.O_RDONLY)

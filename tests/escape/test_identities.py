@@ -71,7 +71,7 @@ def test_a_fork_of_a_box_does_not_show_it_either(home: Home) -> None:
 
 
 def test_a_mask_on_an_rw_mount_stays_where_the_directory_goes(home: Home) -> None:
-    """The rename is the host's own here: the next run finds the masked directory under its new name."""
+    """Here a host process renames: the next run finds the masked directory under its new name."""
     home.state = home.top / "state"
     home.husk("run", *home.mounts("rw"), "--", "sh", "-c", "mv /h/.config /h/seen; mkdir -p /h/.config/gcloud")
     assert (home.home / "seen" / "gcloud" / "token").read_text() == SECRET
@@ -149,7 +149,7 @@ def test_the_state_by_another_path_of_the_host(home: Home, mode: str, below: str
 
 @pytest.mark.parametrize("mode", ["ro", "cow"])
 def test_the_host_s_proc_below_a_mount_of_the_root(mode: str) -> None:
-    """The kernel would judge husk, which reads it, and not the guest."""
+    """husk reads these files, so the kernel would check husk's credentials, not the guest's."""
     script = (
         "ls -a /host/proc /host/sys; cat /host/proc/1/environ /host/proc/self/maps /host/proc/version;"
         " cat /host/sys/kernel/mm/transparent_hugepage/enabled; echo 1 >/host/proc/sys/kernel/printk;"

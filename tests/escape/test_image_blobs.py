@@ -1,6 +1,6 @@
 """Nothing a guest does changes a blob of the store: bytes, mode, owner, times, flags, attributes.
 
-And what a guest sees of a file is the file's, not the blob's, which other files of equal content share.
+And a guest sees the attributes of the file, not those of the blob, which other files of equal content share.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def store() -> Iterator[Store]:
 
 
 def condition(store: Store) -> dict[str, tuple[object, ...]]:
-    """All a guest could have changed but the change time, which tells of the links a box makes and takes back."""
+    """All a guest could have changed, except the change time: the links a box makes and removes change it."""
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(Path(store.place, "blake3").rglob("*")):
         if path.is_file():
@@ -69,7 +69,7 @@ def _flags(path: Path) -> int:
             fcntl.ioctl(file, GETFLAGS, flags)
         except OSError:
             return -1  # a file system without any
-        return flags[0] & ~0x80000  # how its blocks are kept is the file system's affair
+        return flags[0] & ~0x80000  # EXTENTS: set by the file system, not by a guest
 
 
 def attacked(store: Store, *words: str) -> Result:
@@ -78,7 +78,7 @@ def attacked(store: Store, *words: str) -> Result:
     return result
 
 
-# Refused for good reason also on Linux: the descriptor is for reading.
+# Linux refuses these too: the descriptor is for reading.
 NEVER = {
     "write": "EBADF", "pwrite": "EBADF", "ftruncate": "EINVAL", "fallocate": "EBADF", "punch": "EBADF",
     "copy_file_range": "EBADF", "sendfile": "EBADF", "splice": "EBADF", "splice at": "EBADF", "shared map": "EACCES",
@@ -99,7 +99,7 @@ def test_no_blob_changes(store: Store) -> None:
         assert came == NEVER.get(what, came), what
         assert what not in NEVER_DONE or came != "done", what
     assert {*NEVER, *NEVER_DONE} <= {what for what, _ in said}
-    # It did try: by name, the image's owner may change everything, on a copy.
+    # The program did try: by name, the image's owner may change everything, on a copy.
     assert {"opened again to write", "and written", "opened to write", "truncate", "link", "written by the link"} <= {
         what for what, came in said if came == "done"
     }
@@ -121,7 +121,7 @@ def test_what_equal_files_share(store: Store) -> None:
     assert first[0] == first[1] != second[0] == second[1] == third[0] == third[1]
     assert first[2:] == ("1", "1", "100640", "100640")
     assert second[2:] == third[2:] == ("2", "2", "100644", "100644")
-    # docs/images.md: files of equal content that nobody changed are one file for flock.
+    # docs/images.md: unchanged files of equal content are one file for flock.
     assert "lock of one = done\nlock of another = done\nlock of one with equal content = EAGAIN\n" in out
 
 

@@ -1,5 +1,5 @@
-"""What is written down of a kept box is trusted by a later run and by `husk apply`, while another box has the same host
-directory, or the one above it, as an `rw` mount, and does there what it may."""
+"""A later run and `husk apply` trust the records of a kept box. Meanwhile another box has the same host directory, or
+the one above it, as an `rw` mount, and changes what it may there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.lib import running
 from tests.lib.running import husk_command, scratch
 from tests.snapshots.place import Place
 
-# `husk apply`, and at one moment of it, which is made to come, the other box.
+# `husk apply`, interrupted at a chosen moment by the other box.
 APPLY = """
 import os, signal, subprocess, sys
 from husk.sandbox.apply import journal as apply_journal
@@ -67,7 +67,7 @@ def applied(place: Place, moment: str, *attack: str) -> subprocess.CompletedProc
 
 @pytest.mark.both_settings
 def test_a_mount_that_became_a_link(kept: Place) -> None:
-    """The box above puts a link in the place of what the kept box has mounted."""
+    """The other box replaces the kept box's mounted directory by a link."""
     outside, above = kept.top / "outside", kept.top / "above"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -89,7 +89,7 @@ def test_a_mount_that_became_a_link(kept: Place) -> None:
 
 
 def test_apply_while_a_guest_works_in_the_directory(kept: Place) -> None:
-    """It exchanges a directory that was just made ready for a link to elsewhere."""
+    """The other box replaces a directory that was just made ready by a link to elsewhere."""
     outside = kept.top / "outside"
     outside.mkdir(0o700)
     script = "mkdir -p /p/top/inner; echo planted > /p/top/inner/planted; chmod 777 /p/top/inner"

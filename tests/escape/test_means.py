@@ -1,5 +1,5 @@
-"""A guest's own means against husk: filters and loaders of its own making, set-user-id programs, crashes, processes
-that flee, husk's descriptors used up, and what one run of a box can do to another."""
+"""A guest's own means against husk: its own filters and loaders, set-user-id programs, crashes, fleeing processes,
+using up husk's descriptors, and attacks of one run of a box on another."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def lines(text: str) -> dict[str, str]:
 
 
 def test_filters_of_the_guests_own(programs: Path, place: Path, secret: Path) -> None:
-    """Linux: of several filters the strictest answer counts, a call that a tracer changed is judged anew, and a tree of
-    processes has one listener."""
+    """Linux takes the strictest answer of several filters, runs the filters again on a call that a tracer changed, and
+    allows one listener per tree of processes."""
     found = lines(boxed(programs, ["own_filter", str(secret)]).out)
     natively = lines(unprotected(programs, ["own_filter", str(secret)], place).out)
     reads = ["lets pass", "logs", "another call by a tracer"]
@@ -58,7 +58,7 @@ def test_filters_of_the_guests_own(programs: Path, place: Path, secret: Path) ->
 
 
 def test_a_loader_of_the_guests_own(programs: Path, place: Path, secret: Path, other: subprocess.Popen[bytes]) -> None:
-    """What it becomes stands behind the same filter, and husk answers no loader that it did not start."""
+    """The executed program has the same filter, and husk answers no loader that it did not start."""
     words = ["own_loader", str(secret), str(other.pid)]
     found = lines(boxed(programs, words).out)
     assert found.pop("number") == "learned", "the attempt itself no longer works, so this test says nothing"
@@ -85,7 +85,7 @@ def test_a_set_user_id_program_changes_nobody(programs: Path, place: Path) -> No
 
 
 def test_no_core_of_a_crash(programs: Path, place: Path) -> None:
-    """The limit of one byte that a guest cannot change. The pattern here decides whether the host can prove it."""
+    """A guest cannot change its limit of one byte. Whether this host can prove it depends on its core_pattern."""
     work = place / "work"
     work.mkdir(mode=0o777)
     work.chmod(0o777)
@@ -103,8 +103,8 @@ def test_no_core_of_a_crash(programs: Path, place: Path) -> None:
 
 
 def test_processes_that_flee(programs: Path, place: Path) -> None:
-    """They fork and end faster than anybody can look them up. With a pid namespace the kernel ends them, without one
-    the reaper, whose children they become."""
+    """They fork and end faster than a supervisor can list them. With a pid namespace the kernel ends them. Without one
+    they become the reaper's children, and it ends them."""
     file = place / "count"
     file.write_bytes(bytes(16))
     file.chmod(0o666)
@@ -113,12 +113,12 @@ def test_processes_that_flee(programs: Path, place: Path) -> None:
     try:
         assert (done.status, done.out) == (0, "on their way\n"), done.err
         before = file.read_bytes()
-        time.sleep(0.2)  # in which they would count on
+        time.sleep(0.2)  # surviving processes would go on counting
         assert file.read_bytes() == before
         file.write_bytes(bytes(16))
         subprocess.run([programs / "comet", file, "4"], check=True, stdout=subprocess.DEVNULL)
         before, deadline = file.read_bytes(), time.monotonic() + 60
-        while file.read_bytes() == before:  # natively nobody ends them
+        while file.read_bytes() == before:  # natively they are not ended
             assert time.monotonic() < deadline
     finally:
         with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 16) as shared:
@@ -152,7 +152,8 @@ def test_husks_descriptors_are_not_used_up(programs: Path) -> None:
 
 @pytest.mark.parametrize("way", ["pair", "named"])
 def test_descriptors_in_flight_are_bounded_and_the_boxs_own(programs: Path, place: Path, way: str) -> None:
-    """Sent by husk they are not root's: root would have no bound, and those of root's who lack its powers none left."""
+    """husk does not send them as root. Else they would have no bound, and processes with root's uid but without its
+    capabilities could send none."""
     few, most = ["prlimit", "--nofile=1024:1024"], "5000"
     command = ["run", "--mount", f"{programs}:{ESCAPE}:ro", "--", f"{ESCAPE}/in_flight", way, most]
     with husk_process(command, wrapper=few, stdin=PIPE, stdout=PIPE) as running:
@@ -168,7 +169,7 @@ def test_descriptors_in_flight_are_bounded_and_the_boxs_own(programs: Path, plac
 
 
 def test_one_run_of_a_box_reaches_no_process_of_another(programs: Path) -> None:
-    """Runs share files and loopback. Each has a pid namespace of its own, and without any a Landlock domain."""
+    """Runs share files and loopback. Each has its own pid namespace or, without namespaces, its own Landlock domain."""
     with api.Sandbox(mounts=[f"{programs}:{ESCAPE}:ro"], namespaces=setting() == "walled") as box:
         victim = box.popen([f"{ESCAPE}/signal_out", "wait"], stdout=api.PIPE, text=True)
         said = victim.stdout

@@ -1,5 +1,5 @@
-"""The wrong moment: names that move on the host while husk walks, guests that die in the middle of a call, memory that
-lies. What counts is what is outside afterwards, that the box ended by itself, and that husk met no fault of its own."""
+"""Races: names that move on the host while husk walks, guests that die in the middle of a call, false data in guest
+memory. The tests check the host's files afterwards, that the box ended by itself, and that husk had no error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 class Swapping:
-    """Two names of the host, exchanged without pause: each is there at every moment, as the one or the other."""
+    """Two host names, exchanged without pause. Each exists at every moment, as one file or the other."""
 
     def __init__(self, first: Path, second: Path) -> None:
         self._names = (bytes(first), bytes(second))
@@ -39,7 +39,7 @@ class Swapping:
 
     def __enter__(self) -> Swapping:
         self._thread.start()
-        while self.swaps <= 100:  # under way before anybody looks
+        while self.swaps <= 100:  # under way before the guest looks
             assert self._thread.is_alive()
             time.sleep(0.001)
         return self
@@ -52,7 +52,7 @@ class Swapping:
 
 
 def prepared(place: Path) -> tuple[Path, Path]:
-    """A mount whose `moving` is now a directory, now a link to what lies outside; and that outside."""
+    """A mount in which `moving` is now a directory, now a link to a directory outside; and that directory."""
     given, outside = place / "given", place / "outside"
     for directory in (given, outside, given / "moving"):
         directory.mkdir()
@@ -82,7 +82,7 @@ def test_a_directory_that_becomes_a_link_outwards_without_husk(programs: Path, p
     before = digest(outside)
     deadline = time.monotonic() + 90
     with Swapping(given / "moving", given / "other"):
-        # A walker that read the file goes home, and may have missed it with every change: that is chance.
+        # A walker that read the file stops there. Whether one of its changes hits the file is chance.
         while digest(outside) == before and time.monotonic() < deadline:
             unprotected(programs, ["walker", str(given), "1"], place)
     assert digest(outside) != before
@@ -92,8 +92,8 @@ def test_a_directory_that_becomes_a_link_outwards_without_husk(programs: Path, p
 @pytest.mark.both_settings
 @pytest.mark.parametrize("mode", ["rw", "ro", "cow"])
 def test_a_file_that_becomes_roots(programs: Path, place: Path, mode: str) -> None:
-    """vfs: what was opened is compared with what was judged. Linux itself judges what it opens, so natively there is no
-    such moment."""
+    """vfs: husk compares what it opened with what it judged. Linux judges what it opens, so natively there is no such
+    race."""
     given = place / "given"
     given.mkdir()
     mine, roots = given / "mine", given / "roots"
@@ -118,13 +118,13 @@ def test_a_file_that_becomes_roots(programs: Path, place: Path, mode: str) -> No
 
 @pytest.mark.both_settings
 def test_death_in_the_middle_of_each_call(programs: Path) -> None:
-    """husk asks whether a notification still stands before it acts; a descriptor goes with its answer or not at all."""
+    """husk checks that a notification is valid before it acts. A descriptor goes with the answer or not at all."""
     done = boxed(programs, ["kill_any", "240"])
     assert done.out == "240 of 240 reaped, and the box answers\n" and done.err == ""
 
 
 @pytest.mark.both_settings
 def test_rubbish_in_the_resident_region(programs: Path) -> None:
-    """husk: what lies there is a hint, never a fact; each number is checked before it is used as one."""
+    """husk takes what it finds there as a hint, never as a fact: it checks each number before it uses it."""
     done = boxed(programs, ["resident"])
     assert done.out == "survived 9\n" and done.err == ""

@@ -1,5 +1,5 @@
-"""Tries to reach servers of the host from a box without any rule: by Unix names, by loopback, by racing husk's look.
-And what those see that it may reach."""
+"""Tries to reach servers of the host from a box without any rule: by Unix names, by loopback, by races with husk's
+check. And what servers see that the box may reach."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Servers:
         self.sockets: list[socket.socket] = []
         for address in ("\0" + self.name, str(self.path)):
             self._listen(socket.AF_UNIX, address, address + "-dgram")
-        # On every address: a box must not meet them under one of its own, either.
+        # On every address: a box must not reach them by one of its own addresses, either.
         self._listen(socket.AF_INET, ("0.0.0.0", 0), ("0.0.0.0", 0))
         for path in (self.path, Path(f"{self.path}-dgram")):
             path.chmod(0o777)
@@ -48,12 +48,12 @@ class Servers:
             self.sockets.append(each)
 
     def wait(self) -> None:
-        """Until each has something to hear: the network may deliver after the sender has ended."""
+        """Wait until each has received something: the network may deliver after the sender has ended."""
         for each in self.sockets:
             assert select.select([each], [], [], 60)[0], each
 
     def heard(self) -> int:
-        """How many of them heard anything."""
+        """How many of them received anything."""
         count = 0
         for each in self.sockets:
             try:
@@ -126,7 +126,7 @@ def heard(pair: tuple[socket.socket, socket.socket]) -> int:
 
 @pytest.mark.parametrize("also", [[], ["--allow-net", "*"]])
 def test_a_rule_opens_what_it_names_and_nothing_else(programs: Path, place: Path, also: list[str]) -> None:
-    """By whatever name, family or call: the address is copied, judged and dialled by husk."""
+    """By any name, family or call: husk copies the address, judges the copy, and connects to the copy."""
     opened, shut = both_kinds(), both_kinds()
     with opened[0], opened[1], shut[0], shut[1]:
         ports = [str(pair[0].getsockname()[1]) for pair in (opened, shut)]
@@ -148,8 +148,8 @@ def test_a_message_changed_after_husks_look(programs: Path, servers: Servers) ->
 
 
 def test_a_descriptor_cannot_be_passed_out(programs: Path, place: Path) -> None:
-    """A server of the host behind a mount can be spoken to, which docs/security.md says; so none may be there by
-    default: nothing outside the box's own tree has a name."""
+    """A guest can connect to a host's server below a mount, as docs/security.md says. So by default there must be none:
+    nothing outside the box's own tree has a name."""
     result = husk(
         [
             "run",

@@ -1,8 +1,8 @@
 """The one process of a box's user that has no filter: it hands the listener to husk, and no guest may get hold of it.
 
 Two walls hold. The guest's program does not begin before that process has ended; and it is outside the guest's Landlock
-domain. The first is taken away here, with a husk-init in which the process says that it has ended and lingers: what an
-error in the order, or a busy host, would make of it.
+domain. The test takes the first wall away: in its husk-init the process says that it has ended, and lingers. An error
+in the order, or a busy host, would have the same effect.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def test_the_process_without_a_filter_cannot_be_had(
     shutil.copytree(Path(package.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
     build = ["gcc", "-O2", "-static", f"-DHELPER_LINGERS={LINGERS}", *map(str, sorted(SOURCES.glob("*.c")))]
     subprocess.run([*build, "-o", str(copy / "native" / "husk-init")], check=True)
-    # The environment is the tests' own; the copy has to come first in it.
+    # husk runs in the tests' environment, so the copy has to come first in its path.
     monkeypatch.setenv("HUSK_CMD", f"env PYTHONPATH={place} {sys.executable} -m husk.cli")
     assert boxed(programs, ["no_filter"]).out == "nobody\n"

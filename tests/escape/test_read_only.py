@@ -30,7 +30,7 @@ for flags in ("O_WRONLY", "O_WRONLY | os.O_NONBLOCK", "O_RDWR", "O_RDWR | os.O_N
 
 @pytest.mark.parametrize("mode", ["ro", "cow", "rw"])
 def test_no_fifo_of_the_host_is_written_to(place: Path, mode: str) -> None:
-    """Somebody on the host reads from it. On an `rw` mount the guest may write, which proves that there is a reader."""
+    """A host process reads from it. On an `rw` mount the guest may write, which proves that there is a reader."""
     fifo = place / "fifo"
     os.mkfifo(fifo)
     fifo.chmod(0o666)

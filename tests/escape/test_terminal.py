@@ -40,7 +40,7 @@ def number(person: Person) -> str:
 
 
 def test_the_attack_works_without_husk(program: Path) -> None:
-    """Else the next test would prove nothing. Newer kernels may forbid TIOCSTI (dev.tty.legacy_tiocsti) and say EIO."""
+    """Without this the next test proves nothing. Newer kernels may refuse TIOCSTI (dev.tty.legacy_tiocsti) with EIO."""
     with shell() as person:
         person.type(f"{shlex.quote(str(program))}\r")
         pushed = person.expect(r"0: pushed (\d+)")[1]

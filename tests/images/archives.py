@@ -117,7 +117,7 @@ def lines(store: Store, image: Image) -> dict[str, str]:
 
 
 def everything(place: Path) -> dict[str, bytes]:
-    """A whole directory, but for what is a lock or a cache: to see whether it changed."""
+    """A whole directory without locks and caches: to see whether it changed."""
     return {str(path.relative_to(place)): path.read_bytes() if path.is_file() else b""
             for path in sorted(place.rglob("*")) if "leases" not in path.parts and path.name != "lock"}
 

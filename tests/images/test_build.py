@@ -129,8 +129,8 @@ def test_a_step_that_fails(store: Store, place: Path) -> None:
     assert store.images.list() == ["base"]
 
 
-# Made, then found in the layer below by another box. What root may on a machine, and what it may not even there; and
-# nothing of the host's comes with it.
+# One box makes these files; another finds them in the layer below. What root may do on a machine, and what not even
+# root may do there; and nothing of the host comes along.
 OWNED = """
 base = "base"
 [run]
@@ -168,7 +168,7 @@ def test_what_failed_for_want_of_network(store: Store, place: Path) -> None:
 
 
 def test_files_that_packages_need(store: Store, place: Path) -> None:
-    """Such as how to reach the index: `first` puts them before."""
+    """For example a file that says how to reach the index: `first` copies it before packages are installed."""
     (place / "apt-get").write_text("#!/bin/sh\necho apt-get $8 >> /did\n")
     (place / "apt-get").chmod(0o755)
     text = 'base = "base"\n[packages]\napt = ["x"]\n[[files]]\nfrom = "tool"\nto = "/bin/"\n'

@@ -27,7 +27,7 @@ class Done:
 
 def image(store: Store, *words: str, code: int = 0) -> Done:
     """In this process: starting Python for each of these would be most of the time."""
-    # With bytes beneath: an archive goes to standard output as such.
+    # With a byte stream beneath: an archive goes to standard output as bytes.
     out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         assert main([*words, "--store", store.place]) == code, (words, err.getvalue())

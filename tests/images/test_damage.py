@@ -64,7 +64,7 @@ def test_a_damaged_blob_is_not_exported(store: Store, root: Path, tmp_path: Path
 @runs
 @pytest.mark.both_settings
 def test_a_missing_blob(store: Store, root: Path, tmp_path: Path) -> None:
-    """The program gets EIO, for reading as for writing; outside it is said why."""
+    """The program gets EIO, for reading and for writing. husk says why, outside."""
     os.unlink(blob_of(store, b"d/file"))
     status, out, err = run(store, "--summary", "--", "sh", "-c", "cat /d/file; (echo more >> /d/file); echo $?")
     assert status == 0 and out == "2\n", err

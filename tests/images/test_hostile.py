@@ -142,7 +142,7 @@ def test_a_hostile_archive(store: Store, tmp_path: Path, case: str) -> None:
 
 
 def test_a_hostile_layer(store: Store, tmp_path: Path) -> None:
-    """The second layer attacks: of the first nothing is kept either."""
+    """The second layer attacks: nothing of the first is kept either."""
     good = tar(member("a", content=b"good"))
     for name, bad, why in (
         ("out", tar(member("../x")), "leads out"),
@@ -217,7 +217,7 @@ def test_a_layout_that_lies(store: Store, tmp_path: Path, lie: str) -> None:
 
 
 def test_a_layout_of_links(store: Store, tmp_path: Path) -> None:
-    """A blob that is a symbolic link would bring a file of the host's into the store."""
+    """A blob that is a symbolic link would bring a host file into the store."""
     secret = tmp_path / "secret"
     secret.write_bytes(tar(member("stolen")))
     plain = secret.read_bytes()
@@ -274,7 +274,7 @@ def test_a_bomb_in_a_layer(
 
 
 def test_a_stream_that_asks_for_memory(store: Store, tmp_path: Path) -> None:
-    """What unpacks it would have to hold half a gigabyte, for a few bytes."""
+    """A reader would have to hold half a gigabyte to unpack a few bytes."""
     (tmp_path / "in").mkdir()
     source = tmp_path / "in" / "it.tar.zst"
     parameters = zstandard.ZstdCompressionParameters(window_log=29, compression_level=1)

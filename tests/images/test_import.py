@@ -106,7 +106,7 @@ def test_a_directory(store: Store, tmp_path: Path) -> None:
 
 
 def test_an_export_unpacks_to_the_same_tree(store: Store, tmp_path: Path) -> None:
-    """By tar itself, which sets the time of a directory when it is done with it: nothing in it may come later."""
+    """Unpacked by tar, which sets the time of a directory when it is done with it: nothing in it may come later."""
     root = tmp_path / "root"
     for name in ("b/c/d", "b/e", "a"):
         (root / name).mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_an_oci_layout(store: Store, tmp_path: Path) -> None:
 
 
 def test_an_archive_does_not_call_itself_installed_packages(store: Store, tmp_path: Path) -> None:
-    """Such a layer is found by its name, and believed to hold what a lock pins."""
+    """Such a layer is found by its name and trusted to hold what a lock pins."""
     (tmp_path / "x.tar").write_bytes(saved(BASE, tags=["packages/pip-0123:1"]))
     assert import_image(store, str(tmp_path / "x.tar")).image == "x"
 

@@ -1,6 +1,6 @@
-"""Hard links whose names lie in several layers: what a box did to them, a commit and its export keep.
+"""Hard links with names in several layers: a commit and its export keep what a box did to them.
 
-The same script runs natively on a copy of the tree, and its groups of names are what is asked for.
+The same script runs natively on a copy of the tree. Its groups of names are the expected ones.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def place() -> Iterator[Place]:
 def test_a_commit_and_its_export_keep_links(place: Place) -> None:
     subprocess.run(["sh", "-euc", SCRIPT], cwd=place.top / "native", check=True)
     wanted = groups_of_host(place.top / "native")
-    # In two runs: what the first one left is another layer for the second.
+    # In two runs: the first one's changes are another layer for the second.
     first, second = SCRIPT.split("chmod", 1)
     place.sh("box", f"cd /tree; {first}", "--image", "base")
     place.sh("box", f"cd /tree; chmod{second}")

@@ -48,7 +48,7 @@ def test_the_recipe_is_one(tmp_path: Path) -> None:
     (tmp_path / "pip.conf").touch()
     (tmp_path / "wheels" / "tool-1.0-py3-none-any.whl").touch()
     recipe = Recipe(str(tmp_path / "recipe.toml"))
-    # The order that the page tells: first files, packages, other files, commands.
+    # The order that the page gives: first files, packages, other files, commands.
     words = [step.title.split()[0] for step in recipe.steps]
     assert words == ["copy", "apt", "pip", "copy", "run", "run"]
     assert (recipe.base, recipe.name, recipe.workdir) == ("debian", "tools", "/opt/app")

@@ -1,6 +1,6 @@
 """Compilers, linkers, builders and interpreters run from an image, and build the same bytes as natively.
 
-The image is made of the host's own files, as few as will do: of each tool what is installed. A whole Debian root is
+The image is made of the host's own files, as few as possible: the installed files of each tool. A whole Debian root is
 tried by hand: docs/images.md.
 """
 
@@ -67,7 +67,7 @@ COPY = "set -e; cp /src/* .; "
 
 
 def _gcc_files() -> list[str]:
-    """What the driver itself says it would use."""
+    """The files that the compiler driver says it would use."""
     found = []
     for name in ("cc1", "collect2", "lto-wrapper", "liblto_plugin.so", "as", "ld"):
         path = subprocess.run(["gcc", f"-print-prog-name={name}"], capture_output=True, text=True).stdout.strip()
@@ -101,7 +101,7 @@ def store() -> Iterator[Store]:
 
 
 def _add_others(root: Path) -> None:
-    """Of the other tools those that are there, with what they need besides libraries."""
+    """The other tools that this host has, with what they need besides libraries."""
     for program in ("clang", "cmake", "ninja", "node", "python3"):
         if path := guest_programs.find(program):
             add_programs(root, path)

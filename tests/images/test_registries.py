@@ -1,7 +1,7 @@
 """Builds that fetch: pip, npm and apt install from the registries this machine's own clients are set up for.
 
 Part of `make soak-store`, since a registry that is slow or away must not fail a change. The network rules are what the
-clients themselves say they need, and no more; a registry that cannot be reached natively is a skip.
+clients themselves say they need, and no more. A test whose registry cannot be reached natively is skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HOST_ENV = {**os.environ, "PATH": guest_programs.GUEST_PATH}
 
 
 def natively(*command: str, **env: str) -> str:
-    """What a client of this machine says; where it cannot, the registry is not to be had here."""
+    """What a client of this machine says; if it says nothing, the registry cannot be reached from here."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, env={**HOST_ENV, **env}, timeout=300)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -50,7 +50,7 @@ def rule(url: str) -> str:
 
 
 def authorities() -> str:
-    """Whom this machine believes: a proxy that looks into connections has a certificate of its own."""
+    """The certificates this machine trusts: a proxy that inspects TLS has a certificate of its own."""
     found = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
     if not found or not os.path.exists(found):
         pytest.skip("this machine has no file of certificate authorities")
@@ -112,7 +112,7 @@ def test_pip(store: Store, work: Path, tmp_path: Path) -> None:
     natively(PYTHON, "-m", "pip", "--version")
     ask = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
     index = os.environ.get("PIP_INDEX_URL") or natively(PYTHON, "-c", ask)
-    # Only the index: wheels that lie about on this machine are not what is to be shown.
+    # Only the index: the test must not use wheels that happen to be on this machine.
     alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index}
     words = ("install", "--dry-run", "--ignore-installed", "--quiet", "--no-deps", "--report", "-", "six")
     report = json.loads(natively(PYTHON, "-m", "pip", *words, **alone))
@@ -193,6 +193,6 @@ apt = ["hello", "dbus"]
 commands = ["dpkg --audit; dpkg --verify > /verified; hello > /hello"]
 """)  # fmt: skip
     assert inside(store, "cat", "/verified", "/hello") == "Hello, world!\n"
-    # Of another user and set-uid, as its package wants it.
+    # Owned by another user and set-uid, as its package wants it.
     helper = inside(store, "stat", "-c", "%a %U %G", "/usr/lib/dbus-1.0/dbus-daemon-launch-helper")
     assert helper == "4754 root messagebus\n"

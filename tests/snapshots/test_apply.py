@@ -38,7 +38,7 @@ def test_the_host_becomes_what_the_box_shows(place: Place) -> None:
     assert os.getxattr(place.project / "attribute", "user.note") == b"x"
     assert os.getxattr(place.project / "file", "user.host") == b"stays"
     assert not [path for path in os.listdir(place.project) if path.startswith(".husk")]
-    # They are the host's now: nothing is left to apply, and the box goes on from there.
+    # The host has these changes now: nothing is left to apply, and the box goes on from there.
     assert [path for _, path in place.changes("box") if path.startswith("/p/")] == []
     assert place.sh("box", LOOK) == wanted
     place.sh("box", "echo later > /p/later")
@@ -131,7 +131,7 @@ def test_a_full_disk(place: Place) -> None:
     assert lines[0] == "apply 125", done
     assert "nothing was applied" in done.stderr
     assert lines[1] == "same"
-    # Either the run itself was told of the full disk and what it could write is kept, or nothing of it is.
+    # Either the run itself got ENOSPC and what it could write is kept, or nothing of the run is kept.
     assert lines[2] in ("run 0", "run 125"), done
     assert lines[3] == ("3" if lines[2] == "run 0" else "2"), done
     assert lines[4:] == ["box", "0"], done

@@ -67,7 +67,7 @@ def test_everything_comes_back(place: Place) -> None:
         "getfattr -d attribute 2>/dev/null || true; test -p fifo; test -S socket"
     )
     first = place.sh("box", look)
-    # The other name of a hard-linked file, which nobody had looked at, shows the change, too.
+    # The other name of a hard-linked file, not looked up before, shows the change, too.
     assert "both twins" in first
     assert "unlinked" not in first
     assert place.sh("box", look) == first
@@ -345,7 +345,7 @@ def test_what_the_host_put_in_the_place_of_a_file_is_judged_anew(place: Place) -
     assert (code, out) == (2, "elsewhere:\n")
     assert "cat: file: Permission denied\ncat: other: No such file" in err
     assert "ls: cannot open directory 'dir': Permission denied" in err
-    (place.project / "file").chmod(0o644)  # another's, which everybody may read
+    (place.project / "file").chmod(0o644)  # of another user, readable by all
     assert place.sh("b", "cat /p/file") == "root's"
 
 

@@ -168,7 +168,7 @@ def test_apply(case: Case, times: int) -> None:
             code = case.run("apply", "box", "--yes", kill_at=chance.randrange(1, tally.changes + 1))
             if code == 0:
                 break
-            # Whoever comes next, here the run, brings it to before or after.
+            # The next command, here the run, completes or undoes it.
             place.sh("box", "true") if tally.kills % 2 else place.call("apply", "box")
             now = picture(place.project)
             assert now == before or names_and_contents(place.project) == after
