@@ -1,4 +1,4 @@
-"""Shared by all tests: the installed command, and skips that nobody can overlook.
+"""Shared by all tests: the installed command, and skips that cannot be overlooked.
 
 A test that needs a guest program says so with `@pytest.mark.needs("java")`. Where the program is missing the test is
 skipped with a reason that names the package, and the end of the run counts all skips by reason.
@@ -22,8 +22,8 @@ from tests.lib import running
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# How long an example takes, or takes to be drawn, says how busy the machine is and nothing about husk. And what one run
-# tries the next one tries again: a test that fails today has failed because of what was changed.
+# How long an example takes, or takes to be drawn, says how busy the machine is and nothing about husk. And every run
+# tries the same examples: a test that fails today has failed because of a change.
 settings.register_profile(
     "husk",
     deadline=None,

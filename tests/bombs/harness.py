@@ -58,7 +58,7 @@ def _judged(bomb: Bomb, size: int, status: int, out: str, err: str) -> list[str]
 
 
 class Peak:
-    """The high-water mark of a process's memory, read until it is gone: afterwards nobody knows it any more."""
+    """The high-water mark of a process's memory, read until the process ends: afterwards the host does not know it."""
 
     def __init__(self, pid: int) -> None:
         self.bytes = 0

@@ -52,7 +52,7 @@ class Report:
 
 
 def build(target: Path) -> None:
-    """The guest and its list of calls. What husk answers itself stands there three times: it is what is tested."""
+    """The guest and its list of calls. Calls that husk answers itself are listed three times: they are under test."""
     command = ["gcc", *BASE_FLAGS, "-o", str(target / "fuzz_calls"), str(HERE / "calls.c"), "-static", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode and not done.stderr, done.stderr
@@ -133,7 +133,7 @@ def _on_a_terminal(arguments: list[str], errors: int, report: Report, calls: int
 
 def _lines(master: int) -> Iterator[bytes]:
     rest = b""
-    with contextlib.suppress(OSError):  # EIO: nobody has the terminal open any more
+    with contextlib.suppress(OSError):  # EIO: no process has the terminal open any more
         while piece := os.read(master, 65536):
             *whole, rest = (rest + piece).split(b"\n")
             yield from whole
@@ -143,7 +143,7 @@ def _lines(master: int) -> Iterator[bytes]:
 def _follow(
     process: subprocess.Popen[bytes], stdin: IO[bytes], stdout: Iterator[bytes], report: Report, calls: int, rounds: int
 ) -> None:
-    # A box that no longer answers must not hold up whoever runs this.
+    # A box that no longer answers must not hold up the caller.
     watch = _watched(process)
     for line in stdout:
         watch.cancel()
@@ -167,7 +167,7 @@ def _follow(
     watch.cancel()
     if stdin.isatty():
         stdin.write(b"\x04")  # closing our end would hang up; this is the end of input
-    stdin.close()  # the supervisor ends when nobody asks for another round
+    stdin.close()  # the supervisor ends when no other round is asked for
     for line in stdout:
         words = line.decode(errors="replace").split()
         if words[:1] == ["call"]:

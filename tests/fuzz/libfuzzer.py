@@ -20,7 +20,7 @@ from tests.lib.call_table import write_call_table
 
 HERE = Path(__file__).resolve().parent / "targets"
 NATIVE = Path(__file__).resolve().parents[2] / "src" / "husk" / "native"
-# Some targets take in a file of the core for its plain C; what it asks of Python is never called, and not linked.
+# Some targets include a file of the core for its plain C. Python functions that it uses are never called or linked.
 FLAGS = ["-std=gnu11", "-g", "-O1", "-w", "-fno-sanitize-recover=all", "-no-pie", "-Wl,--warn-unresolved-symbols"]
 # Both allocators are to fail as malloc does, not to end the run.
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -55,7 +55,7 @@ def build(place: Path, target: str, compiler: str | None, folder: Path = HERE) -
         [*command, *FLAGS, *include, *sources, "-o", str(program)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    # What is called and not there would be a jump to nowhere: nothing but Python's own may be missing.
+    # Calling an undefined symbol would be a jump to nowhere: only Python's own symbols may be undefined.
     missing = set(re.findall(r"undefined reference to [`'](\w+)'", done.stderr))
     assert all(re.match(r"_?Py", name) for name in missing), f"{target}.c has no {sorted(missing)}"
     return program

@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     seed, calls = (arguments if len(arguments) == 2 else ["1", "20000"])
     build()
     env = environment()
-    # The package must come from TARGET, wherever else one is installed; `-c` proves it before anything is believed.
+    # The package must come from TARGET, wherever else one is installed; `-c` proves that first.
     proof = "import husk.native._core as c, sys; sys.exit('build/sanitized' not in c.__file__)"
     subprocess.run([sys.executable, "-c", proof], env=env, check=True)
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

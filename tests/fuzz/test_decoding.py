@@ -1,5 +1,5 @@
-"""Structures from a guest's memory, decoded by handlers: whatever the bytes are, one answer, no fault of husk's own,
-and no descriptor left behind. (C's part of this is tests/fuzz/targets/.)
+"""Structures from a guest's memory, decoded by handlers: for any bytes there is one answer, no error in husk, and no
+descriptor left behind. (C's part of this is tests/fuzz/targets/.)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def guest(tmp_path: Path) -> Iterator[Guest]:
 
 
 def made(guest: Guest, name: str, *args: int) -> None:
-    """One call: its answer is one a guest may get; what it was given is taken away again."""
+    """One call: its answer is one a guest may get. Descriptors that it gave are closed again."""
     before, held = open_descriptors(), set(guest.fds)
     kind, value = guest.answer(guest.make(name, *args))
     assert kind in ("value", "fd", "error")

@@ -1,5 +1,5 @@
-"""Documents somebody else wrote: front matter, permission files, cases, build files, image archives. Any text gives
-what it says, or one sentence about what is wrong with it; never a traceback, and nothing that could not be printed.
+"""Untrusted documents: front matter, permission files, cases, build files, image archives. Any text gives its content,
+or one sentence about what is wrong with it; never a traceback, and nothing that cannot be printed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def refused_or(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except (UsageError, StoreError) as error:
-        str(error).encode()  # it can be told
+        str(error).encode()  # it can be printed
         return None
 
 
@@ -282,7 +282,7 @@ octal = (
     st.booleans(),
 )
 def test_tar_archives(entries: list[tuple[bytes, int, bytes, bytes, bytes]], tail: bytes, sound: bool) -> None:
-    """Headers with sums that are right: what lies behind them is what is to be reached."""
+    """Headers with correct checksums, so that the code after the check is reached."""
     made = b""
     for name, kind, size, number, body in entries:
         length = b"%011o" % len(body) if sound else size[:12]
@@ -337,7 +337,7 @@ def test_packed_archives(magic: bytes, rest: bytes) -> None:
     st.sampled_from([b"a", b"../a", b"/a", b"a/", b"\xff\0"]),
 )
 def test_packed_skills(flags: int, size: int, body: bytes, name: bytes) -> None:
-    """A zip with a central directory that holds together, and lies."""
+    """A zip with a consistent but false central directory."""
     local = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, flags, 0, 0, 0, 0, len(body), size, len(name), 0) + name + body
     head = struct.pack(
         "<IHHHHHHIIIHHHHHII", 0x02014B50, 20, 20, flags, 0, 0, 0, 0, len(body), size, len(name), 0, 0, 0, 0, size, 0

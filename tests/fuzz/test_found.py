@@ -27,7 +27,7 @@ def test_a_time_beyond_64_bits_of_nanoseconds(tmp_path: Path, seconds: int) -> N
 
 
 def test_a_host_that_fails_while_a_name_is_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guest has its answer by then; husk told of a fault of its own, and of a call that failed."""
+    """The guest has its answer by then. husk reported an error of its own, and a call that failed."""
     for name in ("lower", "state"):
         (tmp_path / name).mkdir()
     prepare(tmp_path / "lower")

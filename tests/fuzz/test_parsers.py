@@ -1,6 +1,6 @@
 """Bytes from a guest, a file or the wire, read by husk's Python: any bytes give an answer, or the error promised.
 
-Everything else would be a fault of husk's own (EIO for the guest), or the end of a thread that serves others.
+Any other exception would be husk's own error (EIO for the guest), or end a thread that serves other guests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_script_lines(rest: bytes) -> None:
 @example(64, 1, 3, 2**64 - 1, 4096, b"")
 @example(2**64 - 8, 1, 3, 0, 2, b"")
 def test_elf_headers(phoff: int, phnum: int, kind: int, offset: int, size: int, rest: bytes) -> None:
-    """A program whose every number is chosen by an attacker, its interpreter's place above all."""
+    """A program with all numbers chosen by an attacker, above all the place of its interpreter."""
     ident = b"\x7fELF\2\1\1".ljust(16, b"\0")
     header = struct.pack("<16sHHIQQQIHHHHHH", ident, 3, 62, 1, 0, phoff, 0, 0, 64, 56, phnum, 0, 0, 0)
     table = struct.pack("<IIQQQQQQ", kind, 4, offset, 0, 0, size, size, 1)
@@ -103,14 +103,14 @@ def test_rules(text: str) -> None:
     except network_rules.RuleError:
         return
     made = network_rules.Rules([rule], [])
-    # Whatever somebody writes by mistake, the clouds' credentials stay shut unless the address was named.
+    # No mistake in a rule opens the clouds' credential servers: only a rule that names the address does.
     if rule.net is None or rule.net.bits < 16:
         assert not made.address(bytes((169, 254, 169, 254)), 80, [rule.name]).allowed
 
 
 @pytest.mark.parametrize("name", ["169.254.169.254", "0xa9fea9fe", "2852039166", "0251.0376.0251.0376", "169.254.1"])
 def test_an_address_written_as_a_name(name: str) -> None:
-    """C libraries read all of these as addresses. No rule takes them for a domain, so none opens one by the way."""
+    """C libraries read all of these as addresses. No rule takes them for a domain, so none opens one by accident."""
     try:
         rule = network_rules.parse(name)
     except network_rules.RuleError:

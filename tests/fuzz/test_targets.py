@@ -1,4 +1,4 @@
-"""husk's C that reads what others wrote, each part by itself under AddressSanitizer and UndefinedBehaviourSanitizer.
+"""husk's C code that reads untrusted input, each part alone under AddressSanitizer and UndefinedBehaviourSanitizer.
 
 A short run from a fixed seed; the long one is `make fuzz-c`.
 """

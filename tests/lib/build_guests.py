@@ -66,6 +66,6 @@ def guest_programs() -> Path:
     work.chmod(0o755)
     try:
         work.rename(final)
-    except OSError:  # somebody else was faster; the content is the same
+    except OSError:  # another process was faster; the content is the same
         shutil.rmtree(work)
     return final

@@ -1,4 +1,4 @@
-"""The header that the build makes from the registry, for tests that compile a C file of husk's by hand."""
+"""The header that the build makes from the registry, for tests that compile a C file of husk by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "call_table.py"
 
 
 def write_call_table(folder: Path) -> Path:
-    """The folder, which the compiler has then to search for headers."""
+    """The folder that the compiler then has to search for headers."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, str(TOOL), str(folder / "call_table.h")], check=True)
     return folder

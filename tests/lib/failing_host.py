@@ -1,6 +1,6 @@
 """husk on a host that fails it once: `python failing_host.py run …` with HUSK_FAIL_AT=n makes husk's n-th call to the
-host fail with the errno in HUSK_FAIL_WITH; where it is no number, the first call whose line begins so. How many there
-were, which one failed, and a line for each goes to the file HUSK_FAIL_LOG.
+host fail with the errno in HUSK_FAIL_WITH. If n is not a number, the first call fails whose line begins with it. The
+file HUSK_FAIL_LOG gets the number of calls, which one failed, and a line for each.
 
 A program of its own, not a part of husk: it puts itself between husk's modules and what they ask of the host (the os
 module, the C core's plain functions, sockets, locks, threads) before any of them is loaded.
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-# What may fail on a host in trouble.
+# Calls that may fail on a host in trouble.
 OS = (
     "open", "mkdir", "mknod", "mkfifo", "symlink", "link", "unlink", "rename", "replace", "rmdir", "chmod", "fchmod",
     "chown", "fchown", "lchown", "utime", "stat", "lstat", "fstat", "readlink", "listdir", "scandir", "read", "write",
@@ -24,7 +24,7 @@ OS = (
     "copy_file_range", "statvfs", "fstatvfs", "memfd_create", "pidfd_open", "posix_spawn", "fork", "access", "sendfile",
     "posix_fallocate", "makedirs", "walk", "fsync", "fdatasync", "eventfd", "openpty", "ttyname", "fchdir",
 )  # fmt: skip
-# What cannot: it works on numbers and texts, on what husk holds, or on processes of its own.
+# Calls that cannot: they work on numbers and texts, on what husk holds, or on husk's own processes.
 NEVER = (
     "close", "closerange", "kill", "killpg", "waitpid", "waitid", "_exit", "fsencode", "fsdecode", "strerror",
     "makedev",
@@ -39,7 +39,7 @@ CORE = (
     "socket_kind",
 )  # fmt: skip
 
-# And the rest of what husk asks of the host by a module. A thread that cannot be had is a RuntimeError.
+# Other calls to the host, by module. A thread that cannot be started is a RuntimeError.
 OTHERS = {
     "builtins": ("open",),
     "_socket": ("socket", "socketpair"),

@@ -47,7 +47,7 @@ NORMALISERS: Mapping[str, tuple[str, str]] = {
 
 @functools.cache
 def guest_ids() -> tuple[int, int]:
-    """The user of native runs: as in the guest, which is ours, or, when we are root, one that husk chooses."""
+    """The uid and gid of native runs, as in the guest: ours, or those that husk chooses when we are root."""
     if os.getuid() != 0:
         return os.getuid(), os.getgid()
     if NATIVE_ONLY:
@@ -58,13 +58,13 @@ def guest_ids() -> tuple[int, int]:
     assert uid != 0, "started by root, husk runs the guest as root"
     try:
         pwd.getpwuid(uid)
-    except KeyError:  # a name husk made up with the id; `whoami` has to know one natively, too
+    except KeyError:  # husk made up the id and its name; `whoami` has to know one natively, too
         return 65534, 65534
     return uid, gid
 
 
 def native_command(arguments: Sequence[str]) -> list[str]:
-    """What runs `arguments` natively as the user that husk's guests are."""
+    """A command that runs `arguments` natively with the uid of husk's guests."""
     if os.getuid() != 0:
         return list(arguments)
     uid, gid = guest_ids()
@@ -72,7 +72,7 @@ def native_command(arguments: Sequence[str]) -> list[str]:
     return ["setpriv", *rights, "--", *arguments]
 
 
-# Makes the working directory read-only for one command, and nobody else: the same files, mounted once more.
+# Makes the working directory read-only for one command only: the same files, mounted once more.
 READ_ONLY = ["sh", "-c", 'mount --bind . . && mount -o remount,ro,bind . && cd "$PWD" && exec "$@"', "sh"]
 
 
@@ -124,7 +124,7 @@ def differential(
                 prepare(side)
         for side in sides:
             side.chmod(0o755)
-        # In husk, what belongs to the caller shows as the guest's own; natively it has to be given away.
+        # In husk, the guest owns the caller's files; natively they have to be given to its uid.
         if os.getuid() == 0:
             trees.give_to(sides[0], *guest_ids())
         run = _Run(arguments, env or {}, stdin, normalise, ignore, timeout)

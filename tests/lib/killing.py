@@ -1,4 +1,4 @@
-"""What the tests share that kill husk at any moment: the library that does it, and how often.
+"""Shared by the tests that kill husk at any moment: the library that does it, and how often.
 
 The short version runs with every `make test`, the long one by `make soak-store ROUNDS=100`.
 """
@@ -32,7 +32,7 @@ def rounds(short: int) -> pytest.MarkDecorator:
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A directory in memory where that can be had: every commit syncs its file system, and others may be writing to a
+    """A directory in memory, if possible: every commit syncs its file system, and other processes may be writing to a
     disk. What a SIGKILL leaves is the same on both."""
     with tempfile.TemporaryDirectory(
         dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None, prefix="husk-test-"
@@ -85,7 +85,7 @@ class Tally:
         return self.before + self.after
 
     def add(self, *, done: bool) -> None:
-        """`done`: what was killed had taken effect all the same."""
+        """`done`: the killed command had taken effect all the same."""
         self.after += done
         self.before += not done
 

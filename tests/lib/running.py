@@ -61,7 +61,7 @@ def setting() -> str:
 
 
 def bare_stands() -> bool:
-    """Where not, husk refuses to run without namespaces. (tests/unit/sandbox/test_doctor.py has that refusal.)"""
+    """If not, husk refuses to run without namespaces. (tests/unit/sandbox/test_doctor.py has that refusal.)"""
     return landlock_abi() >= BARE_NEEDS
 
 
@@ -106,8 +106,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Popen in a session of its own, with pipes that belong to `owner`.
 
-    An unprivileged program may open /dev/stdout again only if the pipe behind it is its own, and a pipe belongs to who
-    made it: to root, when root runs the tests.
+    An unprivileged program may open /dev/stdout again only if it owns the pipe behind it. A pipe belongs to the user
+    who made it: to root, when root runs the tests.
     """
     given = [stdin, stdout, stderr]
     ours: list[IO[bytes] | None] = [None, None, None]

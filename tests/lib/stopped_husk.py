@@ -1,7 +1,7 @@
 """husk that is stopped over and over: `python stopped_husk.py run …` is husk, stopped (SIGSTOP) and continued at
 moments drawn with the seed HUSK_STOP_SEED, until it ends.
 
-A program of its own, as failing_host.py is: what it ends with is what husk ended with.
+A program of its own, as failing_host.py is. Its exit code is husk's.
 """
 
 from __future__ import annotations

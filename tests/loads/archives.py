@@ -39,7 +39,7 @@ def tree(path: Path, files: int) -> None:
 
 
 def unpack(path: Path, into: Path) -> None:
-    """As whoever runs the tests; times and modes as in the archive."""
+    """Owned by the user who runs the tests; times and modes as in the archive."""
     with tarfile.open(path) as archive:
         archive.extractall(into, filter=_ours)
 

@@ -1,6 +1,6 @@
 """Whole pieces of everyday work — unpack, clone, copy, build, install — with the same result as outside, byte for byte.
 
-Every load has a small size that runs always and a full one for -m soak. What is compared is what digest.py says of the
+Every load has a small size that runs always and a full one for -m soak. The tests compare what digest.py says of the
 tree: names, kinds, modes, links, contents, and the times that were set rather than taken from the clock.
 """
 
@@ -31,7 +31,8 @@ def size(small: int, full: int) -> pytest.MarkDecorator:
 
 
 def own_place() -> str:
-    """A name in /tmp for both sides, where what is made holds its path; nobody else's, nor one a killed test left."""
+    """A path in /tmp, the same on both sides, for results that contain their own path. It is unique: no other process
+    uses it, and no killed test left it."""
     return f"/tmp/load.{uuid.uuid4().hex[:12]}"
 
 

@@ -24,7 +24,7 @@ from tests.lib.running import husk_command
 
 TOKEN = "a-token-for-tests"
 # How long the client waits before it kills a server whose input it has closed: two seconds are little on a busy
-# machine, and what a killed server leaves is not what is tested.
+# machine, and these tests are not about what a killed server leaves.
 mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT = 60.0
 
 

@@ -1,4 +1,4 @@
-"""The config of `husk mcp`: what is wrong is said before anything is served, and a client can only ask for less."""
+"""The config of `husk mcp`: husk reports mistakes before it serves anything, and a client can only ask for less."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_deleted_files_of_a_mount_stay_deleted(tmp_path: Path) -> None:
 
 
 def test_a_mount_that_became_a_link(tmp_path: Path) -> None:
-    """The guest of one box puts it there, above, for the next box that the server makes."""
+    """The guest of one box puts it into the directory above, for the next box that the server makes."""
     (tmp_path / "above" / "data").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("secret")
@@ -358,7 +358,7 @@ def test_a_skill_is_held_to_its_manifest(tmp_path: Path) -> None:
         await client.call("write_file", path="f", content="x")
         free = await client.call("run_skill", skill="probe", inputs=["f"])
         assert "/in:\nf\n" in free["stdout"]
-        # Of two limits the lower one counts, whoever's it is.
+        # The lower of two limits counts, the skill's or the server's.
         write('[programs]\nallow = ["sh", "ls", "wc"]\n[limits]\nfile-size = "2M"\ntime = "10m"\n')
         held = await client.call("run_skill", skill="probe")
         assert "cannot access '/in'" in held["stdout"] and "cannot access '/out'" in held["stdout"]

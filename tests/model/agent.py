@@ -150,7 +150,7 @@ class Agent(Native):
         self.stale = Stale({os.lstat(path).st_ino for path in found})
 
     def do_forget_stale(self) -> None:
-        """From now on everything is done, also what shows other content in husk."""
+        """From now on do every step, also steps that show other content in husk."""
         self.stale = Stale()
 
     def do_tree(self) -> str:
@@ -299,7 +299,7 @@ class Agent(Native):
         return repr(os.readlink(b"", dir_fd=self.slots[slot]))
 
     def do_fdname(self, slot: int) -> str:
-        """A layer knows a file by its names, not by the one it was opened by; so only for files with one name."""
+        """A layer knows a file by all its names, not by the one it was opened by. So only for files with one name."""
         name = os.readlink(b"/proc/self/fd/%d" % self.slots[slot])
         found = os.fstat(self.slots[slot])
         plain = stat.S_ISDIR(found.st_mode) or (found.st_nlink == 1 and not name.endswith(b" (deleted)"))

@@ -157,7 +157,7 @@ def be_replaced(root: Path) -> None:
 def test_host_changes(shared: Shared, change: Callable[[Path], None]) -> None:
     for manner, answers in shared.ask(*HOLD, ("stat", b"@/file", True), ("list", b"@/dir")).items():
         assert answers[:3] == ["ok"] * 3, manner
-    # On the layer, some of it is the box's own already.
+    # On the layer, some of the files have been copied up already.
     shared.ask(("chmod", b"@/file", 0o640), ("setxattr", b"@/dir/sub", b"user.x", b"y"), *HOLD)
     for root in shared.roots:
         change(root)

@@ -66,7 +66,7 @@ folders = st.sampled_from([b".", b"deep", b"deep/er", b"empty", b"wide", b"a", b
 names = st.sampled_from([b"a", b"b", b"er", b"inner", b"file", b"deep", b"most", b"x", b"."])
 slots = st.integers(0, 4)
 modes = st.sampled_from(MODES)
-# There are FIFOs about.
+# The tree has FIFOs.
 opens = st.sampled_from(OPENS).map(lambda flags: flags | os.O_NONBLOCK)
 data = st.sampled_from([b"w", b"words of more length", b"0123456789" * 900])
 sizes = st.sampled_from([0, 1, 5, 100, 4096, 5000, 20000])
@@ -122,7 +122,7 @@ USES = st.one_of(
 
 ANY = st.one_of(
     CHANGES, METADATA, QUESTIONS, DESCRIPTORS, USES,
-    # Much of what can be done with a descriptor takes one that is open.
+    # Most operations on a descriptor need an open one.
     st.builds(
         lambda slot, path, flags, step: [("open", slot, path, flags, 0o644), (step[0], slot, *step[2:])],
         slots, plain, opens, USES,

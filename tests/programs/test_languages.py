@@ -48,7 +48,7 @@ def test_build_and_run_a_cpp_project() -> None:
 
 @pytest.mark.needs("gcc")
 def test_compiler_output_is_reproducible() -> None:
-    """The same bytes natively and in husk: compiler, assembler and linker saw the same world."""
+    """The same bytes natively and in husk: compiler, assembler and linker saw the same files."""
     source = '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n'
     differential(["sh", "-c", OTHERS["gcc"]], tree={"prog.c": source}, case="gcc")
 

@@ -1,7 +1,7 @@
 """ps, top, free, lsof, df and their like, and what runtimes ask of /proc and /sys: they find a whole, small machine.
 
-Their numbers are the run's own, so most of this is no comparison but a question: does the tool do its work, does it see
-the box's processes and paths, and nothing of the host?
+Their numbers differ from run to run, so most tests here compare nothing. They ask: does the tool do its work, does it
+see the box's processes and paths, and nothing of the host?
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that stand on inotify: inotifywait, tail -f, python through ctypes."""
+"""Programs that use inotify: inotifywait, tail -f, python through ctypes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.lib.harness import differential
 
 pytestmark = pytest.mark.both_settings
 
-# Which of two equal events become one depends on when they are read, so only those are asked for that never do.
+# Whether two equal events become one depends on when they are read, so the tests ask only for events that never merge.
 INOTIFYWAIT = """
 cd "$1" && mkdir -p tree/a/b tree/c && echo old >tree/a/old
 : >log >err

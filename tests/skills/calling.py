@@ -79,7 +79,7 @@ def layers_of(place: Path) -> list[str]:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[int]:
-    """A web server of the host's on loopback: its port."""
+    """A web server on the host's loopback: its port."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:

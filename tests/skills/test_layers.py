@@ -1,4 +1,4 @@
-"""Layers of packages in the store: found again, collected while nobody uses them; and where packages come from."""
+"""Layers of packages in the store: found again, collected when unused; and where packages come from."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_layer_is_made_once(store: Store, tmp_path: Path) -> None:
     assert (made.cached, again.cached) == (False, True)
     assert made.image == again.image == store.images.list()[0] and again.lock == "x==1\n"
     assert {entry.path for entry in store.open_manifest(store.images.get(made.image).flat).walk()} >= {b".env"}
-    # Another wish whose lock says the same, on the same Python, is served by it; on another Python it is not.
+    # It also serves another wish with the same lock on the same Python; on another Python it does not.
     asked = WISH | {"pins": ["x==1"]}
     assert get_layer(store.place, "pip", asked, never, pinned="x==1\n").image == made.image
     other = get_layer(store.place, "pip", asked | {"python": "3.12"}, filling("two"), pinned="x==1\n")
@@ -56,7 +56,7 @@ def test_a_layer_is_made_once(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("attack", ["packages", "lock", "lock folder", "deep"])
 def test_what_an_installation_left_is_a_strangers(store: Store, tmp_path: Path, attack: str) -> None:
-    """A package's own code, or an image's, may have run in the box and exchanged what husk reads and writes next."""
+    """Code of a package or an image may have run in the box and replaced the files that husk reads and writes next."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -115,7 +115,7 @@ def test_a_failed_installation_leaves_nothing(store: Store, tmp_path: Path) -> N
         (place / "half").touch()
         raise UsageError("no")
 
-    (tmp_path / "cache/installing/new-1").mkdir(parents=True)  # a killed one's
+    (tmp_path / "cache/installing/new-1").mkdir(parents=True)  # left by a killed one
     with pytest.raises(UsageError):
         get_layer(store.place, "pip", WISH, fail)
     assert not store.images.list() and not list((tmp_path / "cache/installing").glob("new-*"))
@@ -222,6 +222,6 @@ def test_the_real_index_and_registry(tmp_path: Path) -> None:
 
 
 def test_husk_names_no_index_of_its_own() -> None:
-    """Which index and registry are used is the machine's business."""
+    """The machine's own configuration decides which index and registry are used."""
     texts = {path.name: path.read_text() for path in Path(sources.__file__).parent.glob("*.py")}
     assert texts and not [name for name, text in texts.items() if re.search(r"pypi\.org|pythonhosted|npmjs", text)]

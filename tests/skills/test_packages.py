@@ -45,7 +45,7 @@ def test_python_packages_are_installed_once_and_pinned(tmp_path: Path) -> None:
     for extra in ((), ("--lock", lock)):  # no wheels are needed any more
         again = husk_skill(tmp_path, "run", skill, *extra)
         assert again.out == "42\n" and "(cached)" in again.err, again.err
-    # A wheel that is not the one the lock names is not taken, even under the same version.
+    # A wheel other than the one the lock names is refused, even with the same version.
     wheel(wheels, "husk_test_below", "0.9", "answer = 43")
     swapped = tmp_path / "elsewhere"
     swapped.mkdir()
@@ -71,7 +71,7 @@ def test_python_packages_from_an_index(tmp_path: Path) -> None:
 
 
 def packed(folder: Path, name: str, needs: dict[str, str], text: str) -> None:
-    """An npm tarball by hand, with an install script that nobody may run."""
+    """An npm tarball by hand, with an install script that must not run."""
     about = {"name": name, "version": "1.0.0", "dependencies": needs, "scripts": {"install": "touch /layer/RAN"}}
     with tarfile.open(folder / f"{name}-1.0.0.tgz", "w:gz") as out:
         for file, data in (("package.json", json.dumps(about)), ("index.js", text)):
@@ -98,7 +98,7 @@ def test_npm_packages(tmp_path: Path) -> None:
     assert husk_skill(tmp_path, "run", skill, "--lock", tmp_path / "n.lock").out == "42\n"
     lock = tmp_path / "n.lock.npm.json"
     assert json.loads(lock.read_text())["packages"]["node_modules/husk-b"]["integrity"].startswith("sha512-")
-    # Elsewhere, with the lock, a tarball that is not the one it names is not taken.
+    # Elsewhere, with the lock, a tarball other than the one it names is refused.
     other = tmp_path / "other"
     other.mkdir()
     given = ("--find-links", tarballs, "--lock", tmp_path / "n.lock")

@@ -1,4 +1,4 @@
-"""[programs] of a manifest, held at execve: what is not listed does not start, however it is called."""
+"""[programs] of a manifest, enforced at execve: a program that is not listed does not start, by any name."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_listed_script_brings_its_interpreter(tmp_path: Path) -> None:
         assert answer.out.splitlines()[-1] == word, answer.out
 
 
-# What is listed can be written to by the skill itself: it stays what it was, or does not start.
+# The skill itself can write to a listed program: it stays what it was, or does not start.
 REPLACED = """#!/bin/sh
 try() { "$@" 2>&1 | tail -n 1; }
 try ./tool
@@ -89,7 +89,7 @@ def test_what_was_put_in_the_place_of_a_listed_file(tmp_path: Path) -> None:
 
 @pytest.mark.both_settings
 def test_programs_that_the_core_knows_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody watches this run, so the C core starts known programs without asking: only those that passed."""
+    """No events are written here, so the C core starts known programs without asking Python: only those that passed."""
     monkeypatch.setenv("HUSK_STATE", str(tmp_path))
     policy = Policy(["sh", "-c", "for i in 1 2 3; do /bin/true; echo $?; /bin/uname 2>/dev/null; echo $?; done"])
     policy.programs = ["sh", "/bin/true"]
@@ -128,6 +128,6 @@ def test_what_goes_with_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_refusal_is_known_again() -> None:
-    """Descriptors and addresses in memory are others each time."""
+    """Descriptors and memory addresses differ each time."""
     assert refusal_key({"call": "ioctl", "what": "ioctl(41, 0x1, 0x7f94239fa5dc)"}) == "ioctl(…)"
     assert refusal_key({"call": "openat", "what": "/etc/shadow"}) == "/etc/shadow"

@@ -1,4 +1,4 @@
-"""What is found in scripts by reading them, and the permission manifest made of it."""
+"""What husk finds in scripts by reading them, and the permission manifest it makes of that."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_depth_is_no_harm(tmp_path: Path) -> None:
 
 
 def test_an_ordinary_user_gets_what_the_guest_has_shut(tmp_path: Path) -> None:
-    """Whose guest has the same user id, and can shut folders to both of them."""
+    """The guest of an ordinary user has the same uid, and can close folders to both."""
     tmp_path.chmod(0o777)
     for above in tmp_path.parents[:3]:
         if above.stat().st_uid == os.geteuid() and above != Path("/tmp"):
@@ -142,7 +142,7 @@ def test_an_ordinary_user_gets_what_the_guest_has_shut(tmp_path: Path) -> None:
 
 
 def test_a_folder_exchanged_while_it_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a guest of another box that has the target as an `rw` mount."""
+    """A guest of another box, which has the target as an `rw` mount, exchanges it."""
     outside = tmp_path / "outside"
     outside.mkdir(0o755)
     (outside / "secret").write_text("secret")
@@ -164,7 +164,7 @@ def test_a_folder_exchanged_while_it_is_handed_over(tmp_path: Path, monkeypatch:
 
 @pytest.mark.both_settings
 def test_what_it_starts_ends_with_it(tmp_path: Path) -> None:
-    mark = os.urandom(8).hex()  # nobody else on this host has it
+    mark = os.urandom(8).hex()  # unique on this host
     script = f"MARK={mark} setsid sleep 1000 &\necho started\n"
     skill = make_skill(tmp_path, "server", {"scripts/x.sh": script})
     assert husk_skill(tmp_path, "run", skill, "-q").out == "started\n"
@@ -309,7 +309,7 @@ def test_the_five_verdicts(tmp_path: Path) -> None:
 
 
 def test_nothing_runs_outside_a_box_unless_asked_for(tmp_path: Path) -> None:
-    """The case leaves a mark on the host, which only a native run can."""
+    """The case leaves a mark on the host. Only a native run can do that."""
     mark = tmp_path / "mark"
     skill = make_skill(tmp_path, "stranger", {"scripts/x.sh": f"touch {mark} 2>/dev/null\nexit 0\n"})
     (skill / "cases.json").write_text(json.dumps([{"name": "one", "argv": []}]))

@@ -28,7 +28,7 @@ UNSHARE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
 
 
 def in_mount_namespace(script: str) -> subprocess.CompletedProcess[str]:
-    """A shell script that may mount what it likes; nobody else sees it."""
+    """A shell script that may mount what it likes; no other process sees the mounts."""
     if subprocess.run([*UNSHARE, "true"], capture_output=True).returncode:
         pytest.skip("a private mount namespace cannot be had here")
     return subprocess.run([*UNSHARE, "sh", "-euc", script], capture_output=True, text=True, timeout=300)
@@ -48,7 +48,7 @@ def make_files(top: Path, count: int, size: int, seed: int = 0) -> Path:
 
 @pytest.mark.parametrize(("count", "size"), [(200, 20_000), (2, 3_000_000)], ids=["small files", "large files"])
 def test_a_full_disk(tmp_path: Path, count: int, size: int) -> None:
-    """Nothing is committed, nothing is left, room can be made where there is none at all, and then it goes on."""
+    """Nothing is committed, nothing is left, space can be freed on a completely full disk, and then ingest works."""
     disk, small = tmp_path / "disk", make_files(tmp_path / "small", 20, 1000)
     tree, lost = make_files(tmp_path / "tree", count, size), make_files(tmp_path / "lost", 3, 9_000, seed=9)
     disk.mkdir()
@@ -136,8 +136,8 @@ def test_damage_in_a_read_only_store_is_said_at_least(tmp_path: Path) -> None:
     assert store.has(hash_)
 
 
-# What everybody does with images and boxes, in a store that cannot take it: each says so in one sentence, and nothing
-# of it is left. `try` prints the exit code and the last line of stderr.
+# Everyday commands on images and boxes, in a store that cannot be written: each says so in one sentence and leaves
+# nothing. `try` prints the exit code and the last line of stderr.
 BOXES = """
     cd {top}; export HUSK_STORE=$PWD/disk/store HUSK_STATE=$PWD/state
     husk() {{ {husk} "$@"; }}

@@ -1,7 +1,7 @@
 """Killed at any moment: what was committed is whole, what was not is collected.
 
 A preloaded library ends husk by SIGKILL just before its n-th change to the file system. The numbers are drawn with a
-fixed seed from all there are. Of apply, commit and kept boxes: tests/snapshots/test_killed.py.
+fixed seed from all there are. For apply, commit and kept boxes see tests/snapshots/test_killed.py.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def is_whole(store: Store) -> None:
 
 
 def brings(case: Case, words: list[str], times: int, last: int) -> None:
-    """A command that makes the image `new`: killed, then done again by whoever comes next."""
+    """A command that makes the image `new`: killed, then run again by the next process."""
     total = case.changes(*words)
     complete = collect(Store.open(str(case.place / "store"))).kept_blobs
     tally = Tally(" ".join(words[:2]), total)
@@ -137,7 +137,7 @@ def test_gc(case: Case, times: int) -> None:
         is_whole(store)
         assert store.images.list() == ["old"]
         tally.add(done=not collect(store).blobs)
-        # An ingest that finds half of what it needs brings the other half.
+        # An ingest that finds half of what it needs adds the other half.
         if point % 2:
             assert case.run("store", "ingest", str(case.tree), "--name", "new", store=Path(store.place)) == 0
             is_whole(store)

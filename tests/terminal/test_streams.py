@@ -19,7 +19,7 @@ from tests.terminal.person import Person
 
 pytestmark = pytest.mark.both_settings
 
-# Which of the three is a terminal, and do they have the host's: its device number is the person's.
+# Which of the three is a terminal, and is it the person's: then it has the device number of the host's terminal.
 LOOK = "for n in 0 1 2; do [ -t $n ] && printf 'tty ' || printf 'no '; done; echo; stat -L -c %t:%T /dev/fd/1"
 
 
@@ -92,12 +92,12 @@ def test_ctrl_z_stops_husk_as_a_job(sit: Sit) -> None:
 
 def test_ctrl_z_where_husk_reads_no_keys(sit: Sit) -> None:
     person = in_shell(sit)
-    # The child says that it is there, not its parent before it: a child of vfork that ^Z meets on its way to execve
-    # leaves the parent asleep, on Linux too, and nobody hears of a stop.
+    # The child says that it is there, not its parent before it: if ^Z stops a vfork child before its execve, the parent
+    # stays asleep, on Linux too, and no shell learns of the stop.
     command = "$HUSK -- sh -c 'sh -c \"echo here''-I-am; exec sleep 1000\"; echo woken' < /dev/null"
     press(person, command, "\x1a", "Stopped.*host> ")
-    # SIGTERM is husk's once it runs again, and ends the box. Sent by another shell: bash's own `kill` lets a stopped
-    # job go on, so that it could be over before `fg`.
+    # husk gets SIGTERM once it runs again, and ends the box. Another shell sends it: bash's own `kill` continues a
+    # stopped job, so that it could be over before `fg`.
     person.type('sh -c "kill -TERM -$(jobs -p %1)"; fg\r')
     person.expect("host> ")
     person.type("echo status $?\r")
@@ -119,7 +119,7 @@ def test_the_terminal_is_put_back_whatever_happens(sit: Sit) -> None:
 
 
 def test_a_killed_husk_leaves_no_raw_terminal(sit: Sit) -> None:
-    """The reaper puts it back: husk cannot any more, and this shell, being none that people type in, would not."""
+    """The reaper restores the modes: husk is dead, and this shell is not interactive and would not do it."""
     husk_run = shlex.join([*running.husk_command(), "run", *running.OPTIONS, "--", "sh", "-c", "echo u''p; sleep 1000"])
     inner = shlex.quote(f"echo husk is $$; exec {husk_run}")
     person = sit(command=["sh", "-c", f"sh -c {inner}; echo ended $?; read line; echo read $line"])
@@ -146,7 +146,7 @@ def test_all_output_arrives(sit: Sit) -> None:
 
 
 def test_without_a_terminal() -> None:
-    """Nothing changes for scripts; who asks for a keyboard is told that there is none."""
+    """Nothing changes for scripts. A program that asks for a keyboard is told that there is none."""
     plain = husk(["run", "--", "sh", "-c", "cat; [ -t 1 ] || echo no; cat /dev/tty"], stdin=b"in\n")
     assert plain.out == "in\nno\n" and "/dev/tty: No such device or address" in plain.err
     made = husk(["run", "-t", "--", "sh", "-c", "[ -t 1 ] && stty size < /dev/tty; cat"], stdin=b"in\n")
@@ -158,7 +158,7 @@ def test_without_a_terminal() -> None:
 
 
 def test_a_screen_that_goes_away_hangs_up() -> None:
-    """`husk run -t -- yes | head`: nobody reads any more, so the box's terminal is hung up."""
+    """`husk run -t -- yes | head`: the reader has ended, so husk hangs up the box's terminal."""
     command = [*running.husk_command(), "run", *running.OPTIONS, "-t", "--", "yes"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -31,8 +31,8 @@ Holdings = tuple[Counter[str], int, int, int]
 
 
 def holdings(running: Running) -> Holdings:
-    """Descriptors, threads, kilobytes and files. The least of several looks: what a call just under way holds, or one
-    that just ended, is not kept."""
+    """Descriptors, threads, kilobytes and files. The least of several samples: what a call in progress holds, or one
+    that just ended, does not count."""
     pid = running.process.pid
     looks: list[Holdings] = []
     for _ in range(5):
@@ -96,7 +96,7 @@ def test_nothing_grows_with_executions(count: int) -> None:
 
 
 def test_queues_that_come_and_go_leave_nothing() -> None:
-    """Nobody tells husk that a queue is closed; it holds nothing that would have to be given back."""
+    """husk is not told that a queue is closed, and holds nothing for it that would have to be released."""
     pipe = subprocess.PIPE
     program = [f"{GUESTS}/inotify_load", "instances", "350"]
     with husk_process(

@@ -47,7 +47,7 @@ def test_signal_storm(seconds: int) -> None:
 
 @pytest.mark.parametrize("seconds", [pytest.param(3), pytest.param(60, marks=[SOAK, pytest.mark.timeout(600)])])
 def test_two_storms_at_once(seconds: int) -> None:
-    """Each storm writes to a file of its own: whose line comes first is nobody's promise."""
+    """Each storm writes to a file of its own, because the order of lines between storms is not fixed."""
     script = 'mkdir a b; (cd a; {guests}/storm "$0" >out) & (cd b; {guests}/storm "$0" >out) & wait; cat a/out b/out'
     differential(
         ["/bin/sh", "-c", script, str(seconds)], case="two storms", timeout=seconds * 2 + 60, ignore=["*/w*", "*/v*"]

@@ -1,4 +1,4 @@
-"""What husk creates for itself it creates without following a link: planted links lead nowhere.
+"""husk creates its own files without following links: planted links lead nowhere.
 
 The sources are read: every os.open that may create a file says O_EXCL or O_NOFOLLOW, and the rooms that keep state use
 no open() for writing. Then the names that husk makes in a box's state are planted with links, one by one.

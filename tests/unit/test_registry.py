@@ -88,7 +88,7 @@ def test_reasons_can_be_checked(entry: Row) -> None:
             assert verdict.errno in errorcode or (verdict.errno == 0 and verdict.quiet)
         else:
             assert verdict.errno == 0 and not verdict.quiet
-    # What the row says first must be something it can come to.
+    # The row's own way must be one of its possible verdicts.
     assert entry.way in {verdict.way for verdict in entry.verdicts()}
     assert entry.eintr in EINTR
     if entry.eintr == RESTARTS:
@@ -122,7 +122,7 @@ def test_handled_rows() -> None:
 
 
 def test_a_wall_never_adds_a_refusal() -> None:
-    """So `refusal` without walls finds a reason for whatever some walls refuse."""
+    """So `refusal` without walls finds a reason for every call that some walls refuse."""
     choice = random.Random(1)
     settings = [
         Walls(pid=pid, net=net, mount=mount, ipc=ipc, landlock=landlock, own_placeholders=places)
@@ -182,7 +182,7 @@ def test_interruptible_calls() -> None:
         "03001f0000fd0020000300000000000000000000000000000004000000008c00"
         "0000580081090840c00100000000000000000000000000008200000000000000"
     )
-    # Linux restarts these always, ends them with EINTR always, or they are husk's own business.
+    # Linux always restarts these, or always ends them with EINTR, or husk handles them itself.
     assert not listed & {
         "close",
         "fork",

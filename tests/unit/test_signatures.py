@@ -46,7 +46,7 @@ def facts() -> dict[str, list[str]]:
 
 
 def tracing() -> dict[str, list[str]]:
-    """What the running kernel says of its calls. Empty where it does not, or not to this user."""
+    """What the running kernel says of its calls. Empty if it says nothing, or nothing to this user."""
     script = 'cd "$0/events/syscalls" && grep -H "field:" sys_enter_*/format'
     if os.path.isdir(TRACEFS / "events" / "syscalls"):
         command = ["sh", "-c", script, str(TRACEFS)]
@@ -115,7 +115,7 @@ def test_rules_look_at_arguments_that_exist() -> None:
 
 
 def test_calls_with_names_are_virtual() -> None:
-    """The host must never resolve a path of the guest's."""
+    """The host must never resolve a guest path."""
     for entry in ROWS.values():
         if positions(entry, "path", "dirfd"):
             assert entry.way in ("virtual", "judged", "refused"), entry.name

@@ -84,7 +84,7 @@ static void look_at(const char *program, char **argv, char **envp)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char **argv, **envp; /* what was made before give_up is not given back, nor is it in husk-init */
+    static char **argv, **envp; /* memory allocated before give_up is not freed, as in husk-init */
     input = data, input_size = size;
     uint8_t how = eat_byte();
     argv = envp = NULL;

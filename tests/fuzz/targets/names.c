@@ -76,7 +76,7 @@ int host_open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
     return eat_byte() & 3 ? 7 : -(int)(1 + eat_byte() % 40);
 }
 
-/* Asked for by Python alone, which is not here. */
+/* Only Python needs it, and Python is not linked here. */
 PyTypeObject manifest_type;
 
 const struct manifest *manifest_of(PyObject *object)

@@ -1,4 +1,4 @@
-"""The commands run in the tests' own process: it must be afterwards what it was before."""
+"""The commands run in the tests' own process and must leave it unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def same_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`husk run` adopts orphans and sets signal handlers, which is for a process of its own."""
+    """`husk run` adopts orphans and sets signal handlers, which suits only a process of its own."""
     monkeypatch.setattr("husk.sandbox.orphans.adopt", lambda: None)
     ends = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
     before = {

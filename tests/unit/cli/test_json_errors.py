@@ -56,7 +56,7 @@ def test_a_value_that_is_missing(path: str, name: str, capsys: pytest.CaptureFix
     assert told["kind"] == "usage" and name in told["error"]
 
 
-# What each command is asked that it cannot do; those that can do nothing wrong but be called wrongly are left out.
+# For each command something it cannot do. Commands that fail only when called wrongly are left out.
 FAILING = {
     "run": (["--", "/no/such/program"], 127, "not-found"),
     "shell": ([], 2, "usage"),

@@ -201,7 +201,7 @@ def test_no_place_for_state(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 def test_too_few_walls(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked to do without namespaces where Landlock cannot confine signals: no wall would keep the host's processes."""
+    """Without namespaces, and where Landlock cannot confine signals, no wall would protect the host's processes."""
     monkeypatch.setattr(namespaces, "landlock_abi", lambda: 5)
     assert main(["--no-namespaces", "--", "true"]) == 125
     assert "Landlock" in capfd.readouterr().err
@@ -249,7 +249,7 @@ def test_exit_code_is_the_programs(script: str, code: int) -> None:
 
 
 def test_a_file_that_only_the_host_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such an argument is named after a failure, with the mount that shows it; and that mount does."""
+    """After a failure husk names such an argument and the mount that would show it. That mount does show it."""
     (tmp_path / "script").write_text("echo started; exit 3\n")
     tmp_path.chmod(0o755)
     monkeypatch.chdir(tmp_path)
@@ -343,7 +343,7 @@ def test_summary_is_short(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", ["line\nbreak", "esc\x1b[31mred", "bell\a", "csi\x9b31m"])
 def test_a_guests_name_writes_nothing_else_on_the_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """File names are the guest's words: no control character of theirs reaches the person's terminal."""
+    """The guest chooses file names: none of their control characters reaches the person's terminal."""
     result = Result()
     result.read = [f"/workspace/{name}"]
     result.changes = [("added", f"/workspace/{name}")]

@@ -1,4 +1,4 @@
-"""One call, made natively and given to husk's kernel, on equal trees: which error wins is Linux's to say.
+"""One call, made natively and given to husk's kernel, on equal trees: Linux decides which error wins.
 
 Arguments are written once and mean the same on both sides: bytes are a string in memory, `Buf(n)` is room for n bytes,
 `Data(b)` is exactly these bytes, `Fd(path, flags)` a descriptor, everything else a number. Names are relative to

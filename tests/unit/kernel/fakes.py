@@ -210,7 +210,7 @@ class FakeCall:
 
 
 class FakeListener:
-    """Nobody to listen to; what the name cache is taught is written down."""
+    """Receives no notifications; records what the name cache is taught."""
 
     def __init__(self) -> None:
         self.taught: list[tuple[Any, ...]] = []

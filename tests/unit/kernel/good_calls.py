@@ -66,7 +66,7 @@ def _message(guest: Guest) -> tuple[int, int]:
 
 
 def _bound(guest: Guest) -> Arguments:
-    """A datagram socket connects to another without anybody waiting."""
+    """A datagram socket connects to another without waiting for it."""
     address = guest.memory.put(b"\1\0sock\0")
     guest.call("bind", _socket(guest), address, 7)
     return _socket(guest), address, 7

@@ -41,7 +41,7 @@ class Poisoned:
 
 
 class PoisonedCall(FakeCall):
-    """The guest cannot be looked at: the first question fails. Answers still get through."""
+    """The guest cannot be inspected: the first question fails. Answers still get through."""
 
     cstring = read = write = fd_link = fd_stat = get_fd = position = cwd_link = umask = tgid = boom  # type: ignore[assignment]
     add_fd = change_directory = exec_loader = seek = boom  # type: ignore[assignment]
@@ -138,7 +138,7 @@ def test_the_fakes_are_like_the_real_ones() -> None:
 @pytest.mark.parametrize("nr", sorted(handlers()), ids=lambda nr: HANDLERS[nr])
 def test_exception_in_every_handler(guest: Guest, told: list[dict[str, object]], nr: int) -> None:
     replace(guest, nr, boom)
-    # Of these some kinds are refused without asking the handler.
+    # Some kinds of these are refused without asking the handler.
     served = {"socket": (2, 1), "ioctl": (0, 0x5441)}.get(HANDLERS[nr], ())
     assert guest.answer(guest.make(nr, *served)) == ("error", errno.EIO)
     (fault,) = faults(told)
@@ -178,8 +178,8 @@ def test_exception_in_the_vfs(guest: Guest, told: list[dict[str, object]], name:
 
 
 def test_every_handler_has_a_good_call() -> None:
-    """So that the two tests above mean every handler; but calls about processes and memory never ask the vfs, and some
-    are always refused. fallocate asks only the host."""
+    """So that the two tests above cover every handler. But calls about processes and memory never ask the vfs, some
+    calls are always refused, and fallocate asks only the host."""
     processes = ("sched_", "getp", "gets", "get_robust", "setp", "ioprio", "prlimit", "husk_call", "uname", "shm")
     sockets = ("accept", "listen", "recv", "socket", "setsockopt")  # unless they name one
     never_good = {row.name for row in JUDGED} | {"quotactl"}
@@ -271,7 +271,7 @@ def test_injection_that_fails(guest: Guest, told: list[dict[str, object]], error
 
 
 def test_only_a_loader_may_ask(guest: Guest) -> None:
-    """Loaders are answered in C; what comes through is none."""
+    """The C core answers loaders. A call that reaches Python is not from a loader."""
     assert guest.answer(guest.make(HUSK_CALL, 1, guest.memory.put(bytes(24576)), 24576, 3)) == ("error", errno.ENOSYS)
 
 

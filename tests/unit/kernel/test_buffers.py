@@ -156,7 +156,7 @@ def test_listing_of_a_removed_directory(guest: Guest) -> None:
 
 
 def test_listing_where_descriptors_cannot_be_duplicated(guest: Guest) -> None:
-    """Then the guest itself is made to seek: the same names, and the position is kept all the same."""
+    """Then husk makes the guest itself seek: the same names, and the position is still kept."""
     fd = guest.open(b".", os.O_DIRECTORY)
     pieces: list[bytes] = []
     while True:
@@ -217,7 +217,7 @@ def test_names(attributes: Guest, room: int, result: str) -> None:
 
 
 def test_longest_value(guest: Guest) -> None:
-    """65,536 bytes pass the size check (what the file system then says is its own affair), one more never does."""
+    """65,536 bytes pass the size check (the file system may still refuse them), one more never does."""
     file, name, value = guest.text(b"file"), guest.text(b"user.x"), guest.memory.put(bytes(65537))
     assert guest.errno("setxattr", file, name, value, 65537, 0) == "E2BIG"
     assert guest.errno("setxattr", file, name, value, 65536, 0) in ("ok", "ENOSPC")

@@ -136,5 +136,5 @@ def test_what_a_descriptor_is(guest: Guest) -> None:
 
 
 def test_a_host_file_husk_was_started_with_has_no_node(guest: Guest) -> None:
-    """Standard input from a host file: its name is the host's affair."""
+    """Standard input from a host file: the guest does not see its host name."""
     assert held_node(call_of(guest), guest.hold(os.open(__file__, os.O_RDONLY))) is None

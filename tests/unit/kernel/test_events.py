@@ -48,7 +48,7 @@ def box(tmp_path: Path, lower: Path) -> Iterator[Box]:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 def test_a_host_file_that_is_not_mounted(box: Box, tmp_path: Path) -> None:
-    """The guest sees ENOENT as for any missing name; outside stands why, and what would change it."""
+    """The guest sees ENOENT as for any missing name. The event outside says why, and what would change it."""
     secret = HOST_FILE
     assert box.guest.errno("open", box.guest.text(secret), 0) == "ENOENT"
     assert box.refusals() == [(os.fsdecode(secret), "ENOENT", "nothing is mounted there")]
@@ -65,7 +65,7 @@ def test_what_is_missing_anyway_is_no_refusal(box: Box, name: bytes) -> None:
 
 
 def test_own_trees_are_whole_components(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """/library is not below /lib: where the host has it and the box has not, that is said."""
+    """/library is not below /lib: if the host has it and the box has not, the event says so."""
     monkeypatch.setattr("os.path.lexists", lambda _: True)
     assert box.guest.errno("open", box.guest.text(b"/library/x"), 0) == "ENOENT"
     assert box.refusals() == [("/library/x", "ENOENT", "nothing is mounted there")]

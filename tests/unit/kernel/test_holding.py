@@ -1,4 +1,4 @@
-"""What a box's processes hold is found wherever it hides: below a process that cannot be looked at, too."""
+"""husk finds everything that a box's processes hold open, also below a process that cannot be inspected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks see the names and addresses that a call's row declares, and what they answer is what the handler acts on."""
+"""Hooks see the names and addresses that a call's row declares, and the handler acts on what they answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host fails husk at every single place: each call of husk's to the host, one after the other, gets an errno.
+"""The host fails husk at every single place: each of husk's calls to the host, one after the other, gets an errno.
 
 A call that succeeds is made once to count husk's own calls to the host, then once for each of them with that one
 failing. The guest must get one answer; if it is an error, nothing it can see may have changed, nothing may stay open,
@@ -26,7 +26,7 @@ from tests.unit.kernel.good_calls import GOOD
 
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.ENOMEM)
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "husk"
-# (host call, what the guest gets) where it gets another errno than husk got, and that is right.
+# (host call, the guest's errno) where the guest rightly gets another errno than husk got.
 TURNED = {
     ("pread", errno.ENOEXEC),  # Linux, too, takes program headers it cannot read for those of no program
 }
@@ -90,7 +90,7 @@ def visible(guest: Guest) -> dict[bytes, tuple[object, ...]]:
 
 
 def test_every_host_call_is_known() -> None:
-    """A call husk begins to make is one that may fail here, or one somebody says cannot."""
+    """Every call that husk makes is listed: it may fail here (OS), or it cannot fail (NEVER)."""
     used = set()
     for folder in ("kernel", "vfs", "sandbox"):
         for path in (SOURCE / folder).rglob("*.py"):

@@ -1,6 +1,6 @@
-"""Calls on a process by number, where no pid namespace stands: the box's own are passed on, all others do not exist.
+"""Calls on a process by pid, without a pid namespace: calls on the box's own are passed on, all others do not exist.
 
-For these tests the box is what descends from this process; the process itself, like a reaper, is not in it.
+For these tests the box is the descendants of this process; the process itself, like a reaper, is not in it.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ def test_own_processes_are_passed_on(guest: Guest, family: tuple[int, int, int],
 def test_others_do_not_exist(guest: Guest, name: str) -> None:
     for pid in (1, os.getpid(), os.getppid(), 2**22 + 1, 2**31 - 1):
         assert guest.answer(guest.make(name, *BY_PID[name], pid)) == ("error", errno.ESRCH), pid
-        # Linux looks at 32 bits: a number hidden above them must not make a stranger look like nobody.
+        # Linux reads 32 bits: with higher bits set, a pid outside must not look like a pid of no process.
         assert guest.answer(guest.make(name, *BY_PID[name], pid | 1 << 32)) == ("error", errno.ESRCH), pid
 
 
 @pytest.mark.parametrize("name", ["getpriority", "setpriority", "ioprio_get", "ioprio_set"])
 def test_groups_and_users_are_out_of_reach(guest: Guest, name: str) -> None:
-    """They may hold processes of the host's; 0, which means one's own, too."""
+    """They may contain host processes. So may the caller's own group or user, which 0 means."""
     (process,) = BY_PID[name]
     for who in (0, os.getpgid(0), os.getuid()):
         for which in (process + 1, process + 2):
             assert guest.answer(guest.make(name, which, who)) == ("error", errno.EPERM)
-        for which in (process - 1, process + 3, 1 << 31):  # nobody: the host says EINVAL
+        for which in (process - 1, process + 3, 1 << 31):  # no such kind: the host says EINVAL
             assert guest.answer(guest.make(name, which, who)) == ("proceed", 0)
 
 
 def test_every_such_call_is_here() -> None:
-    """What the registry hands to husk only where no pid namespace stands is tested above."""
+    """The tests above cover every call that the registry hands to husk only without a pid namespace."""
     some, walled, bare = (1,) * 6, Walls(pid=True, landlock=6), Walls(landlock=6)
     depends = {
         row.name for row in ROWS.values()

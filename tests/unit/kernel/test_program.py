@@ -200,7 +200,7 @@ def test_not_executable(stage: Stage) -> None:
     assert verdict(execute_in_husk(stage.guest, stage.program)) == verdict(execute(stage.program)) == "EACCES"
 
 
-# -- headers nobody compiled -------------------------------------------------------------------------------------------
+# -- headers that no compiler wrote ------------------------------------------------------------------------------------
 
 @settings(max_examples=300, deadline=None)
 @given(some.binary(max_size=64), some.dictionaries(some.integers(0, 200), some.integers(0, 255), max_size=12),
@@ -240,7 +240,7 @@ def _errno_or_name(content: bytes) -> None:
             try:
                 judge()
             except OSError as error:
-                # EACCES: an empty interpreter's name, which Linux takes for the working directory.
+                # EACCES: the interpreter's name is empty, and Linux takes that for the working directory.
                 assert error.errno in (errno.ENOEXEC, errno.EIO, errno.ELIBBAD, errno.EINVAL, errno.EACCES), error
     finally:
         os.close(fd)

@@ -101,7 +101,7 @@ def test_an_address_counts_for_the_names_that_led_to_it() -> None:
     "later", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "::ffff:10.0.0.1", "fd00::1"]
 )
 def test_a_name_that_changes_its_mind(monkeypatch: pytest.MonkeyPatch, later: str) -> None:
-    """DNS rebinding: what a name led to once says nothing for where it leads now."""
+    """DNS rebinding: a name's earlier address says nothing about its address now."""
     box = Asked("turns.example:443")
     monkeypatch.setitem(NAMES, "turns.example", ["192.0.2.9"])
     assert read(box.answer(query("turns.example"))) == (0, ["192.0.2.9"])
@@ -122,7 +122,7 @@ def test_no_address_of_this_machine_by_the_way(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_any_bytes_get_an_answer_or_none() -> None:
-    """Whatever a guest sends: an error in DNS's own words, or silence, and never an exception of another kind."""
+    """For anything a guest sends: a DNS error or silence, never an exception of another kind."""
     box, choice = Asked("*"), random.Random(53)
     whole = query("good.example")
     for _ in range(3000):
@@ -173,7 +173,7 @@ def test_a_denied_name_binds_its_addresses(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_denied_domain_binds_the_addresses_a_guest_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NAMES, "www.bad.example", ["192.0.2.66"])
     box = Asked("*", deny=("*.bad.example",))
-    box._egress.check(parse_ip("192.0.2.66") or b"", 443)  # nobody knows yet whose address this is
+    box._egress.check(parse_ip("192.0.2.66") or b"", 443)  # not known yet as an address of the domain
     assert read(box.answer(query("www.bad.example"))) == (3, [])
     with pytest.raises(OSError, match="forbids it"):
         box._egress.check(parse_ip("192.0.2.66") or b"", 443)

@@ -1,4 +1,4 @@
-"""Segments of shared memory: whoever comes by the descriptor of one cannot change how large it is."""
+"""Segments of shared memory: a process that gets the descriptor of one cannot change its size."""
 
 from __future__ import annotations
 

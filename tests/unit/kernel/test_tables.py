@@ -1,4 +1,4 @@
-"""What a process holds is found in whichever table of descriptors it is."""
+"""husk finds the descriptors of a process in all its descriptor tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from husk.kernel.fd_tables import tables_of
 from husk.sandbox.limits.memory_use import held_in_memory
 
-# Threads without number; how many tables there are, and which thread still lives, says argv.
+# Many threads. argv says how many descriptor tables there are, and which thread still lives.
 PROGRAM = """
 import ctypes, os, sys, threading
 call = ctypes.CDLL(None).syscall

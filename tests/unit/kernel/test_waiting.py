@@ -1,4 +1,4 @@
-"""Calls that wait in the host: answered once, by a thread of their own, and nothing of husk's is left behind."""
+"""Calls that wait in the host: each is answered once, by its own thread, and husk leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def held() -> int:
 
 @pytest.fixture(autouse=True)
 def no_threads_left() -> Iterator[None]:
-    # Only for its side effect: husk's wake-up signal gets its handler, without which it would end this process.
+    # Only for its side effect: husk's wake-up signal gets a handler. Without one it would end this process.
     Listener(os.open("/dev/null", os.O_RDONLY), 0, -1, False)
     before = len(os.listdir("/proc/self/task"))
     yield
@@ -79,7 +79,7 @@ def test_descriptor_that_cannot_be_given(guest: Guest, held: int) -> None:
 
 
 def test_fault(guest: Guest, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault in the waiting thread is husk's, too: EIO and an event, not a guest that waits for ever."""
+    """An exception in the waiting thread is husk's error, too: EIO and an event, not a guest that waits for ever."""
     waits: list[waiting._Wait] = []
 
     class Known(waiting._Wait):
@@ -102,7 +102,7 @@ def test_fault(guest: Guest, held: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_guest_that_died_frees_the_thread(guest: Guest, lower: Path) -> None:
-    """Nobody will ever open the other end; the call is no longer valid, and husk stops waiting."""
+    """No process will ever open the other end. The call is no longer valid, and husk stops waiting."""
     held = os.open(lower / "fifo", os.O_PATH)
     name = b"/proc/self/fd/%d" % held
     raw, _ = wait_for(guest, lambda: GiveFd(open_interruptible(name, os.O_RDONLY), cloexec=True), held)
@@ -152,7 +152,7 @@ def test_connect_waits_without_holding_up_others(guest: Guest) -> None:
 
 
 def test_there_is_an_end_to_waiting(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one too many is refused aloud and leaves nothing; when others are done, there is room again."""
+    """The wait beyond the limit is refused with an event and leaves nothing. When others end, there is room again."""
     monkeypatch.setattr(waiting, "MOST_WAITING", 3)
     before, threads = open_descriptors(), len(os.listdir("/proc/self/task"))
     name = guest.text(b"fifo")
@@ -199,7 +199,7 @@ def test_a_host_without_more_threads(guest: Guest, held: int, monkeypatch: pytes
 
 
 def test_a_wait_that_nobody_meant_to_break(guest: Guest) -> None:
-    """husk was stopped and continued, or another thread took the signal: the guest is not to hear of it."""
+    """husk was stopped and continued, or another thread took the signal: the guest must not notice."""
     answers = [InterruptedError(errno.EINTR, "not by the guest"), InterruptedError(errno.EINTR, "again"), 7]
 
     def operate() -> int:
@@ -214,7 +214,7 @@ def test_a_wait_that_nobody_meant_to_break(guest: Guest) -> None:
 
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_wait_that_is_to_be_broken(guest: Guest, monkeypatch: pytest.MonkeyPatch, lives: bool) -> None:
-    """By a signal that waits for the guest; or because nobody is left who waits."""
+    """By a signal that is pending for the guest, or because the waiting guest has ended."""
     raw = guest.make("open")
     if lives:
         monkeypatch.setattr(waiting, "_handled_signals", lambda tid: 1 << (signal.SIGUSR1 - 1))

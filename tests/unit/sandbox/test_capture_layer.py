@@ -1,4 +1,4 @@
-"""Names of a kept box, written and laid over a fresh tree: what must not come back, and what must not wait."""
+"""Names of a kept box, written and laid over a fresh tree: what must not come back, and what must not block."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_directories_wait_until_they_are_entered(make: Make, tmp_path: Path) -> 
     above = fresh.lookup(None, fresh.root, b"a")
     assert isinstance(above, LayerDir) and above.pending
     assert fresh.stat(ROOT, above).nlink == 3
-    # Nobody looked into it: it is written down again all the same, and so on.
+    # The directory was not read in this run. It is written down again all the same, and so on.
     third = again(fresh, make(), tmp_path)
     assert above.pending
     inner = walk(third, b"a/b")

@@ -52,13 +52,13 @@ def test_however_deep(state: Path) -> None:
 
 
 def test_a_directory_closed_to_its_owner(state: Path) -> None:
-    """A husk run by an ordinary user may not search the directory either, and must still count it."""
+    """husk run by an ordinary user may not search the directory either, and must still count it."""
     closed = state / "mirror" / "1"
     (closed / "a").write_bytes(bytes(MIB))
     closed.chmod(0o644)
     if os.getuid() == 0:
         subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(state)], check=True)
-    at = os.open(state, os.O_PATH)  # the directories above may be root's alone
+    at = os.open(state, os.O_PATH)  # only root may be able to enter the directories above
     child = os.fork()
     if child == 0:
         try:

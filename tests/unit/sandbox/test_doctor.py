@@ -120,7 +120,7 @@ def test_all_rows_are_examined() -> None:
 
 
 def test_what_rests_on_something_missing_is_not_tried() -> None:
-    """It would find the same fault again and blame the kernel for it."""
+    """Such a probe would find the same fault again and blame the kernel for it."""
     order = [row.name for row in ROWS]
     for name, bases in RESTS_ON.items():
         assert all(order.index(base) < order.index(name) for base in bases)

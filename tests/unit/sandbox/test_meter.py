@@ -103,7 +103,7 @@ def test_the_hosts_own_shared_memory_is_not_the_boxs(
     watched = Watched(tmp_path, [holder.pid], "memory=48M")
     monkeypatch.setattr(memoryuse, "shared_on_host", lambda: 1 << 40)
     assert watched.look() == []
-    if os.geteuid() == 0:  # to others the host does not tell what a mapping is of
+    if os.geteuid() == 0:  # the host shows only root what a mapping is of
         tell(holder, "kept.append(mmap.mmap(-1, 64 << 20))")
         assert watched.look() == []
 

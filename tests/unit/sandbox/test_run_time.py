@@ -1,4 +1,4 @@
-"""A run is late by when it ended, not by when husk learned of it: husk may have been stopped meanwhile."""
+"""The moment a run ended decides whether it was late, not when husk learned of it: husk may have been stopped."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_keys_by_content(store: Store, tmp_path: Path) -> None:
     put(tree, "both.pem", CERTIFICATE * 20 + KEY)
     put(tree, "server.key", KEY.replace("OPENSSH ", ""))
     put(tree, "piano.key", "middle c")
-    put(tree, "notes.txt", KEY)  # by its name nobody would look into it
+    put(tree, "notes.txt", KEY)  # its name gives no reason to look into it
     assert files(store, tree) == {"ca.pem", "piano.key", "notes.txt"}
 
 

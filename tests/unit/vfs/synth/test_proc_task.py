@@ -68,7 +68,7 @@ def test_groups_and_sessions_outside_the_box_are_hidden(box: Box) -> None:
     fields = box.read(b"/proc/self/stat").decode().rpartition(")")[2].split()
     shown = tuple(int(number) for number in fields[2:4])
     for number, there in zip(shown, host, strict=True):
-        # No process has the number of a group whose leader is dead, and it is shown as it is.
+        # If a group's leader is dead, no process has the group's number, and the host's number is shown.
         assert number == 0 or box.tasks.host_of(number) == there or (number == there and not alive(there))
 
 
