@@ -1,6 +1,6 @@
 """Prints what `husk fork` costs husk itself, in nanoseconds, one line each: fork_cost.py STATE NAME TIMES.
 
-In one process: what a Python start and its imports cost is another row's matter.
+In one process: another row measures what a Python start and its imports cost.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def whole(command: Command, times: int) -> Meter:
         costs = []
         for _ in range(times):
             start = time.perf_counter_ns()
-            # posix_spawn and not subprocess: the latter's own work is of the size of what is measured.
+            # posix_spawn, not subprocess: subprocess's own work takes about as long as what is measured.
             try:
                 child = os.posix_spawn(command[0], command, ENVIRONMENT, file_actions=_QUIET)
             except OSError as error:

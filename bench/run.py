@@ -24,7 +24,7 @@ IMAGE_FILE = "/usr/lib/os-release"
 MISSING = "/usr/lib/husk-bench-no-such-name"
 SCRATCH = BUILD / "scratch"
 PEERS: dict[str, Command] = {
-    # Both show the host's tree as it is, which is the least they can be asked to do.
+    # Both show the host's tree as it is, which is the least work for them.
     "bwrap": ["--unshare-all", "--dev-bind", "/", "/", "--"],
     "proot": [],
 }
@@ -93,7 +93,7 @@ class Plan:
         ):
             group.meters[name] = self.inside(what, 5_000, path)
             group.rows.append(Row(name, "round trip", name, 3.0))
-            # What the host itself takes is not a target; it stands in the results for those who want to know.
+            # The host's own time has no target; it is in the results for reference.
             host_path = str(SCRATCH / "file") if what.endswith("-new") else path
             group.meters[f"{name}/host"] = self.outside(what, 5_000, host_path)
         return group

@@ -44,7 +44,7 @@ class SnapshotBench:
         self.call(*run, "--", "/usr/bin/true")
 
     def call(self, *command: str) -> None:
-        # What goes wrong here, the meters will say.
+        # If something goes wrong here, the meters will say so.
         environment = os.environ | {"HUSK_STATE": str(self.place)}
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
 

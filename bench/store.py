@@ -17,7 +17,7 @@ FILES = 60_000
 IMAGE_FILES = 50_000
 PER_DIRECTORY, PER_GROUP = 40, 2_000
 PYTHON = "/usr/bin/python3"
-# Of Python's library, what no start needs and what is large.
+# Large parts of Python's library that no start needs.
 LEFT_OUT = shutil.ignore_patterns("config-*", "test", "tests", "idlelib", "ensurepip", "dist-packages")
 
 
@@ -42,14 +42,14 @@ class StoreBench:
         grow(root / "srv", self.image_files)
         for program in ("/usr/bin/true", PYTHON):
             add_program(root, program)
-        # Where libraries are, as every system has it: without, each is looked for in a dozen places.
+        # The cache of library paths that every system has: without it, each library is looked for in a dozen places.
         if os.path.exists("/etc/ld.so.cache"):
             (root / "etc").mkdir()
             shutil.copy2("/etc/ld.so.cache", root / "etc")
         self.store("ingest", str(root), "--name", "bench")
 
     def store(self, *words: str) -> None:
-        # What goes wrong here, the meters will say.
+        # If something goes wrong here, the meters will say so.
         command = [*self.husk, "store", *words, "--store", str(self.place / "store")]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
@@ -75,7 +75,7 @@ class StoreBench:
         return meter
 
     def copy_and_sync(self) -> Meter:
-        """The copy just measured, until a power cut can no longer take it away: that much an ingest promises."""
+        """The copy just measured, with the sync after which it survives a power cut: an ingest promises that, too."""
 
         def meter() -> list[float]:
             if self.synced is None:

@@ -11,11 +11,11 @@ KERNEL_LAYERS: dict[str, set[str]] = {
     "abi": set(),
     "native": {"abi"},
     "walls": {"abi", "native"},
-    # Of native only the C module, whose tree walk and manifest reader know nothing of guests. Of abi only how names are
-    # shown.
+    # From native only the C module: its tree walk and manifest reader know nothing of guests. From abi only how names
+    # are shown.
     "store": {"native._core", "abi.text"},
-    # Of native only the C module's host functions: opening a host file beneath a directory without following links is a
-    # system call that the standard library lacks, and it knows nothing of guests or notifications.
+    # From native only the C module's host functions: opening a host file beneath a directory without following links is
+    # a system call that the standard library lacks, and it knows nothing of guests or notifications.
     "vfs": {"abi", "store", "native._core"},
     "kernel": {"abi", "native", "vfs"},
     "sandbox": {"abi", "native", "walls", "store", "vfs", "kernel"},
@@ -23,10 +23,10 @@ KERNEL_LAYERS: dict[str, set[str]] = {
 # What people use stands on the sandbox and the store. `abi` too: the registry is data that is printed and analysed.
 _BELOW_TOP = {"sandbox", "store", "abi"}
 LAYERS = KERNEL_LAYERS | {
-    "images": _BELOW_TOP | {"native._core"},  # of native as the store: opening beneath a directory
+    "images": _BELOW_TOP | {"native._core"},  # native as for the store: opening beneath a directory
     # The Python API hands out what the kernel shows: calls to hook, files of the box.
     "api": _BELOW_TOP | {"kernel", "vfs"},
-    "skills": _BELOW_TOP | {"api", "native._core"},  # of native as the store
+    "skills": _BELOW_TOP | {"api", "native._core"},  # native as for the store
     "mcp": _BELOW_TOP | {"api", "skills"},
     "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "mcp"},
 }
@@ -59,7 +59,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "apply limits",
         "policy result state_dir kept.record",
         "stdio doctor image_source launch mount_guards network_setup orphans",
-        # What a kept box begins with is laid over the trees while the file system is built.
+        # A kept box's changes are laid over the trees while the file system is built.
         "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",
         "filesystem",
         "kept",

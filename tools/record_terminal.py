@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ("husk run --summary --mount examples/first-skill:/skill:ro -- /skill/scripts/report.sh",)
 WIDTH = 100
 HIGHLIGHTS = {r"^  refused:": "bold red", r"^  (read|changed):": "bold green", r"to allow it, .*": "yellow"}
-# Without a font of another server's, which a page may not load; and with spaces kept by every program that draws it.
+# Without a font from another server, which a page may not load; and every program that draws it keeps the spaces.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace("Fira Code, ", "")
 FORMAT = FORMAT.replace("<svg ", '<svg xml:space="preserve" ', 1)
 

@@ -1,7 +1,7 @@
-"""Says in one line per directory all there is to say of a tree: digest.py DIRECTORY [NAME TO LEAVE OUT …].
+"""Describes a tree completely, in one line per directory: digest.py DIRECTORY [NAME TO LEAVE OUT …].
 
 Each line holds the number of entries and a digest over names, kinds, modes, links, sizes, contents and times. Times of
-this century's later years are the run's own and not told; so are the sizes of directories.
+this century's later years come from the run itself and are left out; so are the sizes of directories.
 """
 
 import hashlib

@@ -29,7 +29,7 @@ static void being_written(void) {
     fd = MUST(open("program", O_RDWR | O_CLOEXEC));
     execute("./script"); /* the interpreter is what is being written now */
     MUST(close(fd));
-    /* A shared mapping keeps nobody from executing once the descriptor is closed. */
+    /* Once the descriptor is closed, a shared mapping does not prevent execution. */
     fd = MUST(open("program", O_RDWR | O_CLOEXEC));
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     MUST(close(fd));

@@ -195,7 +195,7 @@ static void locks(void) {
     close(a);
 }
 
-/* Where a file lies: in memory, which whoever may write it may know; and on a disk, which not every file system tells. */
+/* Where a file lies: in memory (a process that may write to it may ask), and on a disk (not every file system says). */
 static void places(void) {
     struct { uint64_t offset, length; } all = {0, 0}, page = {0, 4096};
     struct { uint64_t cached, dirty, written, evicted, lately; } seen;

@@ -44,7 +44,7 @@ static void opening(void) {
     STEP(close(3));
     STEP(open_with_alarms(O_RDONLY, 100, 0)); /* blocks, then the handler ends it */
     STEP(open_with_alarms(O_WRONLY, 100, 0));
-    /* With SA_RESTART the open goes on after the handler, until somebody comes. */
+    /* With SA_RESTART the open goes on after the handler, until another process opens the FIFO. */
     pid_t pid = fork();
     if (pid == 0) {
         nap_ms(300);

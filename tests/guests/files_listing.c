@@ -14,7 +14,7 @@ struct old_dirent {
 
 static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* All names from here on, sorted: which order a file system has is its own affair. */
+/* All names from here on, sorted: the order depends on the file system. */
 static void rest(const char *what, int fd, size_t room, int old) {
     char *names[2000];
     int count = 0, calls = 0, wrong = 0;

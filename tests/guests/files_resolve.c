@@ -9,7 +9,7 @@
 static int try(int dir, const char *name, uint64_t flags, uint64_t mode, uint64_t resolve) {
     struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};
     long fd;
-    do /* for names that are to stay beneath, EAGAIN says: somebody renamed something, anywhere on this machine; try again */
+    do /* for names that must stay beneath, EAGAIN means: a rename happened somewhere on this machine; try again */
         fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
     while (fd < 0 && errno == EAGAIN);
     if (fd < 0)

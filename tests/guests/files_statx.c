@@ -25,8 +25,8 @@ static void describe(const char *path, int flags, unsigned mask) {
     struct stat st;
     int follow = !(flags & AT_SYMLINK_NOFOLLOW);
     MUST(follow ? stat(path, &st) : lstat(path, &st));
-    /* What nobody asked for may be there or not: that depends on the kernel and the file system. */
-    int counts = !strcmp(path, "/proc"); /* its links are the processes there are, and those of others come and go */
+    /* Fields that were not asked for may be there or not: that depends on the kernel and the file system. */
+    int counts = !strcmp(path, "/proc"); /* its link count is the number of processes, and others come and go */
     int timed = (mask & (STATX_MTIME | STATX_CTIME)) == (STATX_MTIME | STATX_CTIME);
     say("statx %s %x %x: basic %x type %x, kind and size %d, inode %d, blocks %d, times %d, device %d, owner %d", path,
         flags, mask, sx.stx_mask & mask & 0x7ff, sx.stx_mode & S_IFMT, st.st_mode == sx.stx_mode && (uint64_t)st.st_size == sx.stx_size,

@@ -1,5 +1,5 @@
-/* inotify under load. `flood`: a queue nobody reads. `instances COUNT`: queues that come and go, in three phases, each
- * told by a line and continued by a byte. `print DIR`: tells what happens in DIR until a name "end" comes.
+/* inotify under load. `flood`: a queue that is never read. `instances COUNT`: queues that come and go, in three phases;
+ * each prints a line and waits for a byte. `print DIR`: tells what happens in DIR until a name "end" comes.
  *
  * build: inotify_load */
 #include "inotify.h"

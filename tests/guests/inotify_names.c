@@ -84,7 +84,7 @@ static void file(void) {
     say("-- a file");
     put_text("f", "text\n", 0644);
     int fd, other;
-    MUST(other = open("f", O_WRONLY | O_APPEND)); /* open before anybody watches */
+    MUST(other = open("f", O_WRONLY | O_APPEND)); /* open before the watch exists */
     STEP(inotify_add_watch(queue, "f", IN_ALL_EVENTS));
     DO(write(other, "more", 4));
     DO(close(other));

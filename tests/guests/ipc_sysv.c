@@ -70,7 +70,7 @@ static void semaphores(key_t key) {
     pid_t pid = fork();
     if (pid == 0) {
         struct sembuf give = {0, 1, SEM_UNDO};
-        while (semctl(id, 0, GETNCNT) < 1) /* what is given before anybody waits would be taken back by our end */
+        while (semctl(id, 0, GETNCNT) < 1) /* without a waiter, our exit would undo what we gave */
             nap_ms(1);
         semop(id, &give, 1);
         struct sembuf stay = {2, 5, SEM_UNDO};

@@ -2,7 +2,7 @@
  *
  * usage: name_cache DIR        runs all scenes in DIR, a copy of the tree that test_name_cache.py prepares
  *        name_cache DIR KIND   one scene about hard links
- *        name_cache wait       looks, waits for a byte on stdin, looks again: somebody else changes things meanwhile
+ *        name_cache wait       looks, waits for a byte on stdin, looks again: a host process changes things meanwhile
  *
  * Every name is asked for twice before a change (the first answer may teach a cache, the second may come from it) and
  * twice after it.

@@ -52,7 +52,7 @@ static void show(const char *call, const char *name, long result, const struct s
     if (result < 0)
         say("  %s %s = %s", call, name, errname(errno));
     else
-        /* When the host gives blocks to new content is its own affair. */
+        /* The host decides when it gives blocks to new content. */
         say("  %s %s = %s %04o links=%ld %u:%u size=%lld blocks=%lld/%ld dev=%d ino=%d mtime=%s", call, name,
             kind_of(s->st_mode), s->st_mode & 07777, (long)s->st_nlink, s->st_uid, s->st_gid, (long long)s->st_size,
             s->st_mtime == OLD ? (long long)s->st_blocks : -1, (long)s->st_blksize, device_of(s->st_dev), number_of(s),
@@ -149,12 +149,12 @@ static void show_open(const char *call, const char *name, int dirfd, int flags)
         long n = read(fd, text, sizeof text - 1);
         say("  read %s = %ld \"%.*s\"", name, n, (int)(n > 0 && text[0] > 8 ? n : 0), text);
     }
-    if (S_ISDIR(s.st_mode) && !strstr("/usr /dev /sys", name)) /* those are the machine's */
+    if (S_ISDIR(s.st_mode) && !strstr("/usr /dev /sys", name)) /* those depend on the machine */
         show_directory(name, fd);
     close(fd);
 }
 
-/* Everything that can be asked about a name; what asks for nearly the same as another call, only the second time. */
+/* Everything that can be asked about a name. Calls that ask for nearly the same as another: only the second time. */
 static void look(int dirfd, const char *name, int again)
 {
     struct stat s = {0};

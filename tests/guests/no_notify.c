@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     int fd = MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, listener ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0, &program));
     if (listener)
-        MUST(fcntl(fd, F_SETFD, 0)); /* stays open across execve: a listener nobody holds would not count */
+        MUST(fcntl(fd, F_SETFD, 0)); /* stays open across execve: a closed listener would not count */
     execvp(argv[2], argv + 2);
     say("%s: %s", argv[2], errname(errno));
     return 127;

@@ -78,7 +78,7 @@ static void waits(void) {
     pid = fork();
     if (pid == 0)
         _exit(0);
-    STEP(waitpid(pid, &status, 0)); /* nobody to wait for when SIGCHLD is ignored */
+    STEP(waitpid(pid, &status, 0)); /* no child to wait for when SIGCHLD is ignored */
     signal(SIGCHLD, SIG_DFL);
     for (int i = 0; i < 20; i++)
         if (fork() == 0)
@@ -136,7 +136,7 @@ static void groups(void) {
     for (int i = 0; i < 3; i++)
         say("%s", status_text(wait_for(pids[i])));
     STEP(kill(-pids[0], 0));
-    pid_t pid = fork(); /* in a child: who started us decides whether we lead a session already */
+    pid_t pid = fork(); /* in a child: this process may lead a session already */
     if (pid == 0) {
         STEP(setpgid(0, 0));
         STEP(setsid()); /* a group leader may not */
@@ -308,7 +308,7 @@ static void foreign_memory(void) {
     STEP(process_vm_readv(pid, &mine, 1, &theirs, 1, 1));
     mine.iov_base = words;
     STEP(process_vm_writev(pid, &mine, 1, &theirs, 1, 0));
-    STEP(process_vm_readv(1, &mine, 1, &theirs, 1, 0)); /* somebody else's */
+    STEP(process_vm_readv(1, &mine, 1, &theirs, 1, 0)); /* not our process */
     STEP(process_vm_readv(0x3fffffff, &mine, 1, &theirs, 1, 0));
     MUST(write(go[1], "", 1));
     wait_for(pid);
@@ -364,7 +364,7 @@ static void personalities(void) {
 
 int main(void) {
     struct rlimit none = {0, 0};
-    setrlimit(RLIMIT_CORE, &none); /* whether a core was dumped is the host's business */
+    setrlimit(RLIMIT_CORE, &none); /* whether a core is dumped depends on the host */
     exits();
     waits();
     vforks();

@@ -1,7 +1,7 @@
 /* build: proc_limits -pthread
  *
- * What a process may be told to be: clone's flags, limits, priorities, processors, capabilities, prctl; and who may say so
- * of a child.
+ * Attributes that a process can set: clone's flags, limits, priorities, processors, capabilities, prctl; and which of
+ * them it can set for a child.
  */
 #include "step.h"
 #include <linux/capability.h>

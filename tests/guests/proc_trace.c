@@ -1,6 +1,6 @@
 /* build: proc_trace -pthread
  *
- * One process works in another one of its own: ptrace in its forms, kcmp, pidfd_getfd.
+ * One process inspects and changes its own child: ptrace in its forms, kcmp, pidfd_getfd.
  */
 #include "step.h"
 #include <linux/kcmp.h>
@@ -28,7 +28,7 @@ static pid_t sleeper(void) {
     MUST(pipe(ready));
     pid_t pid = MUST(fork());
     if (pid == 0) {
-        prctl(PR_SET_PTRACER, -1L, 0, 0, 0); /* where Yama stands */
+        prctl(PR_SET_PTRACER, -1L, 0, 0, 0); /* for hosts with Yama */
         word = 22;
         MUST(write(ready[1], "", 1));
         for (char byte; read(gate[0], &byte, 1) == 1;)
@@ -144,7 +144,7 @@ static void virtual_calls(void) {
     say("system call stops %d, opened %d, %s", stops, opened, status_text(status));
 }
 
-/* What a supervisor that has to stop the thread itself cannot do for one that is stopped by somebody else. */
+/* Calls that need a supervisor to stop the thread: it cannot do so while another tracer has stopped the thread. */
 static void supervised_calls(void) {
     pid_t pid = MUST(fork());
     if (pid == 0) {

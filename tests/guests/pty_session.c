@@ -99,7 +99,7 @@ static void ordinary(void) {
     if (!child) {
         MUST(setsid());
         say("another session: tty number %ld", tty_number());
-        STEP(ioctl(slave, TIOCSCTTY, 0)); /* it is somebody's */
+        STEP(ioctl(slave, TIOCSCTTY, 0)); /* another session has it */
         int again = MUST(open(name, O_RDWR));
         say("nor by opening: tty number %ld", tty_number());
         STEP(tcgetpgrp(again));

@@ -74,7 +74,7 @@ static void feed(long (*call)(void)) {
         struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "sock"};
         connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&name, sizeof name);
     }
-    if (call == open_fifo) { /* nobody can open it for writing before the restarted call is there */
+    if (call == open_fifo) { /* opening it for writing cannot succeed before the restarted call is there */
         while (!shared->done && open("fifo", O_WRONLY | O_NONBLOCK) < 0)
             nap_ms(2);
         while (!shared->done)

@@ -31,7 +31,7 @@ int main(void) {
     ask("handler of a fault", SIGSEGV, plain);
     set(SIGUSR1, plain, 0);
     ask("handler without SA_RESTART", SIGUSR1, plain);
-    /* What was seen can be put back, can be called, and is the handler once more. */
+    /* The action that was read can be set again and called, and is then the handler once more. */
     struct sigaction seen, back, away = {.sa_handler = other};
     MUST(sigaction(SIGUSR1, NULL, &seen));
     MUST(sigaction(SIGUSR1, &away, NULL));

@@ -1,7 +1,7 @@
 /* build: sig_shared -pthread
  *
  * A signal for the whole process, while two threads wait in calls that a handler interrupts. One of them runs the handler;
- * the other has nothing to do with it and waits on. Without SA_RESTART it is the one that ran it that sees EINTR.
+ * the other is not affected and waits on. Without SA_RESTART only the thread that ran the handler sees EINTR.
  */
 #include "step.h"
 #include <pthread.h>

@@ -33,7 +33,7 @@ static int port_of(const address_t *address) { return ntohs(family == AF_INET ? 
 /* The address, and how its port is called: 0, known (one of those we were told before), or new. */
 static int known[32], known_count;
 
-/* Names nobody has any more are forgotten: the kernel may choose one of those ports again. */
+/* Forget addresses that are no longer bound: the kernel may choose one of those ports again. */
 static void begin(const char *label, const char *ip) {
     known_count = 0;
     say("-- %s %s", label, ip);
@@ -106,7 +106,7 @@ static void tcp(const char *ip, const char *dial) {
     STEP(recv(client, text, 64, 0));
     close(client);
 
-    /* Nobody waits for a connection that is not waited for. */
+    /* A non-blocking connect does not wait. */
     client = MUST(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
     STEP(connect(client, &address.any, size_of_address()));
     struct pollfd ready = {.fd = client, .events = POLLOUT};
@@ -151,7 +151,7 @@ static void udp(const char *ip, const char *dial) {
     STEP(connect(client, &nothing, sizeof nothing));
     STEP(send(client, "x", 1, 0));
     close(server);
-    /* A port where nobody listens any more answers the second time. */
+    /* The port has no listener any more: only the second send gets the refusal. */
     STEP(connect(client, &address.any, size_of_address()));
     STEP(send(client, "x", 1, 0));
     struct pollfd told = {.fd = client};

@@ -61,7 +61,7 @@ int main(void) {
     STEP(socket(AF_NETLINK, SOCK_RAW, 31));
     struct sockaddr_nl resolvers = {.nl_family = AF_NETLINK, .nl_groups = 1 << (RTNLGRP_IPV4_MROUTE_R - 1)};
     STEP(bind(MUST(socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE)), (struct sockaddr *)&resolvers, sizeof resolvers));
-    /* Events of devices: whoever wants to know hears of none here. */
+    /* Events of devices: a subscriber gets none here. */
     struct sockaddr_nl events = {.nl_family = AF_NETLINK, .nl_groups = 1};
     int fd = OK(socket(AF_NETLINK, SOCK_DGRAM, NETLINK_KOBJECT_UEVENT));
     STEP(bind(fd, (struct sockaddr *)&events, sizeof events));

@@ -1,6 +1,6 @@
 /* build: sock_passing
  *
- * What rides along with a message: descriptors (SCM_RIGHTS) and credentials (SCM_CREDENTIALS, SO_PEERCRED).
+ * What is passed along with a message: descriptors (SCM_RIGHTS) and credentials (SCM_CREDENTIALS, SO_PEERCRED).
  */
 #include "step.h"
 #include "sock_unix.h"

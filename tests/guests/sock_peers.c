@@ -1,6 +1,6 @@
 /* build: sock_peers
  *
- * SO_PEERCRED of connections by path and by abstract name: who it is, and who it was when it is gone.
+ * SO_PEERCRED of connections by path and by abstract name: the peer's credentials, also after the peer has ended.
  */
 #include "step.h"
 #include "sock_unix.h"

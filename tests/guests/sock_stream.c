@@ -141,7 +141,7 @@ static void pipe_signal(void) {
 }
 
 static void much(void) {
-    /* More than the buffers hold: the sender waits in sendmsg until somebody reads. */
+    /* More than the buffers hold: the sender waits in sendmsg until the peer reads. */
     int pair[2];
     size_t size = 3 << 20;
     char *data = malloc(size);

@@ -78,7 +78,7 @@ static UNUSED long must_(const char *text, long result) {
     return result;
 }
 
-/* n bytes whose last one is followed by a page nobody may touch: a kernel that reads or writes too far faults at once.
+/* n bytes that end at an inaccessible page: a kernel that reads or writes too far faults at once.
  * Not unmapped, because the next mapping could fill the hole. */
 static UNUSED char *edge_buffer(size_t n) {
     size_t page = 4096, room = (n + page - 1) / page * page;

@@ -131,7 +131,7 @@ def test_as_linux(bench: Bench, tmp_path: Path, name: str) -> None:
 
 
 def test_over_the_resident_region(bench: Bench, tmp_path: Path) -> None:
-    """Linux has no such region, so this is a difference: the program ends, and does not run over it."""
+    """Linux has no such region, so this is a difference: the program ends instead of overwriting it."""
     program = tmp_path / "odd"
     program.write_bytes(image(exit_with(0), [text(), Segment(R | W, 0x567F_0000_0000, 0, 0, PAGE)]))
     assert bench.loaded(program, ["odd"]).code == SEGV
