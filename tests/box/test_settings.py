@@ -216,7 +216,7 @@ def test_the_walls_are_those_that_were_asked_for(setting: Setting, state: Path) 
 
 
 def test_the_hosts_name(setting: Setting, state: Path) -> None:
-    """Neither files nor uname tell it."""
+    """Neither files nor uname show it."""
     script = (
         "import json, os; print(json.dumps({'names': [os.uname().nodename,"
         " open('/etc/hostname').read().strip(), open('/proc/sys/kernel/hostname').read().strip()]}))"

@@ -55,7 +55,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "LD_PRELOAD": os.path.realpath(library.stdout.strip()),
-        # Python itself never frees everything. The guest is not to inherit the preload: husk cleans its environment.
+        # Python itself never frees everything. The guest does not inherit the preload: husk cleans its environment.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONPATH": f"{TARGET}:{ROOT}",

@@ -69,7 +69,7 @@ static void timers(void) {
 }
 
 static void fires_after_exec(void) {
-    /* Of its own processor time, so that on a busy machine, too, the new program has begun and printed its line. */
+    /* A timer of processor time: even on a busy machine the new program has begun and printed its line by then. */
     struct itimerval soon = {.it_value = {0, 150000}};
     signal(SIGVTALRM, handler); /* reset by execve: the alarm ends the new program */
     MUST(setitimer(ITIMER_VIRTUAL, &soon, NULL));

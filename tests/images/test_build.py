@@ -1,4 +1,4 @@
-"""Recipes: what they make, that nothing is done twice, and that what they may not do is refused."""
+"""Recipes: what they make, that nothing is done twice, and that forbidden steps are refused."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def test_skills(tmp_path: Path) -> None:
         )
         assert answer["files"] == ["skill-output/t.json"], answer
         assert json.loads((await client.call("read_file", path="skill-output/t.json"))["content"])[0]["name"] == "Ada"
-        # What a skill may not do is told like any other refusal.
+        # A skill's refusals are reported like any other.
         with pytest.raises(Refused, match="No such file"):
             await client.call("run_skill", skill="word-count", inputs=["/etc/shadow"])
         for name in ("../skills/word-count", "/etc", ".", "", "nonesuch"):

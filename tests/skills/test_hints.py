@@ -1,4 +1,4 @@
-"""What a person is told before a run: about arguments that mean a file of theirs, and about hosts."""
+"""Hints that husk prints before a run: about arguments that name a host file, and about hosts."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def _kind(path: str) -> str:
 )
 @pytest.mark.timeout(300)
 def test_nothing_grows_with_executions(count: int) -> None:
-    """Phase one warms up (caches, thread pool); two phases behind it must not differ. Which of husk's threads does the
-    work, and so whose memory is warm, is the host's choice: a few more phases are allowed. A leak grows in each."""
+    """Phase one warms up (caches, thread pool); two phases after it must not differ. The host chooses which of husk's
+    threads does the work, and so whose memory is warm: a few more phases are allowed. A leak grows in each."""
     pipe = subprocess.PIPE
     program = [f"{GUESTS}/spawn", "phases", str(count), "/bin/true"]
     with husk_process(

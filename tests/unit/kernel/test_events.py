@@ -1,4 +1,4 @@
-"""What the person outside is told: refusals once and with their reason, calls as one line, nothing without end."""
+"""Reports to the person outside: refusals once and with their reason, calls as one line, nothing without end."""
 
 from __future__ import annotations
 
