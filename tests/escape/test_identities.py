@@ -83,6 +83,35 @@ def test_a_mask_on_an_rw_mount_stays_where_the_directory_goes(home: Home) -> Non
     assert SECRET not in out + err
 
 
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_a_masked_directory_moved_into_another_mount(home: Home, mode: str) -> None:
+    """The second mount holds nothing closed when the box is built."""
+    home.state = home.top / "state"
+    inner = home.home / "inner"
+    inner.mkdir()
+    script = "mv /h/.config /h/inner/; ls /i/.config; find /i /h -type f -exec cat {} +; cat /i/.config/gcloud/token"
+    mounts = [*home.mounts("rw"), "--mount", f"{inner}:/i:{mode}"]
+    _, out, err = home.call("run", *mounts, "--", "sh", "-c", script)
+    assert out == "gcloud\n" and SECRET not in err
+    assert (inner / ".config" / "gcloud" / "token").read_text() == SECRET
+
+
+@as_root
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_a_directory_masked_by_way_of_a_bind_mount(home: Home, mode: str) -> None:
+    """Two mounts of the box have sources on two mounts of one file system: `..` does not lead from one to the other."""
+    alias = home.top / "alias"
+    alias.mkdir()
+    home.state, home.store = home.top / "state", home.top / "store"
+    home.store.mkdir()
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    mounts = ["--mount", f"{alias}:/b:ro", "--mount", f"{home.empty}:/b/gcloud:ro", "--mount", f"{home.home}:/h:{mode}"]
+    command = [*husk_command(), "run", *mounts, "--", "sh", "-c", f"ls -A /h/.config; {FIND}"]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.home / ".config"), str(alias), *command]
+    done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "gcloud\n"), done
+
+
 @as_root
 def test_a_masked_directory_by_another_path_of_the_host(home: Home) -> None:
     """A bind mount below the same mount leads to what the mask covers."""

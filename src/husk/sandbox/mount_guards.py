@@ -28,19 +28,19 @@ ONLY_NAMED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 class OwnPlaces:
     """husk's own directories, by identity, with all that lie above them."""
 
-    __slots__ = ("above", "above_state", "identities", "state", "store")
+    __slots__ = ("above", "above_state", "chains", "identities", "state", "store")
 
     def __init__(self, state: str, store: str) -> None:
         self.state, self.store = state, store
         self.identities: list[Identity] = []
         self.above: list[Identity] = []
-        here, *self.above_state = _upward(os.open(state, ONLY_NAMED))
-        self.identities.append(here)
-        self.above += self.above_state
+        self.chains = [Chain(os.open(state, ONLY_NAMED))]
+        self.above_state = self.chains[0].above
         if os.path.isdir(store):
-            here, *above = _upward(os.open(store, ONLY_NAMED))
-            self.identities.append(here)
-            self.above += above
+            self.chains.append(Chain(os.open(store, ONLY_NAMED)))
+        for chain in self.chains:
+            self.identities.append(chain.here)
+            self.above += chain.above
 
     def holds(self, identity: Identity) -> bool:
         """Is this one of them, or one of the directories in it, by whatever path?"""
@@ -71,20 +71,21 @@ def check_source(mount: Mount, own: OwnPlaces) -> None:
 
 def guard_mounts(vfs: Vfs, image: LayeredTree, owners: dict[int, tuple[int, int] | None], own: OwnPlaces) -> None:
     """`owners`: descriptor of each mount's root, and the credentials husk uses beneath it; None: its own."""
-    closed, above = set(own.identities), set(own.above)
-    for covered in _covered(vfs):
-        here, *upward = _upward(covered)
-        closed.add(here)
-        above.update(upward)
+    covered = [Chain(fd) for fd in _covered(vfs)]
+    closed = list({*own.identities, *(chain.here for chain in covered)})
+    systems = _file_systems()
+    writable = {Chain(fd).here for fd in _writable(vfs)}
     roots = dict(owners)
     for lower in image.lowers:
         if lower.is_host:
             roots.setdefault(lower.fd, None)
     for fd, owner in roots.items():
-        found = os.fstat(fd)
-        holds_closed = (found.st_dev, found.st_ino) in above
+        root = Chain(os.dup(fd))
+        holds_closed = any(chain.may_lie_beneath(root, systems) for chain in (*own.chains, *covered)) or any(
+            chain.may_be_moved_beneath(root, writable) for chain in covered
+        )
         if holds_closed or fd in owners:
-            guard_root(fd, list(closed), own.above, holds_closed, owner)
+            guard_root(fd, closed, own.above, holds_closed, owner)
 
 
 def _covered(vfs: Vfs) -> Iterator[int]:
@@ -97,6 +98,62 @@ def _covered(vfs: Vfs) -> Iterator[int]:
                 yield fd
         except FileNotFoundError:
             continue  # a mount point of the box's own: it covers nothing of the host's
+
+
+def _writable(vfs: Vfs) -> Iterator[int]:
+    """A descriptor of the root of every `rw` mount, the caller's to close."""
+    for _, tree in vfs.mounts():
+        fd = tree.host_directory_fd(tree.root) if tree.writes_to_host and not tree.read_only else None
+        if fd is not None:
+            yield fd
+
+
+class Chain:
+    """A directory and those above it, up to the host's root, by identity; and the host's mount that it was reached by.
+    Closes `fd`."""
+
+    __slots__ = ("above", "here", "mount")
+
+    def __init__(self, fd: int) -> None:
+        self.mount = _mount_of(fd)
+        self.here, *self.above = _upward(fd)
+
+    def may_lie_beneath(self, root: Chain, systems: dict[int, str]) -> bool:
+        """Can a walk from `root` that crosses no mount come here? Within one mount a directory has one path. By another
+        mount of the same file system there may be a second one, which `..` does not show."""
+        if root.here in self.above:
+            return True
+        here, there = systems.get(self.mount), systems.get(root.mount)
+        return here is None or there is None or (here == there and self.mount != root.mount)
+
+    def may_be_moved_beneath(self, root: Chain, writable: set[Identity]) -> bool:
+        """Can a guest rename a directory above this one to a place beneath `root`, which is another mount? Not this
+        directory itself (`is_fixed`), and no directory into itself."""
+        around = {root.here, *root.above}
+        if self.here in around:
+            return False
+        for place, identity in enumerate(self.above):
+            if identity in around:
+                return place > 0 and not writable.isdisjoint(self.above[place:])
+        return False
+
+
+def _mount_of(fd: int) -> int:
+    """The number of the host's mount that `fd` was opened through; -1: not known."""
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
+            return next((int(line[7:]) for line in file if line.startswith(b"mnt_id:")), -1)
+    except OSError:
+        return -1
+
+
+def _file_systems() -> dict[int, str]:
+    """The device of each of the host's mounts. All mounts of one file system have the same, unlike st_dev on btrfs."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            return {int(fields[0]): fields[2] for fields in map(str.split, file)}
+    except OSError:
+        return {}
 
 
 def _upward(fd: int) -> list[Identity]:
