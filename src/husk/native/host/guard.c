@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <pthread.h>
@@ -43,7 +44,6 @@ struct guard {
 
 static struct guard *guards[BUCKETS];
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_once_t forks_known = PTHREAD_ONCE_INIT;
 static PyObject *closed_error; /* husk.native._core.ClosedFileSystem */
 
 /* ---- file systems that speak for the kernel ---------------------------------------------------------------------- */
@@ -76,7 +76,8 @@ static const char *kernel_name(int fd)
 
 struct own_ids {
     uid_t uid;
-    gid_t gid;
+    gid_t gid, *groups; /* groups: owned */
+    int group_count;
     bool nested;
     struct __user_cap_header_struct header; /* nested: the capabilities to take back */
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
@@ -103,6 +104,26 @@ static bool file_ids_are(uid_t uid, gid_t gid)
     return (uid_t)setfsuid(-1) == uid && (gid_t)setfsgid(-1) == gid;
 }
 
+/* The kernel looks at these groups, too, and root's own are not the owner's. They are per thread. */
+static bool leave_groups(struct own_ids *own)
+{
+    int count = getgroups(0, NULL);
+    if (count <= 0)
+        return count == 0;
+    own->groups = malloc(count * sizeof *own->groups);
+    if (!own->groups || getgroups(count, own->groups) != count || syscall(SYS_setgroups, 0, NULL) < 0)
+        return false;
+    own->group_count = count;
+    return true;
+}
+
+static void join_groups(struct own_ids *own)
+{
+    while (own->group_count && syscall(SYS_setgroups, own->group_count, own->groups) < 0)
+        sched_yield();
+    free(own->groups);
+}
+
 /* File ids are per thread. Changing the fsuid from 0 drops the capabilities over files, and changing it back restores
  * them. */
 static bool become_owner(const struct guard *guard, struct own_ids *own)
@@ -112,9 +133,11 @@ static bool become_owner(const struct guard *guard, struct own_ids *own)
     own->gid = (gid_t)syscall(SYS_setfsgid, guard->gid);
     own->uid = (uid_t)syscall(SYS_setfsuid, guard->uid);
     own->nested = false;
+    own->groups = NULL;
+    own->group_count = 0;
     bool done = file_ids_are(guard->uid, guard->gid) && (own->uid != guard->uid || drop_past_modes(own));
     host_end_change(&saved);
-    return done;
+    return done && leave_groups(own);
 }
 
 static void become_husk(struct own_ids *own)
@@ -128,6 +151,7 @@ static void become_husk(struct own_ids *own)
     while (own->nested && syscall(SYS_capset, &own->header, own->data) < 0)
         sched_yield();
     host_end_change(&saved);
+    join_groups(own);
 }
 
 /* ---- walking ----------------------------------------------------------------------------------------------------- */
@@ -249,11 +273,6 @@ static void in_child(void)
     lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER; /* the threads that held it are not in the child */
 }
 
-static void know_of_forks(void)
-{
-    pthread_atfork(NULL, NULL, in_child);
-}
-
 static bool read_identities(PyObject *from, struct identity *to)
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(from); i++) {
@@ -265,8 +284,10 @@ static bool read_identities(PyObject *from, struct identity *to)
     return true;
 }
 
+/* Without the GIL: a slow host may keep another thread, which holds the lock, in an open. */
 static void replace(int root, struct guard *by)
 {
+    Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&lock);
     struct guard **at = place(root), *old = *at;
     if (by)
@@ -274,6 +295,7 @@ static void replace(int root, struct guard *by)
     *at = by ? by : old ? old->next : NULL;
     pthread_rwlock_unlock(&lock);
     free(old);
+    Py_END_ALLOW_THREADS
 }
 
 /* guard_root(root_fd, closed, fixed, holds_closed, owner): `owner` is (uid, gid), or None for husk's own
@@ -303,7 +325,6 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
         free(made);
         return NULL;
     }
-    pthread_once(&forks_known, know_of_forks);
     replace(root, made);
     Py_RETURN_NONE;
 }
@@ -359,6 +380,11 @@ PyObject *host_raise(int result)
 
 int host_add_guard_types(PyObject *module)
 {
+    /* Not only with the first guard: every open takes the lock, and a child may be the first to set one. */
+    if (!closed_error && pthread_atfork(NULL, NULL, in_child) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
     closed_error = PyErr_NewException("husk.native._core.ClosedFileSystem", PyExc_OSError, NULL);
     return closed_error ? PyModule_AddObjectRef(module, "ClosedFileSystem", closed_error) : -1;
 }
