@@ -96,6 +96,18 @@ def test_a_masked_directory_moved_into_another_mount(home: Home, mode: str) -> N
     assert (inner / ".config" / "gcloud" / "token").read_text() == SECRET
 
 
+def test_a_mount_point_that_another_mount_moves_away(home: Home) -> None:
+    """It is the host's directory. The box ends as usual, and nothing of it is left."""
+    home.state = home.top / "state"
+    script = "mv /i/.config /i/moved; ls /h/.config; cat /proc/mounts; ls /h/moved; cat /h/moved/gcloud/token"
+    mounts = [*home.mounts("rw"), "--mount", f"{home.home}:/i:rw"]
+    status, out, err = home.call("run", *mounts, "--", "sh", "-c", f"{script}; exit 7")
+    assert status == 7, err
+    assert " /h " in out and " /h/.config/gcloud " not in out and out.endswith("gcloud\n")
+    assert SECRET not in out + err
+    assert not [name for name in os.listdir(home.state) if name.startswith("box-")]
+
+
 @as_root
 @pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
 def test_a_directory_masked_by_way_of_a_bind_mount(home: Home, mode: str) -> None:

@@ -59,7 +59,7 @@ class Files:
 
     def close(self) -> None:
         """Close every descriptor. The box is over."""
-        for _, tree in self.vfs.mounts():
+        for tree in self.vfs.newest_first():
             tree.close()
         self.vfs.state.close()
 

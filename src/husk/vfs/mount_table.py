@@ -71,8 +71,15 @@ class MountTable:
         self._mounts.append((directory, tree))
 
     def mounts(self) -> list[tuple[bytes, Tree]]:
+        """Those that have a path. The host may remove or rename a directory of its own that a mount covers."""
+        found: list[tuple[bytes, Tree]] = []
         with self.lock:
-            return [(b"/" if point is None else self.path(point), tree) for point, tree in self._mounts]
+            for point, tree in self._mounts:
+                try:
+                    found.append((b"/" if point is None else self.path(point), tree))
+                except FileNotFoundError:
+                    continue
+        return found
 
     def newest_first(self) -> list[Tree]:
         return [tree for _, tree in reversed(self._mounts)]

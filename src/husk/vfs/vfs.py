@@ -51,6 +51,7 @@ class Vfs:
 
         self.mount = table.mount
         self.mounts = table.mounts
+        self.newest_first = table.newest_first
         self.is_mount_root = table.is_mount_root
         self.path_of = table.path_of
 
