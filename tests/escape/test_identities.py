@@ -96,6 +96,18 @@ def test_a_masked_directory_moved_into_another_mount(home: Home, mode: str) -> N
     assert (inner / ".config" / "gcloud" / "token").read_text() == SECRET
 
 
+def test_a_masked_directory_by_another_mount_is_neither_changed_nor_watched(home: Home) -> None:
+    watch = "import ctypes; c = ctypes.CDLL(None); print(c.inotify_add_watch(c.inotify_init(), b'gcloud', 4095))"
+    script = f"cd /i/.config && ls -ld gcloud; chmod 777 gcloud; touch gcloud; python3 -c \"{watch}\""
+    before = home.gcloud.stat()
+    home.state = home.top / "state"
+    mounts = [*home.mounts("rw"), "--mount", f"{home.home}:/i:rw"]
+    _, out, err = home.call("run", *mounts, "--", "sh", "-c", script)
+    assert out.startswith("drwx") and out.endswith("\n-1\n"), (out, err)
+    after = home.gcloud.stat()
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
 def test_a_mount_point_that_another_mount_moves_away(home: Home) -> None:
     """It is the host's directory. The box ends as usual, and nothing of it is left."""
     home.state = home.top / "state"

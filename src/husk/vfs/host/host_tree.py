@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 DIRECTORIES_KEPT = 32768
 LARGE = 4096
+MEANT = os.O_PATH | os.O_NOFOLLOW
 WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
 
 
@@ -339,7 +340,7 @@ class HostTree(Tree):
         assert isinstance(node, HostDir | HostNode)
         if isinstance(node, HostDir) and node.removed:
             raise error(errno.ENOENT)
-        file = open_beneath(self.fd, node.rel(), os.O_PATH | os.O_NOFOLLOW)
+        file = open_beneath(self.fd, node.rel(), MEANT | (os.O_DIRECTORY if isinstance(node, HostDir) else 0))
         found = os.fstat(file)
         if (found.st_dev, found.st_ino) != node.key:
             os.close(file)
@@ -350,12 +351,13 @@ class HostTree(Tree):
 class Reached:
     """A host path that is a descriptor of the node, hence leads nowhere else while it is open. ESTALE if its name now
     leads to another file: otherwise a user who may rename there could make husk, which may be root, change a file that
-    this user may not change."""
+    this user may not change. `to_change`: a closed directory, which can be looked at, does not exist."""
 
-    __slots__ = ("fd", "held", "node", "tree")
+    __slots__ = ("fd", "flags", "held", "node", "tree")
 
-    def __init__(self, tree: HostTree, node: Node) -> None:
+    def __init__(self, tree: HostTree, node: Node, *, to_change: bool = False) -> None:
         self.tree, self.node = tree, node
+        self.flags = MEANT | (os.O_DIRECTORY if to_change and isinstance(node, HostDir) else 0)
         self.fd = -1
         self.held: Pinned | None = None
 
@@ -364,7 +366,7 @@ class Reached:
             self.held = self.node.pinned()
             return self.held.__enter__()
         assert isinstance(self.node, HostNode | HostDir)
-        self.fd = open_beneath(self.tree.fd, self.node.rel(), os.O_PATH | os.O_NOFOLLOW)
+        self.fd = open_beneath(self.tree.fd, self.node.rel(), self.flags)
         try:
             found = os.fstat(self.fd)
             if (found.st_dev, found.st_ino) != self.node.key:

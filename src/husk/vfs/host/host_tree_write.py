@@ -191,7 +191,7 @@ class WritableHostTree(HostTree):
             return
         self.distrust(node)
         wanted = mode & 0o7777 if node.kind == st.S_IFDIR else harmless(mode)
-        with Reached(self, node) as path:
+        with Reached(self, node, to_change=True) as path:
             group = os.stat(path).st_gid if wanted & st.S_ISGID else -1
             self._as_owner(lambda: os.chmod(path, wanted), group=group)
 
@@ -203,7 +203,7 @@ class WritableHostTree(HostTree):
             gid = self.owner[1]
         self.distrust(node)
         try:
-            with Reached(self, node) as path:  # of a symbolic link it is the link itself, and is not followed
+            with Reached(self, node, to_change=True) as path:  # of a symbolic link it is the link itself
                 self._as_owner(lambda: os.chown(path, uid, gid), group=gid)
         except OSError:
             raise error(errno.EPERM) from None
@@ -214,20 +214,20 @@ class WritableHostTree(HostTree):
         times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
         owner = is_owner(ctx.creds, shown)
         self.distrust(node)
-        with Reached(self, node) as path:
+        with Reached(self, node, to_change=True) as path:
             self._as_owner(lambda: os.utime(path, ns=times) if owner else os.utime(path))
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         # Not by opening it: a watcher sees that, too.
-        with Reached(self, node) as path:
+        with Reached(self, node, to_change=True) as path:
             self._as_owner(lambda: os.truncate(path, size))
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
-        with Reached(self, node) as path:
+        with Reached(self, node, to_change=True) as path:
             self._as_owner(lambda: os.setxattr(path, name, value, flags))
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
-        with Reached(self, node) as path:
+        with Reached(self, node, to_change=True) as path:
             self._as_owner(lambda: os.removexattr(path, name))
 
 
