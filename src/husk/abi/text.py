@@ -22,10 +22,5 @@ def shown(name: bytes) -> str:
     return harmless(decoded(name))
 
 
-def harmless_lines(message: str) -> str:
-    """The same for a message of several lines."""
-    return "\n".join(map(harmless, message.split("\n")))
-
-
 def shortened(text: str) -> str:
     return text if len(text) <= MOST else f"{text[: MOST // 2]} … {text[-MOST // 2 :]}"

@@ -34,14 +34,9 @@
 
 enum { UNCHANGED = -1 }; /* as an id: leave it as it is */
 
-struct capabilities {
-    struct __user_cap_header_struct header;
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-};
-
-static int get_capabilities(struct capabilities *held)
+static int get_capabilities(struct host_capabilities *held)
 {
-    *held = (struct capabilities){.header = {.version = _LINUX_CAPABILITY_VERSION_3}};
+    *held = (struct host_capabilities){.header = {.version = _LINUX_CAPABILITY_VERSION_3}};
     return syscall(SYS_capget, &held->header, held->data) < 0 ? -errno : 0;
 }
 
@@ -52,18 +47,18 @@ static void must(long number, long a, long b, long c)
         sched_yield();
 }
 
-static void restore_capabilities(struct capabilities *held)
+void host_restore_capabilities(struct host_capabilities *held)
 {
     must(SYS_capset, (long)&held->header, (long)held->data, 0);
 }
 
 /* Takes `some` out of the effective set. `all` receives what is to be restored. */
-static int drop_capabilities(uint32_t some, struct capabilities *all)
+int host_drop_capabilities(uint32_t some, struct host_capabilities *all)
 {
     int error = get_capabilities(all);
     if (error)
         return error;
-    struct capabilities fewer = *all;
+    struct host_capabilities fewer = *all;
     fewer.data[0].effective &= ~some;
     return syscall(SYS_capset, &fewer.header, fewer.data) < 0 ? -errno : 0;
 }
@@ -112,7 +107,7 @@ void host_end_change(const struct host_process_flags *saved)
 /* ---- effective ids: what a socket's peer sees -------------------------------------------------------------------- */
 
 struct effective_ids {
-    struct capabilities capabilities;
+    struct host_capabilities capabilities;
     uid_t user;
     gid_t group, *groups; /* groups: owned */
     int group_count;
@@ -123,7 +118,7 @@ static void restore_effective(struct effective_ids *own)
     struct host_process_flags saved;
     host_begin_change(&saved);
     must(SYS_setresuid, UNCHANGED, own->user, UNCHANGED);
-    restore_capabilities(&own->capabilities);
+    host_restore_capabilities(&own->capabilities);
     must(SYS_setresgid, UNCHANGED, own->group, UNCHANGED);
     must(SYS_setgroups, own->group_count, (long)own->groups, 0);
     host_end_change(&saved);
@@ -191,21 +186,21 @@ static const uint32_t OVER_OTHERS = CAP_TO_MASK(CAP_CHOWN) | CAP_TO_MASK(CAP_FOW
                                         CAP_TO_MASK(CAP_SYS_RESOURCE);
 
 /* setfsuid and setfsgid do not report failure. Called with -1 they return the current id. */
-static bool file_ids_are(uid_t user, gid_t group)
+bool host_file_ids_are(uid_t user, gid_t group)
 {
     return (uid_t)setfsuid(UNCHANGED) == user && (gid_t)setfsgid(UNCHANGED) == group;
 }
 
-static int change_file_ids(uid_t user, gid_t group, const struct capabilities *all)
+static int change_file_ids(uid_t user, gid_t group, const struct host_capabilities *all)
 {
     struct host_process_flags saved;
     int error = 0;
-    struct capabilities fewer = *all;
+    struct host_capabilities fewer = *all;
     fewer.data[0].effective &= ~OVER_OTHERS;
     host_begin_change(&saved);
     syscall(SYS_setfsgid, group);
     syscall(SYS_setfsuid, user);
-    if (!file_ids_are(user, group))
+    if (!host_file_ids_are(user, group))
         error = -EPERM;
     else if (syscall(SYS_capset, &fewer.header, fewer.data) < 0)
         error = -errno;
@@ -213,16 +208,16 @@ static int change_file_ids(uid_t user, gid_t group, const struct capabilities *a
     return error;
 }
 
-static void restore_file_ids(uid_t user, gid_t group, struct capabilities *all)
+static void restore_file_ids(uid_t user, gid_t group, struct host_capabilities *all)
 {
     struct host_process_flags saved;
     host_begin_change(&saved);
-    while (!file_ids_are(user, group)) {
+    while (!host_file_ids_are(user, group)) {
         syscall(SYS_setfsuid, user);
         syscall(SYS_setfsgid, group);
         sched_yield();
     }
-    restore_capabilities(all);
+    host_restore_capabilities(all);
     host_end_change(&saved);
 }
 
@@ -234,7 +229,7 @@ PyObject *host_py_make_as(PyObject *self, PyObject *args)
     PyObject *make, *made = NULL;
     if (!PyArg_ParseTuple(args, "IIO:make_as", &user, &group, &make))
         return NULL;
-    struct capabilities all;
+    struct host_capabilities all;
     uid_t own = (uid_t)setfsuid(UNCHANGED);
     gid_t own_group = (gid_t)setfsgid(UNCHANGED);
     int error = get_capabilities(&all);
@@ -267,12 +262,12 @@ static int send_one_fd(int socket, int fd)
 
 static int send_one_fd_within_limits(int socket, int fd)
 {
-    struct capabilities all;
-    int error = drop_capabilities(PAST_LIMITS, &all);
+    struct host_capabilities all;
+    int error = host_drop_capabilities(PAST_LIMITS, &all);
     if (error)
         return error;
     error = send_one_fd(socket, fd);
-    restore_capabilities(&all);
+    host_restore_capabilities(&all);
     return error;
 }
 
@@ -296,13 +291,13 @@ static int may_send_more(void)
 /* A guest's control messages about its packets are for Linux to judge: some of them need network capabilities. */
 static ssize_t send_without_network_rights(int fd, const struct msghdr *message, int flags)
 {
-    struct capabilities all;
-    ssize_t sent = drop_capabilities(OVER_NETWORKS, &all);
+    struct host_capabilities all;
+    ssize_t sent = host_drop_capabilities(OVER_NETWORKS, &all);
     if (sent)
         return sent;
     if ((sent = sendmsg(fd, message, flags)) < 0)
         sent = -errno;
-    restore_capabilities(&all);
+    host_restore_capabilities(&all);
     return sent;
 }
 
@@ -333,13 +328,13 @@ int host_open_as(uid_t user, const char *path, int flags)
     uid_t own = getuid();
     if (syscall(SYS_setresuid, user, UNCHANGED, UNCHANGED) < 0)
         return -errno;
-    struct capabilities all;
-    int fd = drop_capabilities(PAST_LIMITS, &all);
+    struct host_capabilities all;
+    int fd = host_drop_capabilities(PAST_LIMITS, &all);
     if (fd == 0) {
         fd = open(path, flags);
         if (fd < 0)
             fd = -errno;
-        restore_capabilities(&all);
+        host_restore_capabilities(&all);
     }
     must(SYS_setresuid, own, UNCHANGED, UNCHANGED);
     return fd;

@@ -79,8 +79,7 @@ struct own_ids {
     gid_t gid, *groups; /* groups: owned */
     int group_count;
     bool nested;
-    struct __user_cap_header_struct header; /* nested: the capabilities to take back */
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    struct host_capabilities all; /* nested: the capabilities to take back */
 };
 
 enum { PAST_MODES = CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_DAC_READ_SEARCH) };
@@ -88,20 +87,8 @@ enum { PAST_MODES = CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_DAC_READ_SEA
 /* A thread that has the owner's file ids already (credentials.c) may still have these two capabilities. */
 static bool drop_past_modes(struct own_ids *own)
 {
-    struct __user_cap_data_struct fewer[_LINUX_CAPABILITY_U32S_3];
-    own->header = (struct __user_cap_header_struct){.version = _LINUX_CAPABILITY_VERSION_3};
-    if (syscall(SYS_capget, &own->header, own->data) < 0)
-        return false;
-    memcpy(fewer, own->data, sizeof fewer);
-    fewer[0].effective &= ~(uint32_t)PAST_MODES;
-    own->nested = true;
-    return syscall(SYS_capset, &own->header, fewer) == 0;
-}
-
-/* setfsuid and setfsgid do not report failure. Called with -1 they return the current id. */
-static bool file_ids_are(uid_t uid, gid_t gid)
-{
-    return (uid_t)setfsuid(-1) == uid && (gid_t)setfsgid(-1) == gid;
+    own->nested = host_drop_capabilities(PAST_MODES, &own->all) == 0;
+    return own->nested;
 }
 
 /* The kernel looks at these groups, too, and root's own are not the owner's. They are per thread. */
@@ -135,7 +122,7 @@ static bool become_owner(const struct guard *guard, struct own_ids *own)
     own->nested = false;
     own->groups = NULL;
     own->group_count = 0;
-    bool done = file_ids_are(guard->uid, guard->gid) && (own->uid != guard->uid || drop_past_modes(own));
+    bool done = host_file_ids_are(guard->uid, guard->gid) && (own->uid != guard->uid || drop_past_modes(own));
     host_end_change(&saved);
     return done && leave_groups(own);
 }
@@ -147,9 +134,9 @@ static void become_husk(struct own_ids *own)
     do { /* the host may lack memory for a moment */
         syscall(SYS_setfsuid, own->uid);
         syscall(SYS_setfsgid, own->gid);
-    } while (!file_ids_are(own->uid, own->gid) && sched_yield() == 0);
-    while (own->nested && syscall(SYS_capset, &own->header, own->data) < 0)
-        sched_yield();
+    } while (!host_file_ids_are(own->uid, own->gid) && sched_yield() == 0);
+    if (own->nested)
+        host_restore_capabilities(&own->all);
     host_end_change(&saved);
     join_groups(own);
 }

@@ -4,6 +4,7 @@
 
 #include "core.h"
 
+#include <linux/capability.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -36,6 +37,15 @@ struct host_process_flags {
 };
 void host_begin_change(struct host_process_flags *saved);
 void host_end_change(const struct host_process_flags *saved);
+
+struct host_capabilities {
+    struct __user_cap_header_struct header;
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+};
+/* Takes `some` out of the thread's effective set; `all` receives what is to be restored. -errno. */
+int host_drop_capabilities(uint32_t some, struct host_capabilities *all);
+void host_restore_capabilities(struct host_capabilities *held); /* tries until the host allows it */
+bool host_file_ids_are(uid_t user, gid_t group); /* setfsuid and setfsgid do not report failure */
 
 /* guard.c: what a walk beneath a mounted host directory may pass. The first two stand for no errno, so that the fast
  * path leaves them to Python: a file system that speaks for the kernel is closed (EACCES, and why), and a closed
