@@ -28,7 +28,9 @@ LAYERS = KERNEL_LAYERS | {
     "api": _BELOW_TOP | {"kernel", "vfs"},
     "skills": _BELOW_TOP | {"api", "native._core"},  # native as for the store
     "mcp": _BELOW_TOP | {"api", "skills"},
-    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "mcp"},
+    # Compatibility: from the walls it takes the filter, to say what a box allows.
+    "compat": _BELOW_TOP | {"api", "images", "skills", "walls"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "mcp", "compat"},
 }
 
 # Folder -> its levels, the lowest first. A level names modules and sub-packages; a dotted name is one module of a
