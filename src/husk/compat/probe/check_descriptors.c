@@ -1,0 +1,2 @@
+/* compat/probe: checks of descriptors. */
+#include "probe.h"

@@ -1,0 +1,2 @@
+/* compat/probe: checks of host. */
+#include "probe.h"

@@ -1,0 +1,2 @@
+/* compat/probe: checks of memory. */
+#include "probe.h"

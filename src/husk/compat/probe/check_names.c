@@ -1,0 +1,2 @@
+/* compat/probe: checks of names. */
+#include "probe.h"
