@@ -27,10 +27,10 @@ LAYERS = KERNEL_LAYERS | {
     # The Python API hands out what the kernel shows: calls to hook, files of the box.
     "api": _BELOW_TOP | {"kernel", "vfs"},
     "skills": _BELOW_TOP | {"api", "native._core"},  # native as for the store
-    "mcp": _BELOW_TOP | {"api", "skills"},
-    # Compatibility: from the walls it takes the filter, to say what a box allows.
+    # What a program asks for, and what runtimes offer: from registry and walls, by running boxes.
     "compat": _BELOW_TOP | {"api", "images", "skills", "walls"},
-    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "mcp", "compat"},
+    "mcp": _BELOW_TOP | {"api", "skills"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "mcp"},
 }
 
 # Folder -> its levels, the lowest first. A level names modules and sub-packages; a dotted name is one module of a
@@ -54,6 +54,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "*",
     ),
     "skills": ("box_runner", "packages", "*"),
+    # What runtimes offer; then ways to learn what a program asks for; then what joins the two.
+    "compat": ("surface census", "runtimes", "probe", "*"),
     "cli": ("output", "options", "*"),
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.

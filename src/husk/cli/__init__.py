@@ -26,6 +26,7 @@ COMMANDS = {
     "fork": ("box_options", "cmd_boxes:fork"),
     "drop": ("box_options", "cmd_boxes:drop"),
     "store": ("store_options", "cmd_store"),
+    "runtimes": ("compat_options", "compat.cmd_runtimes"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),

@@ -1,4 +1,5 @@
-"""compat: what a program needs from Linux, what a runtime offers, and what becomes of the one in the other.
+"""compat: what a program needs from Linux, what each runtime offers, and whether the two fit.
 
-Nothing here is imported by a plain `husk run`.
+Here: surfaces (what a runtime offers), censuses (what a program asked for), and what is learned from them. Not here:
+anything that decides for a box; a box never asks this layer, except to wear a runtime's surface with `husk run --as`.
 """

@@ -83,11 +83,14 @@ FAILING = {
     "store gc": ([], 2, "usage"),
     "store protect": (["none"], 2, "usage"),
     "store rm": (["none"], 2, "usage"),
+    "runtimes show": (["none"], 2, "usage"),
+    "runtimes diff": (["none", "husk"], 2, "usage"),
+    "runtimes validate": (["/nowhere"], 2, "usage"),
     "syscalls": (["nonsense"], 2, "usage"),
     "mcp": ([], 2, "usage"),
     "completion": (["tcsh"], 2, "usage"),
 }
-ALWAYS_WORKS = {"ps", "doctor"}
+ALWAYS_WORKS = {"ps", "doctor", "runtimes ls"}
 
 
 def test_every_command_is_tried() -> None:

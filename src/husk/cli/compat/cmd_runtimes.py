@@ -1,0 +1,77 @@
+"""cli/compat: `husk runtimes`: list, show, compare, import and check what runtimes offer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from husk.cli.compat.runtimes_show import claim_json, claim_lines, counted, difference_lines, surface_json, table_lines
+from husk.cli.exit_codes import run_command
+from husk.cli.options.compat_options import RUNTIMES
+from husk.cli.output import say, say_result
+from husk.compat.runtimes import find, names
+from husk.compat.runtimes.differences import differences
+from husk.compat.surface import Claim, Surface, read_surface, rows_by_name, write_surface
+from husk.sandbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
+
+
+def _ls(options: Values) -> int:
+    found = [find(name) for name in names()]
+    width = max(len(surface.name) for surface in found)
+    lines = [f"{one.name:<{width}}  {counted(one)}  {one.title}" for one in found]
+    say_result([surface_json(one, calls=False) for one in found], lines, as_json=options.json)
+    return 0
+
+
+def _show(options: Values) -> int:
+    surface = find(options.name)
+    if options.toml:
+        if options.json or options.calls or options.support:
+            raise UsageError("--toml prints the whole file; leave out --json, --support and the calls.")
+        say(*write_surface(surface).splitlines())
+        return 0
+    claims = _chosen(surface, options.calls)
+    if options.support:
+        claims = [claim for claim in claims if claim.level == options.support]
+    if options.calls:
+        lines = [line for claim in claims for line in claim_lines(claim)]
+        say_result([claim_json(claim) for claim in claims], lines or ["no such calls"], as_json=options.json)
+        return 0
+    document = {**surface_json(surface, calls=False), "calls": [claim_json(claim) for claim in claims]}
+    say_result(document, table_lines(surface, claims), as_json=options.json)
+    return 0
+
+
+def _chosen(surface: Surface, calls: list[str]) -> list[Claim]:
+    for call in calls:
+        if call not in rows_by_name():
+            raise UsageError(f"Linux on x86-64 has no system call {call!r}; `husk syscalls` lists them all.")
+    return [surface.claim(call) for call in calls or sorted(rows_by_name())]
+
+
+def _diff(options: Values) -> int:
+    first, second = find(options.a), find(options.b)
+    found = differences(first, second)
+    document: dict[str, Any] = {
+        "a": first.name,
+        "b": second.name,
+        "differences": [{"call": a.call, "a": claim_json(a), "b": claim_json(b)} for a, b in found],
+    }
+    say_result(document, difference_lines(first, second, found), as_json=options.json)
+    return 1 if found else 0
+
+
+def _validate(options: Values) -> int:
+    found = [read_surface(file) for file in options.files]
+    lines = [f"{file}: good; {counted(one)}" for file, one in zip(options.files, found, strict=True)]
+    say_result([surface_json(one, calls=False) for one in found], lines, as_json=options.json)
+    return 0
+
+
+_HANDLERS = {"ls": _ls, "show": _show, "diff": _diff, "validate": _validate}
+
+
+def main(argv: list[str]) -> int:
+    return run_command(RUNTIMES, argv, _HANDLERS)

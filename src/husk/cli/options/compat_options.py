@@ -1,0 +1,44 @@
+"""cli: the rows of the commands about compatibility: `husk runtimes` and those beside it."""
+
+from __future__ import annotations
+
+from husk.cli.options import JSON, Argument, Command, Option
+
+_RUNTIME = "its name, the beginning of its name, or a file"
+
+RUNTIMES = Command(
+    "runtimes",
+    "what gVisor, Docker, Linux 6.1 and others offer, call by call",
+    "What other runtimes offer of Linux, call by call: full, partial, missing or unknown, with errno and source.",
+    commands=(
+        Command("ls", "the runtimes husk knows", options=(JSON,)),
+        Command(
+            "show",
+            "what a runtime offers, or what it does with some calls",
+            options=(
+                Option("--support", "full|partial|missing|unknown", "show only the calls with this support",
+                       choices=("full", "partial", "missing", "unknown")),
+                Option("--toml", "", "print it as a runtime file"),
+                JSON,
+            ),
+            arguments=(
+                Argument("NAME", _RUNTIME),
+                Argument("CALL", "only these calls, with their notes", count="*", attribute="calls"),
+            ),
+        ),
+        Command(
+            "diff",
+            "which calls two runtimes treat differently",
+            options=(JSON,),
+            arguments=(Argument("A", _RUNTIME), Argument("B", _RUNTIME)),
+            end="Exit code 0: no difference; 1: there are some.",
+        ),
+        Command(
+            "validate",
+            "check runtime files",
+            options=(JSON,),
+            arguments=(Argument("FILE", "a runtime file", count="+", attribute="files"),),
+        ),
+    ),
+    end="docs/compatibility.md tells more; docs/formats/runtime.md describes the file.",
+)  # fmt: skip
