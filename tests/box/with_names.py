@@ -11,10 +11,10 @@ from husk.kernel.net import egress
 NAMES: dict[str, list[str]] = json.loads(sys.argv.pop(1))
 
 
-def lookup(name: str) -> list[str]:
+def lookup(name: str) -> tuple[list[str], str]:
     if name not in NAMES:
         raise OSError(-2, "no such name")
-    return NAMES[name]
+    return NAMES[name], name
 
 
 egress.host_lookup = lookup

@@ -33,7 +33,8 @@ def build_network(policy: Policy, events: Told) -> Network:
         def tell(what: str, why: str, allow: str) -> None:
             events.refused("resolve", "ENOENT", what, why, allow)
 
-        egress = Egress(rules, policy.lookup or host_lookup, tell)
+        own = policy.lookup
+        egress = Egress(rules, host_lookup if own is None else lambda name: (own(name), name), tell)
         network = MappedNetwork(egress)
         network.services.append(Resolver(egress, network.ports))
     try:

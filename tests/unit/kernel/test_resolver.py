@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import threading
 
 import pytest
 
 from husk.kernel.call import Refused
 from husk.kernel.net.egress import Egress
 from husk.kernel.net.network_rules import Rules, parse, parse_ip
+from husk.kernel.net.own_addresses import is_own_address
 from husk.kernel.net.resolver import Resolver, read_name
 from husk.kernel.net.routes import answers
 
@@ -20,14 +22,15 @@ NAMES = {
     "half.example": ["192.168.0.1", "192.0.2.8"],
     "many.example": [f"192.0.2.{n}" for n in range(100)],
 }
+ALIASES: dict[str, str] = {}
 
 
-def lookup(name: str) -> list[str]:
+def lookup(name: str) -> tuple[list[str], str]:
     if name == "busy.example":
         raise socket.gaierror(socket.EAI_AGAIN, "later")
     if name not in NAMES:
         raise socket.gaierror(socket.EAI_NONAME, "no such name")
-    return NAMES[name]
+    return NAMES[name], ALIASES.get(name, name)
 
 
 class Asked(Resolver):
@@ -190,3 +193,110 @@ def test_a_denied_name_that_moves_binds_both_addresses(monkeypatch: pytest.Monke
         now[0] += 61
     with pytest.raises(OSError, match="forbids it"):
         box._egress.check(parse_ip("192.0.2.80") or b"", 443)
+
+
+def test_a_second_connection_waits_for_the_addresses_of_denied_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the first look-up is under way nothing is known of any address: a second thread must not slip through."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(name: str) -> tuple[list[str], str]:
+        asked.set()
+        assert go_on.wait(60)
+        return NAMES[name], name
+
+    egress = Egress(Rules([parse("*")], [parse("good.example")]), slow, lambda *_: None)
+    said: list[str] = []
+
+    def connect() -> None:
+        try:
+            egress.check(parse_ip("192.0.2.7") or b"", 443)
+            said.append("allowed")
+        except Refused:
+            said.append("refused")
+
+    threads = [threading.Thread(target=connect) for _ in range(2)]
+    threads[0].start()
+    assert asked.wait(60)
+    threads[1].start()
+    threads[1].join(0.2)
+    early = list(said)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert early == [] and said == ["refused", "refused"]
+
+
+def test_a_denied_name_without_an_answer_closes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver that fails is no permission. A name that does not exist binds nothing."""
+    now = [1000.0]
+    monkeypatch.setattr("husk.kernel.net.egress.time.monotonic", lambda: now[0])
+    address = parse_ip("192.0.2.7") or b""
+    box = Asked("*", deny=("busy.example", "none.example"))
+    with pytest.raises(Refused, match=r"busy\.example: that name cannot be looked up now"):
+        box._egress.check(address, 443)
+    monkeypatch.setattr(box._egress, "_lookup", lambda name: (["192.0.2.8"], name))
+    now[0] += 6
+    box._egress.check(address, 443)
+    # Once known it stays known when the resolver fails later.
+    monkeypatch.setattr(box._egress, "_lookup", lookup)
+    now[0] += 61
+    box._egress.check(address, 443)
+    with pytest.raises(Refused, match="forbids it"):
+        box._egress.check(parse_ip("192.0.2.8") or b"", 443)
+
+
+def test_an_alias_of_a_denied_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NAMES, "alias.test", ["192.0.2.66"])
+    monkeypatch.setitem(ALIASES, "alias.test", "www.bad.example")
+    box = Asked("*", deny=("*.bad.example",))
+    assert read(box.answer(query("alias.test"))) == (3, [])
+    assert box.told[0][1] == "it leads to www.bad.example, which a --deny-net rule names"
+    with pytest.raises(Refused, match="forbids it"):
+        box._egress.check(parse_ip("192.0.2.66") or b"", 443)
+    # Denied on one port only: the name leads there, the port stays closed. And an alias never allows anything.
+    half = Asked("alias.test:443", "www.bad.example:22", deny=("*.bad.example:25",))
+    assert read(half.answer(query("alias.test"))) == (0, ["192.0.2.66"])
+    half._egress.check(parse_ip("192.0.2.66") or b"", 443)
+    for port in (22, 25):
+        with pytest.raises(Refused):
+            half._egress.check(parse_ip("192.0.2.66") or b"", port)
+
+
+def test_names_of_one_address_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A domain that answers for every name below it must not fill husk's memory."""
+    box = Asked("*.wild.example:443", "*.wild.example:80", "other.test")
+    monkeypatch.setattr(box._egress, "_lookup", lambda name: (["192.0.2.7"], name))
+    for number in range(300):
+        box._egress.resolve(f"n{number}.wild.example")
+    box._egress.resolve("other.test")
+    assert sum(map(len, box._egress._names.values())) == 2
+    box._egress.check(parse_ip("192.0.2.7") or b"", 80)
+
+
+def test_a_guest_cannot_push_out_what_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("husk.kernel.net.egress.MOST_REMEMBERED", 16)
+    box = Asked("*", deny=("good.example", "*.bad.example"))
+    address = parse_ip("192.0.2.7") or b""
+    with pytest.raises(Refused):
+        box._egress.check(address, 443)
+    for number in range(100):
+        monkeypatch.setitem(NAMES, f"n{number}.bad.example", [f"198.51.100.{number}"])
+        box._egress.resolve(f"n{number}.bad.example")
+    with pytest.raises(Refused, match="forbids it"):
+        box._egress.check(address, 443)
+    assert len(box._egress._asked) == 16
+
+
+def test_own_addresses() -> None:
+    assert is_own_address(b"\x7f\0\0\1") and is_own_address(b"\x7f\1\2\3")
+    assert not is_own_address(b"\xc0\0\2\x63") and not is_own_address(parse_ip("2001:db8::99") or b"")
+
+
+def test_this_machine_behind_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own public address, in the form that a gateway translates back."""
+    own = parse_ip("192.0.2.7")
+    monkeypatch.setattr("husk.kernel.net.egress.is_own_address", lambda ip: ip == own)
+    for text in ("192.0.2.7", "64:ff9b::192.0.2.7", "2002:c000:207::1"):
+        with pytest.raises(Refused, match="this machine"):
+            Asked("*")._egress.check(parse_ip(text) or b"", 443)
+    Asked("*")._egress.check(parse_ip("64:ff9b::192.0.2.8") or b"", 443)

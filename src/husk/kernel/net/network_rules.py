@@ -62,6 +62,18 @@ class Rules:
         """Does a rule deny this name on every port?"""
         return any(rule.fits_name(name) and rule.ports == ANY_PORT and rule.name for rule in self.deny)
 
+    def touches_denied(self, name: str) -> bool:
+        """Does a rule deny this name on some port?"""
+        return any(rule.fits_name(name) and rule.name for rule in self.deny)
+
+    def allows_every_name(self) -> bool:
+        return any(not rule.name and rule.net is None for rule in self.allow)
+
+    def tells_apart(self, name: str, others: list[str]) -> bool:
+        """Is there a rule that fits this name and none of the others?"""
+        named = [rule for rule in (*self.allow, *self.deny) if rule.name and rule.fits_name(name)]
+        return any(not any(rule.fits_name(other) for other in others) for rule in named)
+
     def name(self, name: str) -> Verdict:
         """May this name be looked up? `address` decides about the connection."""
         name = name.rstrip(".").lower()
@@ -71,12 +83,13 @@ class Rules:
             return Verdict(True)
         return Verdict(False, "no --allow-net rule names it", f"--allow-net {name}")
 
-    def address(self, ip: bytes, port: int, names: list[str]) -> Verdict:
-        """May a connection go there?"""
+    def address(self, ip: bytes, port: int, names: list[str], denied: list[str] | None = None) -> Verdict:
+        """May a connection go there? `denied` are more names of it that count for denials only."""
         shown = endpoint(ip, port)
+        every_name = [*names, *(denied or ())]
         for rule in self.deny:
             # A denied IPv4 address is denied in its IPv6 forms too: a gateway (NAT64, 6to4) would lead there.
-            if any(rule.fits(each, port, names) for each in (ip, *carried(ip))):
+            if any(rule.fits(each, port, every_name) for each in (ip, *carried(ip))):
                 return Verdict(False, f"--deny-net {rule.text} forbids it")
         closed = closed_range(ip)
         if closed is not None:
