@@ -24,6 +24,8 @@
  *                        kernel returns, -EPERM for instance; errno stays as it is. Every check makes at least one.
  *                        Helpers and preparations use the C library instead.
  *   MUST(CALL(...))      ends the check with "errno NAME" if the call failed, else gives the value.
+ *   MUST_OR(CALL(...), EOPNOTSUPP)   the same, but this errno is a right answer too, on hardware that lacks something
+ *                        for one: the check ends with "works" and that errno.
  *   ANSWERS(CALL(...), EINVAL, EPERM)   for calls that must not succeed here: one of these errnos says that the call is
  *                        there ("works", with that errno); another errno, ENOSYS for one, is the result as it is.
  *   EFFECT(condition)    ends the check with "no effect" and the condition's text unless it holds.
@@ -97,6 +99,7 @@ struct probe_check {
 
 #define CALL(call, ...) probe_call(NR_##call, (const long[6])PROBE_LONGS(__VA_ARGS__))
 #define MUST(value) probe_must(value)
+#define MUST_OR(value, ...) probe_must_or(value, (const int[]){__VA_ARGS__, 0})
 #define ANSWERS(value, ...) probe_answers(value, (const int[]){__VA_ARGS__, 0})
 #define EFFECT(condition) probe_effect(condition, #condition)
 #define NEED(condition, what) probe_need(condition, what)
@@ -104,6 +107,7 @@ struct probe_check {
 /* run_checks.c: the words above. */
 long probe_call(long number, const long arguments[6]);
 long probe_must(long value);
+long probe_must_or(long value, const int *errnos);
 void probe_answers(long value, const int *errnos);
 void probe_effect(bool holds, const char *text);
 void probe_need(bool holds, const char *what);

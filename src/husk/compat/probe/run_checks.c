@@ -80,14 +80,18 @@ long probe_must(long value)
     return value;
 }
 
-void probe_answers(long value, const int *errnos)
+long probe_must_or(long value, const int *errnos)
 {
-    if (value >= 0 || value < -4095)
-        probe_finish(PROBE_NO_EFFECT, "it succeeded, where Linux refuses");
     for (; *errnos; errnos++)
         if (value == -*errnos)
             probe_finish(PROBE_WORKS, probe_errno_name(*errnos));
-    probe_must(value);
+    return probe_must(value);
+}
+
+void probe_answers(long value, const int *errnos)
+{
+    probe_must_or(value, errnos);
+    probe_finish(PROBE_NO_EFFECT, "it succeeded, where Linux refuses");
 }
 
 void probe_effect(bool holds, const char *text)
