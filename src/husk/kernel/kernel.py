@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.abi.registry.rules import Walls
+    from husk.kernel.emulation import Emulation
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.hooks import Hooks
@@ -129,6 +130,7 @@ class Kernel:
         *,
         names: NameCache | None = None,
         hooks: Hooks | None = None,
+        emulation: Emulation | None = None,
         table_is_full: Callable[[int], None] | None = None,
     ) -> None:
         """`names` None: this run does without the box's name cache. `table_is_full` is told of a thread that has no
@@ -139,6 +141,7 @@ class Kernel:
         self.disk_is_limited = shared.disk_is_limited
         self.eintr_bitmap = eintr_bitmap()
         self.listings = Listings()
+        self._emulation = emulation
         self._table_is_full = table_is_full
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
@@ -201,6 +204,8 @@ class Kernel:
         """The guest gets exactly one answer, whatever happens here, and a fault of husk is never a permission."""
         call = Call(raw, self)
         try:
+            if self._emulation is not None and self._emulation.answer(call):
+                return
             handler = self._handlers.get(raw.nr)
             if handler is None or (raw.nr in self._mixed and self._refuses(call)):
                 if looks_at_descriptor_first(raw.nr):

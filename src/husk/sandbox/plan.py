@@ -33,7 +33,8 @@ class Plan:
         self.policy, self.walls = policy, walls
         # The cookie marks husk's own calls. Each box has its own, keeps it secret, and has it in every filter.
         self.cookie = int.from_bytes(os.urandom(8), "little")
-        self.filter = compile_filter(walls, self.cookie)
+        emulation = policy.emulation
+        self.filter = compile_filter(walls, self.cookie, None if emulation is None else emulation.noticed())
 
     def ids(self, wanted: tuple[int, int] | None) -> Ids:
         """The guest's ids; `wanted` are those of the image, if it names any."""

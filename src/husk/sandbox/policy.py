@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.kernel.emulation import Emulation
     from husk.sandbox.image_source import ImageSource
 
 MODES = ("ro", "rw", "cow", "image")
@@ -107,6 +108,7 @@ class Policy:
         "allow_net",
         "argv",
         "deny_net",
+        "emulation",
         "env",
         "home",
         "image",
@@ -134,6 +136,7 @@ class Policy:
         self.store = ""  # where that is; empty: the user's own
         self.keep = ""  # the name of a box to continue in, and to keep; empty: nothing stays
         self.mounts: list[Mount] = []
+        self.emulation: Emulation | None = None  # another runtime's surface to give the guest; None: husk's own
         self.env: dict[str, str] = {}
         self.workdir = ""  # empty: where the image wants to start, or /workspace
         self.home, self.user = HOME, USER

@@ -70,6 +70,8 @@ class Served:
             guest.close()
         if hooks is not None:
             listener.show(hooks.numbers)
+        if policy.emulation is not None:
+            listener.show(list(policy.emulation.rules))
         tasks = Tasks(box.files.vfs, launch.reaper, _starting(listener), own_namespace=box.walls.pid)
         self._tasks = tasks
         box.live.add(tasks)
@@ -77,7 +79,16 @@ class Served:
             if policy.limits.asked:
                 self.enforcement = self._enforce(policy, stop, tasks)
             full = None if self.enforcement is None else self.enforcement.check_fd_table
-            kernel = Kernel(shared, listener, tasks, events, names=names, hooks=hooks, table_is_full=full)
+            kernel = Kernel(
+                shared,
+                listener,
+                tasks,
+                events,
+                names=names,
+                hooks=hooks,
+                emulation=policy.emulation,
+                table_is_full=full,
+            )
             self._kernel = kernel
             kernel.start()
         except BaseException:

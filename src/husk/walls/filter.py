@@ -18,10 +18,11 @@ from husk.walls.bpf import AND, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     # The rest of a row once the walls are known: the argument tests in order with their actions, and the last action.
     Choice = tuple[list[tuple[list[ArgTest], int]], int]
+    Noticed = Mapping[int, list[list[ArgTest]]]
 
 __all__ = ["ALLOW", "ERRNO", "KILL_PROCESS", "NOTIFY", "Walls", "compile_filter"]
 
@@ -38,10 +39,14 @@ _ARGS = 16
 _UNKNOWN = ERRNO | ENOSYS
 
 
-def compile_filter(walls: Walls, cookie: int) -> bytes:
-    """The filter as an array of struct sock_filter. Calls that husk makes in the guest's place carry the `cookie`."""
+def compile_filter(walls: Walls, cookie: int, noticed: Noticed | None = None) -> bytes:
+    """The filter as an array of struct sock_filter. Calls that husk makes in the guest's place carry the `cookie`.
+
+    `noticed`: calls that husk wants to see whatever their rows say, by number: in each of these cases, where all tests
+    of a case must hold. A case without tests is every call. It only ever turns what a row says into a notification.
+    """
     program = Program()
-    leaves = _leaves(walls)
+    leaves = _leaves(walls, noticed or {})
     program.go(_search(program, leaves, 0, len(leaves), cookie))
     known_machine = program.put(LOAD_WORD, _NR)
     # i386 calls arrive under another architecture, with numbers of their own: no rule here would mean what it says.
@@ -50,9 +55,11 @@ def compile_filter(walls: Walls, cookie: int) -> bytes:
     return program.encode()
 
 
-def _leaves(walls: Walls) -> list[tuple[int, Choice]]:
+def _leaves(walls: Walls, noticed: Noticed) -> list[tuple[int, Choice]]:
     """Consecutive ranges of call numbers, each by its first number, and their choices."""
-    choices: dict[int, Choice] = {row.nr: _settle(row, walls) for row in (*ROWS.values(), HUSK_CALL_ROW)}
+    choices: dict[int, Choice] = {
+        row.nr: _notice(_settle(row, walls), noticed.get(row.nr, ())) for row in (*ROWS.values(), HUSK_CALL_ROW)
+    }
     leaves: list[tuple[int, Choice]] = []
     unknown: Choice = ([], _UNKNOWN)
     expected = 0
@@ -86,6 +93,17 @@ def _settle(row: Row, walls: Walls) -> Choice:
     while tests and tests[-1][1] == last:
         tests.pop()
     return tests, last
+
+
+def _notice(choice: Choice, cases: Sequence[list[ArgTest]]) -> Choice:
+    if not cases:
+        return choice
+    tests, last = choice
+    # What husk does in the guest's place comes first and stays native.
+    own = [entry for entry in tests if any(COOKIE in test.values for test in entry[0])]
+    if not all(cases):
+        return own, NOTIFY
+    return [*own, *((case, NOTIFY) for case in cases), *(entry for entry in tests if entry not in own)], last
 
 
 def _action(verdict: Verdict) -> int:

@@ -198,6 +198,38 @@ def test_the_search_is_short(setting: tuple[Walls, list[Instruction]]) -> None:
         assert run(code, row.nr, AUDIT_ARCH_X86_64, [0] * 6).steps <= 14 + 10 * rules, row.name
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_noticed_calls_are_notified_and_nothing_else_changes(seed: int) -> None:
+    """Emulation sees a call in the cases it named. All other calls, and husk's own, go as their rows say."""
+    choice = random.Random(seed)
+    rows = choice.sample(sorted(ROWS.values(), key=lambda row: row.nr), 60)
+    rows += [row for row in ROWS.values() if any(COOKIE in test.values for rule in row.rules for test in rule.tests)]
+    noticed: dict[int, list[list[ArgTest]]] = {}
+    for row in rows:
+        second = Arg(1, "the second").has_any({"a": 1 << choice.randrange(32)})
+        first = Arg(0, "the first").is_in({"b": choice.randrange(9), "c": 0x80000000})
+        every: list[list[ArgTest]] = [[]]
+        noticed[row.nr] = choice.choice((every, [[first]], [[first, second], [second]], [[first], []]))
+    walls = choice.choice(list(SETTINGS.values()))
+    code = decode(compile_filter(walls, BOX_COOKIE, noticed))
+    assert faults(code) == []
+    seen = 0
+    for row in ROWS.values():
+        cases = noticed.get(row.nr, [])
+        for args in [*itertools.islice(samples(row, 30), 60), *((n, m, 0, 0, 0, 0) for n in range(9) for m in (0, ~0))]:
+            wanted = expected(row, args, walls)
+            own = any(
+                any(COOKIE in test.values for test in rule.tests)
+                and all(test.holds(args, BOX_COOKIE) for test in rule.tests)
+                for rule in row.rules
+            )
+            if not own and any(all(test.holds(args, BOX_COOKIE) for test in case) for case in cases):
+                wanted = NOTIFY
+                seen += 1
+            assert run(code, row.nr, AUDIT_ARCH_X86_64, args).action == wanted, (row.name, args)
+    assert seen > 100
+
+
 # Random registries and programs: the compiler must be right about them too
 
 

@@ -83,6 +83,8 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
         notify_unpin_receiver(notif->pid);
         switch (notif->data.nr) {
         case SYS_rt_sigaction:
+            if (is_shown(self, SYS_rt_sigaction))
+                break;
             remote_answer_sigaction(self, notif);
             continue;
         case SYS_execve:
