@@ -26,9 +26,10 @@ LAYERS = KERNEL_LAYERS | {
     "images": _BELOW_TOP | {"native._core"},  # native as for the store: opening beneath a directory
     # The Python API hands out what the kernel shows: calls to hook, files of the box.
     "api": _BELOW_TOP | {"kernel", "vfs"},
-    "skills": _BELOW_TOP | {"api", "native._core"},  # native as for the store
+    # native as for the store; kernel.emulation: the type of what a request hands through to the policy.
+    "skills": _BELOW_TOP | {"api", "native._core", "kernel.emulation"},
     # What a program asks for, and what runtimes offer: from registry and walls, by running boxes.
-    "compat": _BELOW_TOP | {"api", "images", "skills", "walls"},
+    "compat": _BELOW_TOP | {"api", "images", "skills", "walls", "kernel.emulation"},
     "mcp": _BELOW_TOP | {"api", "skills"},
     "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "mcp"},
 }

@@ -141,6 +141,11 @@ def _request(options: Values, *, written: bool = False) -> Request:
         not options.no_namespaces,
         frozenset(check_weaken(name) for name in options.weaken),
     )
+    if options.runtime:
+        from husk.compat.emulate import emulation
+        from husk.compat.runtimes import find
+
+        request.emulation = emulation(find(options.runtime))
     for text in options.env:
         name, equals, value = text.partition("=")
         if not name or "\0" in text or (not equals and name not in os.environ):

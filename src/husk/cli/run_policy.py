@@ -122,6 +122,12 @@ class RunOptions:
     def _limit(self, text: str) -> None:
         self.policy.limits.read(text)
 
+    def _as(self, text: str) -> None:
+        from husk.compat.emulate import emulation
+        from husk.compat.runtimes import find
+
+        self.policy.emulation = emulation(find(text))
+
     def _weaken(self, text: str) -> None:
         from husk.sandbox.weaken import check
 
@@ -139,6 +145,7 @@ FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
 }
 SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
     "allow_net": RunOptions._allow_net,
+    "as": RunOptions._as,
     "deny_net": RunOptions._deny_net,
     "env": RunOptions._env,
     "events": RunOptions._events,

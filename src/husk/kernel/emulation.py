@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from husk.abi.registry.rules import ArgTest, Rule, Verdict
     from husk.kernel.call import Call
+    from husk.kernel.hooks import Hooks, Seen
 
 
 # Init waits with FUTEX_WAIT and FUTEX_WAKE, between processes, while husk has yet to get the listener: nobody could
@@ -32,11 +33,15 @@ class Emulation:
     """Rules by call number, tried in order before the call's row. `refused` gives the errno, or success where it is 0;
     any other way means: as the row says. A call that no rule fits goes as its row says too."""
 
-    __slots__ = ("name", "rules")
+    __slots__ = ("name", "paths", "rules")
 
-    def __init__(self, name: str, rules: Mapping[int, tuple[Rule, ...]]) -> None:
-        """ValueError: a rule that cannot be held."""
+    def __init__(
+        self, name: str, rules: Mapping[int, tuple[Rule, ...]], paths: Sequence[tuple[str, int, str]] = ()
+    ) -> None:
+        """`paths`: names of /proc, /sys and /dev that fail, each with its errno and the reason; `*` stands for one
+        component. ValueError: a rule that cannot be held."""
         self.name, self.rules = name, {nr: found for nr, found in rules.items() if found}
+        self.paths = [(path.split("/"), error, reason) for path, error, reason in paths]
         for nr, found in self.rules.items():
             entry = row(nr)
             if entry is None:
@@ -53,6 +58,28 @@ class Emulation:
         if _FUTEX in cases:
             cases[_FUTEX] = [[*tests, _NOT_INITS_FUTEX] for tests in cases[_FUTEX]]
         return cases
+
+    def hooks(self, others: Hooks | None) -> Hooks | None:
+        """Hooks that refuse the paths, after `others`."""
+        if not self.paths:
+            return others
+        from husk.abi.registry import handled_rows
+        from husk.abi.registry.signatures import positions
+        from husk.kernel.hooks import Hooks
+
+        hooks = Hooks() if others is None else others.copy()
+        for entry in handled_rows():
+            if entry.family != IN_C and positions(entry, "path"):
+                hooks.add(entry.name, self._refuse_path)
+        return hooks
+
+    def _refuse_path(self, seen: Seen) -> None:
+        """Names as the guest wrote them: a link or a relative name that leads there is not followed."""
+        for name in (seen.path, seen.new_path):
+            parts = os.path.normpath(name).split("/")
+            for wanted, error, reason in self.paths:
+                if len(wanted) == len(parts) and all(_fits(*pair) for pair in zip(wanted, parts, strict=True)):
+                    raise Refused(error, reason, str(seen))
 
     def verdict(self, nr: int, args: Sequence[int]) -> Verdict | None:
         for rule in self.rules.get(nr, ()):
@@ -75,6 +102,10 @@ class Emulation:
             call.raw.proceed()
             return True
         return False
+
+
+def _fits(wanted: str, part: str) -> bool:
+    return wanted in (part, "*") or (wanted == "self" and (part == "thread-self" or part.isdecimal()))
 
 
 def _is_of_program(tid: int) -> bool:

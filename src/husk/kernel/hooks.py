@@ -112,6 +112,8 @@ class Hooks:
             seen = Seen(call, shape)
             try:
                 answer = hook(seen)
+            except Refused:  # by husk itself, with its reason
+                raise
             except OSError as error:
                 why = f"the application refused it{_because(error)}"
                 raise Refused(error.errno or _usual(error), why, str(seen)) from None

@@ -47,6 +47,8 @@ class Served:
         self._first, self._lock = -1, _thread.allocate_lock()
         self._kernel: Kernel | None = None
         self.enforcement: Enforcement | None = None
+        if policy.emulation is not None:
+            hooks = policy.emulation.hooks(hooks)
         cached = not (events.watching or (hooks is not None and hooks.see_names()))
         cached = cached and not box.files.creds.over_files  # its answers are those for a guest without that power
         self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)

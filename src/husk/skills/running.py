@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy
@@ -24,6 +25,9 @@ from husk.skills.output_files import Produced, Staging
 from husk.skills.packages.npm_packages import name_of
 from husk.skills.permission_file import DEFAULT_LIMITS, Permissions, check_bound
 from husk.skills.provide_packages import PackageProvider
+
+if TYPE_CHECKING:
+    from husk.kernel.emulation import Emulation
 
 SKILL, INPUT, OUTPUT, WORK = "/skill", "/in", "/out", "/workspace"
 MAIN = ("main", "run", "cli", "index", "__main__")
@@ -52,6 +56,7 @@ class Request:
     limits: dict[str, str] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)  # --allow-net
     shell: bool = False
+    emulation: Emulation | None = None  # another runtime's surface for the skill; packages are installed without it
     setting: Setting = field(default_factory=Setting)
 
 
@@ -91,6 +96,7 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
     policy = request.setting.policy(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, _limits(request))
     policy.terminal = policy.interactive = request.shell
+    policy.emulation = request.emulation
     if request.permissions is not None:
         policy.programs = [argv[0], *request.permissions.programs]
     policy.allow_net = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]

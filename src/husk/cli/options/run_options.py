@@ -43,6 +43,9 @@ _BOX = (
            " means", group=WALLS, many=True, more="NAME is `namespaces`, `signals` or `user`:"
            " [what that means](security.md#the-walls)."),
     Option("--no-namespaces", "", "do without namespaces even where the host gives them", group=WALLS),
+    Option("--as", "RUNTIME", "give the program no more of Linux than this runtime has; `husk runtimes ls` lists them",
+           group=WALLS, more="Calls that the runtime lacks fail with its errnos, and are reported as refusals:"
+           " [what is emulated](compatibility.md#emulate)."),
     Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,
            more="The kinds are `open`, `exec`, `refused` and `fault`."),
 )  # fmt: skip

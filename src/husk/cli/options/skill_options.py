@@ -28,6 +28,8 @@ _BOX_OPTIONS = (
     Option("--limit", "NAME=VALUE", "as for husk run", group=_BOX, many=True),
     Option("--no-namespaces", "", "do without namespaces even where the host gives them", group=_BOX),
     Option("--weaken", "NAME", "as for husk run", group=_BOX, many=True),
+    Option("--as", "RUNTIME", "give the skill no more of Linux than this runtime has, as for husk run", group=_BOX,
+           attribute="runtime"),
 )  # fmt: skip
 
 _RUN_OPTIONS = (
