@@ -149,7 +149,7 @@ def surface_from(data: dict[str, Any], name: str, file: str) -> Surface:
     reader.only(data, _TOP_KEYS, "")
     if data.get("format") != FORMAT or isinstance(data["format"], bool):
         raise reader.wrong("", f"`format = {FORMAT}` must stand at its top.")
-    for key in ("title", "version", "date", "source"):
+    for key in ("title", "version", "source"):
         if not reader.text(data, key, ""):
             raise reader.wrong(key, "it must be given, as a text.")
     default = reader.table(data.get("default", {"support": UNKNOWN}), "default")
@@ -165,7 +165,7 @@ def surface_from(data: dict[str, Any], name: str, file: str) -> Surface:
         name,
         data["title"],
         data["version"],
-        data["date"],
+        reader.text(data, "date", ""),
         data["source"],
         measured,
         reader.support(default, "default"),
@@ -321,9 +321,14 @@ def _choice_mask(kind: str, values: Sequence[Any]) -> int:
     """Where an argument is a choice and flags in one (SOCK_STREAM|SOCK_CLOEXEC), names of choices are compared with the
     bits of the choice alone."""
     flags = FLAGS.get(kind)
-    if flags is None or not flags.choices or not flags.bits:
-        return ALL_32
-    return flags.mask if all(value in flags.choices.values() for value in values) else ALL_32
+    mask = _mask_of(kind)
+    return mask if flags and all(value in flags.choices.values() for value in values) else ALL_32
+
+
+def _mask_of(kind: str) -> int:
+    """The bits of the choice, where an argument is a choice and flags in one."""
+    flags = FLAGS.get(kind)
+    return flags.mask if flags and flags.choices and flags.bits else ALL_32
 
 
 def spelled(kind: str, number: int) -> str:
@@ -401,13 +406,17 @@ def _verdict(support: str, errno: int) -> list[str]:
 
 
 def _condition(kind: str, tests: Sequence[ArgTest]) -> str:
-    tables, known = [], words_of(kind)
+    tables = []
     for test in tests:
-        values = [_quoted(name) if known.get(name) == value else _number(value) for name, value in test.names.items()]
-        usual = _choice_mask(kind, list(test.names)) if test.kind == "in" else ALL_32
+        values = test.names.values()
+        # A value under a mask of its own is a pattern of bits, so a name for it would mislead.
+        words = [spelled(kind, value) if test.mask in (ALL_32, _mask_of(kind)) else "" for value in values]
+        known = words_of(kind)
+        shown = [_quoted(word) if word in known else _number(value) for word, value in zip(words, values, strict=True)]
+        usual = _choice_mask(kind, words) if test.kind == "in" else ALL_32
         if test.kind == "in" and not test.wide and test.mask == usual and len(tests) == 1:
-            return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
-        parts = [f"{_WORDS[test.kind]} = [{', '.join(values)}]"]
+            return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+        parts = [f"{_WORDS[test.kind]} = [{', '.join(shown)}]"]
         parts += ["wide = true"] if test.wide else [f"mask = {test.mask:#x}"] if test.mask != usual else []
         tables.append(f"{{ {', '.join(parts)} }}")
     return tables[0] if len(tables) == 1 else f"[{', '.join(tables)}]"

@@ -85,6 +85,7 @@ FAILING = {
     "store rm": (["none"], 2, "usage"),
     "runtimes show": (["none"], 2, "usage"),
     "runtimes diff": (["none", "husk"], 2, "usage"),
+    "runtimes import": (["/nowhere"], 2, "usage"),
     "runtimes validate": (["/nowhere"], 2, "usage"),
     "syscalls": (["nonsense"], 2, "usage"),
     "mcp": ([], 2, "usage"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from husk.cli.compat.out_file import write_text
 from husk.cli.compat.runtimes_show import claim_json, claim_lines, counted, difference_lines, surface_json, table_lines
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import RUNTIMES
@@ -15,6 +16,7 @@ from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
+    from husk.compat.runtimes.seccomp_import import Imported
 
 
 def _ls(options: Values) -> int:
@@ -63,6 +65,30 @@ def _diff(options: Values) -> int:
     return 1 if found else 0
 
 
+def _import(options: Values) -> int:
+    from husk.compat.runtimes.seccomp_import import import_seccomp
+
+    imported = import_seccomp(options.file, options.name, skip_unknown=options.skip_unknown)
+    text = write_surface(imported.surface)
+    if options.out:
+        write_text(options.out, text)
+    left_out = {"foreign": imported.foreign, "unknown": imported.unknown}
+    document = {**surface_json(imported.surface, calls=True), "left_out": left_out, "out": options.out or None}
+    say_result(document, _imported_lines(options.out, imported, text), as_json=options.json)
+    return 0
+
+
+def _imported_lines(out: str, imported: Imported, text: str) -> list[str]:
+    if not out:
+        return text.splitlines()
+    lines = [f"{out}: {counted(imported.surface)}"]
+    if imported.foreign:
+        lines.append(f"{len(imported.foreign)} calls of other architectures are left out")
+    if imported.unknown:
+        lines.append(f"left out, because no Linux has them: {', '.join(imported.unknown)}")
+    return lines
+
+
 def _validate(options: Values) -> int:
     found = [read_surface(file) for file in options.files]
     lines = [f"{file}: good; {counted(one)}" for file, one in zip(options.files, found, strict=True)]
@@ -70,7 +96,7 @@ def _validate(options: Values) -> int:
     return 0
 
 
-_HANDLERS = {"ls": _ls, "show": _show, "diff": _diff, "validate": _validate}
+_HANDLERS = {"ls": _ls, "show": _show, "diff": _diff, "import": _import, "validate": _validate}
 
 
 def main(argv: list[str]) -> int:

@@ -34,6 +34,18 @@ RUNTIMES = Command(
             end="Exit code 0: no difference; 1: there are some.",
         ),
         Command(
+            "import",
+            "make a runtime file from a seccomp profile of Docker, Kubernetes or an OCI runtime",
+            options=(
+                Option("--name", "NAME", "what the runtime is called (default: the name of FILE)"),
+                Option("--out", "FILE", "write it there instead of printing it", files=True),
+                Option("--skip-unknown", "", "leave out names that no Linux has, instead of refusing the profile"),
+                JSON,
+            ),
+            arguments=(Argument("FILE", "the profile, or the config.json that holds it", attribute="file"),),
+            end="Rules by capability apply as to a container with the default capabilities, on x86-64.",
+        ),
+        Command(
             "validate",
             "check runtime files",
             options=(JSON,),

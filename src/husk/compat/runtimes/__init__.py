@@ -1,6 +1,6 @@
-"""compat/runtimes: the runtimes husk knows: a TOML file for each version, and husk itself, from its registry.
+"""compat/runtimes: the runtimes husk knows: a TOML file for each version, Linux by version, and husk itself.
 
-Here: finding them by name. The files beside this one are data with sources; docs/howto/add-a-runtime-profile.md tells
+Here: finding them by name. The data files beside this one name their sources; docs/howto/add-a-runtime-profile.md tells
 how to add one.
 """
 
@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from husk.abi.registry.rules import Walls
+from husk.compat.runtimes.linux_surface import LISTED, linux_surface, version_of
 from husk.compat.runtimes.own_surface import husk_surface
 from husk.compat.surface import Surface, read_surface
 from husk.sandbox.errors import UsageError
@@ -27,7 +28,10 @@ GENERATED = {"husk": ALL_WALLS, "husk-bare": BARE_WALLS}
 
 def names() -> list[str]:
     """Every runtime, in order."""
-    return sorted([*GENERATED, *(path.stem for path in FOLDER.glob("*.toml"))])
+    return [
+        *sorted([*GENERATED, *(path.stem for path in FOLDER.glob("*.toml"))]),
+        *(f"linux-{version}" for version in LISTED),
+    ]
 
 
 def find(name_or_path: str) -> Surface:
@@ -35,7 +39,7 @@ def find(name_or_path: str) -> Surface:
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return read_surface(name_or_path)
     known = names()
-    if name_or_path in known:
+    if name_or_path in known or version_of(name_or_path):
         return _load(name_or_path)
     begins = [name for name in known if name_or_path and name.startswith(name_or_path)]
     if len(begins) == 1:
@@ -52,4 +56,7 @@ def find(name_or_path: str) -> Surface:
 def _load(name: str) -> Surface:
     if name in GENERATED:
         return husk_surface(GENERATED[name], name)
+    version = version_of(name)
+    if version:
+        return linux_surface(version)
     return read_surface(FOLDER / f"{name}.toml")
