@@ -87,6 +87,7 @@ FAILING = {
     "runtimes diff": (["none", "husk"], 2, "usage"),
     "runtimes import": (["/nowhere"], 2, "usage"),
     "runtimes validate": (["/nowhere"], 2, "usage"),
+    "probe": (["--only", "nonsense"], 2, "usage"),
     "syscalls": (["nonsense"], 2, "usage"),
     "mcp": ([], 2, "usage"),
     "completion": (["tcsh"], 2, "usage"),

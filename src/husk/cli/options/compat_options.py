@@ -54,3 +54,24 @@ RUNTIMES = Command(
     ),
     end="docs/compatibility.md tells more; docs/formats/runtime.md describes the file.",
 )  # fmt: skip
+PROBE = Command(
+    "probe",
+    "measure what the Linux you stand in, or a sandbox, really does",
+    "Measure what the Linux husk stands in, or a sandbox, really does: some hundreds of small checks that look at the"
+    " effect of a call, not at what it returns. Prints the checks that do not find what Linux does.",
+    options=(
+        Option("--in", "PREFIX", "run the checks under this command: 'runsc do', 'bwrap …', 'proot …', 'husk run'",
+               attribute="prefix",
+               more="The words are split as by a shell. The program with the checks has no libraries. For `husk run`,"
+               " `bwrap`, `docker` and `podman` husk adds the option that shows it inside; others must see its path."),
+        Option("--out", "FILE", "write what was measured as a runtime file, for `husk runtimes` and --diff",
+               files=True),
+        Option("--only", "CALL", "only the checks of this call, or of this path; may be given several times",
+               many=True),
+        Option("--list", "", "list the checks and end"),
+        Option("--diff", "", "compare two runtimes: measured files, or names that `husk runtimes ls` lists"),
+        JSON,
+    ),
+    arguments=(Argument("NAME", "with --diff: the two runtimes", count="*", attribute="names"),),
+    end="Exit code 0, whatever was found; with --diff 1 if there are differences.",
+)  # fmt: skip

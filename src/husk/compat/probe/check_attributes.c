@@ -51,6 +51,14 @@ CHECK(fchmod, "keeps every bit of a mode")
     EFFECT((look("f").st_mode & 07777) == 0710);
 }
 
+CHECK(fchmod, "of a file without a name")
+{
+    int fd = probe_memfd(0);
+    struct stat status;
+    MUST(CALL(fchmod, fd, 0700));
+    EFFECT(fstat(fd, &status) == 0 && (status.st_mode & 07777) == 0700);
+}
+
 CHECK(fchmodat, "from a directory")
 {
     file("f", "");

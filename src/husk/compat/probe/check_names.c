@@ -94,13 +94,20 @@ CHECK(open, "flags=O_NOFOLLOW: a link is ELOOP")
     ANSWERS(CALL(open, "l", O_RDONLY | O_NOFOLLOW, 0), ELOOP);
 }
 
-CHECK(open, "flags=O_PATH: not for reading, but to start from")
+CHECK(open, "flags=O_PATH: a file, not for reading")
 {
-    int there = directory("d");
-    close(there);
-    int fd = (int)MUST(CALL(open, "d", O_PATH, 0));
+    file("f", "hello");
+    int fd = (int)MUST(CALL(open, "f", O_PATH, 0));
     char one;
-    EFFECT(read(fd, &one, 1) == -1 && errno == EBADF && mkdirat(fd, "e", 0755) == 0 && is_directory("d/e"));
+    struct stat status;
+    EFFECT(read(fd, &one, 1) == -1 && errno == EBADF && fstat(fd, &status) == 0 && status.st_size == 5);
+}
+
+CHECK(open, "flags=O_PATH: a directory to start from")
+{
+    close(directory("d"));
+    int fd = (int)MUST(CALL(open, "d", O_PATH, 0));
+    EFFECT(mkdirat(fd, "e", 0755) == 0 && is_directory("d/e"));
 }
 
 CHECK(open, "flags=O_TMPFILE: a file without a name, that can get one")
@@ -118,8 +125,9 @@ CHECK(open, "flags=O_NONBLOCK: a FIFO without a writer")
 {
     probe_scratch();
     NEED(mkfifo("p", 0600) == 0, "mkfifo");
+    EFFECT(CALL(open, "p", O_WRONLY | O_NONBLOCK, 0) == -ENXIO);
     EFFECT(fcntl((int)MUST(CALL(open, "p", O_RDONLY | O_NONBLOCK, 0)), F_GETFL) & O_NONBLOCK);
-    EFFECT(CALL(open, "p", O_WRONLY, 0) >= 0);
+    EFFECT(open("p", O_WRONLY | O_CLOEXEC) >= 0);
 }
 
 CHECK(open, "flags=O_DIRECT: opened, or the file system cannot")

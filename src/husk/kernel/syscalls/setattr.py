@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat as st
 import struct
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
 UTIME_NOW, UTIME_OMIT = 0x3FFFFFFF, 0x3FFFFFFE
+F_SEAL_EXEC = 0x20  # set by MFD_NOEXEC_SEAL
 TAKES_NOTHING = (0x3, 0x8, 0x20)  # modes of fallocate: punch a hole (and keep the size), collapse, insert a hole
 
 
@@ -165,14 +167,24 @@ def _chmod(call: Call, node: Node | None, mode: int) -> Reply:
 
 def _chmod_nameless(call: Call, fd: int, mode: int) -> Reply:
     """A socket's mode becomes that of the name it is bound to later. Any other file without a name may come from husk's
-    caller, as standard input: the call is accepted, without effect."""
+    caller, as standard input: the call is accepted, without effect, unless a seal forbids it."""
     dup = duplicate(call, fd)
     try:
-        if st.S_ISSOCK(os.fstat(dup).st_mode):
+        now = os.fstat(dup).st_mode
+        if st.S_ISSOCK(now):
             os.fchmod(dup, mode & 0o777)
+        elif (now ^ mode) & 0o111 and st.S_ISREG(now) and _sealed_executable(dup):
+            raise OSError(errno.EPERM, "the file is sealed with F_SEAL_EXEC")
     finally:
         os.close(dup)
     return 0
+
+
+def _sealed_executable(fd: int) -> bool:
+    try:
+        return bool(fcntl.fcntl(fd, fcntl.F_GET_SEALS) & F_SEAL_EXEC)
+    except OSError:
+        return False  # only memory files have seals
 
 
 def _chown(call: Call, node: Node | None, uid: int, gid: int) -> Reply:

@@ -1,0 +1,262 @@
+"""husk-probe: every call has a check, a plain Linux passes them, and in a box they find what the registry says.
+
+The probe runs three times: natively as an unprivileged user, in a walled box and in a bare one. Row by row, the results
+in a box must be what `Row.verdict` claims for the registers of the call; a contradicted claim fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from errno import errorcode
+from pathlib import Path
+
+import pytest
+
+from husk.abi.registry import CHAPTERS, by_name
+from husk.abi.registry.rules import Verdict
+from husk.compat.probe.measured import measured_surface
+from husk.compat.probe.probe_lines import SKIPPED, WORKS, Check, Head, Result, read_head, read_result
+from husk.compat.probe.run_probe import PROGRAM, Measurement, list_checks, run_probe, show_program
+from husk.compat.runtimes.differences import differences
+from husk.compat.surface import FULL, MISSING, PARTIAL, UNKNOWN, read_surface, write_surface
+from husk.sandbox.errors import HuskError, UsageError
+from husk.walls.namespaces import walls_here
+from tests.compat.probe_accepted import IN_HUSK, NATIVE, Accepted
+from tests.lib import running
+
+NOBODY = 65534
+ERRNO = {**errorcode, 95: "EOPNOTSUPP"}
+CHECKS = list_checks()
+
+
+def parsed(text: str) -> dict[Check, Result]:
+    lines = text.splitlines()
+    head = read_head(lines[0])
+    assert head is not None
+    results = {result.check: result for line in lines if (result := read_result(line))}
+    assert len(results) == head.checks == len(CHECKS), text
+    return results
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A directory of the unprivileged user, with the program in it."""
+    with running.scratch() as folder:
+        shutil.copy(PROGRAM, folder / "husk-probe")
+        work = folder / "work"
+        work.mkdir(mode=0o755)
+        if os.geteuid() == 0:
+            os.chown(work, NOBODY, NOBODY)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def native(place: Path) -> dict[Check, Result]:
+    """As an ordinary user: what a guest can be compared with."""
+    drop = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    done = subprocess.run(
+        [place / "husk-probe"],
+        env={"TMPDIR": str(place / "work")},
+        cwd="/",
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=300,
+        **drop,  # type: ignore[call-overload]
+    )
+    assert list((place / "work").iterdir()) == [], "the probe left files"
+    return parsed(done.stdout.decode())
+
+
+# -- the checks themselves ---------------------------------------------------------------------------------------------
+# What has no checks yet: two chapters of the registry and two calls.
+LATER = ("processes", "sockets and ipc")
+ALSO_LATER = {"fcntl", "ioctl"}
+
+
+def test_every_call_has_a_check() -> None:
+    rows = [row for chapter, rows in CHAPTERS.items() if chapter not in LATER for row in rows]
+    assert sorted({row.name for row in rows} - {check.call for check in CHECKS} - ALSO_LATER) == []
+
+
+def test_every_check_is_about_a_call_or_a_path() -> None:
+    assert [check for check in CHECKS if not check.is_path and by_name(check.call) is None] == []
+    assert [check for check, count in Counter(CHECKS).items() if count > 1] == []
+
+
+def test_the_values_that_cases_name_are_known() -> None:
+    """Every `argument=VALUE` is an argument of the row and a value that has a name, or a number."""
+    named = [check for check in CHECKS if re.match(r"\w+=", check.case)]
+    assert len(named) > 100
+    assert [check for check in named if not check.tests] == []
+
+
+def test_the_registers_carry_the_values_that_cases_name(native: dict[Check, Result]) -> None:
+    wrong = [
+        (check, result.registers)
+        for check, result in native.items()
+        if result.registers and not all(test.holds(result.registers, None) for test in check.tests)
+    ]
+    assert wrong == []
+
+
+# -- on a plain Linux --------------------------------------------------------------------------------------------------
+def newer_than_kernel(result: Result) -> bool:
+    """No call of the registry above 450 is older than Linux 5.17."""
+    row = by_name(result.check.call)
+    return row is not None and row.nr >= 424 and result.errno == "ENOSYS"
+
+
+def test_a_plain_linux_passes(native: dict[Check, Result]) -> None:
+    odd = [
+        (check.call, check.case, result.text)
+        for check, result in native.items()
+        if result.result != WORKS and (check.call, result.text) not in NATIVE and not newer_than_kernel(result)
+    ]
+    assert odd == []
+
+
+# -- in husk -----------------------------------------------------------------------------------------------------------
+def accepted(outside: Result, inside: Result, setting: str) -> Accepted | None:
+    for entry in IN_HUSK:
+        if (
+            entry.call == inside.check.call
+            and inside.check.case.startswith(entry.case)
+            and entry.setting in ("", setting)
+            and (entry.outside, entry.inside) == (outside.text, inside.text)
+        ):
+            return entry
+    return None
+
+
+def claimed(verdict: Verdict, outside: Result, inside: Result) -> bool:
+    """Is what the check found in the box what the verdict says?"""
+    if verdict.way == "refused" and verdict.errno == 0:
+        return inside.result in (WORKS, "no-effect")  # success, and nothing happens
+    same = inside.text == outside.text
+    if verdict.way in ("native", "virtual"):
+        return same
+    return inside.errno == ERRNO[verdict.errno] or (verdict.way == "judged" and same)
+
+
+@pytest.mark.both_settings
+def test_a_box_is_what_the_registry_claims(native: dict[Check, Result], place: Path) -> None:
+    setting = running.setting()
+    walls = walls_here(namespaces=setting == "walled")
+    done = running.husk(["run", "--mount", f"{place}:{place}:ro", "--", str(place / "husk-probe")])
+    assert done.status == 0, done.err
+    inside = parsed(done.out)
+    contradicted, used = [], set()
+    for check, found in inside.items():
+        row = by_name(check.call)
+        verdict = row.verdict(found.registers or (0,) * 6, walls) if row else Verdict("virtual")
+        if claimed(verdict, native[check], found):
+            continue
+        if entry := accepted(native[check], found, setting):
+            used.add(entry)
+            continue
+        told = f"{verdict.way} {ERRNO.get(verdict.errno, '')}"
+        contradicted.append((check.call, check.case, f"outside {native[check].text}", f"inside {found.text}", told))
+    assert contradicted == []
+    assert [entry for entry in IN_HUSK if entry.setting in ("", setting) and entry not in used] == []
+
+
+@pytest.mark.both_settings
+def test_husk_probe_in_husk(tmp_path: Path) -> None:
+    """The command itself shows the program to the box, and writes what it measured."""
+    done = running.husk([
+        "probe", "--in", " ".join(["husk", "run", *running.OPTIONS]), "--only", "arch_prctl", "--only", "reboot",
+        "--out", str(tmp_path / "box.toml"),
+    ], env={"PATH": f"{Path(running.husk_command()[0]).parent}:{os.environ['PATH']}"})  # fmt: skip
+    assert done.status == 0, done.err
+    surface = read_surface(tmp_path / "box.toml")
+    assert surface.measured and surface.claim("arch_prctl").level == FULL and surface.claim("read").level == UNKNOWN
+
+
+# -- profiles from results ---------------------------------------------------------------------------------------------
+def measured(*lines: str) -> Measurement:
+    results = tuple(result for line in lines if (result := read_result(line)))
+    assert len(results) == len(lines)
+    return Measurement("", Head(len(lines), "Linux 6.0", 1), results)
+
+
+def test_a_profile_of_results(tmp_path: Path) -> None:
+    surface = measured_surface(measured(
+        "read\tof a file\t0x3\tworks\t",
+        "reboot\twrong magic\t0x1\tworks\tEPERM",
+        "vserver\tnever\t\tworks\tENOSYS",
+        "sync\treturns\t\terrno\tENOSYS",
+        "arch_prctl\toption=ARCH_SET_GS\t0x1001\terrno\tEINVAL",
+        "arch_prctl\toption=ARCH_SET_FS\t0x1002\tworks\t",
+        "arch_prctl\tan unknown option\t0x7\tworks\tEINVAL",
+        "ftruncate\tshrinks\t0x3\tno-effect\tsize == 4",
+        "fork\tdies\t\tcrash\tSIGSYS",
+        "pause\twaits\t\thang\t",
+        "mlock\tlocks\t\tskipped\tneeds /proc",
+        "socket\tfamily=AF_INET type=SOCK_RAW\t0x2,0x3,0x6\terrno\tEPERM",
+        "socket\tfamily=AF_INET\t0x2,0x1\tworks\t",
+        "socket\tfamily=AF_VSOCK\t0x28\terrno\tEAFNOSUPPORT",
+        "open\tflags=O_TMPFILE: without a name\t0,0x410002\terrno\tEISDIR",
+        "open\treads\t\tworks\t",
+        "/proc/self/pagemap\t\t\terrno\tENOENT",
+    ))  # fmt: skip
+    (tmp_path / "m.toml").write_text(write_surface(surface))
+    again = read_surface(tmp_path / "m.toml")
+    levels = {call: (claim.support, ERRNO.get(claim.errno, "")) for call, claim in again.claims.items()}
+    assert levels == {
+        "read": (FULL, ""), "reboot": (FULL, ""), "vserver": (MISSING, "ENOSYS"), "sync": (MISSING, "ENOSYS"),
+        "arch_prctl": (FULL, ""), "ftruncate": (PARTIAL, ""), "fork": (MISSING, ""), "pause": (MISSING, ""),
+        "mlock": (UNKNOWN, ""), "socket": (FULL, ""), "open": (FULL, ""),
+    }  # fmt: skip
+    assert again.answer("arch_prctl", (0x1001, 0))[:2] == (MISSING, 22)
+    assert again.answer("arch_prctl", (0x1002, 0))[0] == FULL
+    assert again.answer("socket", (2, 3, 6))[:2] == (MISSING, 1) and again.answer("socket", (2, 1, 0))[0] == FULL
+    assert again.answer("socket", (40, 1, 0))[:2] == (MISSING, 97)
+    # Opening a directory has a bit of O_TMPFILE in common with it.
+    assert again.answer("open", (0, 0o20200002))[0] == MISSING and again.answer("open", (0, 0o200000))[0] == FULL
+    assert [(path.path, path.support, path.errno) for path in again.paths] == [("/proc/self/pagemap", MISSING, 2)]
+    assert differences(surface, again) == []
+
+
+def test_lines_of_strangers_are_passed_over() -> None:
+    assert read_result("a\tb") is None and read_result("a\tb\tzz\tworks\t") is None and read_head("# hello") is None
+    assert read_result("a\tb\t\tgreat\t") is None
+    assert read_head("# husk-probe 1: 12 checks, Linux 6.1.0, uid 7") == Head(12, "Linux 6.1.0", 7)
+
+
+# -- under other sandboxes ---------------------------------------------------------------------------------------------
+def test_the_program_is_shown_to_sandboxes() -> None:
+    folder = os.path.dirname(PROGRAM)
+    shown = ["--mount", f"{folder}:{folder}:ro"]
+    assert show_program(["husk", "run"]) == ["husk", "run", *shown]
+    assert show_program(["/a/husk", "run", "--net", "--"]) == ["/a/husk", "run", *shown, "--net", "--"]
+    assert show_program(["python3", "-m", "husk", "run"]) == ["python3", "-m", "husk", "run", *shown]
+    bind = ["--ro-bind", PROGRAM, PROGRAM]
+    assert show_program(["bwrap", "--ro-bind", "/", "/", "--"]) == ["bwrap", "--ro-bind", "/", "/", *bind, "--"]
+    assert show_program(["runsc", "do"]) == ["runsc", "do"]
+    assert show_program([]) == []
+    with pytest.raises(UsageError, match="husk run"):
+        show_program(["husk", "shell"])
+
+
+def test_a_prefix_that_does_not_start_the_program() -> None:
+    for prefix, kind, why in (
+        ("no-such-sandbox", UsageError, "installed"),
+        ("'open", UsageError, "quote"),
+        ("echo", HuskError, "did not run"),
+        ("false", HuskError, "exit code 1"),
+    ):
+        with pytest.raises(kind, match=why):
+            run_probe(prefix, ["read"])
+    with pytest.raises(UsageError, match="reboot"):
+        run_probe("", ["rebot"])
+
+
+def test_a_prefix_that_runs_it() -> None:
+    found = run_probe("env HUSK_PROBE=1", ["close", "dup3"])
+    assert found.missing == 0 and {result.check.call for result in found.results} == {"close", "dup3"}
+    assert all(result.result != SKIPPED for result in found.results)
