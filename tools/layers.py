@@ -29,7 +29,8 @@ LAYERS = KERNEL_LAYERS | {
     # native as for the store; kernel.emulation: the type of what a request hands through to the policy.
     "skills": _BELOW_TOP | {"api", "native._core", "kernel.emulation"},
     # What a program asks for, and what runtimes offer: from registry and walls, by running boxes.
-    "compat": _BELOW_TOP | {"api", "images", "skills", "walls", "kernel.emulation"},
+    # From the kernel the emulated surface, and how it reads the head of a program file: `#!` lines and APE headers.
+    "compat": _BELOW_TOP | {"api", "images", "skills", "walls", "kernel.emulation", "kernel.exec.program"},
     "mcp": _BELOW_TOP | {"api", "skills"},
     "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "mcp"},
 }
@@ -56,7 +57,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "skills": ("box_runner", "packages", "*"),
     # What runtimes offer; then ways to learn what a program asks for; then what joins the two.
-    "compat": ("surface census", "runtimes", "probe", "*"),
+    "compat": ("surface census", "runtimes", "probe look", "*"),
     "cli": ("output", "options", "*"),
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.

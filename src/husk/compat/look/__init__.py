@@ -1,0 +1,1 @@
+"""compat/look: what a program can ask of Linux, seen without running it."""
