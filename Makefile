@@ -90,7 +90,7 @@ bombs: setup
 # Two hours: husk and husk-init killed 150 times, husk stopped over and over, and every single call of a run to the host
 # failing once with each errno.
 faults: setup
-	HUSK_FAULTS=all $(BIN)/python -m pytest -q tests/box/test_faults.py tests/box/test_stopped.py tests/box/test_failing_host.py $(PYTEST_ARGS)
+	HUSK_FAULTS=all $(BIN)/python -m pytest -q tests/box/test_faults.py tests/box/test_stopped.py tests/box/test_failing_host.py tests/box/test_failing_commands.py $(PYTEST_ARGS)
 
 lock: $(VENV)/.tools
 	$(BIN)/python tools/lock.py $(LOCK)

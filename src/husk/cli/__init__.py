@@ -49,6 +49,15 @@ def main(argv: list[str] | None = None) -> int:
         gc.enable()
         code: int = getattr(sys.modules[module], function or "main")(words[1:])
         return code
+    try:
+        return _without_command(name, words)
+    except OSError as error:  # a full disk, or a reader that left
+        from husk.cli.exit_codes import cannot_print
+
+        return cannot_print(error)
+
+
+def _without_command(name: str, words: list[str]) -> int:
     as_json = "--json" in words
     if name in ("-V", "--version"):
         from husk import __version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` itself costs an import of enum
+import _thread
 import errno
 import os
 import sys
@@ -17,8 +18,6 @@ from husk.sandbox.runner import Events, Full, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from husk.sandbox.result import Result
 
 MOST_KEPT = 16 << 20  # bytes of each stream that --json shows; what comes after is counted
@@ -37,9 +36,11 @@ def main(args: list[str]) -> int:
 
 
 def _run(options: RunOptions) -> int:
-    tell, trace = _listeners(options)
-    events = Events(tell, trace, collect=options.summary)
+    log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
+    events = Events(log.tell if log else None, _trace if options.verbose else None, collect=options.summary)
     result = _with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
+    if log and log.failure:
+        say(f"husk: --events {options.events} is not complete: {log.failure}.", file=sys.stderr)
     for fault in result.faults:
         say("husk: a fault of husk's own (the guest saw EIO):", *fault.splitlines(), file=sys.stderr)
     for limit in result.limits:
@@ -82,33 +83,49 @@ def _with_signals(runner: Runner) -> Result:
     return runner.run(wakes)
 
 
-def _listeners(options: RunOptions) -> tuple[Callable[[dict[str, object]], None] | None, Callable[[str], None] | None]:
-    tell = trace = None
-    if options.events:
+class EventLog:
+    """The file of --events: a line of JSON for each event, from the first to the last or to where it failed. After a
+    failure nothing more is written: a reader can rely on a beginning without gaps and without half a line."""
+
+    def __init__(self, path: str, room: int | None) -> None:
         import json
 
+        self._encode = json.dumps
+        self._room, self._whole, self.failure = room, 0, ""
+        self._lock = _thread.allocate_lock()
         try:
-            log = open(options.events, "w", buffering=1, encoding="utf-8")  # noqa: SIM115 — open for the whole run
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EIO):
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO):
                 raise  # no mistake of the caller's
-            raise UsageError(f"--events {options.events}: {error.strerror}.") from None
+            raise UsageError(f"--events {path}: {error.strerror}.") from None
 
-        room = options.policy.limits["events"]
+    def tell(self, event: dict[str, object]) -> None:
+        line = (self._encode(event) + "\n").encode()
+        with self._lock:
+            self._write(line)
 
-        def tell(event: dict[str, object]) -> None:
-            nonlocal room
-            line = json.dumps(event) + "\n"
-            if room is not None:
-                if len(line) > room:
-                    room = 0  # no later, shorter event is written: the file is a beginning without gaps
-                    raise Full
-                room -= len(line)
-            log.write(line)
+    def _write(self, line: bytes) -> None:
+        if self._room is not None:
+            if len(line) > self._room:
+                self._room = 0  # no later, shorter event either
+                raise Full
+            self._room -= len(line)
+        if self.failure:
+            raise OSError(errno.EIO, self.failure)
+        try:
+            left = memoryview(line)
+            while left:
+                left = left[os.write(self._fd, left) :]
+            self._whole += len(line)
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            try:
+                os.ftruncate(self._fd, self._whole)
+            except OSError:
+                pass  # no regular file
+            raise
 
-    if options.verbose:
 
-        def trace(line: str) -> None:
-            say(f"husk: {line}", file=sys.stderr)
-
-    return tell, trace
+def _trace(line: str) -> None:
+    say(f"husk: {line}", file=sys.stderr)

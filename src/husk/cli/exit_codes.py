@@ -31,6 +31,28 @@ def reader_left() -> int:
     return 0
 
 
+def cannot_print(error: OSError) -> int:
+    """For what is printed without a command."""
+    if isinstance(error, BrokenPipeError):
+        return reader_left()
+    _say_on_stderr(f"husk: {host_failure(error)}")
+    return HuskError.exit_code
+
+
+def _say_on_stderr(*lines: str) -> None:
+    """There may be nowhere to say it: then the exit code must do. Python would try again at the end, what it could not
+    print on either stream, and make it exit code 120."""
+    try:
+        say(*lines, file=sys.stderr)
+    except OSError:
+        pass
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
+
+
 def run_command(
     command: Command, words: list[str], handlers: Handler | Mapping[str, Handler], *, stopped: str = "stopped."
 ) -> int:
@@ -79,10 +101,10 @@ def _report(command: Command, words: list[str], sentence: str, kind: str, code: 
     if wants_json(command, words):
         try:
             print_error(sentence, kind, code)
-        except BrokenPipeError:
+        except OSError:  # a reader that left, a full disk
             reader_left()
     name = "husk" if command.name in ("run", "shell") else f"husk {command.name}"
-    say(*f"{name}: {sentence}".split("\n"), file=sys.stderr)
+    _say_on_stderr(*f"{name}: {sentence}".split("\n"))
     return code
 
 

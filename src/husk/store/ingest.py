@@ -104,7 +104,10 @@ def ingest(
                 writing.set_image(name, [report.manifest], options.config)
                 report.image = name
             # Last: a lost index only costs time, but one that names blobs which were never published costs an image.
-            work.save_index()
+            try:
+                work.save_index()
+            except OSError:
+                pass  # the image is recorded: a disk that fills up only now must not make it look undone
     except OSError as error:
         raise StoreError(failure(store, error)) from error
     finally:

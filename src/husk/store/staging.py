@@ -181,7 +181,10 @@ class Stage:
         self.dirty = False
 
     def remove(self) -> None:
-        remove_staging(self.path)
+        try:
+            remove_staging(self.path)
+        except OSError:
+            pass  # what was published stays so, and the next writer's sweep removes the rest
         os.close(self.blobs_fd)
         os.close(self.fd)
 
