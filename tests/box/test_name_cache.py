@@ -312,3 +312,21 @@ def test_the_cache_answers_for_images(asked: list[int], image: list[str]) -> Non
     each = "[ -e /tree/one/a ]; [ -e /tree/none ]; [ -r /tree/plain ]; set -- /tree/one/*"
     run_loop(policy, each, Events(None, None))
     assert len(asked) < 200, len(asked)
+
+
+COPIED_UP = """
+import os
+fd = os.open("/m/f", os.O_RDWR)
+by_fd, by_name = os.fstat(fd), os.stat("/m/f")
+print([getattr(by_fd, name) == getattr(by_name, name) for name in ("st_ino", "st_dev", "st_uid", "st_mode")])
+"""
+
+
+@pytest.mark.parametrize("options", [[], OFF], ids=["on", "off"])
+def test_a_file_that_opening_copied_up(options: list[str]) -> None:
+    """SQLite takes a file whose inode is not that of its name for moved away, and writes no more."""
+    with scratch() as place:
+        (place / "f").write_bytes(b"f")
+        (place / "f").chmod(0o666)
+        done = husk(["run", *options, "--mount", f"{place}:/m:cow", "--", "python3", "-c", COPIED_UP])
+    assert done.out == "[True, True, True, True]\n", done

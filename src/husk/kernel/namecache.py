@@ -222,9 +222,9 @@ class NameCache:
         if not self.cached:
             return
         try:
-            view = node.tree.handle_view(node)
+            host = os.fstat(fd)
+            view = node.tree.handle_view(node, host.st_dev, host.st_ino)
             if view is not None:
-                host = os.fstat(fd)
                 self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
             pass  # the file is open, perhaps new: a failure to teach must not fail the call

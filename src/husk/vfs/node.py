@@ -378,8 +378,8 @@ class Tree:
         """Where the host has a single node; a directory's view holds until that directory changes."""
         return None
 
-    def handle_view(self, node: Node) -> HostView | None:
-        """What fstat on a descriptor of `node` shows."""
+    def handle_view(self, node: Node, dev: int, ino: int) -> HostView | None:
+        """What fstat on a descriptor of `node` shows; `dev` and `ino` are those of the open host file."""
         return None
 
     def own_file_views(self, directory: Dir) -> Iterable[tuple[bytes, HostView]]:

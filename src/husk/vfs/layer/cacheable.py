@@ -57,14 +57,17 @@ class Cacheable:
             return given_view(node.tree.stat(ctx, node))
         return None
 
-    def handle(self, node: Node) -> HostView | None:
-        """What fstat on a descriptor of `node` shows."""
+    def handle(self, node: Node, dev: int, ino: int) -> HostView | None:
+        """What fstat on a descriptor of `node` shows. Opening for writing copies a lower file up: then `node` is still
+        what the walk found, and the open file, `dev` and `ino`, is another."""
         if isinstance(node, Inode):
             return self._upper_file(node)
         if not isinstance(node, LowerNode):
             return None
-        # A file with other names may have been changed through those.
         info = node.lower.stat(node.rel)
+        if (info.dev, info.ino) != (dev, ino):
+            return None
+        # A file with other names may have been changed through those.
         view = self._lower_file(node) if info.nlink == 1 and info.ino < 1 << 32 else None
         return view if view is not None and view.host_dev == info.dev and view.manifest is None else None
 

@@ -421,8 +421,8 @@ class LayeredTree(Tree):
     def node_view(self, ctx: Context, node: Node) -> HostView | None:
         return self._cacheable.node(ctx, node)
 
-    def handle_view(self, node: Node) -> HostView | None:
-        return self._cacheable.handle(node)
+    def handle_view(self, node: Node, dev: int, ino: int) -> HostView | None:
+        return self._cacheable.handle(node, dev, ino)
 
     def own_file_views(self, directory: Dir) -> Iterable[tuple[bytes, HostView]]:
         return self._cacheable.own_files(directory)
