@@ -49,7 +49,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "*",
     ),
     "kernel": (
-        "call tasks blocking fd_tables segments listings identity exec.resident",
+        "call tasks blocking fd_tables private_locks segments listings identity exec.resident",
         "exec net",
         "events hooks namecache",
         "syscalls",

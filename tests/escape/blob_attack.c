@@ -153,6 +153,8 @@ int main(int argc, char **argv)
         told("lock of one", flock(one, LOCK_EX | LOCK_NB));
         told("lock of another", flock(third, LOCK_EX | LOCK_NB));
         told("lock of one with equal content", flock(two, LOCK_EX | LOCK_NB));
+        told("lock of one again", flock(open("/same1", O_RDONLY), LOCK_EX | LOCK_NB));
+        told("lock by its other name", flock(open("/same3", O_RDONLY), LOCK_EX | LOCK_NB));
         struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
         struct __user_cap_data_struct held[2] = {{~0u, ~0u, ~0u}, {~0u, ~0u, ~0u}};
         syscall(SYS_capget, &head, held);

@@ -121,8 +121,9 @@ def test_what_equal_files_share(store: Store) -> None:
     assert first[0] == first[1] != second[0] == second[1] == third[0] == third[1]
     assert first[2:] == ("1", "1", "100640", "100640")
     assert second[2:] == third[2:] == ("2", "2", "100644", "100644")
-    # docs/images.md: unchanged files of equal content are one file for flock.
-    assert "lock of one = done\nlock of another = done\nlock of one with equal content = EAGAIN\n" in out
+    # docs/images.md: the blob they share is not what is locked.
+    assert "lock of one = done\nlock of another = done\nlock of one with equal content = done\n" in out
+    assert "lock of one again = EAGAIN\nlock by its other name = EAGAIN\n" in out
 
 
 def test_root_inside_has_no_capability(store: Store) -> None:

@@ -97,17 +97,11 @@ FCNTL_ALLOWED = {
     "F_SETFD": 2,
     "F_GETFL": 3,
     "F_SETFL": 4,
-    "F_GETLK": 5,
-    "F_SETLK": 6,
-    "F_SETLKW": 7,
     "F_GETOWN": 9,
     "F_SETSIG": 10,
     "F_GETSIG": 11,
     "F_GETOWN_EX": 16,
     "F_GETOWNER_UIDS": 17,
-    "F_OFD_GETLK": 36,
-    "F_OFD_SETLK": 37,
-    "F_OFD_SETLKW": 38,
     "F_GETLEASE": 1025,
     "F_DUPFD_QUERY": 1027,
     "F_CREATED_QUERY": 1028,
@@ -120,6 +114,14 @@ FCNTL_ALLOWED = {
     "F_SET_RW_HINT": 1036,
     "F_GET_FILE_RW_HINT": 1037,
     "F_SET_FILE_RW_HINT": 1038,
+}
+FCNTL_LOCKS = {
+    "F_GETLK": 5,
+    "F_SETLK": 6,
+    "F_SETLKW": 7,
+    "F_OFD_GETLK": 36,
+    "F_OFD_SETLK": 37,
+    "F_OFD_SETLKW": 38,
 }
 FCNTL_OWNERS = {"F_SETOWN": 8, "F_SETOWN_EX": 15}
 

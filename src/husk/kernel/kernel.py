@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from husk.kernel.net.network import Network
     from husk.kernel.net.peers import Peers
     from husk.kernel.net.unix_sockets import UnixSockets
+    from husk.kernel.private_locks import PrivateLocks
     from husk.kernel.segments import Segments
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
@@ -49,6 +50,7 @@ class Shared:
         "_diagnosis",
         "_net",
         "_network",
+        "_private_locks",
         "_segments",
         "creds",
         "disk_is_limited",
@@ -84,6 +86,7 @@ class Shared:
         self._net: BoxNet | None = None
         self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
         self._segments: Segments | None = None
+        self._private_locks: PrivateLocks | None = None
 
     def net(self) -> BoxNet:
         net = self._net
@@ -104,6 +107,14 @@ class Shared:
                 self._segments = Segments(self.live)
             return self._segments
 
+    def private_locks(self) -> PrivateLocks:
+        with self.vfs.lock:  # two threads may be the first
+            if self._private_locks is None:
+                from husk.kernel.private_locks import PrivateLocks
+
+                self._private_locks = PrivateLocks(self.live)
+            return self._private_locks
+
     def segments_in_memory(self) -> dict[tuple[int, int], int]:
         """Shared memory that stays even where no process has it attached."""
         return self._segments.in_memory() if self._segments is not None else {}
@@ -111,6 +122,8 @@ class Shared:
     def close(self) -> None:
         if self._segments is not None:
             self._segments.close()
+        if self._private_locks is not None:
+            self._private_locks.close()
         if self._net is not None:
             self._net.close()
         elif self._diagnosis >= 0:
@@ -154,6 +167,10 @@ class Kernel:
     @property
     def segments(self) -> Segments:
         return self._shared.segments()
+
+    @property
+    def private_locks(self) -> PrivateLocks:
+        return self._shared.private_locks()
 
     @property
     def network(self) -> Network:

@@ -63,6 +63,14 @@ class Handles:
             # Only now: a directory below /dev (/dev/shm) can be mounted, too.
             return self._device(link) if link.startswith(b"/dev/") else None
 
+    def is_writable_host_file(self, link: bytes, dev: int, ino: int, via: bytes) -> bool:
+        """Does an `rw` mount show this file? It may lie below a read-only mount as well."""
+        with self._lock:
+            return any(
+                tree.writes_to_host and not tree.read_only and tree.node_of_host(link, dev, ino, via) is not None
+                for tree in self._table.newest_first()
+            )
+
     def _named(self, node: Node, o_path_fd: int) -> Node | None:
         """An O_PATH descriptor: husk's own one of the same file shows where the file is now."""
         if o_path_fd < 0:

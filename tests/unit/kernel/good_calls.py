@@ -166,6 +166,8 @@ GOOD: dict[str, Callable[[Guest], Arguments]] = {
     "removexattrat": lambda guest: (CWD, _named_attribute(guest, b"file"), 0, guest.text(b"user.x")),
     "open_tree": lambda guest: (_dir(guest), guest.text(b"file"), 0),
     "ioctl": _master,
+    "flock": lambda guest: (guest.open(b"file"), 2),
+    "fcntl": lambda guest: (guest.open(b"file"), 37, guest.memory.put(bytes(32))),
     "bind": lambda guest: (_socket(guest), guest.memory.put(b"\1\0sock\0"), 7),
     "connect": _bound,
     "sendto": lambda guest: (_bound(guest)[0], guest.memory.put(b"data"), 4, 0, guest.memory.put(b"\1\0sock\0"), 7),

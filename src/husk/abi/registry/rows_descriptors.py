@@ -9,9 +9,10 @@ from __future__ import annotations
 from errno import EINVAL, ENOTTY, EOPNOTSUPP, EPERM
 
 from husk.abi import ioctls
-from husk.abi.numbers import FCNTL_ALLOWED, FCNTL_OWNERS
+from husk.abi.numbers import FCNTL_ALLOWED, FCNTL_LOCKS, FCNTL_OWNERS
 from husk.abi.registry.rules import (
     ALWAYS,
+    IN_HUSK,
     NET_WALL,
     RESTARTS,
     SIGNAL_WALL,
@@ -81,11 +82,14 @@ ROWS = (
            "a hint on a file the guest holds"),
     native(451, "cachestat(fd: fd, cstat_range: *cachestat_range, cstat: *cachestat, flags: uint)",
            "counts cached pages of a file the guest holds, as mincore does for a mapping"),
-    native(73, "flock(fd: fd, cmd: LOCK_*)", "locks the open file behind a held descriptor", eintr=RESTARTS),
+    virtual("locking", 73, "flock(fd: fd, cmd: LOCK_*)",
+            "locks an open file; on a file that the host or other boxes have too, the lock is the box's own",
+            eintr=IN_HUSK),
     native(
         72,
         "fcntl(fd: fd, cmd: F_*, arg: ulong)",
-        "its allowed commands change a held descriptor or lock the file behind it",
+        "its allowed commands change a held descriptor",
+        virtual_if(COMMAND.is_in(FCNTL_LOCKS)),
         native_if(COMMAND.is_in(FCNTL_ALLOWED)),
         native_if(SIGNAL_WALL, COMMAND.is_in(FCNTL_OWNERS)),
         refused_if(
@@ -98,6 +102,7 @@ ROWS = (
             "F_SETLEASE would hold up host writers of the same file, F_NOTIFY would watch a placeholder, and no other "
             "command is on the list",
         ),
+        family="locking",
         eintr=RESTARTS,  # F_SETLKW
     ),
     native(

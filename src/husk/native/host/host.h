@@ -61,6 +61,10 @@ PyObject *host_py_unguard_root(PyObject *self, PyObject *args);
 PyObject *host_py_is_fixed(PyObject *self, PyObject *args);
 PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args);
 
+/* advisory_locks.c: on descriptors that stay the caller's; EINTR is returned. */
+PyObject *host_py_lock_file(PyObject *self, PyObject *args);
+PyObject *host_py_lock_range(PyObject *self, PyObject *args);
+
 /* sockets.c: on descriptors that stay the caller's. */
 PyObject *host_py_socket_name(PyObject *self, PyObject *args);
 PyObject *host_py_bind_address(PyObject *self, PyObject *args);

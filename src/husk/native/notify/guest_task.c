@@ -184,3 +184,13 @@ PyObject *guest_py_shares_table(PyObject *self, PyObject *args)
         return NULL;
     return PyBool_FromLong(syscall(SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0);
 }
+
+PyObject *guest_py_same_open_file(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int tid, fd, own;
+    if (!PyArg_ParseTuple(args, "iii:same_open_file", &tid, &fd, &own))
+        return NULL;
+    long order = syscall(SYS_kcmp, tid, getpid(), KCMP_FILE, fd, own);
+    return order < 0 ? core_raise_errno(errno) : PyBool_FromLong(order == 0);
+}

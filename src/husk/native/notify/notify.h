@@ -58,5 +58,6 @@ PyObject *guest_py_cwd_link(Call *call, PyObject *noargs);
 PyObject *guest_py_umask(Call *call, PyObject *noargs);
 PyObject *guest_py_tgid(Call *call, PyObject *noargs);
 PyObject *guest_py_shares_table(PyObject *self, PyObject *args);
+PyObject *guest_py_same_open_file(PyObject *self, PyObject *args);
 
 #endif
