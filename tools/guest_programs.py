@@ -75,6 +75,8 @@ PACKAGES = {
     "musl-gcc": "musl-tools",
     # About 80 MB and ten seconds; Debian's Go brings its library compiled, so building a static program is instant.
     "go": "golang-go",
+    # Not in a box, but around one of husk's seccomp profiles.
+    "runc": "runc",
 }
 # Not programs but parts of one: Debian ships python3's venv and pip support separately.
 # The others are C extensions that example skills use.

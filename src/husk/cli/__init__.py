@@ -27,6 +27,7 @@ COMMANDS = {
     "drop": ("box_options", "cmd_boxes:drop"),
     "store": ("store_options", "cmd_store"),
     "runtimes": ("compat_options", "compat.cmd_runtimes"),
+    "seccomp": ("compat_options", "compat.cmd_seccomp"),
     "probe": ("compat_options", "compat.cmd_probe"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),

@@ -75,3 +75,26 @@ PROBE = Command(
     arguments=(Argument("NAME", "with --diff: the two runtimes", count="*", attribute="names"),),
     end="Exit code 0, whatever was found; with --diff 1 if there are differences.",
 )  # fmt: skip
+SECCOMP = Command(
+    "seccomp",
+    "a seccomp profile from traces, for Docker, systemd and others",
+    "Seccomp profiles for the runtimes people already have, made from what programs were seen to do.",
+    commands=(
+        Command(
+            "from",
+            "write the least profile that covers what was seen in traces",
+            "Write the least profile that covers what was seen in one or several traces, and the calls that a C library"
+            " or a container runtime may need besides. All other calls fail with ENOSYS.",
+            options=(
+                Option("--format", "docker|oci|systemd|husk", "for whom: Docker and Kubernetes, an OCI config.json, a"
+                       " systemd unit, or husk run --as", choices=("docker", "oci", "systemd", "husk"),
+                       default="docker"),
+                Option("--out", "FILE", "write it there instead of printing it", files=True),
+                JSON,
+            ),
+            arguments=(
+                Argument("TRACE", "a file that `husk trace --json` wrote", count="+", attribute="traces"),
+            ),
+        ),
+    ),
+)  # fmt: skip
