@@ -3,6 +3,7 @@
 `NATIVE`: checks that do not find Linux's full answer on a plain Linux, because of how it was built or of the machine.
 `IN_HUSK`: checks of native and virtual rows that find something else in a box than outside. An entry that no longer
 differs fails the test: then it must go.
+`GVISOR`: checks that find in a real runsc what its profile, made from gVisor's sources, does not say.
 """
 
 from __future__ import annotations
@@ -39,3 +40,19 @@ IN_HUSK = (
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
              "a whiteout is a device node, and no guest makes one; old kernels gave this errno too"),
 )  # fmt: skip
+
+# The runsc that Debian 12 packages. (call, beginning of the case): why the profile says otherwise.
+GVISOR_PROFILE = "gvisor-20221219"
+GVISOR = {
+    ("lseek", "whence=SEEK_DATA"): "the table lists lseek as supported; this value gives EINVAL",
+    ("lseek", "whence=SEEK_HOLE"): "as SEEK_DATA",
+    ("pipe2", "flags=O_DIRECT"): "the table lists pipe2 as supported; packet mode gives EINVAL",
+    ("readahead", "the file stays readable"): "the table lists it as supported; for a plain file it gives EINVAL",
+    ("getrandom", "flags=GRND_INSECURE"): "a flag that it does not know",
+    ("mmap", "flags=MAP_GROWSDOWN"): "the flag is accepted, and a touch below the mapping is SIGSEGV all the same",
+    ("open", "flags=O_TMPFILE"): "O_DIRECTORY is a part of the flag, so a directory is opened for writing: EISDIR",
+    ("newfstatat", "flag=AT_NO_AUTOMOUNT"): "a flag that it does not know for this call",
+    ("statx", "mask=STATX_MNT_ID"): "Linux allows it: a mask asks, and the answer says what is known",
+    ("io_uring_setup", "a ring"): "the profile says that --iouring is needed; this build makes a ring without",
+    ("io_uring_enter", "a ring with nothing to do"): "as io_uring_setup; the ring can be made and not be entered",
+}

@@ -19,14 +19,15 @@ import pytest
 
 from husk.abi.registry import CHAPTERS, by_name
 from husk.abi.registry.rules import Verdict
-from husk.compat.probe.measured import measured_surface
+from husk.compat.probe.measured import contradicted, measured_surface
 from husk.compat.probe.probe_lines import SKIPPED, WORKS, Check, Head, Result, read_head, read_result
 from husk.compat.probe.run_probe import PROGRAM, Measurement, list_checks, run_probe, show_program
+from husk.compat.runtimes import find, names
 from husk.compat.runtimes.differences import differences
 from husk.compat.surface import FULL, MISSING, PARTIAL, UNKNOWN, read_surface, write_surface
 from husk.sandbox.errors import HuskError, UsageError
 from husk.walls.namespaces import walls_here
-from tests.compat.probe_accepted import IN_HUSK, NATIVE, Accepted
+from tests.compat.probe_accepted import GVISOR, GVISOR_PROFILE, IN_HUSK, NATIVE, Accepted
 from tests.lib import running
 
 NOBODY = 65534
@@ -116,6 +117,23 @@ def test_a_plain_linux_passes(native: dict[Check, Result]) -> None:
         (check.call, check.case, result.text)
         for check, result in native.items()
         if result.result != WORKS and (check.call, result.text) not in NATIVE and not newer_than_kernel(result)
+    ]
+    assert odd == []
+
+
+def test_a_plain_linux_is_what_its_profile_says(native: dict[Check, Result]) -> None:
+    """The newest profile that is not newer than this kernel; what a kernel adds later is no contradiction."""
+    here = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+    profiles = {tuple(map(int, name[6:].split("."))): name for name in names() if name.startswith("linux-")}
+    version = max((version for version in profiles if version <= here), default=None)
+    if version is None:
+        pytest.skip(f"no profile of a Linux as old as {os.uname().release}")
+    surface = find(profiles[version])
+    odd = [
+        (check.call, check.case, result.text, claim)
+        for check, result in native.items()
+        if (claim := contradicted(result, surface)) and (check.call, result.text) not in NATIVE
+        if version == here or not claim.startswith("missing")
     ]
     assert odd == []
 
@@ -260,3 +278,31 @@ def test_a_prefix_that_runs_it() -> None:
     found = run_probe("env HUSK_PROBE=1", ["close", "dup3"])
     assert found.missing == 0 and {result.check.call for result in found.results} == {"close", "dup3"}
     assert all(result.result != SKIPPED for result in found.results)
+
+
+def test_gvisor_is_what_its_profile_says() -> None:
+    """Where runsc is installed; a build of another date has other differences, and they are told but do not fail."""
+    runsc = shutil.which("runsc")
+    if runsc is None:
+        pytest.skip("runsc is not installed (Debian: runsc)")
+    said = subprocess.run([runsc, "--version"], stdout=subprocess.PIPE, check=False).stdout.decode()
+    if GVISOR_PROFILE.partition("-")[2] not in said:
+        pytest.skip(f"the profile is {GVISOR_PROFILE}, and runsc is {said.splitlines()[:1]}")
+    user = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all"
+    try:
+        found = run_probe(f"{runsc} --network=none --platform=ptrace do {user}", limit=3)
+    except HuskError as error:
+        pytest.skip(f"runsc cannot run here: {error}")
+    surface = find(GVISOR_PROFILE)
+    odd, used = [], set()
+    for result in found.results:
+        claim = contradicted(result, surface)
+        if not claim:
+            continue
+        check = result.check
+        explained = [key for key in GVISOR if key[0] == check.call and check.case.startswith(key[1])]
+        used.update(explained)
+        if not explained:
+            odd.append((check.call, check.case, result.text, f"the profile says {claim}"))
+    assert found.missing == 0 and odd == []
+    assert set(GVISOR) - used == set(), "no longer different"

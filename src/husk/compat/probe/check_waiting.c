@@ -242,7 +242,6 @@ static aio_context_t new_queue(void)
 {
     aio_context_t queue = 0;
     long value = RAW(io_setup, 8, &queue);
-    errno = (int)-value;
     NEED(value == 0, "io_setup");
     return queue;
 }
@@ -257,7 +256,6 @@ static void submit(aio_context_t queue)
                             .aio_fildes = (unsigned)probe_file("f", "0123456789"), .aio_buf = (uint64_t)aio_text,
                             .aio_nbytes = 10};
     long value = RAW(io_submit, queue, 1, list);
-    errno = (int)-value;
     NEED(value == 1, "io_submit");
 }
 
@@ -327,7 +325,6 @@ static uint32_t ring_parameters[30];
 static int new_ring(void)
 {
     long value = RAW(io_uring_setup, 4, ring_parameters);
-    errno = (int)-value;
     return (int)value;
 }
 

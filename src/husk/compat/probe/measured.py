@@ -11,9 +11,20 @@ import datetime
 from collections.abc import Iterable, Sequence
 
 from husk.abi.registry.rules import ArgTest
-from husk.compat.probe.probe_lines import ERRNO, NO_EFFECT, SKIPPED, WORKS, Result
+from husk.compat.probe.probe_lines import CRASH, ERRNO, HANG, NO_EFFECT, SKIPPED, WORKS, Result
 from husk.compat.probe.run_probe import Measurement
-from husk.compat.surface import ERRNO_NUMBERS, FULL, MISSING, PARTIAL, UNKNOWN, Claim, Note, PathClaim, Surface
+from husk.compat.surface import (
+    ERRNO_NAMES,
+    ERRNO_NUMBERS,
+    FULL,
+    MISSING,
+    PARTIAL,
+    UNKNOWN,
+    Claim,
+    Note,
+    PathClaim,
+    Surface,
+)
 
 Finding = tuple[str, int, str]  # support, errno, text
 
@@ -91,3 +102,19 @@ def _condition(test: ArgTest) -> tuple[object, ...]:
 
 def _path(results: Sequence[Result]) -> PathClaim:
     return PathClaim(results[0].check.call, *joined(results))
+
+
+def contradicted(result: Result, surface: Surface) -> str:
+    """What a runtime's profile claims, if the check found otherwise; empty if the two agree, or if the profile leaves
+    it open (partial, unknown)."""
+    if result.check.is_path or result.result == SKIPPED:
+        return ""
+    support, errno, _ = surface.answer(result.check.call, result.registers or (0,) * 6)
+    if support not in (FULL, MISSING):
+        return ""
+    claimed = f"{support} {ERRNO_NAMES.get(errno, '')}".rstrip()
+    if support == FULL:
+        return "" if result.result == WORKS else claimed
+    if result.result in (CRASH, HANG):
+        return ""
+    return "" if result.errno and errno in (0, ERRNO_NUMBERS.get(result.errno)) else claimed

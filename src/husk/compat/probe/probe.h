@@ -116,7 +116,8 @@ _Noreturn void probe_finish(enum probe_result result, const char *detail);
 const char *probe_errno_name(int number);
 const char *probe_signal_name(int number);
 
-/* The same call without a report: for calls that the C library lacks, in preparations. -errno, as the kernel has it. */
+/* The same call without a report: for calls that the C library lacks, in preparations. It returns -errno, as the kernel
+ * does, and sets errno too, for NEED. */
 long probe_raw(long number, const long arguments[6]);
 #define RAW(call, ...) probe_raw(NR_##call, (const long[6])PROBE_LONGS(__VA_ARGS__))
 

@@ -44,7 +44,7 @@ static void report(const struct record *record)
     (void)!write(report_fd, record, sizeof *record); /* smaller than PIPE_BUF: whole, or not at all */
 }
 
-long probe_raw(long number, const long arguments[6])
+static long make_call(long number, const long arguments[6])
 {
     long value;
     register long r10 __asm__("r10") = arguments[3];
@@ -57,12 +57,24 @@ long probe_raw(long number, const long arguments[6])
     return value;
 }
 
+long probe_raw(long number, const long arguments[6])
+{
+    long value = make_call(number, arguments);
+    if (value < 0 && value >= -4095)
+        errno = (int)-value;
+    return value;
+}
+
 long probe_call(long number, const long arguments[6])
 {
-    struct record record = {.kind = 'c', .number = number};
-    memcpy(record.arguments, arguments, sizeof record.arguments);
-    report(&record);
-    return probe_raw(number, arguments);
+    static struct record record; /* a check that repeats a call must not fill the pipe */
+    if (record.kind != 'c' || record.number != number || memcmp(record.arguments, arguments, sizeof record.arguments)) {
+        record.kind = 'c';
+        record.number = number;
+        memcpy(record.arguments, arguments, sizeof record.arguments);
+        report(&record);
+    }
+    return make_call(number, arguments);
 }
 
 _Noreturn void probe_finish(enum probe_result result, const char *detail)

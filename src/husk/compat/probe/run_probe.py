@@ -54,8 +54,9 @@ def check_names(calls: Sequence[str], checks: Sequence[Check]) -> None:
             raise UsageError(f"no check is about {call!r}; {hint}")
 
 
-def run_probe(prefix: str = "", calls: Sequence[str] = ()) -> Measurement:
-    """The results of all checks, or of those about `calls`, under a prefix that is split as a shell would."""
+def run_probe(prefix: str = "", calls: Sequence[str] = (), *, limit: int = 0) -> Measurement:
+    """The results of all checks, or of those about `calls`, under a prefix that is split as a shell would. `limit`:
+    seconds for each check, if not the program's own."""
     wanted = list_checks()
     check_names(calls, wanted)
     wanted = [check for check in wanted if not calls or check.call in calls]
@@ -63,7 +64,8 @@ def run_probe(prefix: str = "", calls: Sequence[str] = ()) -> Measurement:
         words = shlex.split(prefix)
     except ValueError as error:
         raise UsageError(f"--in {prefix!r}: {error}; quote it as for a shell.") from None
-    out, err, status = _run([*show_program(words), PROGRAM, *calls])
+    seconds = ["--limit", str(limit)] if limit else []
+    out, err, status = _run([*show_program(words), PROGRAM, *seconds, *calls])
     lines = out.decode("utf-8", "replace").splitlines()
     head = next((found for line in lines if (found := read_head(line))), None)
     results = tuple(result for line in lines if (result := read_result(line)))
