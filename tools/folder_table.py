@@ -50,7 +50,7 @@ def rows() -> list[tuple[str, str, str]]:
     found = []
     for layer, targets in LAYERS.items():
         order = list(LAYERS)
-        known = sorted(targets, key=lambda name: order.index(name.partition(".")[0]))
+        known = sorted(targets, key=lambda name: (order.index(name.partition(".")[0]), name))
         found.append((f"{layer}/", content(layer), ", ".join(f"`{name}`" for name in known) or "nothing"))
         inner = sorted(path.parent.name for path in (SOURCE / layer).glob("*/__init__.py"))
         inner += sorted(name.partition("/")[2] for name in C_FOLDERS if name.startswith(f"{layer}/"))

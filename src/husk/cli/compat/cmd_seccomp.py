@@ -12,7 +12,15 @@ from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import SECCOMP
 from husk.cli.output import say_result
 from husk.compat.census import read_census
-from husk.compat.seccomp_profile import Profile, as_surface, docker_json, in_order, oci_json, profile_from, systemd_lines
+from husk.compat.seccomp_profile import (
+    Profile,
+    as_surface,
+    docker_json,
+    in_order,
+    oci_json,
+    profile_from,
+    systemd_lines,
+)
 from husk.compat.surface import ERRNO_NAMES, write_surface
 
 if TYPE_CHECKING:
