@@ -128,7 +128,12 @@ FLAGS: dict[str, Flags] = {
         "RWF_DONTCACHE 0x80"
     ),
     "SPLICE_F_*": _bits("SPLICE_F_MOVE 1 SPLICE_F_NONBLOCK 2 SPLICE_F_MORE 4 SPLICE_F_GIFT 8"),
-    "F_*": Flags({**numbers.FCNTL_ALLOWED, **numbers.FCNTL_OWNERS, "F_SETLEASE": 1024, "F_NOTIFY": 1026}),
+    "F_*": Flags(
+        numbers.FCNTL_ALLOWED
+        | numbers.FCNTL_LOCKS
+        | numbers.FCNTL_OWNERS
+        | {"F_SETLEASE": 1024, "F_NOTIFY": 1026}
+    ),
     "ioctl": Flags(
         ioctls.ANYWHERE | ioctls.PEER | ioctls.PLACES | ioctls.OWNER | ioctls.INTERFACE | ioctls.NEVER
     ),

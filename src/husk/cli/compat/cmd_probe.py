@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from husk.cli.compat.out_file import write_text
 from husk.cli.compat.runtimes_show import claim_json, difference_lines
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import PROBE
@@ -36,10 +37,7 @@ def _probe(options: Values) -> int:
     measurement = run_probe(options.prefix, options.only)
     surface = measured_surface(measurement, Path(options.out).stem if options.out else "measured")
     if options.out:
-        try:
-            Path(options.out).write_text(write_surface(surface), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{options.out}: {error.strerror}; choose another file with --out.") from None
+        write_text(options.out, write_surface(surface))
     say_result(_document(measurement), _lines(measurement, options.out), as_json=options.json)
     return 0
 
