@@ -51,6 +51,7 @@ GVISOR = {
     ("getrandom", "flags=GRND_INSECURE"): "a flag that it does not know",
     ("mmap", "flags=MAP_GROWSDOWN"): "the flag is accepted, and a touch below the mapping is SIGSEGV all the same",
     ("open", "flags=O_TMPFILE"): "O_DIRECTORY is a part of the flag, so a directory is opened for writing: EISDIR",
+    ("openat", "flags=O_TMPFILE"): "as open",
     ("newfstatat", "flag=AT_NO_AUTOMOUNT"): "a flag that it does not know for this call",
     ("statx", "mask=STATX_MNT_ID"): "Linux allows it: a mask asks, and the answer says what is known",
     ("io_uring_setup", "a ring"): "the profile says that --iouring is needed; this build makes a ring without",

@@ -153,6 +153,50 @@ CHECK(pwritev2, "flags=RWF_DSYNC")
     EFFECT(MUST(CALL(pwritev2, fd, BOTH, 2, 0, 0, RWF_DSYNC)) == 5 && probe_holds("f", "abcde56789"));
 }
 
+CHECK(preadv2, "flags=RWF_HIPRI: read, or the file cannot be polled")
+{
+    int fd = probe_file("f", "0123456789");
+    EFFECT(MUST_OR(CALL(preadv2, fd, BOTH, 2, 0, 0, RWF_HIPRI), EOPNOTSUPP) == 5 && !memcmp(left, "012", 3));
+}
+
+CHECK(preadv2, "flags=RWF_DONTCACHE: read, or the file system cannot")
+{
+    int fd = probe_file("f", "0123456789");
+    EFFECT(MUST_OR(CALL(preadv2, fd, BOTH, 2, 0, 0, 0x80), EOPNOTSUPP) == 5 && !memcmp(left, "012", 3));
+}
+
+static int five_bytes(void)
+{
+    memcpy(left, "abc", 3);
+    memcpy(right, "de", 2);
+    return probe_file("f", "0123456789");
+}
+
+CHECK(pwritev2, "flags=RWF_HIPRI: written, or the file cannot be polled")
+{
+    int fd = five_bytes();
+    EFFECT(MUST_OR(CALL(pwritev2, fd, BOTH, 2, 0, 0, RWF_HIPRI), EOPNOTSUPP) == 5 && probe_holds("f", "abcde56789"));
+}
+
+CHECK(pwritev2, "flags=RWF_NOAPPEND: the offset counts")
+{
+    int fd = five_bytes();
+    NEED(fcntl(fd, F_SETFL, O_APPEND) == 0, "F_SETFL");
+    EFFECT(MUST(CALL(pwritev2, fd, BOTH, 2, 0, 0, 0x20)) == 5 && probe_holds("f", "abcde56789"));
+}
+
+CHECK(pwritev2, "flags=RWF_ATOMIC: refused for a file that is not opened for it")
+{
+    int fd = five_bytes();
+    ANSWERS(CALL(pwritev2, fd, BOTH, 2, 0, 0, 0x40), EOPNOTSUPP, EINVAL);
+}
+
+CHECK(pwritev2, "flags=RWF_DONTCACHE: written, or the file system cannot")
+{
+    int fd = five_bytes();
+    EFFECT(MUST_OR(CALL(pwritev2, fd, BOTH, 2, 0, 0, 0x80), EOPNOTSUPP) == 5 && probe_holds("f", "abcde56789"));
+}
+
 CHECK(sendfile, "from a file to a pipe")
 {
     int fd = probe_file("f", "0123456789"), ends[2];
@@ -399,6 +443,30 @@ CHECK(fallocate, "mode=FALLOC_FL_ZERO_RANGE: zeros, or the file system cannot")
     char byte = 1;
     MUST_OR(CALL(fallocate, fd, FALLOC_FL_ZERO_RANGE, 0, 4), EOPNOTSUPP);
     EFFECT(pread(fd, &byte, 1, 0) == 1 && byte == 0 && at_offset(fd, 4, "456789"));
+}
+
+CHECK(fallocate, "mode=FALLOC_FL_COLLAPSE_RANGE: cut out, or the file system cannot")
+{
+    int fd = probe_file("f", "");
+    NEED(ftruncate(fd, 1 << 20) == 0 && pwrite(fd, "y", 1, 1 << 19) == 1, "pwrite");
+    MUST_OR(CALL(fallocate, fd, FALLOC_FL_COLLAPSE_RANGE, 0, 1 << 19), EOPNOTSUPP);
+    EFFECT(probe_size(fd) == 1 << 19 && at_offset(fd, 0, "y"));
+}
+
+CHECK(fallocate, "mode=FALLOC_FL_INSERT_RANGE: put in between, or the file system cannot")
+{
+    int fd = probe_file("f", "");
+    NEED(ftruncate(fd, 1 << 20) == 0 && pwrite(fd, "y", 1, 0) == 1, "pwrite");
+    MUST_OR(CALL(fallocate, fd, FALLOC_FL_INSERT_RANGE, 0, 1 << 19), EOPNOTSUPP);
+    EFFECT(probe_size(fd) == 3 << 19 && at_offset(fd, 1 << 19, "y"));
+}
+
+CHECK(fallocate, "mode=FALLOC_FL_WRITE_ZEROES: zeros, or the file system cannot")
+{
+    int fd = probe_file("f", "0123456789");
+    char byte = 1;
+    MUST_OR(CALL(fallocate, fd, 0x80, 0, 4), EOPNOTSUPP);
+    EFFECT(pread(fd, &byte, 1, 0) == 1 && byte == 0);
 }
 
 static void flushes(long value, int fd)

@@ -75,6 +75,18 @@ CHECK(move_mount, "from a name that does not exist")
     ANSWERS(CALL(move_mount, AT_FDCWD, NOTHING, AT_FDCWD, NOTHING, 0), ENOENT, EPERM);
 }
 
+CHECK(move_mount, "flags=MOVE_MOUNT_SET_GROUP: of a name that does not exist")
+{
+    probe_scratch();
+    ANSWERS(CALL(move_mount, AT_FDCWD, NOTHING, AT_FDCWD, NOTHING, 0x100), ENOENT, EPERM);
+}
+
+CHECK(move_mount, "flags=MOVE_MOUNT_BENEATH: of a name that does not exist")
+{
+    probe_scratch();
+    ANSWERS(CALL(move_mount, AT_FDCWD, NOTHING, AT_FDCWD, NOTHING, 0x200), ENOENT, EPERM);
+}
+
 CHECK(fsopen, "a file system that does not exist")
 {
     ANSWERS(CALL(fsopen, "husk-probe-none", 1), ENODEV, EPERM);
@@ -93,6 +105,11 @@ CHECK(fsconfig, "a descriptor that is not open")
 CHECK(fsmount, "a descriptor that is not open")
 {
     ANSWERS(CALL(fsmount, 777, 1, 0), EBADF, EPERM);
+}
+
+CHECK(fsmount, "attr_flags=MOUNT_ATTR_NOSYMFOLLOW: a descriptor that is not open")
+{
+    ANSWERS(CALL(fsmount, 777, 1, 0x200000), EBADF, EPERM);
 }
 
 CHECK(fspick, "a name that does not exist")

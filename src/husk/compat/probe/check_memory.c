@@ -501,6 +501,24 @@ CHECK(madvise, "behavior=MADV_GUARD_REMOVE")
     EFFECT(probe_touch(at + PAGE, true) == 0);
 }
 
+CHECK(madvise, "behavior=MADV_HWPOISON: of a stretch that is not mapped")
+{
+    ANSWERS(CALL(madvise, free_place(1), PAGE, 100), EPERM, EFAULT, EINVAL); /* root could poison a page */
+}
+
+CHECK(madvise, "behavior=MADV_SOFT_OFFLINE: of a stretch that is not mapped")
+{
+    ANSWERS(CALL(madvise, free_place(1), PAGE, 101), EPERM, EFAULT, EINVAL);
+}
+
+CHECK(madvise, "behavior=MADV_UNMERGEABLE: accepted, or the kernel has no KSM")
+{
+    char *at = probe_pages(2);
+    at[0] = 'x';
+    MUST_OR(CALL(madvise, at, 2 * PAGE, MADV_UNMERGEABLE), EINVAL);
+    EFFECT(at[0] == 'x');
+}
+
 CHECK(madvise, "an unknown advice is EINVAL")
 {
     ANSWERS(CALL(madvise, probe_pages(1), PAGE, 9999), EINVAL);
@@ -814,6 +832,35 @@ CHECK(arch_prctl, "option=ARCH_SHSTK_STATUS: none is on, or the processor cannot
     unsigned long features = ~0UL;
     MUST_OR(CALL(arch_prctl, 0x5005, &features), EOPNOTSUPP, EINVAL);
     EFFECT(features == 0);
+}
+
+CHECK(arch_prctl, "option=ARCH_REQ_XCOMP_PERM: the tiles of AMX, or the processor has none")
+{
+    MUST_OR(CALL(arch_prctl, 0x1023, 18), EOPNOTSUPP, EINVAL);
+    unsigned long features = 0;
+    NEED(RAW(arch_prctl, 0x1022, &features) == 0, "ARCH_GET_XCOMP_PERM");
+    EFFECT(features & 1UL << 18);
+}
+
+/* The first two would make every return from here fault, where the processor has shadow stacks. */
+CHECK(arch_prctl, "option=ARCH_SHSTK_ENABLE: two features at once are EINVAL")
+{
+    ANSWERS(CALL(arch_prctl, 0x5001, 3), EINVAL, EOPNOTSUPP);
+}
+
+CHECK(arch_prctl, "option=ARCH_SHSTK_DISABLE: two features at once are EINVAL")
+{
+    ANSWERS(CALL(arch_prctl, 0x5002, 3), EINVAL, EOPNOTSUPP);
+}
+
+CHECK(arch_prctl, "option=ARCH_SHSTK_LOCK: no feature, or the processor has none")
+{
+    MUST_OR(CALL(arch_prctl, 0x5003, 0), EINVAL, EOPNOTSUPP);
+}
+
+CHECK(arch_prctl, "option=ARCH_SHSTK_UNLOCK: only for a tracer")
+{
+    ANSWERS(CALL(arch_prctl, 0x5004, 0), EINVAL, EOPNOTSUPP);
 }
 
 CHECK(arch_prctl, "an unknown option is EINVAL")

@@ -216,6 +216,14 @@ CHECK(openat, "from a directory")
     EFFECT(reads((int)MUST(CALL(openat, dir, "f", O_RDONLY, 0)), "hello"));
 }
 
+CHECK(openat, "flags=O_TMPFILE: a file without a name, or the file system cannot")
+{
+    int dir = directory("d");
+    int fd = (int)MUST_OR(CALL(openat, dir, ".", O_TMPFILE | O_RDWR, 0600), EOPNOTSUPP);
+    struct stat status;
+    EFFECT(write(fd, "abc", 3) == 3 && fstat(fd, &status) == 0 && status.st_nlink == 0 && status.st_size == 3);
+}
+
 CHECK(openat, "a file to start from is ENOTDIR")
 {
     ANSWERS(CALL(openat, probe_file("f", ""), "g", O_RDONLY, 0), ENOTDIR);

@@ -111,11 +111,46 @@ CHECK(clock_gettime, "refuses a clock that does not exist")
     ANSWERS(CALL(clock_gettime, 77, &now), EINVAL);
 }
 
-CHECK(clock_getres, "which_clock=CLOCK_MONOTONIC")
+static void clock_resolution(int clock)
 {
     struct timespec step = {-1, -1};
-    MUST(CALL(clock_getres, CLOCK_MONOTONIC, &step));
+    MUST_OR(CALL(clock_getres, clock, &step), clock > CLOCK_BOOTTIME ? EINVAL : 0); /* alarms need a device */
     EFFECT(step.tv_sec == 0 && step.tv_nsec > 0 && step.tv_nsec <= 100 * MS);
+}
+
+CHECK(clock_getres, "which_clock=CLOCK_REALTIME")
+{
+    clock_resolution(CLOCK_REALTIME);
+}
+CHECK(clock_getres, "which_clock=CLOCK_MONOTONIC")
+{
+    clock_resolution(CLOCK_MONOTONIC);
+}
+CHECK(clock_getres, "which_clock=CLOCK_PROCESS_CPUTIME_ID")
+{
+    clock_resolution(CLOCK_PROCESS_CPUTIME_ID);
+}
+CHECK(clock_getres, "which_clock=CLOCK_MONOTONIC_RAW")
+{
+    clock_resolution(CLOCK_MONOTONIC_RAW);
+}
+CHECK(clock_getres, "which_clock=CLOCK_BOOTTIME")
+{
+    clock_resolution(CLOCK_BOOTTIME);
+}
+CHECK(clock_getres, "which_clock=CLOCK_REALTIME_ALARM: or no device for it")
+{
+    clock_resolution(CLOCK_REALTIME_ALARM);
+}
+CHECK(clock_getres, "which_clock=CLOCK_TAI")
+{
+    clock_resolution(CLOCK_TAI);
+}
+
+CHECK(clock_gettime, "which_clock=CLOCK_SGI_CYCLE: Linux has it no more")
+{
+    struct timespec now;
+    ANSWERS(CALL(clock_gettime, 10, &now), EINVAL);
 }
 
 CHECK(clock_settime, "which_clock=CLOCK_MONOTONIC: cannot be set")
@@ -335,6 +370,11 @@ CHECK(timerfd_create, "clockid=CLOCK_BOOTTIME")
     timerfd_fires(CLOCK_BOOTTIME);
 }
 
+CHECK(timerfd_create, "clockid=CLOCK_BOOTTIME_ALARM: or not without privilege or device")
+{
+    MUST_OR(CALL(timerfd_create, CLOCK_BOOTTIME_ALARM, TFD_CLOEXEC), EPERM, EINVAL, EOPNOTSUPP);
+}
+
 CHECK(timerfd_create, "flags=TFD_NONBLOCK")
 {
     int fd = (int)MUST(CALL(timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK));
@@ -359,6 +399,16 @@ CHECK(timerfd_settime, "flags=TFD_TIMER_ABSTIME")
     NEED(fd >= 0, "timerfd_create");
     struct itimerspec past = {.it_value = {0, 1}};
     MUST(CALL(timerfd_settime, fd, TFD_TIMER_ABSTIME, &past, NULL));
+    uint64_t times = 0;
+    EFFECT(read(fd, &times, sizeof times) == sizeof times && times == 1);
+}
+
+CHECK(timerfd_settime, "flags=TFD_TIMER_CANCEL_ON_SET: fires where no one sets the clock")
+{
+    int fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC);
+    NEED(fd >= 0, "timerfd_create");
+    struct itimerspec past = {.it_value = {1, 0}};
+    MUST(CALL(timerfd_settime, fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &past, NULL));
     uint64_t times = 0;
     EFFECT(read(fd, &times, sizeof times) == sizeof times && times == 1);
 }
