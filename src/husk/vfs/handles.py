@@ -11,7 +11,7 @@ from husk.vfs.pinned import Orphan
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.mount_table import MountTable
-    from husk.vfs.node import Node
+    from husk.vfs.node import Node, Tree
     from husk.vfs.walk import Walker
 
 DELETED = b" (deleted)"
@@ -54,9 +54,7 @@ class Handles:
                 uids, gids = {os.geteuid(): creds.uid}, {os.getegid(): creds.gid}
                 return Orphan(self._root.tree, via, (self._root, b""), uids, gids, key=(dev, ino))
             # One host directory may be mounted inside the mount of another: the nearer one counts, then the later one.
-            trees = self._table.newest_first()
-            trees.sort(key=lambda tree: tree.host_depth(link), reverse=True)
-            for tree in trees:
+            for tree in self._nearest_first(link):
                 node = tree.node_of_host(link, dev, ino, via)
                 if node is not None:
                     return node
@@ -68,8 +66,23 @@ class Handles:
         with self._lock:
             return any(
                 tree.writes_to_host and not tree.read_only and tree.node_of_host(link, dev, ino, via) is not None
-                for tree in self._table.newest_first()
+                for tree in self._nearest_first(link)
             )
+
+    def _nearest_first(self, link: bytes) -> list[Tree]:
+        """By the host's paths. The host may have renamed a mounted directory, or exchanged two of them: then the path
+        where one was must not give its rights to files of the other."""
+        trees = self._table.newest_first()
+        trees.sort(key=lambda tree: tree.host_depth(link), reverse=True)
+        nearest = trees[0]
+        claimed = nearest.host_depth(link) > 0
+        # The box's own tree gives no right to anything on the host, and its files are asked about most.
+        if claimed and (nearest is self._root.tree or not nearest.follow_moves(link)):
+            return trees
+        for tree in trees:
+            tree.follow_moves(b"")
+        trees.sort(key=lambda tree: tree.host_depth(link), reverse=True)
+        return trees
 
     def _named(self, node: Node, o_path_fd: int) -> Node | None:
         """An O_PATH descriptor: husk's own one of the same file shows where the file is now."""

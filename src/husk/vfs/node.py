@@ -329,6 +329,11 @@ class Tree:
         """Length of the host path of the directory through which this tree shows `path`; 0: it does not."""
         return 0
 
+    def follow_moves(self, path: bytes) -> bool:
+        """Has the host moved the directory that this tree shows, since we last looked? Looks only where the tree would
+        claim `path`, or everywhere for an empty one."""
+        return False
+
     def current(self, node: Node) -> Node:
         """The present node of one remembered from an earlier look-up. Trees whose nodes live only for a call override
         it."""

@@ -37,6 +37,9 @@ HOST_FLAGS = (
 )
 
 
+NOWHERE = b"\0"  # stands before no path
+
+
 def open_top(path: bytes) -> int:
     """The host directory at the top of a tree, by an absolute path without symbolic links. ELOOP if a component has
     become a link: other users may change directories above a mount, and their link leads elsewhere."""
@@ -62,6 +65,28 @@ def beneath(root: bytes, path: bytes) -> bytes | None:
     if path.startswith(root) and path[len(root) : len(root) + 1] == b"/":
         return path[len(root) + 1 :]
     return None
+
+
+def place_now(fd: int, path: bytes) -> bytes:
+    """The host path of the directory `fd`, which was at `path` before. The host may rename it, or move its mount."""
+    link = b"/proc/self/fd/%d" % fd
+    now = os.readlink(link)
+    if now == path:
+        return path
+    if not _is_mounted(fd):
+        return NOWHERE
+    return now.removesuffix(b" (deleted)") if os.fstat(fd).st_nlink == 0 else now
+
+
+def _is_mounted(fd: int) -> bool:
+    """False: its mount was taken off, and paths in it begin nowhere. They must not be mistaken for the host's."""
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", "rb") as about:
+            number = next((line.split()[1] for line in about if line.startswith(b"mnt_id:")), b"")
+        with open("/proc/self/mountinfo", "rb") as mounts:
+            return any(line.split(b" ", 1)[0] == number for line in mounts)
+    except OSError:
+        return False
 
 
 def entry_kind(entry: os.DirEntry[str]) -> int:

@@ -22,6 +22,7 @@ from husk.vfs.host.host_file import (
     open_lower,
     open_top,
     orphan_stat,
+    place_now,
     read_link,
     stat_as,
 )
@@ -105,7 +106,7 @@ class HostTree(Tree):
         gids: dict[int, int] | None = None,
     ) -> None:
         self.dev = dev
-        self.path = host_path  # without symbolic links
+        self.path = host_path  # without symbolic links; where /proc shows descriptors of this tree's files
         self.uids, self.gids = uids or {}, gids or {}
         self.fd = open_top(host_path)
         info = stat_beneath(self.fd, b"")
@@ -285,11 +286,17 @@ class HostTree(Tree):
             return os.getxattr(path, name)
 
     def statfs_path(self) -> bytes:
-        return self.path
+        return b"/proc/self/fd/%d" % self.fd
 
     # -- from the host back to a node --------------------------------------------------------------------------
     def host_depth(self, path: bytes) -> int:
         return len(self.path) if beneath(self.path, path) is not None else 0
+
+    def follow_moves(self, path: bytes) -> bool:
+        before = self.path
+        if not path or beneath(before, path) is not None:
+            self.path = place_now(self.fd, before)
+        return self.path != before
 
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         rel = beneath(self.path, path)

@@ -395,6 +395,9 @@ class LayeredTree(Tree):
     def host_depth(self, path: bytes) -> int:
         return self._reverse.host_depth(path)
 
+    def follow_moves(self, path: bytes) -> bool:
+        return self._reverse.follow_moves(path)
+
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         return self._reverse.node_of_host(path, dev, ino, via)
 

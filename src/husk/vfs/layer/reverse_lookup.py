@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat as st
 
-from husk.vfs.host.host_file import beneath
+from husk.vfs.host.host_file import beneath, place_now
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
 from husk.vfs.pinned import Orphan
 
@@ -28,6 +28,15 @@ class ReverseLookup:
         lowers = self._tree.lowers
         shown = [lower.path for lower in lowers if path == lower.path or beneath(lower.path, path) is not None]
         return max(map(len, shown), default=0)
+
+    def follow_moves(self, path: bytes) -> bool:
+        moved = False
+        for lower in self._tree.lowers:
+            # A single file that is shown has no top, and is known by its identity.
+            if lower.is_host and lower.top is not None and (not path or beneath(lower.path, path) is not None):
+                before, lower.path = lower.path, place_now(lower.fd, lower.path)
+                moved = moved or lower.path != before
+        return moved
 
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         for lower in self._tree.lowers:
