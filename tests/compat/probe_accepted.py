@@ -37,9 +37,30 @@ IN_HUSK = (
     Accepted("fchmod", "of a file without a name", "works",
              "no-effect fstat(fd, &status) == 0 && (status.st_mode & 07777) == 0700",
              "a file without a name may be the caller's, as standard input: its mode stays"),
+    Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
              "a whiteout is a device node, and no guest makes one; old kernels gave this errno too"),
 )  # fmt: skip
+
+# Files of a Linux that a box does not have (docs/trees.md lists those it has).
+_REASONS = {
+    "they tell about the host, or would change it": (
+        "/proc/buddyinfo /proc/consoles /proc/crypto /proc/interrupts /proc/kallsyms /proc/kcore /proc/keys /proc/kmsg "
+        "/proc/modules /proc/pressure /proc/slabinfo /proc/softirqs /proc/sys/kernel/keys/maxkeys /proc/sysrq-trigger "
+        "/proc/sys/kernel/yama/ptrace_scope /sys/module"
+    ),
+    "they tell what the host's kernel and its security modules do with a process": (
+        "/proc/self/attr /proc/self/autogroup /proc/self/numa_maps /proc/self/stack /proc/self/syscall "
+        "/proc/self/timers"
+    ),
+    "they lead to memory past every check; process_vm_readv and ptrace are there": (
+        "/proc/self/clear_refs /proc/self/map_files /proc/self/mem /proc/self/pagemap"
+    ),
+    "devices of the host": (
+        "/dev/console /dev/fuse /dev/kmsg /dev/kvm /dev/loop-control /dev/mapper/control /dev/mem /dev/net/tun"
+    ),
+}
+NOT_SHOWN = {path: reason for reason, paths in _REASONS.items() for path in paths.split()}
 
 # The runsc that Debian 12 packages. (call, beginning of the case): why the profile says otherwise.
 GVISOR_PROFILE = "gvisor-20221219"
@@ -54,6 +75,10 @@ GVISOR = {
     ("openat", "flags=O_TMPFILE"): "as open",
     ("newfstatat", "flag=AT_NO_AUTOMOUNT"): "a flag that it does not know for this call",
     ("statx", "mask=STATX_MNT_ID"): "Linux allows it: a mask asks, and the answer says what is known",
+    ("/proc/self/cgroup", ""): "empty, since no cgroups are mounted",
+    ("/proc/self/io", ""): 'its first line is "char:" where Linux has "rchar:"',
+    ("/dev/shm", ""): "`runsc do` shows the directory of the host, which root alone can write",
+    ("/dev/tty", ""): "EIO without a terminal, where Linux gives ENXIO",
     ("io_uring_setup", "a ring"): "the profile says that --iouring is needed; this build makes a ring without",
     ("io_uring_enter", "a ring with nothing to do"): "as io_uring_setup; the ring can be made and not be entered",
 }

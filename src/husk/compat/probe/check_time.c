@@ -332,10 +332,15 @@ CHECK(timer_getoverrun, "counts what a blocked signal missed")
     int timer = make_timer(CLOCK_MONOTONIC, SIGEV_SIGNAL);
     struct itimerspec often = {{0, MS}, {0, MS}};
     NEED(RAW(timer_settime, timer, 0, &often, NULL) == 0, "timer_settime");
-    probe_sleep(20);
-    sigprocmask(SIG_UNBLOCK, &blocked, NULL);
+    long missed = 0;
+    for (int n = 0; n < 50 && missed == 0; n++) {
+        probe_sleep(20);
+        sigprocmask(SIG_UNBLOCK, &blocked, NULL);
+        missed = MUST(CALL(timer_getoverrun, timer));
+        sigprocmask(SIG_BLOCK, &blocked, NULL);
+    }
     NEED(signals_seen > 0, "the timer's signal");
-    EFFECT(MUST(CALL(timer_getoverrun, timer)) > 0);
+    EFFECT(missed > 0);
 }
 
 CHECK(timer_delete, "the timer is gone")

@@ -107,9 +107,13 @@ def _path(results: Sequence[Result]) -> PathClaim:
 def contradicted(result: Result, surface: Surface) -> str:
     """What a runtime's profile claims, if the check found otherwise; empty if the two agree, or if the profile leaves
     it open (partial, unknown)."""
-    if result.check.is_path or result.result == SKIPPED:
+    if result.result == SKIPPED:
         return ""
-    support, errno, _ = surface.answer(result.check.call, result.registers or (0,) * 6)
+    if result.check.is_path:
+        claims = [claim for claim in surface.paths if claim.path == result.check.call]
+        support, errno = (claims[0].support, claims[0].errno) if claims else (UNKNOWN, 0)
+    else:
+        support, errno, _ = surface.answer(result.check.call, result.registers or (0,) * 6)
     if support not in (FULL, MISSING):
         return ""
     claimed = f"{support} {ERRNO_NAMES.get(errno, '')}".rstrip()
