@@ -28,6 +28,7 @@ COMMANDS = {
     "store": ("store_options", "cmd_store"),
     "runtimes": ("compat_options", "compat.cmd_runtimes"),
     "seccomp": ("compat_options", "compat.cmd_seccomp"),
+    "compare": ("compat_options", "compat.cmd_compare"),
     "probe": ("compat_options", "compat.cmd_probe"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),

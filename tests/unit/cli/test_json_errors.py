@@ -83,6 +83,7 @@ FAILING = {
     "store gc": ([], 2, "usage"),
     "store protect": (["none"], 2, "usage"),
     "store rm": (["none"], 2, "usage"),
+    "compare": (["--", "/nowhere"], 2, "usage"),
     "seccomp from": (["/nowhere"], 2, "usage"),
     "runtimes show": (["none"], 2, "usage"),
     "runtimes diff": (["none", "husk"], 2, "usage"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options.values import seconds_or_more, small_count
 
 _RUNTIME = "its name, the beginning of its name, or a file"
 
@@ -97,4 +98,24 @@ SECCOMP = Command(
             ),
         ),
     ),
+)  # fmt: skip
+COMPARE = Command(
+    "compare",
+    "run a command in two places, and name the first thing that differs",
+    "Run a command in two places, each time in an empty directory of its own, and name the first thing that differs:"
+    " output, errors, exit status, or the files it wrote. What varies between native runs is not counted.",
+    options=(
+        Option("--under", "PREFIX", "a place: 'husk run', 'bwrap …', 'proot …', 'husk run --as gvisor-2024', or '' for"
+               " the host; with one, it is compared with the host", many=True,
+               more="The words are split as by a shell. `{}` stands for the directory the command works in; for"
+               " `husk run`, `bwrap` and `proot` husk adds the options that show it inside."),
+        Option("--repeat", "N", "native runs made first, to see what varies by itself (default: 3; 0: none)",
+               read=small_count, default=3),
+        Option("--timeout", "SECONDS", "end a run after this time (default: 60)", read=seconds_or_more, default=60.0),
+        Option("--trace", "FILE", "compare two traces instead, as `husk trace --json` wrote them", many=True,
+               files=True),
+        JSON,
+    ),
+    program="CMD [ARG…]",
+    end="Exit code 0: the same; 1: there are differences; 2: the command line makes no sense, or a run cannot start.",
 )  # fmt: skip

@@ -33,3 +33,19 @@ def duration(text: str) -> float:
     if not number.isdecimal() or unit not in _SECONDS:
         raise UsageError(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 7d.")
     return float(int(number) * _SECONDS[unit])
+
+
+def small_count(text: str) -> int:
+    if not text.isdecimal() or int(text) > 50:
+        raise UsageError(f"{text!r} is no number of runs; write one from 0 to 50.")
+    return int(text)
+
+
+def seconds_or_more(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86400:
+        raise UsageError(f"{text!r} is no time; write a number of seconds, such as 10 or 0.5.")
+    return seconds
