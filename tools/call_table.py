@@ -28,13 +28,13 @@ def call_table() -> str:
         "",
         f"#define HUSK_CALL {HUSK_CALL_ROW.nr:#x} /* the call that only the loader makes; no Linux uses the number */",
         f"#define CALL_NUMBERS {max(ROWS) + 1} /* every call of Linux that has a row has a smaller number */",
-        "",
+        "#ifndef __ASSEMBLER__",
     ]
     for row in handled_rows():
         if arguments(row):
             words = ", ".join(f"ARG_{row.name}_{name}" for name, _ in arguments(row))
             lines.append(f"enum {{ {words} }};")
-    return "\n".join([*lines, "", "#endif", ""])
+    return "\n".join([*lines, "#endif", "", "#endif", ""])
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ C_FOLDERS = {
     "native/notify": "Receiving notifications, reading guest memory and answering.",
     "native/fastpath": "The name cache, and what C answers without Python.",
     "native/remote": "Making a guest thread run a call: ptrace, signals, programs that wait for their loader.",
+    "native/trace": "A census of what guests ask for: every call is noted, and native ones continued.",
     "native/host": "Host calls that Python lacks: opening beneath a directory, credentials, Landlock, sockets.",
     "native/store": "The store's tree walk, staging and manifest reader.",
     "native/init": "husk-init: builds the walls, starts the guest, ends with it.",

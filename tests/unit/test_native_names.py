@@ -18,6 +18,7 @@ ROOMS = {
     "fastpath": ("fast_",),
     "remote": ("remote_",),
     "host": ("host_",),
+    "trace": ("trace_",),
     "store": ("manifest_", "tree_", "blob_"),
     "init": ("init_",),
     "loader": ("loader_",),
@@ -25,7 +26,7 @@ ROOMS = {
 # Names that Python, the linker, or gcc (for the loader, which has no C library) choose.
 GIVEN = {"PyInit__core", "main", "_start", "memcpy", "memmove", "memset", "strlen"}
 # C structs of Python classes have the class's name. protocol.h and resident.h are shared with tests and other programs.
-CLASSES = {"Listener", "Call", "Manifest", "Tree"}
+CLASSES = {"Listener", "Call", "Recorder", "Manifest", "Tree"}
 SHARED = {"husk_exec_info", "husk_resident"}
 # The manifest is the file's own bytes (docs/formats/manifest.md); its reader's struct is called just that.
 SHARED |= {"manifest"}

@@ -30,6 +30,7 @@ COMMANDS = {
     "seccomp": ("compat_options", "compat.cmd_seccomp"),
     "compare": ("compat_options", "compat.cmd_compare"),
     "probe": ("compat_options", "compat.cmd_probe"),
+    "trace": ("compat_options", "compat.cmd_trace"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),

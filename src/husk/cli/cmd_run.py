@@ -38,7 +38,7 @@ def main(args: list[str]) -> int:
 def _run(options: RunOptions) -> int:
     log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
     events = Events(log.tell if log else None, _trace if options.verbose else None, collect=options.summary)
-    result = _with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
+    result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
     if log and log.failure:
         say(f"husk: --events {options.events} is not complete: {log.failure}.", file=sys.stderr)
     for fault in result.faults:
@@ -61,7 +61,7 @@ def _run(options: RunOptions) -> int:
     return result.exit_code
 
 
-def _with_signals(runner: Runner) -> Result:
+def with_signals(runner: Runner) -> Result:
     """What a key sends is passed on to the guest, which has a session of its own; SIGTERM and SIGHUP end the box."""
 
     def end(number: int, _frame: object) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from husk.cli import skill_show as show
-from husk.cli.cmd_run import _with_signals
+from husk.cli.cmd_run import with_signals
 from husk.cli.exit_codes import run_command
 from husk.cli.options.skill_options import NEEDS_MORE, SKILL
 from husk.cli.output import say, say_json
@@ -63,7 +63,7 @@ def _run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
         prepared = prepare(skill, request)
         if not (quiet or options.json):
             show.notes(prepared.notes)
-        outcome, produced = prepared.run(capture=options.json, around=_with_signals)
+        outcome, produced = prepared.run(capture=options.json, around=with_signals)
     beyond = learn_permissions.beyond(request.permissions, outcome) if options.check and request.permissions else []
     code = NEEDS_MORE if beyond else outcome.exit_code
     if options.json:
@@ -85,7 +85,7 @@ def _learn(options: Values) -> int:
         start = request.permissions or propose(describe(skill))[0]
         start.skill, start.content = skill.name, skill.digest()
         target = options.write or options.permissions or Path(f"{skill.name}.permissions.toml")
-        outcome, produced = prepared.run(capture=options.json, around=_with_signals)
+        outcome, produced = prepared.run(capture=options.json, around=with_signals)
     if outcome.exit_code:
         show.outcome(outcome, produced, options.output)
         raise UsageError(f"the run ended with exit code {outcome.exit_code}, so nothing was learnt from it.")

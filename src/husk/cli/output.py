@@ -39,6 +39,23 @@ def say_result(document: object, lines: Sequence[str], *, as_json: bool) -> None
         say(*lines)
 
 
+def say_table(title: str, head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], *, file: TextIO) -> None:
+    """A table as wide as the terminal. `head` has a name and `left` or `right` for each column; every cell is made
+    harmless, and none is read as markup."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, emoji=False)
+    table = Table(title=Text(harmless(title)), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name, side in head:
+        table.add_column(Text(harmless(name)), justify="right" if side == "right" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(harmless(cell)) for cell in row))
+    console.print(table)
+
+
 def say_as_is(text: str) -> None:
     """Help, tables and pages, and what the person asked for as it is."""
     sys.stdout.write(text)

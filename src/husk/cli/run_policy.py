@@ -22,24 +22,28 @@ if TYPE_CHECKING:
 class RunOptions:
     """What the command line says."""
 
-    __slots__ = ("events", "help", "json", "policy", "summary", "verbose")
+    __slots__ = ("events", "help", "json", "more", "policy", "summary", "verbose")
 
     def __init__(self, words: list[str], command: Command = RUN) -> None:
+        """`command` has the options of `husk run`, or of some of them, and perhaps more: those are in `more`."""
         self.policy = Policy([])
         self.events = ""
         self.json = self.summary = self.verbose = self.help = False
+        self.more: dict[str, str] = {}
         path = f"husk {command.name}"
-        said = Words(path, RUN, words)
+        said = Words(path, command, words)
         self.policy.argv = said.program
         for option, name, value in said.options:
-            if not option.metavar:
+            if option.attribute not in (SETTERS if option.metavar else FLAGS):
+                self.more[option.attribute] = value if option.metavar else name
+            elif not option.metavar:
                 FLAGS[option.attribute](self, name)
             elif value == "":
                 raise needs_value(path, name)
             else:
                 SETTERS[option.attribute](self, value)
         if not self.help and not self.policy.image and not (self.policy.argv and self.policy.argv[0]):
-            raise UsageError("say what to run: husk run -- PROGRAM ARGS…")
+            raise UsageError(f"say what to run: {path} -- PROGRAM ARGS…")
         if any("\0" in word for word in self.policy.argv):
             raise UsageError("an argument cannot hold a NUL byte.")
 

@@ -62,7 +62,7 @@ class FileUse:
 
 @dataclass
 class AddressUse:
-    """A socket address that was named in a call. `outcome` is "" for success, an errno, or "not seen"."""
+    """A socket address that was named in a call. `outcome` is "" for success, or an errno."""
 
     call: str
     address: str
@@ -254,7 +254,7 @@ def _parts(kind: Callable[..., Build]) -> Callable[[object, str], list[Build]]:
 
 
 _LISTS = ("calls", "files", "addresses", "programs")
-_NEEDED = {"command", "calls", "call", "way", "count", "path", "address", "pid", "parent", "argv"}
+_NEEDED = {"command", "calls", "call", "way", "path", "address", "pid", "parent", "argv"}
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "str": _text,
     "int": _whole,

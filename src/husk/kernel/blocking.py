@@ -103,14 +103,16 @@ def _work(wait: _Wait) -> None:
             wait.done = True
             os.close(wait.held)  # before the guest runs on: husk's copy of the descriptor would be observable
         if isinstance(reply, GiveFd):
-            raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
+            given = raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
         elif isinstance(reply, int):
-            raw.reply(reply)
+            raw.reply(given := reply)
         else:
             raise TypeError(f"{reply!r} is no answer")
+        wait.call.kernel.answered_later(wait.call, given)
     except OSError as error:
         if raw.answered:
             return
+        wait.call.kernel.failed_later(wait.call, error)
         # EBUSY: another process traces the thread, so husk cannot.
         if error.errno != errno.EINTR or raw.interrupt(_interruption(wait.call.tid)) == -errno.EBUSY:
             raw.fail(error.errno or errno.EIO)

@@ -79,7 +79,8 @@ class Events:
             result = "fd" if isinstance(reply, GiveFd) else str(reply) if isinstance(reply, int) else "…"
             self._line(f"[{call.tid}] {signature(call)} = {result}")
 
-    def failed(self, call: Call, error: OSError) -> None:
+    def failed(self, call: Call, error: OSError) -> str:
+        """Returns husk's reason, "" where Linux itself would have said no."""
         number = error.errno or errno.EIO
         name = errno.errorcode.get(number, str(number))
         if self._trace:
@@ -89,6 +90,8 @@ class Events:
             advice = self._reason(call, number, error)
             if advice is not None:
                 self._refuse(call, name, *advice)
+                return advice[1]
+        return ""
 
     def fault(self, nr: int, fault: BaseException) -> None:
         import traceback
@@ -100,9 +103,12 @@ class Events:
 
     # -- what handlers report ----------------------------------------------------------------------------------
     def opened(self, call: Call, name: bytes, flags: int, opened: Opened) -> None:
-        if not self.watching:
+        recorder = call.kernel.recorder
+        if not self.watching and recorder is None:
             return
-        where = self._absolute(call, name)
+        where = self.absolute(call, name)
+        if recorder is not None:
+            recorder.opened(where, flags)
         if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY):
             self._keep(self.read, where)
         if flags & (os.O_ACCMODE | os.O_TRUNC) and opened.node.tree.writes_to_host:
@@ -119,6 +125,8 @@ class Events:
         self._names_room -= len(name) + NAME_COSTS
 
     def executed(self, call: Call, name: bytes, program: Program) -> None:
+        if call.kernel.recorder is not None:
+            call.kernel.recorder.executed(program.exe)
         if self.watching:
             self._keep(self.ran, program.exe)
             self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
@@ -135,7 +143,7 @@ class Events:
         """(what, why, what would allow it), or None where Linux itself would have said no."""
         if isinstance(error, Refused):
             return error.filename or signature(call), str(error.strerror), error.filename2 or ""
-        where = self._absolute(call, list(call.texts.values())[-1]) if call.texts else b""
+        where = self.absolute(call, list(call.texts.values())[-1]) if call.texts else b""
         if isinstance(error, Damaged | ClosedFileSystem):
             return shown(where), str(error.strerror), ""
         if number == errno.EROFS:
@@ -172,7 +180,7 @@ class Events:
             self.refusals[key] = refusal
         self._say(refusal)
 
-    def _absolute(self, call: Call, name: bytes) -> bytes:
+    def absolute(self, call: Call, name: bytes) -> bytes:
         if name[:1] == b"/":
             return os.path.normpath(name)
         try:

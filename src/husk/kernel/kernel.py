@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from husk.kernel.net.peers import Peers
     from husk.kernel.net.unix_sockets import UnixSockets
     from husk.kernel.private_locks import PrivateLocks
+    from husk.kernel.recorder import Recorder
     from husk.kernel.segments import Segments
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
@@ -145,14 +146,16 @@ class Kernel:
         hooks: Hooks | None = None,
         emulation: Emulation | None = None,
         table_is_full: Callable[[int], None] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """`names` None: this run does without the box's name cache. `table_is_full` is told of a thread that has no
-        descriptor left, where there is a limit."""
+        descriptor left, where there is a limit. `recorder` writes down every call, where the run is traced."""
         self._shared, self.listener, self.tasks, self.events, self.hooks = shared, listener, tasks, events, hooks
         self.vfs, self.creds, self.identity, self.walls = shared.vfs, shared.creds, shared.identity, shared.walls
         self.loader_fd, self.programs = shared.loader_fd, shared.programs
         self.disk_is_limited = shared.disk_is_limited
-        self.eintr_bitmap = eintr_bitmap()
+        self.recorder = recorder
+        self.eintr_bitmap = eintr_bitmap(asked=recorder is not None)
         self.listings = Listings()
         self._emulation = emulation
         self._table_is_full = table_is_full
@@ -222,6 +225,8 @@ class Kernel:
         call = Call(raw, self)
         try:
             if self._emulation is not None and self._emulation.answer(call):
+                if self.recorder is not None:
+                    self.recorder.answered(call, None)
                 return
             handler = self._handlers.get(raw.nr)
             if handler is None or (raw.nr in self._mixed and self._refuses(call)):
@@ -232,15 +237,18 @@ class Kernel:
             if self.hooks is not None:
                 self.hooks.ask(call)
             reply = handler(call)
+            given = None
             if reply.__class__ is int:
                 raw.reply(reply)
             elif isinstance(reply, GiveFd):
-                raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
+                given = raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
             elif reply is CONTINUE:
                 raw.proceed()
             elif not (reply is LATER or (reply is ANSWERED and raw.answered)):
                 raise TypeError(f"a handler returned {reply!r}, which is no answer")
             self.events.answered(call, reply)
+            if self.recorder is not None and reply is not LATER:
+                self.recorder.answered(call, reply if isinstance(reply, int) else given)
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
         except OSError as error:
@@ -257,13 +265,24 @@ class Kernel:
             if error.errno == errno.EMFILE and self._table_is_full is not None:
                 self._table_is_full(call.tid)
             # Before the answer: afterwards husk can no longer ask for the caller's working directory.
-            self.events.failed(call, error)
+            reason = self.events.failed(call, error)
+            if self.recorder is not None:
+                self.recorder.failed(call, error, reason)
             if not call.raw.answered:
                 call.raw.fail(error.errno or errno.EIO)
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
         except BaseException as fault:
             self.fault(call.raw, fault)
+
+    def answered_later(self, call: Call, given: int) -> None:
+        """A call that had to wait in a thread of its own has been answered."""
+        if self.recorder is not None:
+            self.recorder.answered(call, given)
+
+    def failed_later(self, call: Call, error: OSError) -> None:
+        if self.recorder is not None:
+            self.recorder.failed(call, error, "")
 
     def fault(self, raw: RawCall, fault: BaseException) -> None:
         try:

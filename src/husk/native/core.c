@@ -3,6 +3,7 @@
 #include "host/host.h"
 #include "notify/notify.h"
 #include "store/store.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 
@@ -79,12 +80,14 @@ PyMODINIT_FUNC PyInit__core(void); /* for -Wmissing-prototypes: Python finds it 
 PyMODINIT_FUNC PyInit__core(void)
 {
     if (PyType_Ready(&notify_listener_type) < 0 || PyType_Ready(&notify_call_type) < 0 ||
+        PyType_Ready(&trace_recorder_type) < 0 ||
         PyType_Ready(&manifest_type) < 0 || PyType_Ready(&tree_type) < 0)
         return NULL;
     PyObject *self = PyModule_Create(&module);
     if (self && (host_add_types(self) < 0 || host_add_guard_types(self) < 0 ||
                  PyModule_AddObjectRef(self, "Listener", (PyObject *)&notify_listener_type) < 0 ||
                  PyModule_AddObjectRef(self, "Call", (PyObject *)&notify_call_type) < 0 ||
+                 PyModule_AddObjectRef(self, "Recorder", (PyObject *)&trace_recorder_type) < 0 ||
                  PyModule_AddObjectRef(self, "Manifest", (PyObject *)&manifest_type) < 0 ||
                  PyModule_AddObjectRef(self, "Tree", (PyObject *)&tree_type) < 0 ||
                  PyModule_AddIntConstant(self, "WAKE_SIGNAL", CORE_WAKE_SIGNAL) < 0))

@@ -6,14 +6,15 @@
  *   notify/     notify_, guest_             the listener and its answers; a guest thread's memory and descriptors
  *   fastpath/   fast_                       calls answered without Python
  *   remote/     remote_                     calls made by a stopped guest thread
+ *   trace/      trace_                      a census of what guests ask for
  *   host/       host_                       calls husk makes on the host
  *   store/      manifest_, tree_, blob_     the store's formats
  *   init/       init_                       husk-init, a program of its own
  *   loader/     loader_                     husk-loader, a program of its own
  *
  * `_py_` follows the prefix where Python calls the function, which then holds the GIL. The C struct of a Python class
- * has the class's name: Listener, Call, Manifest, Tree. tests/unit/test_native_names.py checks the built objects and
- * the headers.
+ * has the class's name: Listener, Call, Recorder, Manifest, Tree. tests/unit/test_native_names.py checks the built
+ * objects and the headers.
  *
  * Ownership. A function that returns a descriptor gives it to the caller. A descriptor argument stays the caller's
  * unless the declaration says otherwise. Errors in C are -errno. Code without the GIL never calls Python. */
@@ -63,6 +64,7 @@ typedef struct {
     int loader_fd;                 /* borrowed */
     int mapped;                    /* network addresses have to be translated */
     int confined;                  /* a name that a guest slips into a native send leads nowhere */
+    PyObject *recorder;            /* a strong reference to a Recorder (trace/trace.h); NULL: nothing is traced */
     uint64_t shown[(CALL_NUMBERS + 63) / 64]; /* a bit for each call that Python must see, even if C could answer */
 } Listener;
 
@@ -71,6 +73,9 @@ typedef struct {
     PyObject_HEAD
     Listener *listener; /* strong reference */
     struct seccomp_notif notif;
+    int64_t received_ns;
+    int shown_tid; /* under trace: the thread's number in the box; else 0 */
+    bool own;      /* under trace: husk itself made it in the guest's place */
     bool answered;
 } Call;
 

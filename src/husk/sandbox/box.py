@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.net.network import Network
+    from husk.kernel.recorder import Recorder
     from husk.sandbox.filesystem import Files
     from husk.sandbox.image_source import ImageSource, Unnamed
     from husk.sandbox.kept.box_content import BoxContent
@@ -134,7 +135,9 @@ class Box:
         self.loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
 
     # -- runs ------------------------------------------------------------------------------------------------------
-    def admit(self, guest: Guest, events: Events, *, cached: bool) -> tuple[Shared, Listener, NameCache | None]:
+    def admit(
+        self, guest: Guest, events: Events, *, cached: bool, recorder: Recorder | None
+    ) -> tuple[Shared, Listener, NameCache | None]:
         """A guest stands behind its filter: what its kernel needs. The first guest brings what only its namespaces
         can give: a diagnosis socket, and the state directory as its mount namespace shows it."""
         self.follow(events)
@@ -142,7 +145,7 @@ class Box:
             self.files.vfs.state.move(guest.take_state())
         if self._shared is None:
             self._shared = self._share(guest)
-        listener, names = self._listen(guest.take_listener(), cached=cached)
+        listener, names = self._listen(guest.take_listener(), recorder, cached=cached)
         return self._shared, listener, names
 
     def follow(self, events: Events) -> None:
@@ -177,10 +180,14 @@ class Box:
             disk_is_limited=self.policy.limits["disk"] is not None,
         )
 
-    def _listen(self, fd: int, *, cached: bool) -> tuple[Listener, NameCache | None]:
+    def _listen(
+        self, fd: int, recorder: Recorder | None, *, cached: bool
+    ) -> tuple[Listener, NameCache | None]:
         """What the name cache of one run has learned, the others know."""
         cookie, walls = self.plan.cookie, self.walls
         mapped, confined = not walls.private_net, walls.private_net and walls.own_placeholders
+        if recorder is not None:
+            return Listener(fd, cookie, self.loader_fd, False, mapped, confined, recorder=recorder.core), None
         if not cached:
             return Listener(fd, cookie, self.loader_fd, False, mapped, confined), None
         if self._names is None:

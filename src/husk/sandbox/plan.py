@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from husk.sandbox.errors import NoNamespaces, missing
-from husk.walls.filter import compile_filter
+from husk.walls.filter import compile_filter, notify_all
 from husk.walls.ids import Ids, may_switch_user
 from husk.walls.landlock import SCOPES_SIGNALS
 from husk.walls.namespaces import walls_here
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """A policy, the walls to raise around its box, and the seccomp filter that fits them."""
+    """A policy, the walls to raise around its box, and the seccomp filter that fits them. `rules` says what becomes of
+    each call; `filter` is what the host gets: the same, unless the box is traced."""
 
-    __slots__ = ("cookie", "filter", "policy", "walls")
+    __slots__ = ("cookie", "filter", "policy", "rules", "walls")
 
     def __init__(self, policy: Policy, walls: Walls) -> None:
         self.policy, self.walls = policy, walls
         # The cookie marks husk's own calls. Each box has its own, keeps it secret, and has it in every filter.
         self.cookie = int.from_bytes(os.urandom(8), "little")
         emulation = policy.emulation
-        self.filter = compile_filter(walls, self.cookie, None if emulation is None else emulation.noticed())
+        self.rules = compile_filter(walls, self.cookie, None if emulation is None else emulation.noticed())
+        self.filter = self.rules if policy.trace is None else notify_all(self.rules, self.cookie)
 
     def ids(self, wanted: tuple[int, int] | None) -> Ids:
         """The guest's ids; `wanted` are those of the image, if it names any."""

@@ -101,6 +101,15 @@ class Publish:
         return cls(address or "127.0.0.1", *numbers)
 
 
+class Trace:
+    """Every call of the guests is written down. `lines` is the most that the log of a run may have; 0: no log."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self, lines: int = 0) -> None:
+        self.lines = lines
+
+
 class Policy:
     """Everything `husk run` was told. Plain attributes, checked when the box is built."""
 
@@ -125,6 +134,7 @@ class Policy:
         "store",
         "terminal",
         "timeout",
+        "trace",
         "user",
         "weaken",
         "workdir",
@@ -153,6 +163,7 @@ class Policy:
         self.allow_net: list[str] = []  # rules as husk.kernel.net.network_rules reads them
         self.deny_net: list[str] = []
         self.publish: list[Publish] = []
+        self.trace: Trace | None = None  # None: calls are not written down
         self.programs: list[str] | None = None  # what may be started (kernel.exec.allowed_programs); None: anything
         self.lookup: Callable[[str], list[str]] | None = None  # how names are found; None: as the host does
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.kernel.recorder import Seen as Seen  # named here for what stands above the sandbox
     from husk.sandbox.limits.limits import Exceeded
 
 
@@ -26,6 +27,7 @@ class Result:
         "stdout",
         "system_seconds",
         "timed_out",
+        "trace",
         "user_seconds",
         "walls",
         "weakened",
@@ -48,12 +50,13 @@ class Result:
         self.weakened: list[str] = []  # walls the caller chose to do without
         self.limits: list[Exceeded] = []  # those that were met
         self.lost: dict[str, int] = {}  # what happened but was not written down or kept, by kind
+        self.trace: Seen | None = None  # what was asked for, where the policy wants a trace
         self.stdout: bytes | None = None
         self.stderr: bytes | None = None
 
     def as_dict(self) -> dict[str, object]:
         shown: dict[str, object] = {
-            name: getattr(self, name) for name in self.__slots__ if name not in ("ran", "stdout", "stderr")
+            name: getattr(self, name) for name in self.__slots__ if name not in ("ran", "stdout", "stderr", "trace")
         }
         shown["limits"] = [limit.as_dict() for limit in self.limits]
         shown["changes"] = [{"change": change, "path": path} for change, path in self.changes]

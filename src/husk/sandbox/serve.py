@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from husk.kernel.events import Events
     from husk.kernel.hooks import Hooks
+    from husk.kernel.recorder import Recorder
     from husk.kernel.tasks import Names
     from husk.native._core import Listener
     from husk.sandbox.box import Box
@@ -47,9 +48,10 @@ class Served:
         self._first, self._lock = -1, _thread.allocate_lock()
         self._kernel: Kernel | None = None
         self.enforcement: Enforcement | None = None
+        self.recorder = _recorder(box)
         if policy.emulation is not None:
             hooks = policy.emulation.hooks(hooks)
-        cached = not (events.watching or (hooks is not None and hooks.see_names()))
+        cached = self.recorder is None and not (events.watching or (hooks is not None and hooks.see_names()))
         cached = cached and not box.files.creds.over_files  # its answers are those for a guest without that power
         self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)
         stop.reaches(self.launch)
@@ -67,9 +69,11 @@ class Served:
         try:
             self.pid = guest.pid
             self._first = os.pidfd_open(guest.pid)
-            shared, listener, names = box.admit(guest, events, cached=cached)
+            shared, listener, names = box.admit(guest, events, cached=cached, recorder=self.recorder)
         finally:
             guest.close()
+        if self.recorder is not None:
+            listener.show(self.recorder.numbers)
         if hooks is not None:
             listener.show(hooks.numbers)
         if policy.emulation is not None:
@@ -90,6 +94,7 @@ class Served:
                 hooks=hooks,
                 emulation=policy.emulation,
                 table_is_full=full,
+                recorder=self.recorder,
             )
             self._kernel = kernel
             kernel.start()
@@ -152,7 +157,9 @@ class Served:
             self._first = -1
 
     def final(self, result: Result) -> None:
-        """After `finish`: the limits that only the end shows."""
+        """After `finish`: what the trace saw, and the limits that only the end shows."""
+        if self.recorder is not None:
+            result.trace = self.recorder.seen()
         if self.enforcement is not None:
             self.enforcement.final(result.user_seconds + result.system_seconds, result.signal)
 
@@ -165,6 +172,15 @@ class Served:
         if self._kernel is not None:
             self._kernel.forget()
         self.launch = self._kernel = self.enforcement = None
+
+
+def _recorder(box: Box) -> Recorder | None:
+    trace = box.plan.policy.trace
+    if trace is None:
+        return None
+    from husk.kernel.recorder import Recorder
+
+    return Recorder(box.plan.rules, box.walls, trace.lines)
 
 
 def _starting(listener: Listener) -> Callable[[int], Names | None]:

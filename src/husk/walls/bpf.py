@@ -26,6 +26,13 @@ MAX_INSTRUCTIONS = 4096  # BPF_MAXINSNS
 _INSTRUCTION = Struct("<HBBI")
 
 
+def join(head: list[tuple[int, int, int, int]], rest: bytes) -> bytes:
+    """Instructions before a program that is encoded already. Jumps behind the last one lead to its beginning."""
+    if len(head) + len(rest) // _INSTRUCTION.size > MAX_INSTRUCTIONS:
+        raise ValueError("a seccomp filter with these instructions in front is longer than Linux accepts")
+    return b"".join([_INSTRUCTION.pack(*instruction) for instruction in head]) + rest
+
+
 class Program:
     """Instructions in reverse. A label is the number of instructions from its place to the end of the program."""
 

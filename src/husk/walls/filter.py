@@ -14,7 +14,7 @@ from errno import ENOSYS
 from husk.abi.numbers import AUDIT_ARCH_X86_64, X32_SYSCALL_BIT
 from husk.abi.registry import HUSK_CALL_ROW, ROWS
 from husk.abi.registry.rules import COOKIE, ArgTest, Row, Verdict, Walls
-from husk.walls.bpf import AND, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GREATER, LOAD_WORD, Program
+from husk.walls.bpf import AND, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GREATER, LOAD_WORD, RETURN, Program, join
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Choice = tuple[list[tuple[list[ArgTest], int]], int]
     Noticed = Mapping[int, list[list[ArgTest]]]
 
-__all__ = ["ALLOW", "ERRNO", "KILL_PROCESS", "NOTIFY", "Walls", "compile_filter"]
+__all__ = ["ALLOW", "ERRNO", "KILL_PROCESS", "NOTIFY", "Walls", "compile_filter", "notify_all"]
 
 KILL_PROCESS = 0x80000000
 ERRNO = 0x00050000
@@ -53,6 +53,28 @@ def compile_filter(walls: Walls, cookie: int, noticed: Noticed | None = None) ->
     program.branch(JUMP_EQUAL, AUDIT_ARCH_X86_64, known_machine, program.ret(KILL_PROCESS))
     program.put(LOAD_WORD, _ARCH)
     return program.encode()
+
+
+def notify_all(ordinary: bytes, cookie: int) -> bytes:
+    """The filter of a traced box: every call is notified, and husk decides by the ordinary filter what becomes of it.
+
+    Three kinds of calls go to the ordinary filter in the host itself: those of other architectures and numbers that no
+    call has, which it kills or refuses; and those that carry the box's cookie as sixth argument: husk makes them in a
+    guest's place, and waits for them.
+    """
+    last = _ARGS + 8 * 5
+    head = [
+        (LOAD_WORD, 0, 0, _ARCH),
+        (JUMP_EQUAL, 0, 7, AUDIT_ARCH_X86_64),
+        (LOAD_WORD, 0, 0, _NR),
+        (JUMP_AT_LEAST, 5, 0, X32_SYSCALL_BIT),
+        (LOAD_WORD, 0, 0, last),
+        (JUMP_EQUAL, 0, 2, cookie & 0xFFFFFFFF),
+        (LOAD_WORD, 0, 0, last + 4),
+        (JUMP_EQUAL, 1, 0, cookie >> 32),
+        (RETURN, 0, 0, NOTIFY),
+    ]
+    return join(head, ordinary)
 
 
 def _leaves(walls: Walls, noticed: Noticed) -> list[tuple[int, Choice]]:

@@ -90,6 +90,7 @@ FAILING = {
     "runtimes import": (["/nowhere"], 2, "usage"),
     "runtimes validate": (["/nowhere"], 2, "usage"),
     "probe": (["--only", "nonsense"], 2, "usage"),
+    "trace": (["--", "/no/such/program"], 127, "not-found"),
     "syscalls": (["nonsense"], 2, "usage"),
     "mcp": ([], 2, "usage"),
     "completion": (["tcsh"], 2, "usage"),

@@ -40,6 +40,14 @@ def test_the_check_itself() -> None:
     assert calls("print(x)\nsys.stdout.write(y)\nout.write(z)", WRITERS) == ["print", "sys.stdout.write"]
 
 
+def test_a_table_controls_nothing() -> None:
+    told = io.StringIO()
+    output.say_table(HOSTILE, [(HOSTILE, "left"), ("[red]n[/red]", "right")], [(HOSTILE, "[bold]1[/bold]")], file=told)
+    text = told.getvalue()
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "[red]n[/red]" in text and "[bold]1[/bold]" in text and text.count("husk: all is well") == 3
+
+
 def test_a_line_stays_one_and_controls_nothing() -> None:
     told = io.StringIO()
     output.say("husk: first", f"second {HOSTILE}", file=told)

@@ -32,6 +32,7 @@ NEWEST_LINUX = "6.19"  # every call of this Linux and of those before it has a r
 ROWS: dict[int, Row] = {row.nr: row for rows in CHAPTERS.values() for row in rows}
 
 _EINTR_BYTES = 64  # the width of the bitmap in the loader's protocol
+_ASKS_BIT = 511  # its last bit; no call has this number
 
 
 def row(nr: int) -> Row | None:
@@ -93,15 +94,18 @@ def refusal(nr: int, args: Sequence[int], walls: Walls = NO_WALLS) -> tuple[int,
     return ENOSYS, f"{entry.name} is {verdict.way} for these arguments, yet no handler answered it"
 
 
-def eintr_bitmap() -> bytes:
+def eintr_bitmap(*, asked: bool = False) -> bytes:
     """Bit nr is set for calls that wait in the host and that Linux ends with EINTR after a handler without SA_RESTART.
 
     Calls that end with EINTR after any handler (poll, pause, nanosleep, msgrcv...) and calls that never do (fork,
     clone) need no help. futex is the one call in two classes: FUTEX_WAIT belongs here, FUTEX_LOCK_PI and FUTEX_LOCK_PI2
-    restart always; code that reads the bit for futex must look at the operation as well.
+    restart always; code that reads the bit for futex must look at the operation as well. `asked`: signal thunks ask
+    husk whether the call had begun (HUSK_ASKS_BIT, native/loader/protocol.h).
     """
     bitmap = bytearray(_EINTR_BYTES)
     for nr, candidate in ROWS.items():
         if candidate.eintr == RESTARTS:
             bitmap[nr >> 3] |= 1 << (nr & 7)
+    if asked:
+        bitmap[_ASKS_BIT >> 3] |= 1 << (_ASKS_BIT & 7)
     return bytes(bitmap)

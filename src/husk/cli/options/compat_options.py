@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options.run_options import BOX, EXIT_CODES, REPORTS
 from husk.cli.options.values import seconds_or_more, small_count
 
 _RUNTIME = "its name, the beginning of its name, or a file"
 
+TRACE = Command(
+    "trace",
+    "run a program in a box and say what it asks of Linux",
+    "Run PROGRAM in a box, count every system call it and its children make, native ones too, and say at the end which:"
+    " by call, with files, addresses, programs and failures in the reports. It runs slower, and otherwise as with"
+    " `husk run`, whose other options it takes.",
+    options=(
+        Option("-o, --output", "FILE", "write the report to FILE: a log with a line for each call; with --json or"
+               " --html, or a FILE that ends so, in that form", group=REPORTS, files=True),
+        Option("--json", "", "write the census as one JSON object; without -o to standard output, and what the program"
+               " writes there goes to standard error", group=REPORTS,
+               more="[The format](formats/trace.md). Errors are an object too."),
+        Option("--html", "", "write a page to look at; where to as with --json", group=REPORTS),
+        Option("--log", "FILE", "write the log there, whatever -o is for", group=REPORTS, files=True),
+        Option("--log-lines", "N", "the most lines of a log (default: 200000); what follows is counted",
+               group=REPORTS),
+        Option("-q, --quiet", "", "no table at the end", group=REPORTS),
+        *BOX,
+    ),
+    program="PROGRAM ARGS…",
+    program_first=True,
+    end="Results of native calls are not seen: the host runs them. " + EXIT_CODES,
+)  # fmt: skip
 RUNTIMES = Command(
     "runtimes",
     "what gVisor, Docker, Linux 6.1 and others offer, call by call",

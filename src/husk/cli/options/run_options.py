@@ -7,7 +7,7 @@ from husk.cli.options import Command, Option
 FILES, TERMINAL, NETWORK = "files and programs", "terminal", "network"
 LIMITS, WALLS, REPORTS = "limits", "walls", "reports"
 
-_BOX = (
+BOX = (
     Option("--image", "NAME", "start from an image of the store instead of the host's own programs (`husk image ls`)",
            group=FILES),
     Option("--keep", "NAME", "keep the box as NAME when it ends; if it is kept already, go on in it",
@@ -46,9 +46,9 @@ _BOX = (
     Option("--as", "RUNTIME", "give the program no more of Linux than this runtime has; `husk runtimes ls` lists them",
            group=WALLS, more="Calls that the runtime lacks fail with its errnos, and are reported as refusals:"
            " [what is emulated](compatibility.md#emulate)."),
-    Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,
-           more="The kinds are `open`, `exec`, `refused` and `fault`."),
 )  # fmt: skip
+_EVENTS = Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,
+                 more="The kinds are `open`, `exec`, `refused` and `fault`.")  # fmt: skip
 _SUMMARY = Option("--summary", "", "say at the end what was read, changed and refused", group=REPORTS)
 _VERBOSE = Option("-v, --verbose", "", "one line per virtual call, on stderr", group=REPORTS)
 _JSON = Option(
@@ -57,7 +57,7 @@ _JSON = Option(
     " `--events` or `-v`.",
 )  # fmt: skip
 
-_EXIT_CODES = (
+EXIT_CODES = (
     "The exit code is the program's; 2: the command line makes no sense, 124: a limit, 125: husk failed,"
     " 126: not executable, 127: not found, 128+n: signal n."
 )
@@ -67,18 +67,18 @@ RUN = Command(
     "run a program in a box",
     "Run PROGRAM in a box of its own: the host's /usr and a little of /etc, read-only beneath a layer that is thrown"
     " away, and a private /tmp, /home and /workspace. Nothing else of the host is there.",
-    options=(*_BOX, _JSON, _SUMMARY, _VERBOSE),
+    options=(*BOX, _EVENTS, _JSON, _SUMMARY, _VERBOSE),
     program="PROGRAM ARGS…",
     program_first=True,
-    end=_EXIT_CODES,
+    end=EXIT_CODES,
 )
 SHELL = Command(
     "shell",
     "a shell in a box, on this terminal",
     "A shell (bash, else sh) in a box of its own, on this terminal. Its options are those of `husk run`, without"
     " --json: a terminal is for people. exit or ^D ends the shell, and the box with it.",
-    options=(*_BOX, _SUMMARY, _VERBOSE),
+    options=(*BOX, _EVENTS, _SUMMARY, _VERBOSE),
     options_of="run",
-    end=_EXIT_CODES,
+    end=EXIT_CODES,
 )
 

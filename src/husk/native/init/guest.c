@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init.h"
@@ -131,8 +132,10 @@ static volatile int helper_lives; /* its thread id; the kernel clears it when th
 static int hand_over(void *unused)
 {
     (void)unused;
+    /* Under trace the filter notifies the guest's FUTEX_WAKE too. So we do not rely on it. */
+    const struct timespec pause = {0, 1000000};
     while (!helper_gets)
-        syscall(SYS_futex, &helper_gets, 0 /* FUTEX_WAIT */, 0, NULL, NULL, 0);
+        syscall(SYS_futex, &helper_gets, 0 /* FUTEX_WAIT */, 0, &pause, NULL, 0);
     init_send_fd(REPORT_LISTENER, helper_gets, STEP_LISTENER);
     if (init_plan->flags & PLAN_WAIT)
         wait_for_start();

@@ -124,12 +124,13 @@ _Noreturn void loader_main(uint64_t *sp)
     void (*leave)(uint64_t image, uint64_t len, uint64_t sp) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_LEAVE);
     const struct husk_exec_info *info;
     struct husk_resident *resident;
-    long personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
+    long personality;
     int has_interpreter, interpreter_fd, randomize, started_by;
 
     loader_stack_read(&stack, sp);
     started_by = loader_stack_started_by(&stack);
-    info = ask(started_by);
+    info = ask(started_by); /* the first call: from here on the supervisor knows that the loader runs */
+    personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
     interpreter_fd = info->interpreter_fd;
     has_interpreter = interpreter_fd != HUSK_NONE;
     randomize = !(info->flags & HUSK_NO_RANDOMIZE) && (failed(personality) || !(personality & ADDR_NO_RANDOMIZE));

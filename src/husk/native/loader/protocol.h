@@ -29,6 +29,12 @@
 
 #define HUSK_EXEC_INFO 1     /* op, first argument; then buf, size of buf, fd */
 #define HUSK_EXEC_INTERPRETER 2
+/*
+ * Asked by signal thunks, under trace only: number and first four arguments of
+ * the interrupted call. 1: it had begun; 0: the supervisor never received it.
+ */
+#define HUSK_WAS_BEGUN 3
+#define HUSK_ASKS_BIT 511    /* set in eintr_bitmap where thunks are to ask; no call has this number */
 
 #define HUSK_EXEC_MAGIC 0x6b737568u /* "husk" */
 #define HUSK_EXEC_VERSION 1u
@@ -70,7 +76,7 @@ struct husk_exec_info {
     char comm[HUSK_COMM_BYTES];           /* NUL-terminated; for PR_SET_NAME */
     uint8_t ehdr[HUSK_EHDR_BYTES];        /* Elf64_Ehdr, with HUSK_HEADER_GIVEN */
     uint64_t identity[2];                 /* opaque, copied to the resident page */
-    uint8_t eintr_bitmap[HUSK_EINTR_BYTES]; /* bit n: Linux may end call n with EINTR */
+    uint8_t eintr_bitmap[HUSK_EINTR_BYTES]; /* bit n: Linux may end call n with EINTR; or HUSK_ASKS_BIT */
     char strings[];            /* prefix strings, execfn, exe, in that order */
 };
 

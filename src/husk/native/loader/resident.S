@@ -3,12 +3,16 @@
  * that ends the loader. main.c copies it there, so it is position-independent;
  * its data is on the next page.
  */
+#include "protocol.h"
 #include "resident.h"
 
 #define DATA(offset) (loader_resident_code + HUSK_RESIDENT_CODE_BYTES + (offset))(%rip)
 
 /* Offsets in struct ucontext; the kernel's signal ABI. */
+#define UC_R10 56
+#define UC_RDI 104
 #define UC_RSI 112
+#define UC_RDX 136
 #define UC_RAX 144
 #define UC_RCX 152
 #define UC_RIP 168
@@ -34,7 +38,8 @@ loader_resident_code:
  * that do end with it on Linux (read, wait4, ...).
  *
  * Entered as the kernel enters a handler: rdi = signal, rsi = siginfo,
- * rdx = ucontext, rsp at the return address. Uses rax, rcx, r8-r10, no stack.
+ * rdx = ucontext, rsp at the return address. Uses rax, rcx, r8-r15, no stack:
+ * the handler may expect nothing of them, and sigreturn restores them all.
  */
         .set    slot, 0
         .rept   HUSK_THUNKS
@@ -81,6 +86,30 @@ thunk_tail:
         cmp     $FUTEX_LOCK_PI2, %r9d
         je      1f
 2:
+        /* Under trace read and wait4 wait for the supervisor too: only it knows whether the call had begun. */
+        btq     $HUSK_ASKS_BIT % 64, HUSK_ASKS_BIT / 64 * 8(%r10)
+        jnc     3f
+        mov     %rdi, %r12
+        mov     %rsi, %r13
+        mov     %rdx, %r14
+        mov     %rax, %r15
+        mov     $HUSK_WAS_BEGUN, %edi
+        mov     UC_RAX(%r14), %rsi
+        mov     UC_RDI(%r14), %rdx
+        mov     UC_RSI(%r14), %r10
+        mov     UC_R10(%r14), %r9
+        mov     UC_RDX(%r14), %r8
+        mov     $HUSK_CALL, %eax
+        syscall
+        mov     %rax, %r9
+        mov     %r12, %rdi
+        mov     %r13, %rsi
+        mov     %r14, %rdx
+        mov     %r15, %rax
+        mov     UC_RCX(%rdx), %r8       /* equals rip + 2, see above */
+        test    %r9, %r9
+        jz      1f
+3:
         movq    $-EINTR, UC_RAX(%rdx)
         mov     %r8, UC_RIP(%rdx)
 1:

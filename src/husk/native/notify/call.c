@@ -190,6 +190,9 @@ static PyMemberDef Call_members[] = {
     {"id", T_ULONGLONG, offsetof(Call, notif.id), READONLY, NULL},
     {"tid", T_INT, offsetof(Call, notif.pid), READONLY, NULL},
     {"nr", T_INT, offsetof(Call, notif.data.nr), READONLY, NULL},
+    {"own", T_BOOL, offsetof(Call, own), READONLY, NULL},
+    {"shown_tid", T_INT, offsetof(Call, shown_tid), READONLY, NULL},
+    {"received_ns", T_LONGLONG, offsetof(Call, received_ns), READONLY, NULL},
     {"answered", T_BOOL, offsetof(Call, answered), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

@@ -5,6 +5,7 @@
 #include "fastpath/fastpath.h"
 #include "loader/protocol.h"
 #include "remote/remote.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -25,12 +26,15 @@ static void wake_up(int signal)
 
 static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", "shares", NULL};
+    static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", "shares", "recorder",
+                            NULL};
     unsigned long long cookie;
     int fd, loader_fd, cached = 1, mapped = 0, confined = 0;
     PyObject *shares = NULL; /* borrowed: a listener whose name cache this one shares */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!:Listener", names, &fd, &cookie, &loader_fd, &cached,
-                                     &mapped, &confined, &notify_listener_type, &shares))
+    PyObject *recorder = NULL; /* borrowed: who writes down every call */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!O!:Listener", names, &fd, &cookie, &loader_fd, &cached,
+                                     &mapped, &confined, &notify_listener_type, &shares, &trace_recorder_type,
+                                     &recorder))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(CORE_WAKE_SIGNAL, &action, NULL);
@@ -47,6 +51,7 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     self->cookie = cookie;
     self->mapped = mapped;
     self->confined = confined;
+    self->recorder = Py_XNewRef(recorder);
     self->cache = !cached ? NULL : shares ? fast_cache_share(((Listener *)shares)->cache) : fast_cache_new();
     return 0;
 }
@@ -58,6 +63,7 @@ static void Listener_dealloc(Listener *self)
     fast_cache_release(self->cache);
     remote_exec_table_free(self->execs);
     notify_leader_free(self->leader);
+    Py_XDECREF(self->recorder);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -69,6 +75,7 @@ static bool is_shown(const Listener *self, int nr)
 /* True when `notif` holds a call for Python; false when the box is over. */
 static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
 {
+    Recorder *recorder = (Recorder *)self->recorder;
     while (!self->stopped) {
         memset(notif, 0, sizeof *notif);
         if (ioctl(self->fd, SECCOMP_IOCTL_NOTIF_RECV, notif) < 0) {
@@ -81,6 +88,8 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             continue;
         }
         notify_unpin_receiver(notif->pid);
+        if (recorder && trace_answer(recorder, self->fd, notif, is_shown(self, notif->data.nr)))
+            continue;
         switch (notif->data.nr) {
         case SYS_rt_sigaction:
             if (is_shown(self, SYS_rt_sigaction))
@@ -92,8 +101,11 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             remote_exec_drop_failed(self, notif->pid);
             break;
         case HUSK_CALL:
-            if (remote_exec_answer_loader(self, notif))
+            if (remote_exec_answer_loader(self, notif)) {
+                if (recorder)
+                    trace_loader_asked(recorder, notif->pid);
                 continue;
+            }
         }
         if (!is_shown(self, notif->data.nr) &&
             ((self->cache && fast_answer(self, notif)) || fast_answer_message(self, notif)))
@@ -108,11 +120,15 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     struct seccomp_notif notif;
     bool got;
+    int shown_tid = 0;
+    bool own = false;
     Py_BEGIN_ALLOW_THREADS
     got = notify_leader_acquire(self->leader, &self->stopped) && receive_as_leader(self, &notif);
-    if (got)
+    if (got) {
+        if (self->recorder)
+            own = trace_caller((Recorder *)self->recorder, &notif, &shown_tid);
         notify_leader_enter_python(self->leader);
-    else
+    } else
         notify_leader_release(self->leader);
     Py_END_ALLOW_THREADS
     if (!got)
@@ -122,6 +138,9 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
         return NULL;
     call->listener = (Listener *)Py_NewRef(self);
     call->notif = notif;
+    call->shown_tid = shown_tid;
+    call->own = own;
+    call->received_ns = core_now_ns();
     call->answered = false;
     return (PyObject *)call;
 }

@@ -201,7 +201,7 @@ int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool wa
     if (!error && watched) {
         error = finish_call(thread, &result);
         if (!error && result < 0) {
-            uint64_t loader[6] = {args[0]};
+            uint64_t loader[6] = {args[0], 0, 0, 0, 0, args[5]}; /* with the cookie */
             error = remote_call(thread, SYS_close, loader, &closed);
             return error ? error : remote_finish(thread, result);
         }

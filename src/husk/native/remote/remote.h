@@ -12,6 +12,7 @@ struct remote_thread {
     pid_t tid;
     struct user_regs_struct registers; /* as they were when the notified call would have returned */
     uint64_t signal_mask;
+    uint64_t cookie; /* marks its calls as husk's own, where the filter notifies those of guests */
 };
 int remote_attach(pid_t tid);                                  /* before the answer */
 int remote_wait_stop(struct remote_thread *thread, pid_t tid); /* after the answer */

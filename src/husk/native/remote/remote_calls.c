@@ -3,6 +3,7 @@
 #include "remote/remote.h"
 
 #include "notify/notify.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <sys/ioctl.h>
@@ -95,8 +96,12 @@ static PyObject *run(Call *call, struct injected injected, action *act, const ui
         close(injected.source);
     if (!error)
         error = remote_block_signals(&thread);
-    if (!error)
+    thread.cookie = call->listener->cookie;
+    if (!error) {
+        trace_own_begin((Recorder *)call->listener->recorder, call->notif.pid);
         error = act(&thread, fd, args, &value);
+        trace_own_end((Recorder *)call->listener->recorder, call->notif.pid);
+    }
     if (!error)
         error = remote_finish(&thread, value);
     Py_END_ALLOW_THREADS
@@ -106,14 +111,14 @@ static PyObject *run(Call *call, struct injected injected, action *act, const ui
 static int close_fd(struct remote_thread *thread, int fd)
 {
     long closed = 0;
-    uint64_t args[6] = {fd};
+    uint64_t args[6] = {fd, 0, 0, 0, 0, thread->cookie};
     return remote_call(thread, SYS_close, args, &closed);
 }
 
 static int seek(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
 {
     (void)fd;
-    uint64_t that[6] = {args[0], args[1], 0 /* SEEK_SET */};
+    uint64_t that[6] = {args[0], args[1], 0 /* SEEK_SET */, 0, 0, thread->cookie};
     long moved = 0;
     int error = remote_call(thread, SYS_lseek, that, &moved);
     *value = moved < 0 ? moved : (int64_t)args[2];
@@ -122,6 +127,7 @@ static int seek(struct remote_thread *thread, int fd, const uint64_t args[6], in
 
 static int map(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
 {
+    /* No register is left for the cookie: under trace another receiver continues this call. */
     uint64_t that[6] = {args[0], args[1], args[2], args[3], fd, 0};
     long mapped = 0;
     int error = remote_call(thread, SYS_mmap, that, &mapped);
@@ -132,8 +138,9 @@ static int map(struct remote_thread *thread, int fd, const uint64_t args[6], int
 static int unmap(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
 {
     (void)fd;
+    uint64_t that[6] = {args[0], args[1], 0, 0, 0, thread->cookie};
     long result = 0;
-    int error = remote_call(thread, SYS_munmap, args, &result);
+    int error = remote_call(thread, SYS_munmap, that, &result);
     *value = result;
     return error;
 }
@@ -141,7 +148,7 @@ static int unmap(struct remote_thread *thread, int fd, const uint64_t args[6], i
 static int change_directory(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
 {
     (void)args;
-    uint64_t that[6] = {fd};
+    uint64_t that[6] = {fd, 0, 0, 0, 0, thread->cookie};
     long moved = 0;
     int error = remote_call(thread, SYS_fchdir, that, &moved);
     *value = moved;
@@ -152,7 +159,7 @@ static int take_terminal(struct remote_thread *thread, int fd, const uint64_t ar
 {
     (void)args;
     /* Refused where it is another session's terminal, or open for writing only. Then it is just an open file. */
-    uint64_t that[6] = {fd, TIOCSCTTY, 0};
+    uint64_t that[6] = {fd, TIOCSCTTY, 0, 0, 0, thread->cookie};
     long taken = 0;
     *value = fd;
     return remote_call(thread, SYS_ioctl, that, &taken);

@@ -92,7 +92,8 @@ static int run_and_translate(Listener *listener, const struct seccomp_notif *not
         error = remote_block_signals(&thread);
     if (error)
         return 0; /* answered; the thread is gone */
-    uint64_t args[6] = {a[ARG_rt_sigaction_sig], act, old_address, a[ARG_rt_sigaction_sigsetsize], listener->cookie};
+    uint64_t args[6] = {a[ARG_rt_sigaction_sig], act, old_address, a[ARG_rt_sigaction_sigsetsize], listener->cookie,
+                        listener->cookie};
     if (remote_call(&thread, SYS_rt_sigaction, args, &result))
         return 0;
     struct kernel_sigaction old;
