@@ -38,6 +38,8 @@ IN_HUSK = (
              "no-effect fstat(fd, &status) == 0 && (status.st_mode & 07777) == 0700",
              "a file without a name may be the caller's, as standard input: its mode stays"),
     Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
+    Accepted("shmctl", "cmd=SHM_LOCK", "works", "no-effect status.shm_perm.mode & SHM_LOCKED",
+             "husk keeps the segment, and locks none in memory; programs take it as a wish"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
              "a whiteout is a device node, and no guest makes one; old kernels gave this errno too"),
 )  # fmt: skip
@@ -68,8 +70,9 @@ GVISOR = {
     ("open", "flags=O_TMPFILE"): "O_DIRECTORY is a part of the flag, so a directory is opened for writing: EISDIR",
     ("openat", "flags=O_TMPFILE"): "as open",
     ("statx", "mask=STATX_MNT_ID"): "Linux allows it: a mask asks, and the answer says what is known",
+    ("mq_unlink", "the name is gone"): "a user who is not root makes a queue, and may not remove it: EACCES",
     ("/proc/self/cgroup", ""): "empty, since no cgroups are mounted",
     ("/proc/self/io", ""): 'its first line is "char:" where Linux has "rchar:"',
-    ("/dev/shm", ""): "`runsc do` shows the directory of the host, which root alone can write",
+    ("/dev/shm", ""): "a new file there is EACCES for a user who is not root",
     ("/dev/tty", ""): "EIO without a terminal, where Linux gives ENXIO",
 }
