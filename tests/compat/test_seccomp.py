@@ -155,3 +155,57 @@ def test_runc_lets_just_that_pass(program: Path, tmp_path: Path, privileges: boo
     if "cgroup" in done.stderr:
         pytest.skip("runc cannot make cgroups here")
     assert (done.stdout, done.returncode) == (ALLOWED, 0), done.stderr
+
+
+# -- from a real trace -------------------------------------------------------------------------------------------------
+HUSK = Path(sys.executable).parent / "husk"
+TRACED = """
+import socket, subprocess, threading
+thread = threading.Thread(target=print, args=("thread",), daemon=True)
+thread.start(); thread.join()
+print(subprocess.run(["/bin/echo", "child"], capture_output=True, text=True).stdout, end="")
+server = socket.create_server(("127.0.0.1", 0))
+print(socket.create_connection(server.getsockname()).getpeername() == server.getsockname())
+"""
+OTHERS = {
+    "another family": "import socket; socket.socket(socket.AF_INET6)",
+    "another call": "import os; os.memfd_create('x')",
+    "a namespace": "import ctypes; assert ctypes.CDLL(None, use_errno=True).unshare(0x10000000) == 0",
+}
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "trace.json"
+    words = [str(HUSK), "trace", "--json", "-o", str(path), "--", "/usr/bin/python3", "-c", TRACED]
+    subprocess.run(words, capture_output=True, check=True)
+    return path
+
+
+def run(words: list[str | Path], program: str) -> subprocess.CompletedProcess[str]:
+    command = [*words, "/usr/bin/python3", "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@needs_libseccomp
+@pytest.mark.needs("python3")
+def test_the_traced_program_works_and_others_do_not(trace: Path, tmp_path: Path) -> None:
+    """In Docker's format, loaded by libseccomp on the host, where husk is not involved any more."""
+    profile = tmp_path / "profile.json"
+    assert main(["seccomp", "from", str(trace), "--out", str(profile)]) == 0
+    done = run([sys.executable, APPLY, profile], TRACED)
+    assert (done.stdout, done.returncode) == ("thread\nchild\nTrue\n", 0), done.stderr
+    for name, program in OTHERS.items():
+        assert run([], program).returncode == 0 or name == "a namespace"
+        refused = run([sys.executable, APPLY, profile], program)
+        assert refused.returncode == 1 and ("Errno 38" in refused.stderr or name == "a namespace"), name
+
+
+@pytest.mark.needs("python3")
+def test_husk_holds_to_its_own_format(trace: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.toml"
+    assert main(["seccomp", "from", str(trace), "--format", "husk", "--out", str(profile)]) == 0
+    prefix: list[str | Path] = [HUSK, "run", "--as", profile, "--"]
+    done = run(prefix, TRACED)
+    assert (done.stdout, done.returncode) == ("thread\nchild\nTrue\n", 0), done.stderr
+    assert all(run(prefix, program).returncode == 1 for program in OTHERS.values())
