@@ -309,6 +309,17 @@ def test_wrong_arguments_leave_nothing() -> None:
             husk.Sandbox(**wrong)
 
 
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_a_mount_that_fails_leaves_nothing(tmp_path: Path, mode: str) -> None:
+    """There is a file where a directory would have to be."""
+    (tmp_path / "m").mkdir()
+    for source in ("m", "m/f"):
+        if source == "m/f":
+            (tmp_path / source).touch()
+        with pytest.raises(husk.HuskError):
+            husk.Sandbox(mounts=[f"{tmp_path / source}:/proc/version/x:{mode}"])
+
+
 def _wait_until_not_ready(box: husk.Sandbox) -> None:
     while box.ready:
         time.sleep(0.01)

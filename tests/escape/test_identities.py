@@ -221,3 +221,27 @@ def test_such_a_file_system_cannot_be_mounted(source: str, mode: str) -> None:
     done = husk(["run", "--mount", f"{source}:/m:{mode}", "--", "true"])
     assert done.status == 2, done
     assert done.err.count("\n") == 1 and done.err.endswith(".\n") and source in done.err, done.err
+
+
+@as_root
+def test_the_host_s_proc_below_usr(home: Home) -> None:
+    script = 'mount -t proc proc /usr/local/games && exec "$@"'
+    command = [*husk_command(), "run", "--", "sh", "-c", "cat /usr/local/games/version; echo $?"]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", *command]
+    done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done
+
+
+@as_root
+def test_a_file_of_proc_over_a_file_is_not_changed(home: Home) -> None:
+    """It can be looked at. Nothing changes even without the guard: the mode is the one it has."""
+    file = home.empty / "file"
+    file.touch()
+    script = 'mount --bind /proc/version "$1" && shift && exec "$@"'
+    tried = "cat /m/file; chmod 444 /m/file; truncate -s 0 /m/file; touch /m/file; test -f /m/file && echo seen"
+    command = [*husk_command(), "run", "--mount", f"{home.empty}:/m:rw", "--", "sh", "-c", tried]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(file), *command]
+    home.state, home.store = home.top / "state", home.top / "store"
+    done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "seen\n"), done
+    assert done.stderr.count("Permission denied") == 4, done.stderr

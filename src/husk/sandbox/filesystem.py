@@ -25,6 +25,8 @@ from husk.vfs.vfs import Vfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.kernel.tasks import LiveRuns
     from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from husk.sandbox.mount_guards import OwnPlaces
     from husk.sandbox.policy import Mount, Policy
     from husk.vfs.host.host_tree import HostTree
+    from husk.vfs.node import Tree
     from husk.walls.ids import Ids
 
 
@@ -178,18 +181,30 @@ def _mount(
             return
         if mount.mode == "cow":
             layer = LayeredTree(state)
-            lower = layer.show(layer.root, source, uids=uids, gids=gids)
-            _must_be(found, lower.stat(b""), layer)
-            files.vfs.mount(layer, target)
+            try:
+                lower = layer.show(layer.root, source, uids=uids, gids=gids)
+            except BaseException:
+                layer.close()
+                raise
+            _mount_tree(files, layer, target, lambda: _must_be(found, lower.stat(b"")))
             files.layers.append((target, layer))
             owners[lower.fd] = owner
         else:
             tree = _host_tree(state, source, uids, gids, owner, writable=mount.mode == "rw")
-            _must_be(found, stat_beneath(tree.fd, b""), tree)
-            files.vfs.mount(tree, target)
+            _mount_tree(files, tree, target, lambda: _must_be(found, stat_beneath(tree.fd, b"")))
             owners[tree.fd] = owner
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+
+
+def _mount_tree(files: Files, tree: Tree, target: bytes, check: Callable[[], None]) -> None:
+    """Closes a tree that cannot be mounted: a server makes many boxes."""
+    try:
+        check()
+        files.vfs.mount(tree, target)
+    except BaseException:
+        tree.close()
+        raise
 
 
 def _host_tree(
@@ -223,18 +238,16 @@ def _mount_image(files: Files, state: State, mount: Mount, place: str, number: i
         except BaseException:
             lease.close()
             raise
-        files.vfs.mount(tree, os.fsencode(mount.target))
+        _mount_tree(files, tree, os.fsencode(mount.target), lambda: None)
     except StoreError as error:
         raise UsageError(f"--mount {mount.source}:{mount.target}:image: {error}") from None
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}:image: {error.strerror}.") from None
 
 
-def _must_be(found: os.stat_result, now: HostStat, tree: LayeredTree | HostTree | None = None) -> None:
+def _must_be(found: os.stat_result, now: HostStat) -> None:
     """The owner was read a moment ago, and other users may have changed directories above the mount since."""
     if (found.st_dev, found.st_ino) != (now.dev, now.ino):
-        if tree is not None:
-            tree.close()
         raise OSError(errno.ESTALE, "it was replaced just now; try again")
 
 

@@ -84,8 +84,7 @@ def guard_mounts(vfs: Vfs, image: LayeredTree, owners: dict[int, tuple[int, int]
         holds_closed = any(chain.may_lie_beneath(root, systems) for chain in (*own.chains, *covered)) or any(
             chain.may_be_moved_beneath(root, writable) for chain in covered
         )
-        if holds_closed or fd in owners:
-            guard_root(fd, closed, own.above, holds_closed, owner)
+        guard_root(fd, closed, own.above, holds_closed, owner)
 
 
 def _covered(vfs: Vfs) -> Iterator[int]:

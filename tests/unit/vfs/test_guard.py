@@ -1,4 +1,4 @@
-"""native/host/guard.c by itself: the owner's credentials, and the lock that every open takes."""
+"""native/host/guard.c by itself: the owner's credentials, opens that take long, and files without a name."""
 
 from __future__ import annotations
 
@@ -48,6 +48,45 @@ print("set")
 """
 
 
+HUNG_OPEN = """
+import os, sys, threading, time
+from husk.native._core import guard_root, open_beneath, unguard_root
+
+before = len(os.listdir("/proc/self/fd"))
+top, other = (os.open(sys.argv[1], os.O_PATH | os.O_DIRECTORY) for _ in range(2))
+guard_root(top, [], [], sys.argv[2] == "walk", None)
+opened = []
+reader = threading.Thread(target=lambda: opened.append(open_beneath(top, b"fifo", os.O_RDONLY)))
+reader.start()
+time.sleep(0.2)  # now it waits in open
+guard_root(other, [], [], False, None)
+unguard_root(other)
+unguard_root(top)
+os.close(top)
+print("built and closed", flush=True)
+os.close(os.open(sys.argv[1] + "/fifo", os.O_WRONLY))
+reader.join()
+os.close(*opened)
+os.close(other)
+print("opened", len(os.listdir("/proc/self/fd")) - before)
+"""
+
+NAMELESS = """
+import os, sys
+from husk.native._core import guard_root, open_beneath
+
+top = os.open(sys.argv[1], os.O_PATH | os.O_DIRECTORY)
+closed = os.stat(sys.argv[1] + "/closed")
+guard_root(top, [(closed.st_dev, closed.st_ino)], [], True, None)
+for name in (b"", b".", b"open", b"closed", b"closed/below", b"file", b"link", b"none"):
+    try:
+        fd = open_beneath(top, name, os.O_TMPFILE | os.O_RDWR, 0o600)
+        print(name.decode() or "the root", os.readlink("/proc/self/fd/%d" % fd).startswith(sys.argv[1]))
+    except OSError as error:
+        print(name.decode(), error.strerror)
+"""
+
+
 def ran(program: str, *args: str) -> list[str]:
     command = [sys.executable, "-c", program, *args]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=20, check=True).stdout.split("\n")[:-1]
@@ -73,3 +112,27 @@ def test_setting_a_guard_during_a_slow_open_stops_no_other_thread(tmp_path: Path
 def test_a_forked_child_does_not_wait_for_threads_it_lacks(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert sorted(ran(SLOW_OPEN, str(tmp_path), "fork")) == ["set", "set in the child"]
+
+
+@pytest.mark.parametrize("way", ["at once", "walk"])
+def test_a_hung_open_delays_no_other_box(tmp_path: Path, way: str) -> None:
+    """The open goes on beneath the directory it began in, although its descriptor was closed meanwhile."""
+    os.mkfifo(tmp_path / "fifo")
+    assert ran(HUNG_OPEN, str(tmp_path), way) == ["built and closed", "opened 0"]
+
+
+def test_a_file_without_a_name_in_a_closed_directory(tmp_path: Path) -> None:
+    for name in ("open", "closed/below"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("open")
+    assert ran(NAMELESS, str(tmp_path)) == [
+        "the root True",
+        ". True",
+        "open True",
+        "closed No such file or directory",
+        "closed/below No such file or directory",
+        "file Not a directory",
+        "link Not a directory",
+        "none No such file or directory",
+    ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from husk.native._core import ClosedFileSystem
 from husk.vfs.host.host_tree import HostTree
 from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.layer.layered_tree import LayeredTree
@@ -177,3 +178,30 @@ def test_crossing_mounts_with_openat2(box: Virtual) -> None:
     assert box.answer(("open2", 1, b"/mnt", b"file", os.O_RDONLY, no_xdev)).endswith("ok")
     assert box.answer(("open2", 1, b"/mnt/dir", b"../..", os.O_RDONLY, no_xdev)).endswith("EXDEV")
     assert box.answer(("open2", 1, b"/mnt", b"/mnt/file", os.O_RDONLY, no_xdev)).endswith("EXDEV")
+
+
+def test_closing_a_tree_twice_closes_nothing_else(host: Path) -> None:
+    tree = HostTree(1, os.fsencode(host))
+    number = tree.fd
+    tree.close()
+    with (host / "file").open("rb") as other:
+        os.dup2(other.fileno(), number)
+    tree.close()
+    os.close(number)
+
+
+def test_a_lower_tree_is_closed_where_the_kernel_speaks(tmp_path: Path) -> None:
+    """The host may have such a file system mounted below /usr as well."""
+    state = new_state(tmp_path)
+    tree = LayeredTree(state)
+    lower = tree.show(tree.root, b"/")
+    try:
+        assert stat.S_ISDIR(lower.stat(b"proc").mode)
+        for name in (b"proc/version", b"proc/self/mem", b"proc/1"):
+            with pytest.raises(ClosedFileSystem):
+                lower.stat(name)
+        with pytest.raises(ClosedFileSystem):
+            list(lower.names(b"proc"))
+    finally:
+        tree.close()
+        state.close()

@@ -19,6 +19,7 @@
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +33,15 @@ enum { BUCKETS = 64, MOST_IDENTITIES = 4096 };
 struct identity {
     uint64_t dev, ino;
 };
+/* Life of a guard: made by guard_root, found by the number of the root's descriptor, replaced or taken out of the
+ * table by guard_root and unguard_root, freed with its last user. An open may take long (a hung file system, a FIFO):
+ * it holds the guard, not the table's lock. */
 struct guard {
-    struct guard *next; /* owned */
-    int root;           /* borrowed: unguard_root comes before it is closed */
-    bool holds_closed; /* a closed directory lies beneath `root`, without crossing a mount */
+    struct guard *next; /* in the table, which has one reference */
+    atomic_int users;   /* references */
+    int root;           /* the number it is found by: the tree's, which may close it while an open is under way */
+    int top;            /* owned: a duplicate of `root` */
+    bool holds_closed;  /* a closed directory lies beneath `top`, without crossing a mount */
     uid_t uid;          /* walk with the credentials of this user; 0: with husk's own */
     gid_t gid;
     size_t closed_count, fixed_count;
@@ -43,7 +49,7 @@ struct guard {
 };
 
 static struct guard *guards[BUCKETS];
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of the table; never held during a call that may wait */
 static PyObject *closed_error; /* husk.native._core.ClosedFileSystem */
 
 /* ---- file systems that speak for the kernel ---------------------------------------------------------------------- */
@@ -187,29 +193,35 @@ static int walk(const struct guard *guard, const char *relative, uint64_t flags,
 {
     struct stat found;
     char part[NAME_MAX + 1];
-    if (fstat(guard->root, &found) < 0)
+    if (fstat(guard->top, &found) < 0)
         return -errno;
     uint64_t root_dev = found.st_dev;
-    int here = guard->root;
+    /* The file without a name is made in the directory that the last component names, so that is walked to. */
+    bool nameless = flags & O_TMPFILE & ~O_DIRECTORY;
+    bool makes = flags & O_CREAT && !nameless;
+    uint64_t look = nameless ? O_PATH | O_DIRECTORY | O_NOFOLLOW : flags;
+    int here = guard->top;
     const char *rest = relative;
     for (;;) {
         size_t size = strcspn(rest, "/");
         bool last = !rest[size];
-        if (size > NAME_MAX)
+        if (size > NAME_MAX) {
+            if (here != guard->top)
+                close(here);
             return -ENAMETOOLONG;
+        }
         memcpy(part, rest, size);
         part[size] = 0;
-        bool top = last && here == guard->root && (!size || strcmp(part, ".") == 0); /* the root itself */
-        int next = last && flags & (O_CREAT | O_TMPFILE) & ~O_DIRECTORY
-                       ? host_open_beneath_once(here, part, flags, mode, RESOLVE_NO_XDEV)
-                       : host_open_beneath_once(here, top ? "." : part, O_PATH | O_NOFOLLOW, 0, 0);
-        if (here != guard->root)
+        bool top = last && here == guard->top && (!size || strcmp(part, ".") == 0); /* the root itself */
+        int next = last && makes ? host_open_beneath_once(here, part, flags, mode, RESOLVE_NO_XDEV)
+                                 : host_open_beneath_once(here, top ? "." : part, O_PATH | O_NOFOLLOW, 0, 0);
+        if (here != guard->top)
             close(here);
-        if (next < 0 || (last && flags & (O_CREAT | O_TMPFILE) & ~O_DIRECTORY))
+        if (next < 0 || (last && makes))
             return next;
         int error = fstat(next, &found) < 0 ? -errno : 0;
         if (!error && last && !top)
-            error = may_open(guard, next, &found, root_dev, flags);
+            error = may_open(guard, next, &found, root_dev, look);
         else if (!error && !last && !S_ISDIR(found.st_mode))
             error = S_ISLNK(found.st_mode) ? -ELOOP : -ENOTDIR;
         else if (!error && !last && among(guard->closed, guard->closed_count, &found))
@@ -219,6 +231,12 @@ static int walk(const struct guard *guard, const char *relative, uint64_t flags,
         if (error) {
             close(next);
             return error;
+        }
+        if (last && nameless) {
+            int made = S_ISDIR(found.st_mode) ? host_open_beneath_once(next, ".", flags, mode, RESOLVE_NO_XDEV)
+                                              : -ENOTDIR;
+            close(next);
+            return made;
         }
         if (last)
             return reopened(next, &found, flags);
@@ -235,29 +253,48 @@ static struct guard **place(int root)
     return at;
 }
 
-bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, int *fd)
+/* The guard of `root`, with a reference for the caller; NULL: it has none. */
+static struct guard *hold(int root)
 {
     pthread_rwlock_rdlock(&lock);
-    const struct guard *guard = *place(root);
-    struct own_ids own;
-    if (guard) {
-        *fd = guard->uid && !become_owner(guard, &own) ? -EPERM : -EXDEV;
-        if (*fd == -EXDEV && !guard->holds_closed)
-            *fd = host_open_beneath_once(root, relative, flags, mode, RESOLVE_NO_XDEV);
-        if (*fd == -EXDEV)
-            *fd = walk(guard, relative, flags, mode);
-        if (guard->uid)
-            become_husk(&own);
-    }
+    struct guard *guard = *place(root);
+    if (guard)
+        atomic_fetch_add(&guard->users, 1);
     pthread_rwlock_unlock(&lock);
-    return guard != NULL;
+    return guard;
+}
+
+static void release(struct guard *guard)
+{
+    if (guard && atomic_fetch_sub(&guard->users, 1) == 1) {
+        close(guard->top);
+        free(guard);
+    }
+}
+
+bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, int *fd)
+{
+    struct guard *guard = hold(root);
+    if (!guard)
+        return false;
+    struct own_ids own;
+    *fd = guard->uid && !become_owner(guard, &own) ? -EPERM : -EXDEV;
+    if (*fd == -EXDEV && !guard->holds_closed)
+        *fd = host_open_beneath_once(guard->top, relative, flags, mode, RESOLVE_NO_XDEV);
+    if (*fd == -EXDEV)
+        *fd = walk(guard, relative, flags, mode);
+    if (guard->uid)
+        become_husk(&own);
+    release(guard);
+    return true;
 }
 
 /* ---- for Python -------------------------------------------------------------------------------------------------- */
 
 static void in_child(void)
 {
-    lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER; /* the threads that held it are not in the child */
+    /* The threads that held it are not in the child. What they used of a guard is never freed there. */
+    lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
 }
 
 static bool read_identities(PyObject *from, struct identity *to)
@@ -271,7 +308,6 @@ static bool read_identities(PyObject *from, struct identity *to)
     return true;
 }
 
-/* Without the GIL: a slow host may keep another thread, which holds the lock, in an open. */
 static void replace(int root, struct guard *by)
 {
     Py_BEGIN_ALLOW_THREADS
@@ -281,7 +317,7 @@ static void replace(int root, struct guard *by)
         by->next = old ? old->next : NULL;
     *at = by ? by : old ? old->next : NULL;
     pthread_rwlock_unlock(&lock);
-    free(old);
+    release(old);
     Py_END_ALLOW_THREADS
 }
 
@@ -305,12 +341,18 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
     if (!made)
         return PyErr_NoMemory();
     struct identity *room = (struct identity *)(made + 1);
-    *made = (struct guard){.root = root, .holds_closed = holds_closed, .uid = uid, .gid = gid,
+    *made = (struct guard){.users = 1, .root = root, .top = -1, .holds_closed = holds_closed, .uid = uid, .gid = gid,
                            .closed_count = closed_count, .fixed_count = fixed_count, .closed = room,
                            .fixed = room + closed_count};
     if (!read_identities(closed, made->closed) || !read_identities(fixed, made->fixed)) {
         free(made);
         return NULL;
+    }
+    made->top = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    if (made->top < 0) {
+        int error = errno;
+        free(made);
+        return core_raise_errno(error);
     }
     replace(root, made);
     Py_RETURN_NONE;
@@ -335,11 +377,10 @@ PyObject *host_py_is_fixed(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iKK:is_fixed", &root, &dev, &ino))
         return NULL;
     struct stat found = {.st_dev = dev, .st_ino = ino};
-    pthread_rwlock_rdlock(&lock);
-    const struct guard *guard = *place(root);
+    struct guard *guard = hold(root);
     bool fixed = guard && (among(guard->fixed, guard->fixed_count, &found) ||
                            among(guard->closed, guard->closed_count, &found));
-    pthread_rwlock_unlock(&lock);
+    release(guard);
     return PyBool_FromLong(fixed);
 }
 

@@ -9,7 +9,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import HostStat, open_beneath, stat_fd
+from husk.native._core import HostStat, guard_root, open_beneath, stat_fd, unguard_root
 from husk.vfs.node import Stat, error
 
 TYPE_CHECKING = False
@@ -48,6 +48,23 @@ def open_top(path: bytes) -> int:
         return open_beneath(root, path.lstrip(b"/"), os.O_PATH | os.O_DIRECTORY)
     finally:
         os.close(root)
+
+
+def open_guarded(path: bytes) -> int:
+    """The same for a tree of a box, with a guard (native/host/guard.c): at least against file systems that speak for
+    the kernel. `close_guarded` closes it."""
+    fd = open_top(path)
+    try:
+        guard_root(fd, [], [], False, None)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def close_guarded(fd: int) -> None:
+    unguard_root(fd)
+    os.close(fd)
 
 
 def read_link(root: int, rel: bytes) -> bytes:

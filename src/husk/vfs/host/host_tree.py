@@ -13,14 +13,15 @@ import os
 import stat as st
 from bisect import bisect_right
 
-from husk.native._core import is_fixed, open_beneath, stat_beneath, unguard_root
+from husk.native._core import ClosedFileSystem, is_fixed, kernel_file_system, open_beneath, stat_beneath
 from husk.vfs.host.host_file import (
     HOST_FLAGS,
     beneath,
     changed_stat,
+    close_guarded,
     entry_kind,
+    open_guarded,
     open_lower,
-    open_top,
     orphan_stat,
     place_now,
     read_link,
@@ -108,14 +109,19 @@ class HostTree(Tree):
         self.dev = dev
         self.path = host_path  # without symbolic links; where /proc shows descriptors of this tree's files
         self.uids, self.gids = uids or {}, gids or {}
-        self.fd = open_top(host_path)
-        info = stat_beneath(self.fd, b"")
+        self.fd = open_guarded(host_path)
+        try:
+            info = stat_beneath(self.fd, b"")
+        except BaseException:
+            self.close()
+            raise
         self.root: HostDir = HostDir(self, None, b"", (info.dev, info.ino))
         self.known, self._forget_at = 1, DIRECTORIES_KEPT  # directories, and how many are too many to keep all
 
     def close(self) -> None:
-        unguard_root(self.fd)
-        os.close(self.fd)
+        if self.fd >= 0:
+            close_guarded(self.fd)
+            self.fd = -1
 
     def lookup(self, ctx: Context | None, directory: Dir, name: bytes) -> Node:
         assert isinstance(directory, HostDir)
@@ -378,6 +384,9 @@ class Reached:
             found = os.fstat(self.fd)
             if (found.st_dev, found.st_ino) != self.node.key:
                 raise error(errno.ESTALE)
+            # A single file can be the host's mount point, too. The guard lets such a file be looked at.
+            if found.st_dev != self.tree.root.key[0] and kernel_file_system(self.fd):
+                raise ClosedFileSystem(errno.EACCES, "a file system that speaks for the kernel is closed below a mount")
         except OSError:
             os.close(self.fd)
             raise

@@ -15,7 +15,7 @@ from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
 from husk.vfs.clock import now
-from husk.vfs.host.host_file import HOST_FLAGS, open_top, orphan_stat
+from husk.vfs.host.host_file import HOST_FLAGS, open_guarded, orphan_stat
 from husk.vfs.layer.cacheable import Cacheable
 from husk.vfs.layer.changes import accept, changes, seal
 from husk.vfs.layer.copy_up import CopyUp
@@ -79,16 +79,16 @@ class LayeredTree(Tree):
     ) -> Lower:
         """Let the host directory `host_path`, a path without links, show through `directory` (all of it, or the names
         in `only`)."""
-        return self.show_lower(directory, Lower(open_top(host_path), host_path, uids, gids), only=only)
+        return self.show_lower(directory, Lower(open_guarded(host_path), host_path, uids, gids), only=only)
 
     def show_lower(self, directory: LayerDir, lower: Lower, *, only: frozenset[bytes] | None = None) -> Lower:
         """The same for any lower tree. This tree closes it."""
+        self.lowers.append(lower)
         lower.top = directory
         directory.lower, directory.rel, directory.only = lower, b"", only
         directory.copied_up = False
         top = lower.stat(b"")
         directory.ino = self._numbers.shown(top.dev, top.ino)
-        self.lowers.append(lower)
         return lower
 
     def show_file(
@@ -104,8 +104,9 @@ class LayeredTree(Tree):
         """Let one host file, by a path without links, show as `name`. Writing to it copies it up; without `writable`
         its mode forbids that. Returns what the host says of the file."""
         folder, _, host_name = host_path.rpartition(b"/")
-        fd = open_top(folder)
+        fd = open_guarded(folder)
         content = Lower(fd, host_path, uids, gids)  # by its path an open descriptor is traced back to it
+        self.lowers.append(content)
         info = stat_beneath(fd, host_name)
         inode = self.copy_up.new_inode(content, host_name, info)
         if not writable:
@@ -113,7 +114,6 @@ class LayeredTree(Tree):
         inode.nlink = 1
         directory.names[name] = inode
         inode.add_name(directory, name)
-        self.lowers.append(content)
         return info
 
     def seal(self) -> None:

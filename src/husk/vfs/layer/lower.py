@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.native._core import open_beneath, stat_beneath, stat_fd, unguard_root
-from husk.vfs.host.host_file import beneath, entry_kind, open_lower, read_link, stat_as
+from husk.native._core import open_beneath, stat_beneath, stat_fd
+from husk.vfs.host.host_file import beneath, close_guarded, entry_kind, open_lower, read_link, stat_as
 from husk.vfs.node import Stat, error
 from husk.vfs.permissions import READ, permitted
 
@@ -121,5 +121,4 @@ class Lower:
         return None if rel is None else (rel, (dev, ino))
 
     def close(self) -> None:
-        unguard_root(self.fd)
-        os.close(self.fd)
+        close_guarded(self.fd)
