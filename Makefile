@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-fast test-index lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults FORCE
+.PHONY: help setup run test test-fast test-index lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults races FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -30,6 +30,7 @@ help:
 	@echo 'make fuzz-c             all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
 	@echo 'make soak-store         kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
 	@echo 'make bombs              guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
+	@echo 'make races              files, directories and links exchanged under a guest, 30 seconds for each kind, mode and user'
 	@echo 'make faults             husk on a host that fails it: every call once, and killed at 150 moments; takes two hours'
 	@echo 'make lock               resolve the newest versions of the development tools into $(LOCK)'
 	@echo 'make clean              remove everything the targets above made'
@@ -91,6 +92,12 @@ bombs: setup
 # failing once with each errno.
 faults: setup
 	HUSK_FAULTS=all $(BIN)/python -m pytest -q tests/box/test_faults.py tests/box/test_stopped.py tests/box/test_failing_host.py tests/box/test_failing_commands.py $(PYTEST_ARGS)
+
+# Seconds for each of thirty races. Root tries both columns of the table, if an ordinary user can execute this husk.
+RACE_SECONDS ?= 30
+
+races: setup
+	HUSK_RACE_SECONDS=$(RACE_SECONDS) $(BIN)/python -m pytest -q tests/escape/test_exchanged.py $(PYTEST_ARGS)
 
 lock: $(VENV)/.tools
 	$(BIN)/python tools/lock.py $(LOCK)

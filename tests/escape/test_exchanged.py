@@ -1,14 +1,25 @@
-"""Directories exchanged between judging and use, where husk runs as root and judges in the kernel's place.
+"""Files, directories and links exchanged between judging and use: operation × what is exchanged × mode × who runs husk.
 
-The rule that holds: husk run as root reaches everything below a mount with the file credentials of the mount's owner
-(native/host/guard.c), so a lost race is only as bad as the owner's own mistake. The same program run by root itself
-shows that there is something to be reached.
+The operations are those of the programs (exchanged_dir.c: about forty; exchanged.c for a single file). Each round uses
+all of them, while a host process exchanges the guest's own file or directory with another one, without pause:
+
+  run by root: the file or directory is root's, and its mode closes it (the file: test_moments.py); the link leads to
+  root's directory, outside the mount.
+  run by an ordinary user: all is the user's; the file and the link lead outside the mount, and a nested mount covers
+  the directory.
+
+The rule that holds for root: husk reaches everything below a mount with the file credentials of the mount's owner
+(native/host/guard.c), so a lost race is only as bad as the owner's own mistake. For an ordinary user the kernel would
+allow everything: there it is by identity, and by never following a link on the host. The same programs run natively
+show that there is something to be reached. HUSK_RACE_SECONDS makes each race longer; `make races` does.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,38 +29,60 @@ import pytest
 from tests.escape.test_escape import ESCAPE
 from tests.escape.test_moments import Swapping
 from tests.lib.harness import NATIVE_ONLY
-from tests.lib.running import husk, start
+from tests.lib.running import husk, husk_command, start
 
-pytestmark = [
-    pytest.mark.skipif(os.getuid() != 0, reason="husk run by an ordinary user may do no more than its guest"),
-    pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
-    pytest.mark.both_settings,
-]
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="husk run by an ordinary user has no other user's rights")
 
-BOB, SIZE, SECONDS = 12345, 4321, 1
+BOB, SIZE = 12345, 4321
+SECONDS = os.environ.get("HUSK_RACE_SECONDS", "0")  # each race has fifty rounds at least
+MODES = ["ro", "rw", "cow"]
+USER = os.getuid() or 65534
 
 
-class Directories:
-    """`own` belongs to Bob, `secret` to root. Both hold the same names, so that no operation fails for lack of one."""
-
-    def __init__(self, top: Path) -> None:
-        self.top, self.own, self.secret = top, top / "own", top / "secret"
-        os.chown(top, BOB, BOB)
-        for place, text in ((self.own, b"mine"), (self.secret, b"ORIGINAL")):
-            (place / "below").mkdir(parents=True)
-            for name in ("file", "victim", "below/file"):
-                (place / name).write_bytes(text.ljust(SIZE if text == b"ORIGINAL" else 4, b"."))
-            (place / "link").symlink_to("mine" if text == b"mine" else "secret")
-        (self.secret / "secret-name").touch()
-        os.setxattr(self.secret / "file", "user.secret", b"x")
-        for where, folders, files in os.walk(self.own):
-            for name in (".", *folders, *files):
-                os.chown(Path(where, name), BOB, BOB, follow_symlinks=False)
-        # Only the directory keeps Bob out. Every user may read and write the files in it, so no second check helps.
-        for path in self.secret.rglob("*"):
+def fill(place: Path, text: bytes) -> None:
+    """Each has the same names, so that no operation fails for lack of one."""
+    (place / "below").mkdir(parents=True)
+    for name in ("file", "victim", "below/file"):
+        (place / name).write_bytes(text.ljust(SIZE if text == b"ORIGINAL" else 4, b"."))
+    (place / "link").symlink_to("mine" if text == b"mine" else "secret")
+    if text == b"ORIGINAL":
+        (place / "secret-name").touch()
+        os.setxattr(place / "file", "user.secret", b"x")
+        # Only the directory keeps others out. Every user may read and write what is in it, so no second check helps.
+        for path in place.rglob("*"):
             if not path.is_symlink():
                 path.chmod(0o777 if path.is_dir() else 0o666)
-        self.secret.chmod(0o700)
+
+
+def give(top: Path, owner: int) -> None:
+    for where, folders, files in os.walk(top):
+        for name in (".", *folders, *files):
+            os.chown(Path(where, name), owner, owner, follow_symlinks=False)
+
+
+class Arena:
+    """`given` is mounted, and in it `own` and `other` are exchanged. `secret` is what no operation may reach."""
+
+    def __init__(self, top: Path, kind: str, owner: int, keeper: int) -> None:
+        self.given, self.outside, self.empty = top / "given", top / "outside", top / "empty"
+        for path in (self.given, self.outside, self.empty):
+            path.mkdir()
+        self.own, self.other = self.given / "own", self.given / "other"
+        self.secret = self.other if kind == "directory" else self.outside / "secret"
+        self.program = "exchanged" if kind == "file" else "exchanged_dir"
+        if kind == "file":
+            self.own.write_bytes(b"mine")
+            self.secret.write_bytes(b"ORIGINAL".ljust(SIZE, b"."))
+        else:
+            fill(self.own, b"mine")
+            fill(self.secret, b"ORIGINAL")
+        if kind != "directory":
+            self.other.symlink_to("../outside/secret")
+        if os.getuid() == 0:
+            give(top, owner)
+            give(self.outside if kind != "directory" else self.secret, keeper)
+        self.masks = [] if keeper != owner or kind != "directory" else ["--mount", f"{self.empty}:/m/other:ro"]
 
     def picture(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
@@ -60,32 +93,71 @@ class Directories:
 
     @contextmanager
     def exchanging(self) -> Iterator[None]:
-        with Swapping(self.own, self.secret) as swapping:
+        with Swapping(self.own, self.other) as swapping:
             yield
         if swapping.swaps % 2:  # each gets its own name back
-            aside = self.top / "aside"
+            aside = self.given / "aside"
             self.own.rename(aside)
-            self.secret.rename(self.own)
-            aside.rename(self.secret)
+            self.other.rename(self.own)
+            aside.rename(self.other)
+
+    def race(self, programs: Path, mode: str, wrapper: list[str], env: dict[str, str]) -> None:
+        before = self.picture()
+        mounts = ["--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{self.given}:/m:{mode}", *self.masks]
+        with self.exchanging():
+            done = husk(
+                ["run", *mounts, "--", f"{ESCAPE}/{self.program}", "/m/own", SECONDS], wrapper=wrapper, env=env
+            )
+        assert done.status == 0, done.err
+        assert "reached" not in done.out, done.out
+        assert "rounds " in done.out or done.out == "safe\n", done.out
+        assert self.picture() == before
 
 
-@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
-def test_a_directory_of_root_s_in_the_place_of_the_guest_s(programs: Path, place: Path, mode: str) -> None:
-    both = Directories(place)
-    before = both.picture()
-    program = [f"{ESCAPE}/exchanged_dir", "/m/own", str(SECONDS)]
-    with both.exchanging():
-        done = husk(["run", "--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{place}:/m:{mode}", "--", *program])
-    assert done.status == 0, done.err
-    assert "reached" not in done.out, done.out
-    assert "rounds " in done.out
-    assert both.picture() == before
-    assert stat.S_IMODE(both.secret.stat().st_mode) == 0o700
+@as_root
+@pytest.mark.both_settings
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["directory", "link"])
+def test_root_runs_husk(programs: Path, place: Path, kind: str, mode: str) -> None:
+    arena = Arena(place, kind, BOB, 0)
+    arena.secret.chmod(0o700)
+    arena.race(programs, mode, [], {})
+    assert stat.S_IMODE(arena.secret.stat().st_mode) == 0o700
 
 
-def test_there_is_something_to_be_reached(programs: Path, place: Path) -> None:
-    both = Directories(place)
-    with both.exchanging():
-        process = start([str(programs / "exchanged_dir"), str(both.own), "1"], env={}, stdout=-1)
+@pytest.fixture
+def as_user(place: Path) -> tuple[list[str], dict[str, str]]:
+    """A wrapper and an environment for a husk that an ordinary user runs."""
+    if os.getuid():
+        return [], {}
+    wrapper = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env"]
+    if subprocess.run([*wrapper, *husk_command(), "--version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"an ordinary user cannot execute {shlex.join(husk_command())} here")
+    state = place / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, USER, USER)
+    return wrapper, {"HUSK_STATE": str(state)}
+
+
+@pytest.mark.both_settings
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["file", "directory", "link"])
+def test_an_ordinary_user_runs_husk(
+    programs: Path, place: Path, as_user: tuple[list[str], dict[str, str]], kind: str, mode: str
+) -> None:
+    with_arena = place / "arena"
+    with_arena.mkdir()
+    Arena(with_arena, kind, USER, USER).race(programs, mode, *as_user)
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link"])
+def test_there_is_something_to_be_reached(programs: Path, place: Path, kind: str) -> None:
+    arena = Arena(place, kind, USER, USER)
+    user = [] if os.getuid() else ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+    before = arena.picture()
+    with arena.exchanging():
+        process = start([*user, str(programs / arena.program), str(arena.own), "0"], env={}, stdout=-1)
         out, _ = process.communicate(timeout=60)
-    assert out.count(b"reached by ") >= 3, out
+    if kind != "file":
+        assert out.count(b"reached by ") >= 3, out
+    assert arena.picture() != before
