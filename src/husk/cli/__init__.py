@@ -31,6 +31,7 @@ COMMANDS = {
     "compare": ("compat_options", "compat.cmd_compare"),
     "probe": ("compat_options", "compat.cmd_probe"),
     "trace": ("compat_options", "compat.cmd_trace"),
+    "check": ("compat_options", "compat.cmd_check"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),

@@ -6,7 +6,7 @@ void _start(void) {
     long result;
     int found;
     __asm__ volatile("syscall" : "=a"(result) : "a"(158), "D"(0x1001), "S"(block) : "rcx", "r11", "memory");
-    __asm__ volatile("movl %%gs:4, %0" : "=r"(found));
+    __asm__ volatile("movl %%gs:4, %0" : "=a"(found));
     __asm__ volatile("syscall" : : "a"(231), "D"(found != 7) : "rcx", "r11");
     __builtin_unreachable();
 }

@@ -89,6 +89,7 @@ FAILING = {
     "runtimes diff": (["none", "husk"], 2, "usage"),
     "runtimes import": (["/nowhere"], 2, "usage"),
     "runtimes validate": (["/nowhere"], 2, "usage"),
+    "check": (["/nowhere"], 2, "usage"),
     "probe": (["--only", "nonsense"], 2, "usage"),
     "trace": (["--", "/no/such/program"], 127, "not-found"),
     "syscalls": (["nonsense"], 2, "usage"),

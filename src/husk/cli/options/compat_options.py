@@ -5,6 +5,7 @@ from __future__ import annotations
 from husk.cli.options import JSON, Argument, Command, Option
 from husk.cli.options.run_options import BOX, EXIT_CODES, REPORTS
 from husk.cli.options.values import seconds_or_more, small_count
+from husk.sandbox.policy import Mount
 
 _RUNTIME = "its name, the beginning of its name, or a file"
 
@@ -142,4 +143,33 @@ COMPARE = Command(
     ),
     program="CMD [ARG…]",
     end="Exit code 0: the same; 1: there are differences; 2: the command line makes no sense, or a run cannot start.",
+)  # fmt: skip
+CHECK = Command(
+    "check",
+    "will a program run in gVisor, under Docker's profile, in husk?",
+    "Say what a program, a script, a directory, a skill or an image can ask of Linux, without running it, and whether a"
+    " runtime offers that: runs, runs with fallback, breaks, or unknown. After `--` a command is run in a box, plainly"
+    " and with each runtime's surface, and the ends are compared.",
+    options=(
+        Option("--against", "RUNTIME", "hold it against this runtime (default: husk); may be given several times, and"
+               " `all` is every one that `husk runtimes ls` lists", many=True),
+        Option("--trace", "FILE", "judge by what a trace saw (`husk trace --json`), not by what the code could do",
+               files=True),
+        JSON,
+        Option("--sarif", "", "print SARIF 2.1.0, for code hosts"),
+        Option("--markdown", "", "print a matrix with evidence, as Markdown"),
+        Option("--html", "", "print a matrix with evidence, as a page"),
+        Option("--out", "FILE", "write to FILE instead", files=True),
+        Option("--store", "DIR", "where images are looked up", files=True),
+        Option("--mount", "SRC:DST[:MODE]", "for the command after `--`, as for husk run", many=True, files=True,
+               read=Mount.parse),
+        Option("--timeout", "SECONDS", "end each run of the command after this time (default: 60)",
+               read=seconds_or_more, default=None),
+        Option("--no-namespaces", "", "for the command after `--`, as for husk run"),
+    ),
+    arguments=(Argument("WHAT", "a program, a script, a directory, a skill or an image", count="*",
+                        attribute="what"),),
+    program="CMD ARGS…",
+    end="Exit code 0: it runs, perhaps with fallback; 1: it breaks in some runtime; 3: in some it is unknown; 2: a"
+    " mistake in the words.",
 )  # fmt: skip

@@ -25,7 +25,14 @@ MOST_STEPS = 2000  # from the entry point, while nothing is decided
 # The loader finds this function of libc by its name at run time.
 BY_NAME = ("__libc_early_init",)
 # What the loader does for every program before its entry point runs: traced with strace, glibc 2.36 and musl 1.2.
-LOADER_START = ("openat", "read", "mmap", "mprotect", "close")
+LOADER_START: dict[str, tuple[tuple[int, int], ...]] = {
+    "openat": (),
+    "read": (),
+    "mmap": (),
+    "mprotect": (),
+    "close": (),
+    "arch_prctl": ((0, 0x1002),),  # ARCH_SET_FS
+}
 
 
 @dataclass
@@ -153,8 +160,8 @@ class Reach:
                     here = START if n == 0 and ask.address in certain else sure
                     yield from self._use(made, Place(one.path, ask.address, _shown(function)), here)
         if self.main.file.interpreter:
-            for name in LOADER_START:
-                yield Use(name, (), Place(self.main.file.interpreter, 0, "start"), START), False
+            for name, values in LOADER_START.items():
+                yield Use(name, values, Place(self.main.file.interpreter, 0, "start"), START), False
 
     def _resolved(self, ask: Ask, depth: int) -> Iterator[Ask]:
         """A call of an imported function becomes the system calls of that function with these arguments."""
