@@ -209,3 +209,14 @@ def test_husk_holds_to_its_own_format(trace: Path, tmp_path: Path) -> None:
     done = run(prefix, TRACED)
     assert (done.stdout, done.returncode) == ("thread\nchild\nTrue\n", 0), done.stderr
     assert all(run(prefix, program).returncode == 1 for program in OTHERS.values())
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze here")
+def test_systemd_understands_every_line(trace: Path, tmp_path: Path) -> None:
+    unit = tmp_path / "husk-test.service"
+    assert main(["seccomp", "from", str(trace), "--format", "systemd", "--out", str(unit)]) == 0
+    unit.write_text(f"[Unit]\nDescription=test\n{unit.read_text()}ExecStart=/bin/true\n")
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+    if "Failed to parse" not in done.stderr and done.returncode:
+        pytest.skip(f"systemd-analyze cannot verify here: {done.stderr[:200]}")
+    assert (done.stderr, done.returncode) == ("", 0)
