@@ -19,6 +19,7 @@ class Accepted:
     inside: str  # and in husk
     reason: str
     setting: str = ""  # "walled" or "bare"; empty: both
+    as_root: bool = False  # only where husk is started by root
 
 
 # (call, result): why a Linux may answer so. A call newer than the kernel is not listed: ENOSYS is its right answer.
@@ -38,6 +39,8 @@ IN_HUSK = (
              "no-effect fstat(fd, &status) == 0 && (status.st_mode & 07777) == 0700",
              "a file without a name may be the caller's, as standard input: its mode stays"),
     Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
+    Accepted("fcntl", "cmd=F_SET_RW_HINT", "works", "errno EPERM",
+             "Linux wants the file's owner, and files that husk makes are root's on the host", as_root=True),
     Accepted("shmctl", "cmd=SHM_LOCK", "works", "no-effect status.shm_perm.mode & SHM_LOCKED",
              "husk keeps the segment, and locks none in memory; programs take it as a wish"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
@@ -71,6 +74,13 @@ GVISOR = {
     ("openat", "flags=O_TMPFILE"): "as open",
     ("statx", "mask=STATX_MNT_ID"): "Linux allows it: a mask asks, and the answer says what is known",
     ("mq_unlink", "the name is gone"): "a user who is not root makes a queue, and may not remove it: EACCES",
+    ("ioctl", "cmd=FIONREAD: of a file"): "only pipes, terminals, sockets and queues have it, as the profile's text says",
+    ("ioctl", "cmd=TIOCOUTQ"): "only sockets have it, as the profile's text says; a terminal gives ENOTTY",
+    ("ioctl", "cmd=TIOCSPTLCK"): "accepted; TIOCGPTLCK, which would tell, is missing",
+    ("ioctl", "cmd=TIOCSCTTY"): "the session has its terminal; /dev/tty does not lead to it",
+    ("ioctl", "cmd=TIOCNOTTY"): "without a terminal /dev/tty is EIO, where Linux gives ENXIO",
+    ("ioctl", "cmd=SIOCGIFDSTADDR"): "success, and the address is left empty",
+    ("ioctl", "cmd=SIOCGIFBRDADDR"): "as SIOCGIFDSTADDR",
     ("/proc/self/cgroup", ""): "empty, since no cgroups are mounted",
     ("/proc/self/io", ""): 'its first line is "char:" where Linux has "rchar:"',
     ("/dev/shm", ""): "a new file there is EACCES for a user who is not root",

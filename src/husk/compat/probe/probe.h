@@ -135,6 +135,8 @@ pid_t probe_fork(void);
 int probe_wait(pid_t pid);                                 /* as wait4's status */
 int probe_touch(volatile char *address, bool write);       /* the signal a child gets that reads or writes there, or 0 */
 int probe_child_exit(int (*run)(void *), void *argument);  /* runs it in a child; its exit code, or -signal */
+void probe_in_session(void (*run)(void)); /* the rest of the check, in a child that leads a session; does not return */
+void probe_terminal(int *master, int *slave);              /* a pseudo-terminal of the check's own */
 long probe_read_text(const char *path, char *text, size_t size); /* terminated; -errno if it cannot be read */
 void probe_sleep(int milliseconds);
 int64_t probe_now(void);                                   /* nanoseconds of CLOCK_MONOTONIC */

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -125,6 +126,33 @@ int probe_child_exit(int (*run)(void *), void *argument)
         _exit(run(argument));
     int status = probe_wait(pid);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void probe_in_session(void (*run)(void))
+{
+    /* A check's process leads a group, and such a one cannot begin a session. */
+    pid_t pid = probe_fork();
+    if (pid == 0) {
+        NEED(setsid() >= 0, "setsid");
+        run();
+        probe_finish(PROBE_WORKS, "");
+    }
+    int status = probe_wait(pid);
+    if (WIFSIGNALED(status))
+        probe_finish(PROBE_CRASH, probe_signal_name(WTERMSIG(status)));
+    probe_finish(PROBE_WORKS, ""); /* the child has told the result already */
+}
+
+void probe_terminal(int *master, int *slave)
+{
+    int number = -1, unlock = 0;
+    char path[32];
+    *master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    NEED(*master >= 0, "/dev/ptmx");
+    NEED(ioctl(*master, TIOCSPTLCK, &unlock) == 0 && ioctl(*master, TIOCGPTN, &number) == 0, "TIOCGPTN");
+    snprintf(path, sizeof path, "/dev/pts/%d", number);
+    *slave = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    NEED(*slave >= 0, "/dev/pts");
 }
 
 long probe_read_text(const char *path, char *text, size_t size)
