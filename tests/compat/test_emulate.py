@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry import ROWS, number
-from husk.compat.emulate import NEVER_REFUSED, emulation, without
+from husk.compat.emulate import NEVER_REFUSED, Take, emulation, taken_away
 from husk.compat.runtimes import find, names
 from husk.compat.surface import read_surface
 from tests.lib.build_guests import guest_programs
@@ -139,12 +139,13 @@ def test_default_missing_refuses_what_is_not_listed(tmp_path: Path) -> None:
 
 
 def test_stubs_and_fakes() -> None:
-    made = without({"getppid": errno.ENOSYS, "sync": 0})
+    made = taken_away([Take("getppid", (), errno.ENOSYS), Take("sync", (), 0)])
     stub, fake = (made.verdict(number(call), (0,) * 6) for call in ("getppid", "sync"))
     assert stub is not None and fake is not None
     assert (stub.errno, fake.errno) == (errno.ENOSYS, 0)
+    assert made.lifted().verdict(number("getppid"), (0,) * 6) is None
     with pytest.raises(ValueError, match="no system call"):
-        without({"nonsense": 0})
+        taken_away([Take("nonsense", (), 0)])
 
 
 def test_bad_names() -> None:

@@ -32,6 +32,8 @@ COMMANDS = {
     "probe": ("compat_options", "compat.cmd_probe"),
     "trace": ("compat_options", "compat.cmd_trace"),
     "check": ("compat_options", "compat.cmd_check"),
+    "need": ("compat_options", "compat.cmd_need"),
+    "plan": ("compat_options", "compat.cmd_plan"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),

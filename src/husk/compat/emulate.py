@@ -8,9 +8,11 @@ way: words such as "partial" name no argument that could be refused, so only not
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from errno import ENOENT, ENOSYS
 
-from husk.abi.registry import by_name
+from husk.abi.registry import ROWS, by_name
 from husk.abi.registry.rules import IN_C, ArgTest, Rule, Verdict, refuse
 from husk.compat.surface import MISSING, Claim, Surface
 from husk.kernel.emulation import Emulation
@@ -21,8 +23,6 @@ NEVER_REFUSED = frozenset(("exit", "exit_group", "rt_sigreturn", "restart_syscal
 
 def emulation(surface: Surface) -> Emulation:
     """The rules for a box that offers no more than `surface`."""
-    from husk.abi.registry import ROWS
-
     rules = {row.nr: _rules(surface, surface.claim(row.name)) for row in ROWS.values()}
     paths = [
         (path.path, path.errno or ENOENT, f"{surface.name} has no {path.path}{_because(path.text)}")
@@ -32,27 +32,26 @@ def emulation(surface: Surface) -> Emulation:
     return Emulation(surface.name, rules, paths)
 
 
-def without(calls: dict[str, int], name: str = "need") -> Emulation:
-    """Rules for a box where some calls are missing (an errno) or faked (0: success, and nothing done)."""
-    return Emulation(
-        name, {_number(call): (Rule(refuse(code, _stubbed(call, code)), ()),) for call, code in calls.items()}
-    )
+@dataclass(frozen=True)
+class Take:
+    """A call to take away, whole or where all `tests` hold: it fails with `errno`, or with 0 succeeds and does
+    nothing."""
+
+    call: str
+    tests: tuple[ArgTest, ...]
+    errno: int
 
 
-def without_value(call: str, tests: tuple[ArgTest, ...], code: int, name: str = "need") -> Emulation:
-    """The same for one call with some argument values only."""
-    return Emulation(name, {_number(call): (Rule(refuse(code, _stubbed(call, code)), tests),)})
-
-
-def _stubbed(call: str, code: int) -> str:
-    return f"{call} is stubbed in this run" if code else f"{call} is faked in this run"
-
-
-def _number(call: str) -> int:
-    row = by_name(call)
-    if row is None:
-        raise ValueError(f"Linux has no system call {call}")
-    return row.nr
+def taken_away(taken: Iterable[Take]) -> Emulation:
+    """A box that has everything but these."""
+    rules: dict[int, tuple[Rule, ...]] = {}
+    for each in taken:
+        row = by_name(each.call)
+        if row is None:
+            raise ValueError(f"Linux has no system call {each.call}")
+        reason = f"{each.call} is {'stubbed' if each.errno else 'faked'} in this run"
+        rules[row.nr] = (*rules.get(row.nr, ()), Rule(refuse(each.errno, reason), each.tests))
+    return Emulation("without", rules)
 
 
 def _rules(surface: Surface, claim: Claim) -> tuple[Rule, ...]:

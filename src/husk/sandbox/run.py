@@ -106,9 +106,7 @@ class Standby:
 
     def keep_namespaces(self) -> None:
         """For the runs that come later."""
-        launch = self._served.launch
-        if launch is not None:
-            self._box.keep_namespaces(launch.reaper)
+        self._served.keep_namespaces()
 
     def waits(self) -> bool:
         """Does it still wait?"""
@@ -236,6 +234,10 @@ class Run:
     def resize(self) -> None:
         if self._streams is not None:
             self._streams.resize()
+
+    def keep_namespaces(self) -> None:
+        """For the runs that come later."""
+        self._served.keep_namespaces()
 
     # -- ending ----------------------------------------------------------------------------------------------------
     def wait(self, wakes: int = -1) -> Result:

@@ -12,6 +12,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from husk.skills.cases import Case, Run, check_run
 from husk.skills.describe import describe
 from husk.skills.open_skill import open_skill
 from husk.skills.packages.pip_packages import find_missing
-from husk.skills.running import INPUT, OUTPUT, SKILL, Request, choose, prepare
+from husk.skills.running import INPUT, OUTPUT, SKILL, Prepared, Request, choose, prepare
 
 WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"
 SECONDS = 120
@@ -51,7 +53,7 @@ class Verdict:
 
 
 def compare(case: Case, request: Request, *, native: bool) -> Verdict:
-    if lacking := _missing_need(case, request):
+    if lacking := missing_need(case, request):
         return Verdict(case, SKIPPED, f"{lacking} is not on this machine")
     with tempfile.TemporaryDirectory(prefix="husk-case-") as name:
         place = Path(name)
@@ -79,7 +81,8 @@ def compare(case: Case, request: Request, *, native: bool) -> Verdict:
         return verdict
 
 
-def _missing_need(case: Case, request: Request) -> str:
+def missing_need(case: Case, request: Request) -> str:
+    """What the case needs and this machine does not have; empty: nothing."""
     if not request.setting.image:
         for program in case.needs:
             if shutil.which(program, path=DEFAULT_PATH) is None:
@@ -91,9 +94,9 @@ def _missing_need(case: Case, request: Request) -> str:
     return ""
 
 
-def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Result]:
-    out = place / "out"
-    out.mkdir(parents=True)
+@contextmanager
+def prepared_case(case: Case, request: Request, out: Path) -> Iterator[Prepared]:
+    """The box of a case, whose output goes to `out`. The caller runs or closes it."""
     asked = replace(
         request,
         args=_filled(case.argv, INPUT, OUTPUT, SKILL),
@@ -103,7 +106,14 @@ def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Result]
         limits={"time": str(SECONDS)} | request.limits,
     )
     with open_skill(case.skill) as skill:
-        result, _ = prepare(skill, asked).run(stdin=case.stdin.encode(), capture=True)
+        yield prepare(skill, asked)
+
+
+def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Result]:
+    out = place / "out"
+    out.mkdir(parents=True)
+    with prepared_case(case, request, out) as box:
+        result, _ = box.run(stdin=case.stdin.encode(), capture=True)
     texts = [data.decode("utf-8", "backslashreplace") for data in (result.stdout or b"", result.stderr or b"")]
     shown = [_named(text, {INPUT: "{in}", OUTPUT: "{out}", SKILL: "{skill}"}) for text in texts]
     return Run(result.exit_code, shown[0], shown[1], _files(out)), result

@@ -84,6 +84,8 @@ FAILING = {
     "store protect": (["none"], 2, "usage"),
     "store rm": (["none"], 2, "usage"),
     "compare": (["--", "/nowhere"], 2, "usage"),
+    "need": (["--", "/nowhere"], 127, "not-found"),
+    "plan": (["--for", "husk", "/nowhere"], 2, "usage"),
     "seccomp from": (["/nowhere"], 2, "usage"),
     "runtimes show": (["none"], 2, "usage"),
     "runtimes diff": (["none", "husk"], 2, "usage"),

@@ -101,6 +101,43 @@ PROBE = Command(
     arguments=(Argument("NAME", "with --diff: the two runtimes", count="*", attribute="names"),),
     end="Exit code 0, whatever was found; with --diff 1 if there are differences.",
 )  # fmt: skip
+
+PLAN = Command(
+    "plan",
+    "what a runtime should implement next",
+    "Order what a runtime lacks by how many programs of a corpus each step makes run.",
+    options=(
+        Option("--for", "RUNTIME", _RUNTIME, attribute="runtime"),
+        Option("--weight", "NAME=NUMBER", "how much a program counts (default: 1)", many=True),
+        Option("--markdown", "", "print tables for a page"),
+        JSON,
+    ),
+    arguments=(
+        Argument("CORPUS", "traces (`husk trace --json`), files of `husk need --out`, directories of them, or skills"
+                 " with test cases, which are then run", count="+"),
+    ),
+    end="A file's name up to its first dot is the program's name.",
+)  # fmt: skip
+NEED = Command(
+    "need",
+    "which of its system calls a program really needs",
+    "Run PROGRAM, see which calls it makes, then run it again for each of them, once where that call fails with ENOSYS"
+    " and once where it succeeds and does nothing, and say whether it still does its work. Each run has a box of its"
+    " own, with the options of `husk run`.",
+    options=(
+        Option("--test", "CHECK", "a shell command, run in the same box after PROGRAM, that ends with 0 if the work is"
+               " done; it reads PROGRAM's output and finds its exit code in $STATUS (default: the same output and exit"
+               " code as at first)", group=REPORTS),
+        Option("--out", "FILE", "write every attempt there as it ends; the same command goes on from it",
+               group=REPORTS, files=True),
+        Option("--jobs", "N", "so many attempts at a time (default: one for each processor)", group=REPORTS),
+        Option("--json", "", "print the needs as one JSON object; errors too", group=REPORTS),
+        *BOX,
+    ),
+    program="PROGRAM ARGS…",
+    program_first=True,
+    end="With --timeout an attempt takes no longer; else ten times as long as the first run.",
+)  # fmt: skip
 SECCOMP = Command(
     "seccomp",
     "a seccomp profile from traces, for Docker, systemd and others",
