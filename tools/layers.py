@@ -91,6 +91,7 @@ C_FOLDERS = {
     "native/store": "The store's tree walk, staging and manifest reader.",
     "native/init": "husk-init: builds the walls, starts the guest, ends with it.",
     "native/loader": "husk-loader: what the host executes in place of every guest program.",
+    "compat/probe/checks": "The checks of husk-probe, one file for each family of calls.",
 }
 
 # Libraries from outside that a kernel layer may import: the few the design names.

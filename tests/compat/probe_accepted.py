@@ -74,7 +74,7 @@ GVISOR = {
     ("openat", "flags=O_TMPFILE"): "as open",
     ("statx", "mask=STATX_MNT_ID"): "Linux allows it: a mask asks, and the answer says what is known",
     ("mq_unlink", "the name is gone"): "a user who is not root makes a queue, and may not remove it: EACCES",
-    ("ioctl", "cmd=FIONREAD: of a file"): "only pipes, terminals, sockets and queues have it, as the profile's text says",
+    ("ioctl", "cmd=FIONREAD: of a file"): "only pipes, terminals, sockets and queues have it, as its text says",
     ("ioctl", "cmd=TIOCOUTQ"): "only sockets have it, as the profile's text says; a terminal gives ENOTTY",
     ("ioctl", "cmd=TIOCSPTLCK"): "accepted; TIOCGPTLCK, which would tell, is missing",
     ("ioctl", "cmd=TIOCSCTTY"): "the session has its terminal; /dev/tty does not lead to it",

@@ -1,9 +1,9 @@
 /* compat/probe: husk-probe, a static program that measures the Linux it stands in by small self-contained checks.
  *
  * Here: the words that checks are written in. run_checks.c runs each check in a child of its own and prints one line;
- * support.c has what checks share; check_*.c has the checks, one file for each family of calls.
+ * support.c has what checks share; checks/ has the checks, one file for each family of calls.
  *
- * How to add a check. Write in the check_*.c file of its family
+ * How to add a check. Write in the file of its family in checks/
  *
  *     CHECK(ftruncate, "shrinks a file")
  *     {
