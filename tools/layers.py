@@ -61,10 +61,10 @@ ORDER: dict[str, tuple[str, ...]] = {
     "cli": ("output", "options", "*"),
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.
-        "errors start_errors locked_dir remove_tree toml_reader weaken doctor.rows",
+        "errors start_errors locked_dir remove_tree toml_reader weaken orphans doctor.rows",
         "apply limits",
         "policy result state_dir kept.record",
-        "stdio doctor image_source launch mount_guards network_setup orphans",
+        "stdio doctor image_source launch mount_guards network_setup",
         # A kept box's changes are laid over the trees while the file system is built.
         "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",
         "filesystem",

@@ -12,7 +12,6 @@ from husk.cli.exit_codes import failed  # not when something failed: there may b
 from husk.cli.options.run_options import RUN
 from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
-from husk.sandbox import orphans
 from husk.sandbox.errors import UsageError
 from husk.sandbox.runner import Events, Full, Runner
 
@@ -79,7 +78,6 @@ def with_signals(runner: Runner) -> Result:
     if runner.on_terminal:
         _signal.signal(_signal.SIGTSTP, pass_on)
         _signal.signal(_signal.SIGWINCH, lambda *_: runner.resize())
-    orphans.adopt()
     return runner.run(wakes)
 
 

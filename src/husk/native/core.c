@@ -55,8 +55,9 @@ static PyMethodDef functions[] = {
     {"lock_file", host_py_lock_file, METH_VARARGS, "lock_file(fd, operation): flock(2), which returns on EINTR"},
     {"lock_range", host_py_lock_range, METH_VARARGS,
      "lock_range(fd, command, struct flock): fcntl(2), which returns on EINTR; the struct as the kernel leaves it"},
-    {"adopt_orphans", host_py_adopt_orphans, METH_NOARGS,
-     "adopt_orphans(): become a subreaper: orphaned descendants become our children"},
+    {"kill_marked", host_py_kill_marked, METH_VARARGS,
+     "kill_marked(mark, mask): kill every process whose hard limit on file locks is `mark` in the bits of `mask`; how "
+     "many were alive"},
     {"landlock_abi", host_py_landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", host_py_notification_sizes, METH_NOARGS,
      "notification_sizes(): OSError where seccomp cannot notify"},

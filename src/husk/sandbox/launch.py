@@ -10,6 +10,7 @@ import fcntl
 import os
 
 from husk.sandbox.errors import HuskError, NoNamespaces
+from husk.sandbox.orphans import Watch, end_run, kill_stopped, marked_children
 from husk.walls.init_plan import (
     DIAGNOSIS,
     FAILED,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from husk.walls.ids import Ids
 
 NETLINK_SOCK_DIAG = 4
+SILENT = 1.0  # seconds without a report after which husk looks whether husk-init is stopped
 _SIGKILL = 9
 
 
@@ -75,6 +77,8 @@ class Launch:
     def __init__(self, walls: Walls, ids: Ids, order: Order, workdir_fd: int) -> None:
         self.walls, self.ids = walls, ids
         self.builder = self.reaper = 0
+        self._mark = order.mark
+        self._watch: Watch | None = None
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
         self.control = ours
         self.start: _socket.socket | None = None
@@ -112,6 +116,7 @@ class Launch:
     def guest(self) -> Guest:
         """Take husk-init through its steps until the guest is behind its filter."""
         guest_pid, handed = 0, {STATE: -1, DIAGNOSIS: -1}
+        self.control.settimeout(SILENT)
         try:
             while True:
                 kind, a, b, fds, pid = self._receive()
@@ -119,6 +124,7 @@ class Launch:
                     self._map_ids()
                 elif kind == REAPER:
                     self.reaper = pid
+                    self._watch = Watch(pid, self._mark)
                 elif kind == GUEST:
                     guest_pid = pid
                 elif kind in handed:
@@ -156,7 +162,12 @@ class Launch:
 
     def _receive(self) -> tuple[int, int, int, list[int], int]:
         room = _socket.CMSG_SPACE(4) + _socket.CMSG_SPACE(12)
-        data, ancillary, _flags, _address = self.control.recvmsg(REPORT.size, room, _socket.MSG_CMSG_CLOEXEC)
+        while True:
+            try:
+                data, ancillary, _flags, _address = self.control.recvmsg(REPORT.size, room, _socket.MSG_CMSG_CLOEXEC)
+                break
+            except TimeoutError:
+                kill_stopped(self._mark)
         if len(data) < REPORT.size:
             raise HuskError(
                 "husk-init ended before the guest started; if nothing killed it, the host's log may tell why."
@@ -207,6 +218,8 @@ class Launch:
 
     def reap(self) -> None:
         """The reaper was told to end, or ended. From here on the host may give its pid to another process."""
+        if self._watch is not None:
+            self._watch.wait()
         # Forgotten first: a signal handler may run right after the wait, and signal that pid.
         reaper, self.reaper = self.reaper, 0
         if reaper:
@@ -229,6 +242,12 @@ class Launch:
         except (OSError, HuskError):
             pass  # there is none
         self.close()
+        if self.reaper:
+            os.kill(self.reaper, _SIGKILL)  # it may be stopped
+        end_run(self._mark)  # a reaper that has not reported yet, too
+        for child in marked_children(self._mark):
+            if child != self.reaper:
+                _reap(child)
         self.reap()
 
 

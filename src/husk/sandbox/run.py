@@ -12,11 +12,11 @@ import os
 import time
 
 from husk.native import INIT
-from husk.sandbox import orphans
 from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
 from husk.sandbox.launch import Stop
 from husk.sandbox.limits.limits import Exceeded
+from husk.sandbox.orphans import run_mark
 from husk.sandbox.plan import weakened
 from husk.sandbox.result import Result, ended_by
 from husk.sandbox.serve import Served
@@ -68,6 +68,7 @@ def launch(
             env=_env(policy),
             terminal=-1 if streams is None else streams.slave,
             person=-1 if streams is None else streams.person,
+            mark=_mark(box),
         )
         served = _serve(box, order, policy, events, stop, hooks)
         run = Run(box, served, policy, events, stop, program, started, streams, capture)
@@ -94,7 +95,15 @@ class Standby:
         self._box, self.events, self._stop = box, events, Stop()
         nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
-            order = Order(INIT, box.loader_fd, box.plan.filter, _rlimits(box, policy), [nothing] * 3, joined=box.joined)
+            order = Order(
+                INIT,
+                box.loader_fd,
+                box.plan.filter,
+                _rlimits(box, policy),
+                [nothing] * 3,
+                joined=box.joined,
+                mark=_mark(box),
+            )
             self._served = _serve(box, order, policy, events, self._stop, hooks)
         finally:
             os.close(nothing)
@@ -186,6 +195,11 @@ def _env(policy: Policy) -> list[bytes]:
     return [os.fsencode(f"{name}={value}") for name, value in policy.environment().items()]
 
 
+def _mark(box: Box) -> int:
+    assert box.state is not None
+    return run_mark(os.path.basename(box.state.path))
+
+
 def _rlimits(box: Box, policy: Policy) -> list[tuple[int, int]]:
     limits, ids, own_user = policy.limits, box.ids, box.own_user
     others = 0 if ids.switch else 1  # the reaper is of the same user
@@ -263,7 +277,6 @@ class Run:
             if report is None or stop.ended_by is not None or stop.limit_ended:
                 continue
             if len(report) < REPORT.size:
-                orphans.end()
                 raise HuskError("husk-init died; the box is gone.")
             kind, a, b, _, user, system, rss, when = REPORT.unpack(report)
             if kind == FAILED:

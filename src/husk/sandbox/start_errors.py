@@ -26,8 +26,9 @@ STEPS = (
     "entering the working directory",
     "making a session of its own",
     "being told what to run",
+    "marking its processes",
 )
-NAMESPACE_STEPS, USER_STEP, FILTER_STEP = (2, 3, 4, 6), 5, 11
+NAMESPACE_STEPS, USER_STEP, FILTER_STEP, MARK_STEP = (2, 3, 4, 6), 5, 11, 17
 
 
 def explain(step: int, error: int) -> HuskError:
@@ -41,6 +42,11 @@ def explain(step: int, error: int) -> HuskError:
         return missing("seccomp-alone")
     if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
         return missing("seccomp-killable")
+    if step == MARK_STEP and error == errno.EPERM:
+        return HuskError(
+            "without namespaces husk marks its processes by their limit on file locks, which the caller's own limit "
+            "does not allow; set that to unlimited (`ulimit -Hx`)."
+        )
     if error == errno.ETOOMANYREFS:
         return HuskError(
             "the box could not be built: this user has as many descriptors under way in Unix sockets as `ulimit -n` "

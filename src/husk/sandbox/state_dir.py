@@ -1,7 +1,7 @@
 """sandbox: the host directory that holds one box's upper files and placeholders. It is removed with the box.
 
-A box locks its directory for as long as it lives. A directory whose lock is free was left by a husk that was killed,
-and the next husk removes it.
+A box locks its directory for as long as it lives. A directory whose lock is free was left by a husk that was killed.
+The next husk ends what processes of that box are left, and removes the directory.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import stat as st
 
 from husk.sandbox.errors import HuskError
 from husk.sandbox.locked_dir import is_there, lock_directory, remove_own_tree
+from husk.sandbox.orphans import end_box
 
 ST_NOEXEC = 8
 HEX_DIGITS = "0123456789abcdef"
@@ -103,6 +104,7 @@ def sweep(parent: str) -> None:
             continue
         fd = lock_directory(path, wait=False)
         if fd >= 0:
+            end_box(entry)
             if _recover_apply(path):
                 remove_own_tree(path)
             os.close(fd)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from husk.abi.registry.rules import Walls
     from husk.walls.ids import Ids
 
-PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x334E4C50, 1, 2, 4, 8, 16
+PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x344E4C50, 1, 2, 4, 8, 16
 TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
 SAID_GO, SAID_END = b"g", b"e"
 
-PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIII")
+PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIIIQ")
 LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
 LIMITS_BYTES = 16 * LIMIT.size
 REPORT = struct.Struct("<IiiIqqqq")
@@ -33,7 +33,8 @@ START = struct.Struct("<QII")
 class Order:
     """What husk-init needs to launch one run. Without `argv` the guest waits behind its walls until it is told what to
     run. `terminal` is the box's terminal. `person` is the person's terminal, where husk is going to change its modes.
-    `joined` are descriptors of the box's namespaces, where an earlier run made them."""
+    `joined` are descriptors of the box's namespaces, where an earlier run made them. `mark` is the hard limit on file
+    locks that husk knows the run's processes by (husk.sandbox.orphans)."""
 
     __slots__ = (
         "argv",
@@ -42,6 +43,7 @@ class Order:
         "init",
         "joined",
         "loader_fd",
+        "mark",
         "person",
         "program",
         "rlimits",
@@ -63,11 +65,12 @@ class Order:
         env: Sequence[bytes] = (),
         terminal: int = -1,
         person: int = -1,
+        mark: int = 0,
     ) -> None:
         self.init, self.loader_fd, self.filter, self.rlimits = init, loader_fd, program_filter, rlimits
         self.stdio, self.joined = stdio, joined
         self.program, self.argv, self.env = program, argv, env
-        self.terminal, self.person = terminal, person
+        self.terminal, self.person, self.mark = terminal, person, mark
 
 
 def pack(walls: Walls, ids: Ids, order: Order) -> bytes:
@@ -98,6 +101,7 @@ def pack(walls: Walls, ids: Ids, order: Order) -> bytes:
         env_at,
         len(rlimits),
         0,
+        order.mark,
     )
     limits = b"".join(LIMIT.pack(resource, value, value) for resource, value in rlimits)
     texts = program + b"\0" + strings + b"".join(word + b"\0" for word in env)

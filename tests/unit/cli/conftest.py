@@ -9,9 +9,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def same_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`husk run` adopts orphans and sets signal handlers, which suits only a process of its own."""
-    monkeypatch.setattr("husk.sandbox.orphans.adopt", lambda: None)
+def same_process() -> Iterator[None]:
+    """`husk run` sets signal handlers, which suits only a process of its own."""
     ends = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
     before = {
         number: signal.getsignal(number) for number in (*ends, signal.SIGCONT, signal.SIGTSTP, signal.SIGWINCH)

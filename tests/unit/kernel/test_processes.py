@@ -21,7 +21,7 @@ from tests.unit.kernel.fakes import Guest
 FIRST = (
     "getpgid", "getsid", "get_robust_list", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_getattr",
     "sched_setattr", "sched_getparam", "sched_setparam", "sched_getscheduler", "sched_setscheduler",
-    "sched_rr_get_interval",
+    "sched_rr_get_interval", "setpgid",
 )
 # call -> the arguments before the process's number
 BY_PID: dict[str, tuple[int, ...]] = {
@@ -74,6 +74,30 @@ def test_groups_and_users_are_out_of_reach(guest: Guest, name: str) -> None:
             assert guest.answer(guest.make(name, which, who)) == ("error", errno.EPERM)
         for which in (process - 1, process + 3, 1 << 31):  # no such kind: the host says EINVAL
             assert guest.answer(guest.make(name, which, who)) == ("proceed", 0)
+
+
+def test_the_reapers_group_cannot_be_joined(guest: Guest, family: tuple[int, int, int]) -> None:
+    reaper = os.getpid()
+    for pid in (*family, 0):
+        for group in (reaper, reaper | 1 << 32, reaper | 0xFFFFFFFF << 32):
+            assert guest.answer(guest.make("setpgid", pid, group)) == ("error", errno.EPERM)
+        for group in (pid, reaper + 1, -reaper & 0xFFFFFFFF):
+            assert guest.answer(guest.make("setpgid", pid, group)) == ("proceed", 0)
+
+
+LOCKS, UNLIMITED = 10, b"\xff" * 16
+
+
+def test_the_limit_that_marks_a_process(guest: Guest) -> None:
+    """Reads as unlimited; setting it does nothing, for another process of the box too."""
+    memory = guest.memory
+    place, new = memory.put(bytes(16)), memory.put(b"\1" * 16)
+    assert guest.answer(guest.make("getrlimit", LOCKS, place)) == ("value", 0)
+    assert memory.read(place, 16) == UNLIMITED
+    memory.write(place, bytes(16))
+    assert guest.answer(guest.make("prlimit64", 0, LOCKS, new, place)) == ("value", 0)
+    assert memory.read(place, 16) == UNLIMITED
+    assert guest.answer(guest.make("prlimit64", 0, LOCKS, 8, 0)) == ("error", errno.EFAULT)
 
 
 def test_every_such_call_is_here() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry.rules import Walls
-from husk.sandbox.start_errors import FILTER_STEP, NAMESPACE_STEPS, STEPS
+from husk.sandbox.start_errors import FILTER_STEP, MARK_STEP, NAMESPACE_STEPS, STEPS
 from husk.walls.filter import compile_filter
 from husk.walls.ids import BOXES_PER_PROCESS, FIRST_BOX_ID, PIDS, Ids, box_id
 from husk.walls.init_plan import (
@@ -59,7 +59,7 @@ int main(void)
     U(magic); U(flags); U(namespaces); U(uid); U(gid); U(landlock_fs);
     U(landlock_net); U(landlock_scoped); U(landlock_loader); U(landlock_abi);
     U(filter_count); U(filter_offset); U(program_offset); U(argv_count); U(argv_offset); U(envp_count);
-    U(envp_offset); U(limit_count); U(reserved);
+    U(envp_offset); U(limit_count); U(reserved); U(mark);
     for (unsigned i = 0; i < p->limit_count; i++)
         printf("limit=%llu %llu %llu\n", (unsigned long long)p->limits[i].resource,
                (unsigned long long)p->limits[i].soft, (unsigned long long)p->limits[i].hard);
@@ -67,7 +67,7 @@ int main(void)
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb); O(when_ns);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL);
     C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);
-    C(REPORT_REAPER); C(STEP_START);
+    C(REPORT_REAPER); C(STEP_MARK);
     C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_TERMINAL);
     C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
     printf("program=%s\n", data + p->program_offset);
@@ -103,11 +103,12 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 ARGV, ENV, PROGRAM = [b"prog", b"", b"two words"], [b"A=1", b"EMPTY="], b"/bin/prog"
 RLIMITS = [(4, 1), (7, 1 << 40)]
+MARK = 0x123456789ABCDEF0
 
 
 def packed(walls: Walls, ids: Ids | None = None) -> bytes:
     program_filter = compile_filter(walls, 0x1122334455667788)
-    order = Order("", -1, program_filter, RLIMITS, (0, 1, 2), program=PROGRAM, argv=ARGV, env=ENV)
+    order = Order("", -1, program_filter, RLIMITS, (0, 1, 2), program=PROGRAM, argv=ARGV, env=ENV, mark=MARK)
     return pack(walls, ids or Ids(user_namespace=walls.user), order)
 
 
@@ -128,7 +129,7 @@ def test_every_field_arrives(reader: Path, walls: Walls) -> None:
     assert plan["namespaces"] == (ALL_NAMESPACES if walls.user else 0)
     assert plan["landlock_abi"] == walls.landlock
     assert plan["landlock_scoped"] == (3 if walls.landlock >= 6 else 0)
-    assert (plan["limit_count"], plan["reserved"]) == (len(RLIMITS), 0)
+    assert (plan["limit_count"], plan["reserved"], plan["mark"]) == (len(RLIMITS), 0, MARK)
     limits = [f"limit={resource} {value} {value}" for resource, value in RLIMITS]
     words = ["program=/bin/prog", "argv=prog", "argv=", "argv=two words", "envp=A=1", "envp=EMPTY="]
     assert plan.texts == limits + words
@@ -155,7 +156,7 @@ def test_constants(reader: Path) -> None:
     assert plan["STEP_FILTER"] == FILTER_STEP
     needing_namespaces = [plan[f"STEP_{name}"] for name in ("NAMESPACES", "MOUNT", "LOOPBACK", "HOSTNAME")]
     assert sorted(NAMESPACE_STEPS) == sorted(needing_namespaces)
-    assert plan["STEP_START"] == len(STEPS) - 1, "a step without words, or words without a step"
+    assert plan["STEP_MARK"] == MARK_STEP == len(STEPS) - 1, "a step without words, or words without a step"
     (namespaces,) = [value for name, value in plan.numbers.items() if "CLONE_NEWNS" in name]
     assert namespaces == ALL_NAMESPACES
 

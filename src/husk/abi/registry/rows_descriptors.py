@@ -9,11 +9,12 @@ from __future__ import annotations
 from errno import EINVAL, ENOTTY, EOPNOTSUPP, EPERM
 
 from husk.abi import ioctls
-from husk.abi.numbers import FCNTL_ALLOWED, FCNTL_LOCKS, FCNTL_OWNERS
+from husk.abi.numbers import F_SETOWN, FCNTL_ALLOWED, FCNTL_LOCKS, FCNTL_OWNERS, POSITIVE
 from husk.abi.registry.rules import (
     ALWAYS,
     IN_HUSK,
     NET_WALL,
+    PID_WALL,
     RESTARTS,
     SIGNAL_WALL,
     Arg,
@@ -27,6 +28,13 @@ from husk.abi.registry.rules import (
 )
 
 COMMAND = Arg(1, "the command")
+# Before Linux 6.12.101, 6.18.40 and 7.1.5 Landlock's signal scope does not hold for a group that the caller is in
+# (CVE-2026-72183). The reaper's group is the one that matters, and setpgid lets no guest into it; this is the second
+# wall. Only F_SETOWN has the owner in a register; behind a pointer it could be changed after it was judged.
+GROUP_OWNER = (
+    "it may name a process group, for which Landlock's signal scope does not hold on some kernels; without a pid "
+    "namespace only F_SETOWN is allowed, with a single process"
+)
 
 ROWS = (
     # Moving bytes
@@ -91,7 +99,9 @@ ROWS = (
         "its allowed commands change a held descriptor",
         virtual_if(COMMAND.is_in(FCNTL_LOCKS)),
         native_if(COMMAND.is_in(FCNTL_ALLOWED)),
-        native_if(SIGNAL_WALL, COMMAND.is_in(FCNTL_OWNERS)),
+        native_if(PID_WALL, COMMAND.is_in(FCNTL_OWNERS)),
+        native_if(SIGNAL_WALL, COMMAND.is_in(F_SETOWN), Arg(2, "the owner").within(POSITIVE)),
+        refused_if(EPERM, GROUP_OWNER, SIGNAL_WALL, COMMAND.is_in(FCNTL_OWNERS)),
         refused_if(
             EPERM,
             "the owner of a descriptor gets signals, and no wall on this machine keeps those inside the box",
@@ -112,7 +122,8 @@ ROWS = (
         native_if(COMMAND.is_in(ioctls.ANYWHERE)),
         virtual_if(COMMAND.is_in(ioctls.PEER)),
         native_if(NET_WALL, COMMAND.is_in(ioctls.INTERFACE)),
-        native_if(SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
+        native_if(PID_WALL, COMMAND.is_in(ioctls.OWNER)),
+        refused_if(EPERM, GROUP_OWNER, SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
         refused_if(
             EOPNOTSUPP,
             "it tells where on the host's disk a file lies, or changes that",

@@ -64,6 +64,13 @@ CORE_STAYS = (
     "a host program"
 )
 
+LOCKS_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_LOCKS)
+OWN_LOCKS_LIMIT = Arg(0, "the resource").is_in(numbers.RLIMIT_LOCKS)
+LOCKS_STAY = (
+    "husk knows the processes of a box by their limit on file locks, which Linux does not use; guests see it as "
+    "unlimited"
+)
+
 OWN_PID = Arg(0, "the pid").is_zero()
 OWN_PRIORITY = (Arg(0, "which").is_in(numbers.PRIO_PROCESS), Arg(1, "who").is_zero())
 OWN_IO_PRIORITY = (Arg(0, "which").is_in(numbers.IOPRIO_WHO_PROCESS), Arg(1, "who").is_zero())
@@ -103,8 +110,15 @@ ROWS = (
     native(186, "gettid()", "tells the caller's own thread id"),
     native(110, "getppid()", "tells the pid of the caller's parent"),
     native(111, "getpgrp()", "tells the caller's own process group"),
-    native(109, "setpgid(pid: pid, pgid: pid)",
-           "Linux accepts only the caller and its children, and only groups of the same session"),
+    virtual(
+        "processes",
+        109,
+        "setpgid(pid: pid, pgid: pid)",
+        "Linux accepts only the caller and its children, and only groups of the same session; one of these is the "
+        "reaper's, which no guest may join where only Landlock keeps signals from it",
+        native_if(PID_WALL),
+        native_if(Arg(1, "the group").is_zero()),
+    ),
     native(112, "setsid()", "starts a new session for the caller"),
     process_named(121, "getpgid(pid: pid)",
                   "names a process, and would tell about host processes", OWN_PID),
@@ -175,12 +189,19 @@ ROWS = (
     process_named(252, "ioprio_get(which: IOPRIO_WHO_*, who: int)",
                   "names processes, groups or a whole user", *OWN_IO_PRIORITY),
     # Limits and accounts
-    native(97, "getrlimit(resource: RLIMIT_*, rlim: *rlimit)", "reads the caller's own limits"),
+    native(
+        97,
+        "getrlimit(resource: RLIMIT_*, rlim: *rlimit)",
+        "reads the caller's own limits",
+        virtual_if(OWN_LOCKS_LIMIT),  # see setrlimit
+        family="processes",
+    ),
     native(
         160,
         "setrlimit(resource: RLIMIT_*, rlim: *rlimit)",
         "lowers the caller's own limits; the hard ones husk set cannot be raised",
         answered_if(CORE_STAYS, Arg(0, "the resource").is_in(numbers.RLIMIT_CORE)),
+        answered_if(LOCKS_STAY, OWN_LOCKS_LIMIT),
     ),
     virtual(
         "processes",
@@ -188,6 +209,7 @@ ROWS = (
         "prlimit64(pid: pid, resource: RLIMIT_*, new_rlim: *rlimit64, old_rlim: *rlimit64)",
         "names a process; a host process of the same user could be limited",
         virtual_if(CORE_LIMIT),  # setting that one does nothing (see setrlimit), and the old value must be told
+        virtual_if(LOCKS_LIMIT),  # likewise
         native_if(PID_WALL),
         native_if(OWN_PID),
     ),

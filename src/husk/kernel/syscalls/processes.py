@@ -1,5 +1,5 @@
-"""getpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2), get_robust_list(2):
-calls on a process by number; and uname(2).
+"""getpgid(2), setpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2),
+get_robust_list(2): calls on a process by number; getrlimit(2) and uname(2).
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.kernel.call import CONTINUE, Call, Reply, i32
+from husk.kernel.call import CONTINUE, Call, Refused, Reply, i32
 
 PRIO_PROCESS = 0  # getpriority's `which`
-RLIMIT_CORE, RLIMIT_BYTES, UNLIMITED = 4, 16, (1 << 64) - 1
+RLIMIT_CORE, RLIMIT_LOCKS, RLIMIT_BYTES, UNLIMITED = 4, 10, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
 HOSTNAME, UTS_FIELD = b"husk", 65
 PER_LINUX32 = 8
@@ -47,9 +47,20 @@ sched_getaffinity = sched_setaffinity = sched_getattr = sched_setattr = _on_pid
 sched_getparam = sched_setparam = sched_getscheduler = sched_setscheduler = sched_rr_get_interval = _on_pid
 
 
+def setpgid(call: Call) -> Reply:
+    """Into any group of the session but the reaper's. Before Linux 6.12.101, 6.18.40 and 7.1.5 Landlock's signal scope
+    did not hold for the owner of a descriptor that is a group, if the caller is in that group (CVE-2026-72183)."""
+    _confined(call, i32(call, 0))  # as for Linux, a process that is not there comes first
+    if i32(call, 1) == call.kernel.tasks.reaper:
+        raise Refused(errno.EPERM, "the group of husk's reaper, which a signal to the group would reach")
+    return CONTINUE
+
+
 def prlimit64(call: Call) -> Reply:
     if i32(call, 1) == RLIMIT_CORE and call.args[2]:
         return _core_limit_stays(call)
+    if i32(call, 1) == RLIMIT_LOCKS:
+        return _locks_limit_stays(call)
     # Asking for it inside a pid namespace comes here too; the number is the namespace's, so the host may answer.
     return CONTINUE if call.kernel.walls.pid else _on_pid(call)
 
@@ -64,6 +75,23 @@ def _core_limit_stays(call: Call) -> Reply:
             (line,) = [line for line in limits if line.startswith(b"Max core file size")]
         values = [UNLIMITED if word == b"unlimited" else int(word) for word in line[18:].split()[:2]]
         call.raw.write(call.args[3], b"".join(value.to_bytes(8, "little") for value in values))
+    return 0
+
+
+def _locks_limit_stays(call: Call) -> Reply:
+    """The same, and the guest sees the limit that Linux gives every process."""
+    if not call.kernel.walls.pid:
+        _confined(call, i32(call, 0))
+    if call.args[2]:
+        call.raw.read(call.args[2], RLIMIT_BYTES)
+    if call.args[3]:
+        call.raw.write(call.args[3], UNLIMITED.to_bytes(8, "little") * 2)
+    return 0
+
+
+def getrlimit(call: Call) -> Reply:
+    """Only that of file locks comes here."""
+    call.raw.write(call.args[1], UNLIMITED.to_bytes(8, "little") * 2)
     return 0
 
 

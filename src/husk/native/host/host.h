@@ -83,6 +83,8 @@ PyObject *host_py_relay(PyObject *self, PyObject *args); /* takes over a `feed` 
 /* kernel_features.c */
 PyObject *host_py_landlock_abi(PyObject *self, PyObject *noargs);
 PyObject *host_py_notification_sizes(PyObject *self, PyObject *noargs);
-PyObject *host_py_adopt_orphans(PyObject *self, PyObject *noargs);
+
+/* marked.c */
+PyObject *host_py_kill_marked(PyObject *self, PyObject *args);
 
 #endif

@@ -1,8 +1,7 @@
-/* native: what this host's kernel offers (Landlock, seccomp notifications), and becoming a subreaper. */
+/* native: what this host's kernel offers: Landlock, seccomp notifications. */
 #include "host/host.h"
 
 #include <errno.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,12 +23,4 @@ PyObject *host_py_notification_sizes(PyObject *self, PyObject *noargs)
     if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
         return core_raise_errno(errno);
     return Py_BuildValue("(HH)", sizes.seccomp_notif, sizes.seccomp_notif_resp);
-}
-
-PyObject *host_py_adopt_orphans(PyObject *self, PyObject *noargs)
-{
-    (void)self, (void)noargs;
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
-        return core_raise_errno(errno);
-    Py_RETURN_NONE;
 }

@@ -86,8 +86,9 @@ static int parent_of(int pid)
 }
 
 /* Without a pid namespace the kernel does not kill the others when we die. So find our descendants and kill them until
- * none is left. Orphans become our children (subreaper), so no descendant can hide behind a dead parent. */
-static void kill_descendants(void)
+ * none is left. Orphans become our children (subreaper), so no descendant can hide behind a dead parent. False: some
+ * are left, and husk has to end them. */
+static bool kill_descendants(void)
 {
     for (int round = 0; round < 1000; round++) {
         int killed = 0;
@@ -109,16 +110,17 @@ static void kill_descendants(void)
         while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
             ;
         if (!killed && waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD)
-            return;
+            return true;
         if (round > 10)
             usleep(1000);
     }
+    return false;
 }
 
 static _Noreturn void end_box(void)
 {
-    if (!(init_plan->namespaces & CLONE_NEWPID))
-        kill_descendants();
+    if (!(init_plan->namespaces & CLONE_NEWPID) && !kill_descendants())
+        _exit(1);
     _exit(0); /* as pid 1 of a namespace: the kernel kills the rest */
 }
 
@@ -260,6 +262,15 @@ static void read_plan(void)
         init_give_up(STEP_PLAN);
 }
 
+/* Everything that comes from here has this limit, which no guest can change, and husk can end it without our help.
+ * Linux does not use the limit for anything (sandbox/orphans.py). */
+static void mark_processes(void)
+{
+    struct rlimit mark = {init_plan->mark, init_plan->mark};
+    if (setrlimit(RLIMIT_LOCKS, &mark) < 0 && !(init_plan->namespaces & CLONE_NEWPID))
+        init_give_up(STEP_MARK); /* a pid namespace ends with its first process in any case */
+}
+
 static pid_t start_guest(void)
 {
     pid_t guest = fork();
@@ -277,9 +288,11 @@ static pid_t start_guest(void)
 /* Only the reaper runs from here on, as husk's child. */
 static _Noreturn void become_reaper(void)
 {
-    for (int signal = 1; signal < 32; signal++)
+    for (int signal = 1; signal < 65; signal++) { /* by the raw call: the C library keeps 32 and 33 for itself */
+        struct { uint64_t handler, flags, restorer, mask; } ignored = {.handler = (uintptr_t)SIG_IGN};
         if (signal != SIGCHLD && signal != SIGKILL && signal != SIGSTOP)
-            sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+            syscall(SYS_rt_sigaction, signal, &ignored, NULL, 8);
+    }
     begin_session();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (pipe2(child_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -304,6 +317,7 @@ static _Noreturn void become_reaper(void)
 int main(void)
 {
     read_plan();
+    mark_processes();
     dump_no_memory();
     init_build();
     pid_t reaper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);

@@ -17,7 +17,7 @@ enum {
     JOINED = 5, /* descriptors from JOIN_FD on */
     PERSON_FD = JOIN_FD + JOINED,
 };
-#define PLAN_MAGIC 0x334e4c50u /* "PLN3" */
+#define PLAN_MAGIC 0x344e4c50u /* "PLN4" */
 #define PLAN_SWITCH_USER 1u
 #define PLAN_TERMINAL 2u /* TERMINAL_FD is the box's terminal */
 #define PLAN_WAIT 4u     /* husk names the program later, on START_FD */
@@ -35,6 +35,7 @@ struct init_plan {
     uint32_t argv_count, argv_offset, envp_count, envp_offset; /* NUL-terminated strings in a row */
     uint32_t limit_count;
     uint32_t reserved;
+    uint64_t mark;                             /* hard limit on file locks of every process */
     struct { uint64_t resource, soft, hard; } limits[16];
 };
 
@@ -49,7 +50,7 @@ enum init_report_kind {
 enum init_step {
     STEP_PLAN = 1, STEP_NAMESPACES, STEP_MOUNT, STEP_LOOPBACK, STEP_USER, STEP_HOSTNAME, STEP_REAPER,
     STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_LANDLOCK, STEP_FILTER, STEP_LISTENER, STEP_LIMITS, STEP_WORKDIR,
-    STEP_TERMINAL, STEP_START,
+    STEP_TERMINAL, STEP_START, STEP_MARK,
 };
 
 struct init_report {
