@@ -15,12 +15,13 @@ from husk.cli.cmd_run import main
 from husk.kernel.net import port_owners
 from husk.native._core import landlock_abi
 from husk.sandbox import weaken
-from husk.sandbox.doctor import host, probe_child
+from husk.sandbox.doctor import host, probe_child, walls
 from husk.sandbox.doctor.examine import Finding, examine, exit_code
 from husk.sandbox.doctor.probe_child import Missing, run_probe
 from husk.sandbox.doctor.probes import PROBES
 from husk.sandbox.doctor.rows import BETTER, BY_NAME, FULL, MINIMUM, RESTS_ON, ROWS
 from husk.walls import namespaces
+from husk.walls.landlock import SCOPES_SIGNALS
 from tests.unit.kernel.fakes import new_descriptors, open_descriptors
 
 
@@ -119,6 +120,21 @@ def test_all_rows_are_examined() -> None:
     assert all(finding.as_dict()["detail"] == "seen" for finding in findings)
 
 
+def test_a_scope_with_a_hole_for_groups_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scope that does not hold, as on kernels with CVE-2026-72183: here, none at all. The probe's other half must not
+    take silence for a wall."""
+    with monkeypatch.context() as changed:
+        changed.setattr(walls, "_restrict", lambda _abi: None)
+        assert run_probe(walls.groups) == (False, "a signal to its own group got out")
+    with monkeypatch.context() as changed:
+        changed.setattr(walls, "_signal_own_group", lambda: None)
+        assert run_probe(walls.groups) == (False, "the group gets no signal at all")
+    if landlock_abi() >= SCOPES_SIGNALS:  # what this kernel has is for the doctor to say
+        assert run_probe(walls.groups) in (
+            (True, "a group gets signals only inside the scope"), (False, "a signal to its own group got out")
+        )
+
+
 def test_what_rests_on_something_missing_is_not_tried() -> None:
     """Such a probe would find the same fault again and blame the kernel for it."""
     order = [row.name for row in ROWS]
@@ -131,7 +147,8 @@ def test_what_rests_on_something_missing_is_not_tried() -> None:
     found = {finding.row.name: finding for finding in examine({name: probe(name) for name in PROBES})}
     because = {name: one.because.name for name, one in found.items() if one.because is not None}
     namespaces = {row.name: "proc" for row in ROWS if row.name.endswith("-namespace")}
-    assert because == {"landlock-scopes": "landlock", "user": "proc", "cgroup": "proc", "box": "proc", **namespaces}
+    scopes = {"landlock-scopes": "landlock", "signal-groups": "landlock"}
+    assert because == {**scopes, "user": "proc", "cgroup": "proc", "box": "proc", **namespaces}
     assert found["pid-namespace"].as_dict()["because"] == "proc" and found["proc"].as_dict()["because"] is None
     assert verdict(list(found.values()), 125) == (
         "husk cannot run here as it is. Missing: /proc; Landlock. What to do is above."

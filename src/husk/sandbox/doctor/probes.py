@@ -101,6 +101,7 @@ PROBES: dict[str, Callable[[], str]] = {
     "landlock": walls.landlock,
     "signals": signals,
     "landlock-scopes": walls.scopes,
+    "signal-groups": walls.groups,
     "user": user,
     "ptrace": host.ptrace,
     "memory": host.memory,

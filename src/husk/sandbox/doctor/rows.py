@@ -48,6 +48,9 @@ ROWS = (
         "no guest may then send a signal"),
     Row("landlock-scopes", FULL, "Landlock's signal and abstract socket scopes", "only namespaces keep signals and "
         "abstract sockets inside", "use Linux 6.12 or later"),
+    Row("signal-groups", BETTER, "Landlock's signal scope for process groups", "a process group that owns a descriptor "
+        "gets its signals outside the scope too (CVE-2026-72183); where Landlock stands alone husk lets no guest make "
+        "one, nor join the reaper's", "use Linux 6.12.101, 6.18.40, 7.1.5 or later"),
     Row("user", MINIMUM, "another user for the guest", "husk was started by root but may not run the guest as another "
         "user and still look at it (that takes CAP_SETUID, CAP_SETGID and, without user namespaces, CAP_SYS_PTRACE)",
         "start husk as an ordinary user, give it these (docker run --cap-add SYS_PTRACE), or say --weaken user: the "
@@ -104,6 +107,7 @@ RESTS_ON: dict[str, tuple[str, ...]] = {
     "seccomp-addfd": ("seccomp-listener", "seccomp-alone", "seccomp-killable"),
     "seccomp-sync": ("seccomp-listener", "seccomp-alone"),
     "landlock-scopes": ("landlock",),
+    "signal-groups": ("landlock", "landlock-scopes"),
     "pidfd-thread": ("pidfd-getfd",),
     "user": ("proc",),
     "user-namespace": ("proc",),

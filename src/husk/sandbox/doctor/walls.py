@@ -64,6 +64,44 @@ def scopes() -> str:
     return "signals and abstract sockets stay inside"
 
 
+def groups() -> str:
+    """The probe's process stays outside. A child in its group, the one that came last, goes behind Landlock and makes
+    the group the owner of a descriptor that becomes ready. Both block the signal: it then waits for who got it."""
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            _signal_own_group()
+            # Without that the probe would say nothing.
+            os.write(writing, b"got it" if signal.SIGIO in signal.sigpending() else b"the group gets no signal at all")
+        except OSError as error:
+            os.write(writing, (error.strerror or "an error").encode())
+        os._exit(0)
+    os.close(writing)
+    told = os.read(reading, 100)
+    os.waitpid(child, 0)
+    if told != b"got it":
+        raise Missing(told.decode("utf-8", "replace"))
+    if signal.SIGIO in signal.sigpending():
+        raise Missing("a signal to its own group got out")
+    return "a group gets signals only inside the scope"
+
+
+def _signal_own_group() -> None:
+    import _socket
+    import fcntl
+
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    _restrict(landlock_abi())
+    fcntl.fcntl(ours.fileno(), fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(ours.fileno(), fcntl.F_SETFL, os.O_ASYNC)
+    theirs.send(b"x")
+
+
 def _restrict(abi: int) -> None:
     no_new_privileges()
     fs, net, scoped, _ = landlock_rights(abi)
