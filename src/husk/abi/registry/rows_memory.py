@@ -105,7 +105,7 @@ ROWS = (
            "registers a structure in the caller's own memory"),
     native(324, "membarrier(cmd: MEMBARRIER_CMD_*, flags: uint, cpu_id: int)",
            "orders memory between threads; the host offers the global kind to every user"),
-    native(158, "arch_prctl(option: ARCH_*, arg2: ulong)",
+    native(158, "arch_prctl(option: ARCH_*, arg2: addr)",
            "sets the calling thread's own FS and GS bases, cpuid faulting and shadow stack"),
     # Clocks
     native(201, "time(tloc: *time)", "tells the time"),

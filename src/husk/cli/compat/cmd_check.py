@@ -18,8 +18,9 @@ from husk.compat.look.facts import Look
 from husk.compat.look.look_at import look_at
 from husk.compat.runtimes import find, names
 from husk.compat.surface import Surface
+from husk.compat.trace import run_traced
 from husk.compat.verdict.judge import BREAKS, UNCLEAR, Verdict, judge
-from husk.compat.verdict.measure import Baseline, decided
+from husk.compat.verdict.measure import MOST_OUTPUT, Baseline, beyond, decided
 from husk.compat.verdict.report_pages import html, markdown
 from husk.compat.verdict.report_text import look_lines, matrix_lines, verdict_lines
 from husk.compat.verdict.sarif import sarif
@@ -115,9 +116,12 @@ def _check_command(
         looks.append(look)
     name = shlex.join(options.program)
     baseline = Baseline(policy)
+    seen = census or run_traced(options.program, policy=policy, timeout=baseline.timeout, stdin=b"", keep=MOST_OUTPUT)
     for surface in surfaces:
-        verdict = judge(name, surface, look, census)
-        verdicts.append(decided(verdict, baseline.compare(surface)))
+        verdict = decided(judge(name, surface, look, seen), baseline.compare(surface))
+        if look is not None:
+            verdict.beyond = beyond(verdict, judge(name, surface, look, None))
+        verdicts.append(verdict)
 
 
 def _look_at_program(word: str, policy: Policy) -> Look | None:

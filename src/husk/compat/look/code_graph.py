@@ -161,8 +161,8 @@ class _Scan:
                 name = self.file.slots.get(base + at + 6 + struct.unpack_from("<i", piece, at + 2)[0])
                 if not name:
                     continue
-                places = [at, at - 1 if piece[at - 1 : at] == b"\xf2" else at]
-                places += [place - 4 for place in places if piece[place - 4 : place] == b"\xf3\x0f\x1e\xfa"]
+                places = [at, at - 1 if piece[at - 1] == 0xF2 else at]
+                places += [place - 4 for place in places if bytes(piece[place - 4 : place]) == b"\xf3\x0f\x1e\xfa"]
                 for place in places:
                     self.stubs[base + place] = name
 

@@ -85,10 +85,11 @@ class ElfFile:
     def static(self) -> bool:
         return not self.interpreter and not self.needed
 
-    def code(self) -> Iterator[tuple[int, bytes]]:
+    def code(self) -> Iterator[tuple[int, memoryview]]:
+        whole = memoryview(self.content)
         for segment in self.segments:
             if segment.executable:
-                yield segment.address, self.content[segment.offset : segment.offset + segment.size]
+                yield segment.address, whole[segment.offset : segment.offset + segment.size]
 
     def data(self) -> Iterator[tuple[int, bytes]]:
         """Parts that may hold pointers to functions. Where the loader adjusts pointers, these are writable ones."""
@@ -97,7 +98,8 @@ class ElfFile:
                 size = min(segment.size, MOST_DATA)
                 piece = self.content[segment.offset : segment.offset + size]
                 first, last = (max(0, min(size, at - segment.address)) for at in self.symbol_table)
-                yield segment.address, piece[:first] + bytes(last - first) + piece[last:]  # addresses, not pointers
+                # The symbol table holds addresses, not pointers.
+                yield segment.address, piece[:first] + bytes(last - first) + piece[last:] if last > first else piece
 
     def bytes_at(self, address: int, size: int) -> bytes:
         for segment in self.segments:

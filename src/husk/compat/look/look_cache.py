@@ -15,7 +15,7 @@ from typing import Any
 from husk.compat.look.code_graph import Ask, Code, Function
 from husk.compat.look.propagate import SegmentUse, Value
 
-VERSION = 5  # of the entries and of what code_graph.py finds; raise it when either changes
+VERSION = 6  # of the entries and of what code_graph.py finds; raise it when either changes
 MOST_ENTRIES = 200
 
 

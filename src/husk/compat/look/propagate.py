@@ -16,6 +16,7 @@ from typing import NamedTuple
 MOST_INSTRUCTIONS = 40_000  # of one function
 MOST_VALUES = 8
 MOST_PASSES = 30
+PATIENCE = 4  # passes
 MASK = (1 << 64) - 1
 
 Constants = frozenset[int]
@@ -163,18 +164,19 @@ class _State:
     def copy(self) -> _State:
         return _State(dict(self.registers), dict(self.stack))
 
-    def meet(self, other: _State) -> bool:
-        """Keep what holds on both ways; True if that is less than before."""
+    def meet(self, other: _State, patient: bool = True) -> bool:
+        """Keep what holds on both ways; True if that is less than before. Impatient: what differs is unknown at once,
+        so that counting in a loop does not take a pass for each number."""
         mine, theirs = self.registers, other.registers
         changed = False
         for name in REGISTERS:
             before = mine[name]
             if before is not None and before != theirs[name]:
-                after = mine[name] = _united(before, theirs[name])
+                after = mine[name] = _united(before, theirs[name]) if patient else None
                 changed |= after != before
         for at, before in self.stack.items():
             if before is not None and before != other.stack.get(at):
-                after = self.stack[at] = _united(before, other.stack.get(at))
+                after = self.stack[at] = _united(before, other.stack.get(at)) if patient else None
                 changed |= after != before
         for at in other.stack.keys() - self.stack.keys():
             self.stack[at] = None  # known on one way only; it must not pass for the caller's slot
@@ -202,6 +204,7 @@ class _Pass:
         self.state: _State | None = None
         self.entering: dict[int, _State] = {}  # label -> what is known on the ways that lead there by a jump
         self.changed = False
+        self.patient = True
         self.escaped: int | None = None  # the lowest place on the stack whose address went somewhere
         targets = (one.operands[0].number for one in instructions if one.jump and one.operands)
         self.labels = {target for target in targets if target is not None and start <= target < end}
@@ -209,26 +212,27 @@ class _Pass:
         self.found = Effects([], [], [], 0, len(instructions), self.whole)
 
     def run(self) -> Effects:
-        for _ in range(MOST_PASSES):
-            orphan = self._walk()
-            if not self.changed and orphan is None:
+        for number in range(MOST_PASSES):
+            self.patient = number < PATIENCE
+            orphans = self._walk()
+            if not self.changed and not orphans:
                 return self.found
-            if not self.changed and orphan is not None:
+            if not self.changed:
                 # Reached by a table of jumps, or by what is: nothing is known there.
-                self.entering[orphan] = _unknown()
+                self.entering |= {orphan: _unknown() for orphan in orphans}
         for label in self.labels:  # too tangled: claim nothing at any label
             self.entering[label] = _unknown()
         self._walk()
         return self.found
 
-    def _walk(self) -> int | None:
-        """One pass. Returns the first place that no way leads to, if the pass met one."""
+    def _walk(self) -> list[int]:
+        """One pass. Returns where the parts begin that no way leads to."""
         registers: dict[str, Value] = {name: (name, 0) for name in REGISTERS}
         registers["rsp"] = ("sp", 0)
         self.state = _State(registers, {})
         self.found = Effects([], [], [], 0, len(self.instructions), self.whole)
         self.changed = False
-        orphan: int | None = None
+        orphans: list[int] = []
         ended = False
         for one in self.instructions:
             address, base = one.address, one.base
@@ -242,18 +246,19 @@ class _Pass:
                 if ended and base not in _PADDING and address not in self.labels:
                     # Behind an end, and no jump leads here: a table of jumps does, or nothing.
                     self.state = self.entering[address] = _unknown()
-                elif orphan is None and base not in _PADDING:
-                    orphan = address
-            ended = base in _ENDS
+                elif ended and base not in _PADDING:
+                    orphans.append(address)
             if self.state is None:
+                ended = base in _ENDS or (ended and base in _PADDING)
                 continue
+            ended = base in _ENDS
             if one.jump:
                 self._jump(one)
             elif not ended:
                 self._step(one)
             if ended:
                 self.state = None
-        return orphan
+        return orphans
 
     def _jump(self, one: _Instruction) -> None:
         assert self.state is not None
@@ -270,7 +275,7 @@ class _Pass:
             self.entering[target] = self.state.copy()
             self.changed = True
         else:
-            self.changed |= self.entering[target].meet(self.state)
+            self.changed |= self.entering[target].meet(self.state, self.patient)
 
     def _call(self, address: int, target: int, *, by_pointer: bool, pushed: int) -> None:
         assert self.state is not None

@@ -31,7 +31,7 @@ class Need:
     sure: str  # "traced", or a word of look.facts
     text: str
     blind: bool = False  # a telling argument is not known
-    failed: bool = False  # every time in the trace: what it would give is not needed
+    failed: frozenset[str] = frozenset()  # every time in the trace, with these errnos
     places: list[str] = field(default_factory=list)
 
 
@@ -107,6 +107,7 @@ class Verdict:
     unclear: list[str]  # why "runs" cannot be said
     partial: list[str]  # calls of which the runtime offers only some
     measured: Measured | None = None
+    asked: list[str] = field(default_factory=list)  # every call that was held against the runtime
     beyond: list[str] = field(default_factory=list)  # missing calls that the code could make and the run did not
 
     @property
@@ -137,6 +138,7 @@ class Verdict:
             "divergences": [one.as_json(self.title) for one in self.divergences],
             "unclear": self.unclear,
             "partial": self.partial,
+            "asked": self.asked,
             "beyond": self.beyond,
             "measured": self.measured.as_json() if self.measured is not None else None,
         }
@@ -160,8 +162,9 @@ def needs_of_look(look: Look) -> list[Need]:
 def needs_of_census(census: Census) -> list[Need]:
     found = []
     for asked in census.calls:
-        text = asked.example.rpartition(" = ")[0] or call_text(asked.call, asked.values)
-        failed = bool(asked.count) and sum(asked.errors.values()) >= asked.count
+        text = asked.example.partition(" = ")[0] or call_text(asked.call, asked.values)
+        always = bool(asked.count) and sum(asked.errors.values()) >= asked.count
+        failed = frozenset(asked.errors) if always else frozenset()
         times = f"{asked.count} times in the trace" if asked.count != 1 else "once in the trace"
         found.append(Need(asked.call, dict(asked.values), TRACED, text, False, failed, [times]))
     return found
@@ -179,8 +182,12 @@ def judge(subject: str, surface: Surface, look: Look | None, census: Census | No
         support, errno, text, seen = _answer(surface, need)
         if not seen:
             hidden.append(need.call)
-        elif support == MISSING and not need.failed:
-            _add(divergences, _divergence(need, errno, text, look))
+        elif support == MISSING:
+            one = _divergence(need, errno, text, look)
+            # If it failed like this in the trace, the program goes on without it. Another errno may be another way:
+            # glibc goes on after ENOSYS from clone3, not after EPERM.
+            if not one.errno or need.failed != {one.errno}:
+                _add(divergences, one)
         elif support == UNKNOWN and need.sure in (TRACED, START, "own"):
             silent.append(need.call)
         elif support == PARTIAL:
@@ -189,7 +196,9 @@ def judge(subject: str, surface: Surface, look: Look | None, census: Census | No
     unclear = _unclear(surface, silent, hidden, look if census is None else None)
     status = _status(found, unclear)
     basis = "trace" if census is not None else "look"
-    return Verdict(subject, surface.name, _title(surface), status, basis, found, unclear, sorted(set(partial)))
+    verdict = Verdict(subject, surface.name, _title(surface), status, basis, found, unclear, sorted(set(partial)))
+    verdict.asked = sorted({need.call for need in needs})
+    return verdict
 
 
 def _status(found: list[Divergence], unclear: list[str]) -> str:

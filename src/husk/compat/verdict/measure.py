@@ -48,6 +48,7 @@ class Baseline:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.timeout = policy.timeout or SECONDS
         self.first = run_once(policy)
         self.second = run_once(policy)
 
@@ -84,15 +85,13 @@ def run_once(policy: Policy, surface: Surface | None = None) -> Ended:
 
 
 def decided(verdict: Verdict, measured: Measured) -> Verdict:
-    """What was measured outweighs what was foreseen: only calls that the run really made count. Others that the code
-    could make are kept aside, because a run shows one way through a program."""
+    """What was measured outweighs what was foreseen: only calls that the surface refused in the run count."""
     verdict.measured = measured
     if measured.flaky:
         return verdict
     verdict.basis = "measured"
     verdict.unclear = []
     met = list(measured.refused)
-    verdict.beyond = sorted({one.need.call for one in verdict.divergences} - measured.refused.keys())
     kept = [one for one in verdict.divergences if one.need.call in measured.refused]
     foreseen = {one.need.call for one in kept}
     for call, errno in measured.refused.items():
@@ -111,3 +110,8 @@ def decided(verdict: Verdict, measured: Measured) -> Verdict:
         kept.sort(key=lambda one: (not one.then, one.need.call not in ends, not one.fatal, met.index(one.need.call)))
     verdict.divergences = kept
     return verdict
+
+
+def beyond(verdict: Verdict, foreseen: Verdict) -> list[str]:
+    """Missing calls that the code could make and the run did not: a run shows one way through a program."""
+    return sorted({one.need.call for one in foreseen.divergences} - {one.need.call for one in verdict.divergences})

@@ -28,6 +28,7 @@ def markdown(verdicts: list[Verdict]) -> str:
         for divergence in one.divergences:
             lines += ["", f"- {_md(divergence.line(one.title))}"]
             lines += [f"  - {title}: {_md(text)}" for title, text in _details(divergence)]
+        lines += [f"\n- {title}: {_md(text)}" for title, text in _rest(one)]
     return "\n".join(lines) + "\n"
 
 
@@ -71,6 +72,8 @@ def _section(verdicts: list[Verdict], one: Verdict) -> list[str]:
     for divergence in one.divergences:
         rows = "".join(f"<dt>{title}</dt><dd>{_linked(text)}</dd>" for title, text in _details(divergence))
         parts.append(f"<details><summary>{_code(divergence.line(one.title))}</summary><dl>{rows}</dl></details>")
+    for title, text in _rest(one):
+        parts.append(f"<details><summary>{escape(title)}</summary><p>{escape(text)}</p></details>")
     parts.append('<p><a href="#">back to the table</a></p></section>')
     return parts
 
@@ -83,6 +86,18 @@ def _details(one: Divergence) -> list[tuple[str, str]]:
         rows += [("who copes", one.fallback.who), ("source", one.fallback.source)]
     if one.remedy is not None and one.fatal:
         rows += [("remedy", one.remedy.text), ("source", one.remedy.source)]
+    return rows
+
+
+def _rest(one: Verdict) -> list[tuple[str, str]]:
+    """What the verdict rests on besides divergences."""
+    rows = []
+    if one.asked:
+        rows.append((f"calls held against {one.runtime} ({len(one.asked)})", ", ".join(one.asked)))
+    if one.partial:
+        rows.append(("offered in part", "; ".join(one.partial)))
+    if one.beyond:
+        rows.append(("missing too, but not called in this run", ", ".join(one.beyond)))
     return rows
 
 
