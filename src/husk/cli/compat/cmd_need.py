@@ -25,7 +25,6 @@ from husk.compat.need.needs_file import (
     together_line,
 )
 from husk.compat.trace import run_traced
-from husk.sandbox import orphans
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ def _need(options: RunOptions) -> int:
         raise UsageError("husk need makes a box for each attempt: leave out --keep and --as.")
     if any(mount.mode == "rw" for mount in policy.mounts):
         say("husk need: an rw mount is changed by every attempt; with cow each one starts afresh.", file=sys.stderr)
-    orphans.adopt()
     jobs, out = _count(more.get("jobs", "")), more.get("out", "")
     known = _known(out, policy, more.get("test", ""))
     check, longest = baseline(policy, more.get("test", ""), policy.timeout or FIRST_RUN_SECONDS)

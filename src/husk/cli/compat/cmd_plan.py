@@ -84,11 +84,9 @@ def _has_cases(path: Path) -> bool:
 def _skills(path: Path, surface: Surface, weights: dict[str, int]) -> list[Program]:
     """Skills with test cases: each case is traced, then tried without what the runtime lacks. In boxes, all of it."""
     from husk.compat.need.skill_needs import needs_of_case
-    from husk.sandbox import orphans
     from husk.skills.cases import find_cases
     from husk.skills.running import Request
 
-    orphans.adopt()
     found = []
     for case in find_cases([path], None):
         needs = needs_of_case(case, Request(), surface, lambda text: say(f"husk plan: {text}", file=sys.stderr))
