@@ -62,11 +62,13 @@ def parse_rules(policy: Policy) -> Rules | None:
 def _publish(network: MappedNetwork, policy: Policy, events: Told) -> None:
     if not policy.publish:
         return
-    from husk.kernel.net.publishing import Published
+    from husk.kernel.net.publishing import Published, Relays
 
+    relays = Relays()
+    network.services.append(relays)
     for wish in policy.publish:
         try:
-            published = Published(network, wish.host, wish.host_port, wish.guest_port)
+            published = Published(network, relays, wish.host, wish.host_port, wish.guest_port)
         except OSError as error:
             taken = "; another program has it" if error.errno == errno.EADDRINUSE else ""
             raise HuskError(f"--publish {wish.host}:{wish.host_port}: {error.strerror}{taken}.") from None

@@ -24,7 +24,7 @@ from husk.native._core import bind_address, connect_address, get_option, set_opt
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.net.egress import Egress
-    from husk.kernel.net.publishing import Published
+    from husk.kernel.net.publishing import Published, Relays
     from husk.kernel.net.resolver import Resolver
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
@@ -59,7 +59,7 @@ class MappedNetwork(Network):
         self.egress = egress
         self.ports = Ports()
         self._states: dict[int, _SocketState] = {}
-        self.services: list[Resolver | Published] = []  # husk's threads that serve this network
+        self.services: list[Resolver | Relays | Published] = []  # husk's threads that serve this network
 
     def close(self) -> None:
         for each in self.services:
