@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from husk.abi.registry import CHAPTERS, NEWEST_LINUX, ROWS, by_name
 from husk.abi.registry.rules import ALWAYS, IN_C, IN_HUSK, NEVER, RESTARTS, WAYS, Row, Rule, Verdict
 from husk.abi.registry.signatures import arguments
+from husk.abi.registry.subsystems import subsystem
 from husk.cli.exit_codes import run_command
 from husk.cli.options.other_options import SYSCALLS
 from husk.cli.output import say_as_is, say_json
@@ -100,12 +101,15 @@ def rule_texts(row: Row) -> list[str]:
 
 
 def detail_texts(row: Row) -> list[str]:
-    """Signature, handler and EINTR of a row."""
+    """Signature, handler, EINTR and reach of a row."""
     texts = [row.signature]
     if row.family:
         texts.append(f"answered in {home(row)}")
     if row.eintr != NEVER:
         texts.append(f"EINTR {_EINTR[row.eintr]}")
+    part = subsystem(row.name)
+    if part is not None:
+        texts.append(f"native, it reaches {part.name} of the host's kernel ({part.source})")
     return texts
 
 
