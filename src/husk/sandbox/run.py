@@ -115,7 +115,9 @@ class Standby:
 
     def keep_namespaces(self) -> None:
         """For the runs that come later."""
-        self._served.keep_namespaces()
+        launch = self._served.launch
+        if launch is not None:
+            self._box.keep_namespaces(launch.reaper)
 
     def waits(self) -> bool:
         """Does it still wait?"""
@@ -128,9 +130,11 @@ class Standby:
         asked.register(launch.control.fileno(), select.POLLIN)
         return not asked.poll(0)  # husk-init reported nothing: it neither failed nor ended
 
-    def start(self, policy: Policy, stdio: tuple[int, int, int]) -> Run | None:
+    def start(
+        self, policy: Policy, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None = None
+    ) -> Run | None:
         """Run what the policy says. None: the waiting guest has died; launch another. `stdio` must hold nothing that a
-        guest may not have itself (`may_hand_over`)."""
+        guest may not have itself (`may_hand_over`). `kept` keeps what it writes."""
         box, launch, started = self._box, self._served.launch, time.monotonic()
         assert launch is not None
         box.follow(self.events)
@@ -138,7 +142,7 @@ class Standby:
         workdir_fd = working_directory(box.files, policy)
         capture = None
         try:
-            capture = _captured(stdio, policy, self._stop, None)
+            capture = _captured(stdio, policy, self._stop, kept)
             if capture is not None:
                 stdio = capture.stdio
             launch.run(program, _argv(policy), _env(policy), list(stdio), workdir_fd)
@@ -248,10 +252,6 @@ class Run:
     def resize(self) -> None:
         if self._streams is not None:
             self._streams.resize()
-
-    def keep_namespaces(self) -> None:
-        """For the runs that come later."""
-        self._served.keep_namespaces()
 
     # -- ending ----------------------------------------------------------------------------------------------------
     def wait(self, wakes: int = -1) -> Result:

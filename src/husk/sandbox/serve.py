@@ -120,11 +120,6 @@ class Served:
             self.enforcement = None
         self._box.live.remove(tasks)
 
-    def keep_namespaces(self) -> None:
-        """The box's later runs join the namespaces of this one."""
-        if self.launch is not None:
-            self._box.keep_namespaces(self.launch.reaper)
-
     def kill(self, number: int) -> None:
         """Send a signal to the first program, if it is still there."""
         with self._lock:

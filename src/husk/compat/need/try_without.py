@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING
 
 from husk.compat.need.needs_file import WORKS
 from husk.sandbox.box import Box
+from husk.sandbox.errors import HuskError
 from husk.sandbox.plan import behind_walls
-from husk.sandbox.run import launch
+from husk.sandbox.run import Standby, launch
 from husk.sandbox.runner import Events
 from husk.sandbox.stdio.capture import Kept
 from husk.sandbox.stdio.given_input import readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.kernel.emulation import Emulation
     from husk.sandbox.plan import Plan
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
+    from husk.sandbox.run import Run
+
+    Start = Callable[[Policy, tuple[int, int, int], tuple[Kept, Kept]], Run | None]
 
 MOST_OUTPUT = 4 << 20  # bytes of a program's output that are kept for its check
 CHECK_SECONDS = 60.0
@@ -49,7 +55,13 @@ def _attempt(plan: Plan, policy: Policy, check: Check) -> tuple[str, Result]:
     try:
         if box.source is not None:
             policy.adopt_program(box.source)
-        first = _run(box, policy, b"")
+        # A guest that waits: a program that ends at once would take the namespaces along that its check has to join.
+        standby = Standby(box, policy, Events(None, None))
+        try:
+            standby.keep_namespaces()
+            first = _run(standby.start, policy, b"")
+        finally:
+            standby.finish()
         if first.timed_out:
             return "hangs", first
         if not check.command:
@@ -59,7 +71,10 @@ def _attempt(plan: Plan, policy: Policy, check: Check) -> tuple[str, Result]:
         second.env = {**policy.env, "STATUS": str(first.exit_code)}
         second.emulation = None if policy.emulation is None else policy.emulation.lifted()
         second.timeout = CHECK_SECONDS
-        checked = _run(box, second, first.stdout or b"")
+        events = Events(None, None)
+        checked = _run(
+            lambda policy, stdio, kept: launch(box, policy, events, stdio, kept=kept), second, first.stdout or b""
+        )
         if checked.exit_code == 0:
             return WORKS, first
         return (ended(first) if first.exit_code else f"the check ends with {checked.exit_code}"), first
@@ -68,13 +83,14 @@ def _attempt(plan: Plan, policy: Policy, check: Check) -> tuple[str, Result]:
         box.close()
 
 
-def _run(box: Box, policy: Policy, stdin: bytes) -> Result:
+def _run(start: Start, policy: Policy, stdin: bytes) -> Result:
     kept = Kept(MOST_OUTPUT), Kept(MOST_OUTPUT)
     given = readable(stdin)
     try:
-        run = launch(box, policy, Events(None, None), (given, 1, 2), kept=kept)
+        run = start(policy, (given, 1, 2), kept)
+        if run is None:
+            raise HuskError("the box ended before the program began; try it again.")
         try:
-            run.keep_namespaces()  # for the check
             result = run.wait()
         finally:
             run.finish()
