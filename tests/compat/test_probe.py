@@ -24,7 +24,8 @@ from husk.compat.probe.probe_lines import SKIPPED, WORKS, Check, Head, Result, r
 from husk.compat.probe.run_probe import PROGRAM, Measurement, list_checks, run_probe, show_program
 from husk.compat.runtimes import find, names
 from husk.compat.runtimes.differences import differences
-from husk.compat.surface import FULL, MISSING, PARTIAL, UNKNOWN, read_surface, write_surface
+from husk.compat.surface import FULL, MISSING, PARTIAL, UNKNOWN, read_surface
+from husk.compat.surface_writer import write_surface
 from husk.sandbox.errors import HuskError, UsageError
 from husk.walls.namespaces import walls_here
 from tests.compat.probe_accepted import GVISOR, GVISOR_PROFILE, IN_HUSK, NATIVE, NOT_SHOWN, Accepted

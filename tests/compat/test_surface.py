@@ -10,7 +10,8 @@ import pytest
 from husk.abi.registry import ROWS
 from husk.abi.registry.rules import Walls
 from husk.compat.runtimes import ALL_WALLS, BARE_WALLS, find, husk_surface, names
-from husk.compat.surface import FULL, MISSING, PARTIAL, SUPPORT, UNKNOWN, Surface, read_surface, write_surface
+from husk.compat.surface import FULL, MISSING, PARTIAL, SUPPORT, UNKNOWN, Surface, read_surface
+from husk.compat.surface_writer import write_surface
 from husk.sandbox.errors import UsageError
 
 HEAD = 'format = 1\ntitle = "T"\nversion = "1"\ndate = "2026-01-01"\nsource = "here"\n'

@@ -16,7 +16,7 @@ from husk.compat.probe.probe_lines import RESULTS, WORKS, Check, Result
 from husk.compat.probe.run_probe import Measurement, check_names, list_checks, run_probe
 from husk.compat.runtimes import find
 from husk.compat.runtimes.differences import differences
-from husk.compat.surface import write_surface
+from husk.compat.surface_writer import write_surface
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:

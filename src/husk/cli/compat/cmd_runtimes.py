@@ -11,7 +11,8 @@ from husk.cli.options.compat_options import RUNTIMES
 from husk.cli.output import say, say_result
 from husk.compat.runtimes import find, names
 from husk.compat.runtimes.differences import differences
-from husk.compat.surface import Claim, Surface, read_surface, rows_by_name, write_surface
+from husk.compat.surface import Claim, Surface, read_surface, rows_by_name
+from husk.compat.surface_writer import write_surface
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from husk.compat.seccomp_profile import (
     profile_from,
     systemd_lines,
 )
-from husk.compat.surface import ERRNO_NAMES, write_surface
+from husk.compat.surface import ERRNO_NAMES
+from husk.compat.surface_writer import write_surface
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
