@@ -12,7 +12,7 @@ import os
 from husk.abi.registry import row
 from husk.abi.text import harmless, shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
-from husk.native._core import ClosedFileSystem
+from husk.native._core import ClosedFileSystem, DeniedByRule, HiddenByRule, ProtectedByRule
 from husk.vfs.node import Damaged
 
 TYPE_CHECKING = False
@@ -44,6 +44,9 @@ OWN_TREES = frozenset(
         b"workspace",
     )
 )
+
+
+BY_RULE = (HiddenByRule, DeniedByRule, ProtectedByRule)
 
 
 class Full(Exception):
@@ -85,7 +88,7 @@ class Events:
         name = errno.errorcode.get(number, str(number))
         if self._trace:
             self._line(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
-        told = isinstance(error, Refused | Damaged | ClosedFileSystem)
+        told = isinstance(error, (Refused, Damaged, ClosedFileSystem, *BY_RULE))
         if told or (number == errno.ENOENT and call.texts) or number == errno.EROFS:
             advice = self._reason(call, number, error)
             if advice is not None:
@@ -144,6 +147,8 @@ class Events:
         if isinstance(error, Refused):
             return error.filename or signature(call), str(error.strerror), error.filename2 or ""
         where = self.absolute(call, list(call.texts.values())[-1]) if call.texts else b""
+        if isinstance(error, BY_RULE):
+            return shown(where) if where else signature(call), str(error.strerror), str(error.filename2 or "")
         if isinstance(error, Damaged | ClosedFileSystem):
             return shown(where), str(error.strerror), ""
         if number == errno.EROFS:

@@ -30,7 +30,7 @@ class Naming:
 
     def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
         with self._lock:
-            directory, name = self._free_name(ctx, start, path, want_dir=True)
+            directory, name = self._free_name(ctx, start, path, st.S_IFDIR)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             directory.tree.mkdir(ctx, directory, name, mode & 0o1777 & ~ctx.umask())
@@ -41,7 +41,7 @@ class Naming:
                 raise error(errno.ENOENT)
             if len(target) >= PATH_MAX:
                 raise error(errno.ENAMETOOLONG)
-            directory, name = self._free_name(ctx, start, path)
+            directory, name = self._free_name(ctx, start, path, st.S_IFLNK)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             directory.tree.symlink(ctx, directory, name, target)
@@ -53,7 +53,7 @@ class Naming:
                 raise error(errno.EPERM)
             if kind not in (st.S_IFREG, st.S_IFIFO, st.S_IFSOCK, st.S_IFCHR, st.S_IFBLK):
                 raise error(errno.EINVAL)
-            directory, name = self._free_name(ctx, start, path)
+            directory, name = self._free_name(ctx, start, path, kind)
             self._may_create(ctx, directory)
             if kind in (st.S_IFCHR, st.S_IFBLK):
                 raise error(errno.EPERM)
@@ -69,7 +69,7 @@ class Naming:
         taken."""
         with self._lock:
             try:
-                directory, name = self._free_name(ctx, start, path)
+                directory, name = self._free_name(ctx, start, path, st.S_IFSOCK)
             except FileExistsError:
                 raise error(errno.EADDRINUSE) from None
             self._may_create(ctx, directory)
@@ -86,9 +86,10 @@ class Naming:
             self._link_node(ctx, node, new_start, new)
 
     def _link_node(self, ctx: Context, node: Node, start: Dir, path: bytes) -> None:
-        directory, name = self._free_name(ctx, start, path)
+        directory, name = self._free_name(ctx, start, path, node.kind)
         if node.tree is not directory.tree:
             raise error(errno.EXDEV)
+        node.tree.may_change(node)
         info = node.tree.stat(ctx, node)
         if not may_hard_link(ctx.creds, info):
             raise error(errno.EPERM)
@@ -107,6 +108,7 @@ class Naming:
                 raise error({b"..": errno.ENOTEMPTY, b".": errno.EINVAL}.get(trail.last, errno.EBUSY))
             self._may_write(directory)
             node = self._walker.last(ctx, directory, trail)
+            directory.tree.may_remove(directory, trail.last, node)
             self._may_delete(ctx, directory, node, is_dir=True)
             assert isinstance(node, Dir)
             if node.mounted is not None:
@@ -124,6 +126,7 @@ class Naming:
             node = self._walker.last(ctx, directory, trail)
             if trail.slash:
                 raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.ENOTDIR)
+            directory.tree.may_remove(directory, trail.last, node)
             self._may_delete(ctx, directory, node, is_dir=False)
             self._invalidate(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
@@ -165,6 +168,12 @@ class Naming:
         if target is not None and self._same(ctx, source, target):
             return
         is_dir = isinstance(source, Dir)
+        tree.may_remove(old, from_trail.last, source, moving=True)
+        tree.may_make(new, to_trail.last, source.kind, moved=True)
+        if target is not None:
+            tree.may_remove(new, to_trail.last, target, moving=bool(flags & EXCHANGE))
+        if target is not None and flags & EXCHANGE:
+            tree.may_make(old, from_trail.last, target.kind, moved=True)
         self._may_delete(ctx, old, source, is_dir=is_dir)
         if target is None:
             self._may_create(ctx, new)
@@ -195,15 +204,16 @@ class Naming:
         return one.tree.stat(ctx, one).ino == other.tree.stat(ctx, other).ino
 
     # -- checks shared by all ----------------------------------------------------------------------------------
-    def _free_name(self, ctx: Context, start: Dir, path: bytes, *, want_dir: bool = False) -> tuple[Dir, bytes]:
-        """filename_create: the directory and a name in it that nothing has yet."""
+    def _free_name(self, ctx: Context, start: Dir, path: bytes, kind: int) -> tuple[Dir, bytes]:
+        """filename_create: the directory and a name in it that nothing has yet, for something of `kind`."""
         trail = self._walker.trail(start)
         directory = self._walker.parent_of(ctx, start, path, trail)
         if not trail.plain or self._peek(ctx, directory, trail) is not None:
             raise error(errno.EEXIST)
-        if (trail.slash and not want_dir) or directory.tree.fixed_names:
+        if (trail.slash and kind != st.S_IFDIR) or directory.tree.fixed_names:
             raise error(errno.ENOENT)
         self._may_write(directory)
+        directory.tree.may_make(directory, trail.last, kind)
         return directory, trail.last
 
     def _may_write(self, directory: Dir) -> None:

@@ -267,6 +267,19 @@ class Tree:
         caller."""
         raise OSError(errno.EROFS, "read-only")
 
+    # -- rules: asked by the vfs before it acts; they raise -----------------------------------------------------
+    def may_use(self, node: Node) -> None:
+        """Opened, entered, or asked for anything but its attributes."""
+
+    def may_change(self, node: Node) -> None:
+        """Its content or its attributes, or one more name for it."""
+
+    def may_make(self, directory: Dir, name: bytes, kind: int, *, moved: bool = False) -> None:
+        """A new name. `moved`: for something that exists, with all that is in it."""
+
+    def may_remove(self, directory: Dir, name: bytes, node: Node, *, moving: bool = False) -> None:
+        """A name, because it is removed, replaced, or (`moving`) goes elsewhere with all that is in it."""
+
     # -- nodes -------------------------------------------------------------------------------------------------
     def stat(self, ctx: Context, node: Node) -> Stat:
         raise OSError(errno.EIO, "no stat")

@@ -108,6 +108,7 @@ class Opening:
             raise error(errno.ENOENT)
         if tree.read_only:
             raise error(errno.EROFS)
+        tree.may_make(directory, name, st.S_IFREG)
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         self._invalidate(directory, False)
         # The mode of a new file binds the next open, not this one.
@@ -125,6 +126,7 @@ class Opening:
         tree = directory.tree
         if tree.read_only:
             raise error(errno.EROFS)
+        tree.may_change(directory)
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         if directory.removed:
             raise error(errno.EPERM)  # ext4's answer
@@ -136,6 +138,7 @@ class Opening:
         kind, tree = node.kind, node.tree
         if flags & os.O_DIRECTORY and kind != st.S_IFDIR:
             raise error(errno.ENOTDIR)
+        tree.may_use(node)
         if flags & os.O_PATH:
             if isinstance(node, Dir):
                 return Opened(self._placeholders.open_path_only(node), node)
@@ -144,6 +147,8 @@ class Opening:
         want = WANTS[flags & os.O_ACCMODE]
         if flags & os.O_TRUNC:
             want |= WRITE
+        if want & WRITE and kind != st.S_IFDIR:
+            tree.may_change(node)
         if kind == st.S_IFREG and flags & os.O_TRUNC and tree.read_only:
             raise error(errno.EROFS)
         if kind == st.S_IFLNK:

@@ -27,6 +27,7 @@ def watch(vfs: Vfs, ctx: Context, start: Dir, path: bytes, mask: int, instance: 
     node = vfs.walk(ctx, start, path, follow=not mask & IN_DONT_FOLLOW)
     if mask & IN_ONLYDIR and node.kind != st.S_IFDIR:
         raise error(errno.ENOTDIR)
+    node.tree.may_use(node)
     require(ctx.creds, node.tree.stat(ctx, node), READ)
     file = _host_file(vfs, ctx, node, mask)
     try:

@@ -9,12 +9,18 @@
  * else is walked component by component, each opened from the one before, so that what was checked is what is used.
  *
  * husk run as root walks with the file credentials of the mount's owner. It judges permissions first, but a directory
- * may be exchanged between that check and the use. Then the kernel refuses what the owner may not reach. */
+ * may be exchanged between that check and the use. Then the kernel refuses what the owner may not reach.
+ *
+ * A mount may have rules (rules.c): names that are hidden or denied, and the identities that such names had when the
+ * box was built, so that another path to the same file does not help. What is hidden does not exist; what is denied can
+ * only be looked at. Protected names are Python's business: nothing is written here. */
 #include "host/host.h"
+#include "host/rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <pthread.h>
@@ -33,6 +39,10 @@ enum { BUCKETS = 64, MOST_IDENTITIES = 4096 };
 struct identity {
     uint64_t dev, ino;
 };
+struct ruled {
+    struct identity identity;
+    unsigned rule;
+};
 /* Life of a guard: made by guard_root, found by the number of the root's descriptor, replaced or taken out of the
  * table by guard_root and unguard_root, freed with its last user. An open may take long (a hung file system, a FIFO):
  * it holds the guard, not the table's lock. */
@@ -46,11 +56,17 @@ struct guard {
     gid_t gid;
     size_t closed_count, fixed_count;
     struct identity *closed, *fixed; /* owned, in one piece with the guard */
+    struct host_rules *rules; /* owned; NULL: none */
+    size_t ruled_count;
+    struct ruled *ruled; /* owned */
+    size_t own_count;
+    struct identity *own; /* owned: directories that the guest made; it changes, under the table's lock */
 };
 
 static struct guard *guards[BUCKETS];
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of the table; never held during a call that may wait */
 static PyObject *closed_error; /* husk.native._core.ClosedFileSystem */
+static PyObject *hidden_error, *denied_error, *protected_error; /* HiddenByRule, DeniedByRule, ProtectedByRule */
 
 /* ---- file systems that speak for the kernel ---------------------------------------------------------------------- */
 
@@ -179,6 +195,18 @@ static int reopened(int pin, const struct stat *found, uint64_t flags)
     return fd;
 }
 
+/* Does a rule close this file, by whatever name it was reached? `only_look`: only its attributes are asked for. */
+static int closed_by_identity(const struct guard *guard, const struct stat *found, bool only_look)
+{
+    for (size_t i = 0; i < guard->ruled_count; i++) {
+        const struct ruled *ruled = &guard->ruled[i];
+        if (ruled->identity.ino == found->st_ino && ruled->identity.dev == found->st_dev &&
+            !(only_look && host_rule_verb(guard->rules, ruled->rule) == HOST_DENY))
+            return -(HOST_CLOSED_BY_RULE + (int)ruled->rule);
+    }
+    return 0;
+}
+
 /* May the last component be opened with these flags? `fd` is an O_PATH descriptor of it. */
 static int may_open(const struct guard *guard, int fd, const struct stat *found, uint64_t root_dev, uint64_t flags)
 {
@@ -189,7 +217,7 @@ static int may_open(const struct guard *guard, int fd, const struct stat *found,
     return found->st_dev != root_dev && kernel_name(fd) ? -HOST_CLOSED_FILE_SYSTEM : 0;
 }
 
-static int walk(const struct guard *guard, const char *relative, uint64_t flags, uint64_t mode)
+static int walk(const struct guard *guard, const char *relative, uint64_t flags, uint64_t mode, bool only_look)
 {
     struct stat found;
     char part[NAME_MAX + 1];
@@ -220,6 +248,8 @@ static int walk(const struct guard *guard, const char *relative, uint64_t flags,
         if (next < 0 || (last && makes))
             return next;
         int error = fstat(next, &found) < 0 ? -errno : 0;
+        if (!error && !top)
+            error = closed_by_identity(guard, &found, last && only_look);
         if (!error && last && !top)
             error = may_open(guard, next, &found, root_dev, look);
         else if (!error && !last && !S_ISDIR(found.st_mode))
@@ -267,22 +297,100 @@ static struct guard *hold(int root)
 static void release(struct guard *guard)
 {
     if (guard && atomic_fetch_sub(&guard->users, 1) == 1) {
-        close(guard->top);
+        if (guard->top >= 0)
+            close(guard->top);
+        host_rules_free(guard->rules);
+        free(guard->ruled);
+        free(guard->own);
         free(guard);
     }
 }
 
-bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, int *fd)
+/* The whole name in one call where that passes nothing closed, else component by component. */
+static int open_judged(const struct guard *guard, const char *relative, uint64_t flags, uint64_t mode, bool only_look)
+{
+    int fd = -EXDEV;
+    if (!guard->holds_closed)
+        fd = host_open_beneath_once(guard->top, relative, flags, mode, RESOLVE_NO_XDEV);
+    if (fd == -EXDEV)
+        return walk(guard, relative, flags, mode, only_look);
+    struct stat found;
+    if (fd < 0 || !guard->ruled_count || !*relative || strcmp(relative, ".") == 0)
+        return fd;
+    int error = fstat(fd, &found) < 0 ? -errno : closed_by_identity(guard, &found, only_look);
+    if (!error)
+        return fd;
+    close(fd);
+    return error;
+}
+
+static bool is_own(const struct guard *guard, const struct stat *found)
+{
+    pthread_rwlock_rdlock(&lock);
+    bool own = among(guard->own, guard->own_count, found);
+    pthread_rwlock_unlock(&lock);
+    return own;
+}
+
+/* Does one of the directories above the last component belong to the guest? */
+static bool in_own_directory(const struct guard *guard, const char *relative)
+{
+    char above[PATH_MAX];
+    struct stat found;
+    bool own = false;
+    size_t size = strlen(relative);
+    if (size >= sizeof above)
+        return false;
+    memcpy(above, relative, size + 1);
+    for (char *slash = strchr(above, '/'); slash && !own; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        int fd = open_judged(guard, above, O_PATH | O_NOFOLLOW, 0, true);
+        *slash = '/';
+        if (fd < 0)
+            return false;
+        own = fstat(fd, &found) == 0 && is_own(guard, &found);
+        close(fd);
+    }
+    return own;
+}
+
+/* Does a rule close the name? Not if there is nothing to close: then the answer is the host's own. */
+static int closed_by_name(const struct guard *guard, const char *relative, bool only_look)
+{
+    struct host_verdict found;
+    char closed[PATH_MAX];
+    host_rules_judge(guard->rules, relative, false, &found);
+    for (int again = 0; again < 2; again++) {
+        if (found.verb < HOST_DENY || (found.verb == HOST_DENY && found.itself && only_look))
+            return 0;
+        if (found.end >= sizeof closed)
+            return -ENAMETOOLONG;
+        memcpy(closed, relative, found.end);
+        closed[found.end] = 0;
+        if (again || !found.own || !in_own_directory(guard, closed))
+            break;
+        host_rules_judge(guard->rules, relative, true, &found);
+    }
+    int fd = open_judged(guard, closed, O_PATH | O_NOFOLLOW, 0, true);
+    if (fd < 0)
+        return fd;
+    struct stat there;
+    bool excepted = found.files && fstat(fd, &there) == 0 && S_ISDIR(there.st_mode);
+    close(fd);
+    return excepted ? 0 : -(HOST_CLOSED_BY_RULE + found.rule);
+}
+
+bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, bool only_look, int *fd)
 {
     struct guard *guard = hold(root);
     if (!guard)
         return false;
     struct own_ids own;
-    *fd = guard->uid && !become_owner(guard, &own) ? -EPERM : -EXDEV;
-    if (*fd == -EXDEV && !guard->holds_closed)
-        *fd = host_open_beneath_once(guard->top, relative, flags, mode, RESOLVE_NO_XDEV);
-    if (*fd == -EXDEV)
-        *fd = walk(guard, relative, flags, mode);
+    *fd = guard->uid && !become_owner(guard, &own) ? -EPERM : 0;
+    if (*fd == 0 && guard->rules)
+        *fd = closed_by_name(guard, relative, only_look);
+    if (*fd == 0)
+        *fd = open_judged(guard, relative, flags, mode, only_look);
     if (guard->uid)
         become_husk(&own);
     release(guard);
@@ -308,6 +416,22 @@ static bool read_identities(PyObject *from, struct identity *to)
     return true;
 }
 
+static bool read_ruled(PyObject *from, struct ruled *to, unsigned rules)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(from); i++) {
+        unsigned long long dev, ino;
+        unsigned rule;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(from, i), "KKI;device, inode number and rule", &dev, &ino, &rule))
+            return false;
+        if (rule >= rules) {
+            PyErr_SetString(PyExc_ValueError, "there is no such rule");
+            return false;
+        }
+        to[i] = (struct ruled){{dev, ino}, rule};
+    }
+    return true;
+}
+
 static void replace(int root, struct guard *by)
 {
     Py_BEGIN_ALLOW_THREADS
@@ -321,21 +445,22 @@ static void replace(int root, struct guard *by)
     Py_END_ALLOW_THREADS
 }
 
-/* guard_root(root_fd, closed, fixed, holds_closed, owner): `owner` is (uid, gid), or None for husk's own
- * credentials. */
+/* guard_root(root_fd, closed, fixed, holds_closed, owner[, rules, ruled]): `owner` is (uid, gid), or None for husk's
+ * own credentials. `rules`: as rules.c reads them; `ruled`: (device, inode, number of the rule that closes it). */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args)
 {
     (void)self;
     int root, holds_closed;
     unsigned uid = 0, gid = 0;
-    PyObject *closed, *fixed, *owner;
-    if (!PyArg_ParseTuple(args, "iO!O!pO:guard_root", &root, &PyList_Type, &closed, &PyList_Type, &fixed, &holds_closed,
-                          &owner))
+    PyObject *closed, *fixed, *owner, *rules = NULL, *ruled = NULL;
+    if (!PyArg_ParseTuple(args, "iO!O!pO|O!O!:guard_root", &root, &PyList_Type, &closed, &PyList_Type, &fixed,
+                          &holds_closed, &owner, &PyList_Type, &rules, &PyList_Type, &ruled))
         return NULL;
     if (owner != Py_None && !PyArg_ParseTuple(owner, "II;the owner is (uid, gid)", &uid, &gid))
         return NULL;
     size_t closed_count = PyList_GET_SIZE(closed), fixed_count = PyList_GET_SIZE(fixed);
-    if (closed_count > MOST_IDENTITIES || fixed_count > MOST_IDENTITIES)
+    size_t ruled_count = rules && PyList_GET_SIZE(rules) && ruled ? PyList_GET_SIZE(ruled) : 0;
+    if (closed_count > MOST_IDENTITIES || fixed_count > MOST_IDENTITIES || ruled_count > MOST_IDENTITIES)
         return core_raise_errno(E2BIG);
     struct guard *made = calloc(1, sizeof *made + (closed_count + fixed_count) * sizeof(struct identity));
     if (!made)
@@ -343,19 +468,90 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
     struct identity *room = (struct identity *)(made + 1);
     *made = (struct guard){.users = 1, .root = root, .top = -1, .holds_closed = holds_closed, .uid = uid, .gid = gid,
                            .closed_count = closed_count, .fixed_count = fixed_count, .closed = room,
-                           .fixed = room + closed_count};
-    if (!read_identities(closed, made->closed) || !read_identities(fixed, made->fixed)) {
-        free(made);
-        return NULL;
+                           .fixed = room + closed_count, .ruled_count = ruled_count};
+    bool complete = read_identities(closed, made->closed) && read_identities(fixed, made->fixed);
+    if (complete && rules && PyList_GET_SIZE(rules))
+        complete = (made->rules = host_rules_read(rules)) != NULL;
+    if (complete && ruled_count) {
+        made->ruled = calloc(ruled_count, sizeof *made->ruled);
+        complete = made->ruled ? read_ruled(ruled, made->ruled, host_rules_count(made->rules))
+                               : (PyErr_NoMemory(), false);
     }
-    made->top = fcntl(root, F_DUPFD_CLOEXEC, 0);
-    if (made->top < 0) {
-        int error = errno;
-        free(made);
-        return core_raise_errno(error);
+    if (complete && (made->top = fcntl(root, F_DUPFD_CLOEXEC, 0)) < 0) {
+        core_raise_errno(errno);
+        complete = false;
+    }
+    if (!complete) {
+        release(made);
+        return NULL;
     }
     replace(root, made);
     Py_RETURN_NONE;
+}
+
+/* own_directory(root_fd, dev, ino, is_own): the guest made this directory, or has removed it. False: there are too many
+ * to remember one more. */
+PyObject *host_py_own_directory(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int root, own;
+    unsigned long long dev, ino;
+    if (!PyArg_ParseTuple(args, "iKKp:own_directory", &root, &dev, &ino, &own))
+        return NULL;
+    bool done = false;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_rwlock_wrlock(&lock);
+    struct guard *guard = *place(root);
+    struct identity *more = NULL;
+    if (guard && own && guard->own_count < MOST_IDENTITIES)
+        more = realloc(guard->own, (guard->own_count + 1) * sizeof *more);
+    if (more) {
+        guard->own = more;
+        guard->own[guard->own_count++] = (struct identity){dev, ino};
+        done = true;
+    }
+    for (size_t i = 0; guard && !own && i < guard->own_count && !done; i++) {
+        if (guard->own[i].dev == dev && guard->own[i].ino == ino) {
+            guard->own[i] = guard->own[--guard->own_count];
+            done = true;
+        }
+    }
+    pthread_rwlock_unlock(&lock);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(done);
+}
+
+/* judge_name(root_fd, relative, in_own): (number of the rule or -1, its verb, whether it matched the last component,
+ * way, one of the rules on whose way it lies or -1). */
+PyObject *host_py_judge_name(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int root, in_own;
+    const char *relative;
+    if (!PyArg_ParseTuple(args, "iyp:judge_name", &root, &relative, &in_own))
+        return NULL;
+    struct host_verdict found = {.rule = -1, .way_rule = -1};
+    struct guard *guard = hold(root);
+    if (guard && guard->rules)
+        host_rules_judge(guard->rules, relative, in_own, &found);
+    release(guard);
+    return Py_BuildValue("iiOIi", found.rule, (int)found.verb, found.itself ? Py_True : Py_False, found.way,
+                         found.way_rule);
+}
+
+/* hidden_names(root_fd, directory, names): those of `names`, a list of bytes, that a rule hides there. */
+PyObject *host_py_hidden_names(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int root;
+    const char *directory;
+    PyObject *names;
+    if (!PyArg_ParseTuple(args, "iyO!:hidden_names", &root, &directory, &PyList_Type, &names))
+        return NULL;
+    struct guard *guard = hold(root);
+    PyObject *hidden = guard && guard->rules ? host_rules_hidden(guard->rules, directory, names) : PyList_New(0);
+    release(guard);
+    return hidden;
 }
 
 PyObject *host_py_unguard_root(PyObject *self, PyObject *args)
@@ -394,8 +590,29 @@ PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args)
     return PyUnicode_FromString(name ? name : "");
 }
 
-PyObject *host_raise(int result)
+static PyObject *raise_rule(int root, unsigned rule)
 {
+    const char *allow = "", *reason = "a rule that is gone by now";
+    enum host_verb verb = HOST_DENY;
+    struct guard *guard = hold(root);
+    if (guard && guard->rules && rule < host_rules_count(guard->rules)) {
+        reason = host_rule_reason(guard->rules, rule, &allow);
+        verb = host_rule_verb(guard->rules, rule);
+    }
+    /* The third and fourth are what OSError has in between; the fifth is what would allow it. */
+    PyObject *what = Py_BuildValue("(issOs)", verb == HOST_HIDE ? ENOENT : EACCES, reason, "", Py_None, allow);
+    release(guard);
+    if (what) {
+        PyErr_SetObject(verb == HOST_HIDE ? hidden_error : denied_error, what);
+        Py_DECREF(what);
+    }
+    return NULL;
+}
+
+PyObject *host_raise(int root, int result)
+{
+    if (result <= -HOST_CLOSED_BY_RULE)
+        return raise_rule(root, (unsigned)(-result - HOST_CLOSED_BY_RULE));
     if (result != -HOST_CLOSED_FILE_SYSTEM)
         return core_raise_errno(result == -HOST_CLOSED_DIRECTORY ? ENOENT : -result);
     PyObject *what = Py_BuildValue("(is)", EACCES, "a file system that speaks for the kernel is closed below a mount");
@@ -406,6 +623,12 @@ PyObject *host_raise(int result)
     return NULL;
 }
 
+static int add_error(PyObject *module, PyObject **error, const char *name, const char *full, PyObject *base)
+{
+    *error = PyErr_NewException(full, base, NULL);
+    return *error ? PyModule_AddObjectRef(module, name, *error) : -1;
+}
+
 int host_add_guard_types(PyObject *module)
 {
     /* Not only with the first guard: every open takes the lock, and a child may be the first to set one. */
@@ -413,6 +636,13 @@ int host_add_guard_types(PyObject *module)
         PyErr_NoMemory();
         return -1;
     }
-    closed_error = PyErr_NewException("husk.native._core.ClosedFileSystem", PyExc_OSError, NULL);
-    return closed_error ? PyModule_AddObjectRef(module, "ClosedFileSystem", closed_error) : -1;
+    return add_error(module, &closed_error, "ClosedFileSystem", "husk.native._core.ClosedFileSystem", PyExc_OSError) ||
+                   add_error(module, &hidden_error, "HiddenByRule", "husk.native._core.HiddenByRule",
+                             PyExc_FileNotFoundError) ||
+                   add_error(module, &denied_error, "DeniedByRule", "husk.native._core.DeniedByRule",
+                             PyExc_PermissionError) ||
+                   add_error(module, &protected_error, "ProtectedByRule", "husk.native._core.ProtectedByRule",
+                             PyExc_OSError)
+               ? -1
+               : 0;
 }

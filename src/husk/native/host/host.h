@@ -47,19 +47,25 @@ int host_drop_capabilities(uint32_t some, struct host_capabilities *all);
 void host_restore_capabilities(struct host_capabilities *held); /* tries until the host allows it */
 bool host_file_ids_are(uid_t user, gid_t group); /* setfsuid and setfsgid do not report failure */
 
-/* guard.c: what a walk beneath a mounted host directory may pass. The first two stand for no errno, so that the fast
- * path leaves them to Python: a file system that speaks for the kernel is closed (EACCES, and why), and a closed
- * directory itself was to be opened (ENOENT; to look at it is allowed). */
+/* guard.c: what a walk beneath a mounted host directory may pass. The first three stand for no errno, so that the fast
+ * path leaves them to Python: a file system that speaks for the kernel is closed (EACCES, and why), a closed directory
+ * itself was to be opened (ENOENT; to look at it is allowed), and a rule closes it (this number plus the rule's). */
 #define HOST_CLOSED_FILE_SYSTEM 100000
 #define HOST_CLOSED_DIRECTORY 100001
-/* False: `root` has no guard, and nothing was done. Else *fd is the caller's, or -errno. */
-bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, int *fd);
-PyObject *host_raise(int result); /* OSError for a negative result of host_open_beneath */
+#define HOST_CLOSED_BY_RULE 200000
+/* False: `root` has no guard, and nothing was done. Else *fd is the caller's, or -errno. `look`: the caller asks for
+ * attributes only, which a rule that denies leaves to see. */
+bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, bool look, int *fd);
+PyObject *host_raise(int root, int result); /* OSError for a negative result of host_open_beneath */
 int host_add_guard_types(PyObject *module); /* -1: an exception is set */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args);
 PyObject *host_py_unguard_root(PyObject *self, PyObject *args);
 PyObject *host_py_is_fixed(PyObject *self, PyObject *args);
 PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args);
+PyObject *host_py_own_directory(PyObject *self, PyObject *args);
+PyObject *host_py_judge_name(PyObject *self, PyObject *args);
+PyObject *host_py_hidden_names(PyObject *self, PyObject *args);
+PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* rules.c */
 
 /* advisory_locks.c: on descriptors that stay the caller's; EINTR is returned. */
 PyObject *host_py_lock_file(PyObject *self, PyObject *args);

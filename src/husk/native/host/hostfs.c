@@ -28,12 +28,17 @@ int host_open_beneath_once(int root, const char *relative, uint64_t flags, uint6
     return fd < 0 ? -errno : (int)fd;
 }
 
-int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
+static int open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode, bool look)
 {
     int fd;
-    if (host_guard_open(root, relative, flags, mode, &fd))
+    if (host_guard_open(root, relative, flags, mode, look, &fd))
         return fd;
     return host_open_beneath_once(root, relative, flags, mode, 0);
+}
+
+int host_open_beneath(int root, const char *relative, uint64_t flags, uint64_t mode)
+{
+    return open_beneath(root, relative, flags, mode, false);
 }
 
 /* Exact, even beyond 64 bits of nanoseconds; a new reference. */
@@ -110,7 +115,7 @@ PyObject *host_py_open_beneath(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     fd = host_open_beneath(root, relative, flags, mode);
     Py_END_ALLOW_THREADS
-    return fd < 0 ? host_raise(fd) : PyLong_FromLong(fd);
+    return fd < 0 ? host_raise(root, fd) : PyLong_FromLong(fd);
 }
 
 PyObject *host_py_open_interruptible(PyObject *self, PyObject *args)
@@ -138,9 +143,9 @@ PyObject *host_py_stat_beneath(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iy:stat_beneath", &root, &relative))
         return NULL;
     /* Short, and never blocks on local file systems: keeping the GIL is cheaper than releasing it. */
-    int fd = host_open_beneath(root, relative, O_PATH | O_NOFOLLOW, 0);
+    int fd = open_beneath(root, relative, O_PATH | O_NOFOLLOW, 0, true);
     if (fd < 0)
-        return host_raise(fd);
+        return host_raise(root, fd);
     struct stat s;
     int error = fstat(fd, &s) < 0 ? errno : 0;
     close(fd);

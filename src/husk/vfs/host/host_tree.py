@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from husk.native._core import HostStat
+    from husk.vfs.host.tree_rules import TreeRules
     from husk.vfs.node import Context
 
 
@@ -117,6 +118,7 @@ class HostTree(Tree):
             raise
         self.root: HostDir = HostDir(self, None, b"", (info.dev, info.ino))
         self.known, self._forget_at = 1, DIRECTORIES_KEPT  # directories, and how many are too many to keep all
+        self.rules: TreeRules | None = None
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -202,9 +204,36 @@ class HostTree(Tree):
                     found[os.fsencode(entry.name)] = entry.inode(), entry_kind(entry)
         finally:
             os.close(fd)
+        if self.rules is not None:
+            dev = directory.key[0]
+            for name in self.rules.hidden(directory.rel(), [(name, (dev, ino)) for name, (ino, _) in found.items()]):
+                del found[name]
         cookies = directory.cookies
         directory.next_cookie = place_names(cookies, found, directory.next_cookie)
         return [Entry(name, *found[name], cookie) for name, cookie in cookies.items()]
+
+    # -- rules -------------------------------------------------------------------------------------------------
+    def may_use(self, node: Node) -> None:
+        if self.rules is not None and isinstance(node, HostDir | HostNode) and node.parent is not None:
+            self.rules.use(node.rel(), node.kind, identities(node))
+
+    def may_change(self, node: Node) -> None:
+        if self.rules is None:
+            return
+        if self.read_only:
+            self.may_use(node)
+        elif isinstance(node, HostDir | HostNode) and node.parent is not None:
+            self.rules.change(node.rel(), node.kind, identities(node))
+        elif isinstance(node, Orphan) and node.key is not None:
+            self.rules.change(b"", node.kind, [node.key])
+
+    def may_make(self, directory: Dir, name: bytes, kind: int, *, moved: bool = False) -> None:
+        if self.rules is not None and isinstance(directory, HostDir):
+            self.rules.make(directory.below(name), kind, identities(directory), moved=moved)
+
+    def may_remove(self, directory: Dir, name: bytes, node: Node, *, moving: bool = False) -> None:
+        if self.rules is not None and isinstance(directory, HostDir) and isinstance(node, HostDir | HostNode):
+            self.rules.remove(directory.below(name), node.kind, identities(node), moving=moving)
 
     # -- nodes -------------------------------------------------------------------------------------------------
     def stat(self, ctx: Context, node: Node) -> Stat:
@@ -397,6 +426,16 @@ class Reached:
             self.held.__exit__()
         elif self.fd >= 0:
             os.close(self.fd)
+
+
+def identities(node: HostDir | HostNode) -> list[tuple[int, int]]:
+    """Of a file and of the directories above it, but for the mount's root: that one the caller asked for."""
+    found = []
+    here: Dir | HostNode | None = node
+    while isinstance(here, HostDir | HostNode) and here.parent is not None:
+        found.append(here.key)
+        here = here.parent
+    return found
 
 
 def _cookie(entry: Entry) -> int:

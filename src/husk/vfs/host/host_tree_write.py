@@ -15,7 +15,7 @@ import stat as st
 
 from husk.native._core import is_fixed, make_as, open_beneath, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
-from husk.vfs.host.host_tree import HostDir, HostTree, Reached
+from husk.vfs.host.host_tree import HostDir, HostNode, HostTree, Reached, identities
 from husk.vfs.node import error
 from husk.vfs.permissions import is_owner
 from husk.vfs.pinned import Orphan
@@ -82,9 +82,11 @@ class WritableHostTree(HostTree):
         """Only the descriptor that makes the file is not bound by the new file's mode."""
         with _At(self, directory) as at:
             host_flags = flags & HOST_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOCTTY | os.O_CLOEXEC
-            fd = self._as_owner(lambda: _file(name, host_flags, harmless(mode), at))
+            fd = self._new(directory, name, lambda: _file(name, host_flags, harmless(mode), at))
             try:
-                return self.lookup(ctx, directory, name), fd
+                node = self.lookup(ctx, directory, name)
+                self._made(node)
+                return node, fd
             except BaseException:
                 os.close(fd)
                 raise
@@ -101,28 +103,45 @@ class WritableHostTree(HostTree):
             return make()
         return make_as(self.owner[0], group if group >= 0 else self.owner[1], make)
 
+    def _new(self, directory: Dir, name: bytes, make: Callable[[], T]) -> T:
+        """Make a name that a look-up did not find. If it is there all the same, a rule may hide it: that is said."""
+        try:
+            return self._as_owner(make)
+        except FileExistsError:
+            if self.rules is not None and isinstance(directory, HostDir):
+                self.rules.must_be_free(self.fd, directory.below(name))
+            raise
+
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> HostDir:
         with _At(self, directory) as at:
-            self._as_owner(lambda: _directory(name, mode & 0o1777, at))
+            self._new(directory, name, lambda: _directory(name, mode & 0o1777, at))
         child = self.lookup(ctx, directory, name)
         assert isinstance(child, HostDir)
+        self._made(child)
         return child
+
+    def _made(self, node: Node) -> None:
+        """Tell the rules what is the guest's own."""
+        if self.rules is not None and isinstance(node, HostDir | HostNode):
+            self.rules.made(node.rel(), node.kind, identities(node))
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
         with _At(self, directory) as at:
-            self._as_owner(
-                lambda: _special(lambda: os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at), name, mode, at)
+            self._new(
+                directory,
+                name,
+                lambda: _special(lambda: os.mknod(name, st.S_IFMT(mode) | mode & 0o777, dir_fd=at), name, mode, at),
             )
         return self.lookup(ctx, directory, name)
 
     def bind(self, ctx: Context, directory: Dir, name: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
         with _At(self, directory) as at:
-            self._as_owner(lambda: _special(lambda: make(at, name), name, st.S_IFSOCK | mode, at))
+            self._new(directory, name, lambda: _special(lambda: make(at, name), name, st.S_IFSOCK | mode, at))
         return self.lookup(ctx, directory, name)
 
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
         with _At(self, directory) as at:
-            self._as_owner(lambda: os.symlink(target, name, dir_fd=at))
+            self._new(directory, name, lambda: os.symlink(target, name, dir_fd=at))
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
         wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE) & ~os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,20 +155,25 @@ class WritableHostTree(HostTree):
         with _At(self, directory) as to:
             if isinstance(node, Orphan):
                 with node.pinned() as path:
-                    self._as_owner(lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
+                    self._new(directory, name, lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
                 return
             with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
-                self._as_owner(lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
+                self._new(directory, name, lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
 
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         with _At(self, directory) as at:
+            gone = self._may_move(at, name) if self.rules is not None else None
             self._as_owner(lambda: os.unlink(name, dir_fd=at))
+        if self.rules is not None and gone is not None:
+            self.rules.gone(gone)
 
     def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, HostDir)
         with _At(self, directory) as at:
-            self._may_move(at, name)
+            gone = self._may_move(at, name)
             self._as_owner(lambda: os.rmdir(name, dir_fd=at))
+        if self.rules is not None and gone is not None:
+            self.rules.gone(gone)
         self.vanished(directory, name)
 
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
@@ -157,11 +181,13 @@ class WritableHostTree(HostTree):
         assert isinstance(new, HostDir)
         with _At(self, old) as at, _At(self, new) as to:
             self._may_move(at, old_name)
-            self._may_move(to, new_name)
+            replaced = self._may_move(to, new_name)
             if flags:
                 self._as_owner(lambda: rename_with_flags(at, old_name, to, new_name, flags))
             else:
                 self._as_owner(lambda: os.rename(old_name, new_name, src_dir_fd=at, dst_dir_fd=to))
+        if self.rules is not None and replaced is not None and not flags & EXCHANGE:
+            self.rules.gone(replaced)
         moved = old.children.pop(old_name, None)
         other = new.children.pop(new_name, None)
         if other is not None:
@@ -175,14 +201,19 @@ class WritableHostTree(HostTree):
             moved.parent, moved.name = new, new_name
             new.children[new_name] = moved
 
-    def _may_move(self, at: int, name: bytes) -> None:
-        """EBUSY, as for a mount point, where husk's own state lies in it, or a mount covers it."""
+    def _may_move(self, at: int, name: bytes) -> tuple[int, int] | None:
+        """EBUSY, as for a mount point, where husk's own state lies in it, or a mount covers it. Else the identity of
+        what is there."""
         try:
             found = stat_beneath(at, name)
         except FileNotFoundError:
-            return
+            return None
         if is_fixed(self.fd, found.dev, found.ino):
             raise error(errno.EBUSY)
+        identity = found.dev, found.ino
+        if self.rules is not None:
+            self.rules.must_not_name(identity)
+        return identity
 
     # -- metadata ----------------------------------------------------------------------------------------------
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:

@@ -207,6 +207,21 @@ class LayeredTree(Tree):
             if directory.only is None or name in directory.only:
                 yield name, self._numbers.shown(*identity), kind
 
+    # -- rules: what is denied of a lower tree cannot be changed either. The host's files are safe here, and so a
+    #    protected name may change in the box: `apply` leaves it out. ----------------------------------------------
+    def may_use(self, node: Node) -> None:
+        if isinstance(node, LowerNode) and node.lower.rules is not None:
+            node.lower.rules.use(node.rel, node.kind, (node.key,))
+        elif isinstance(node, LayerDir) and node.lower is not None and node.lower.rules is not None and node.rel:
+            info = node.lower.stat(node.rel)
+            node.lower.rules.use(node.rel, node.kind, ((info.dev, info.ino),))
+
+    def may_change(self, node: Node) -> None:
+        self.may_use(node)
+
+    def may_remove(self, directory: Dir, name: bytes, node: Node, *, moving: bool = False) -> None:
+        self.may_use(node)
+
     # -- nodes -------------------------------------------------------------------------------------------------
     def stat(self, ctx: Context | None, node: Node) -> Stat:
         if isinstance(node, LowerNode):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from husk.native import _core
     from husk.native._core import HostStat
     from husk.vfs.host.host_file import Key
+    from husk.vfs.host.tree_rules import TreeRules
     from husk.vfs.layer.inodes import LayerDir
     from husk.vfs.node import Credentials
 
@@ -34,7 +35,7 @@ class Lower:
     name, so that an open host file can be traced back to where it is now.
     """
 
-    __slots__ = ("baseline", "blobs", "fd", "gids", "label", "mapped", "moved", "path", "top", "uids")
+    __slots__ = ("baseline", "blobs", "fd", "gids", "label", "mapped", "moved", "path", "rules", "top", "uids")
 
     exclusive = False  # nothing beneath `path` belongs to another tree below the same layer
     is_host = True  # names can be looked up beneath `fd` without this object
@@ -47,6 +48,7 @@ class Lower:
         self.top: LayerDir | None = None
         self.mapped: _core.Manifest | None = None  # of an image: where names can be looked up instead
         self.blobs = b""  # of an image: where the contents lie, with a slash at its end
+        self.rules: TreeRules | None = None
         # What files were when the guest first changed or removed them, by name; None: it is not needed.
         self.baseline: dict[bytes, HostStat] | None = None
 
@@ -75,11 +77,16 @@ class Lower:
             return
         try:
             dev = stat_beneath(fd, b"").dev
-            with os.scandir(fd) as found:
-                for entry in found:
-                    yield os.fsencode(entry.name), (dev, entry.inode()), entry_kind(entry)
+            with os.scandir(fd) as entries:
+                if self.rules is None:
+                    for entry in entries:
+                        yield os.fsencode(entry.name), (dev, entry.inode()), entry_kind(entry)
+                    return
+                found = [(os.fsencode(entry.name), (dev, entry.inode()), entry_kind(entry)) for entry in entries]
         finally:
             os.close(fd)
+        hidden = self.rules.hidden(rel, [(name, identity) for name, identity, _ in found])
+        yield from (one for one in found if one[0] not in hidden)
 
     def read_link(self, rel: bytes) -> bytes:
         return read_link(self.fd, rel)

@@ -1,0 +1,177 @@
+"""vfs: the rules of one mount (hide, deny, protect), asked before something is used, changed, made or removed.
+
+The guard (native/host/guard.c) judges every name that is looked up or opened, so what is hidden or denied is never
+opened. Here are the checks for calls that open nothing, or that change something. Names decide, and identities: a file
+that a rule named when the box was built stays that rule's, whatever it is called.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat as st
+
+from husk.abi.text import shown
+from husk.native._core import (
+    DeniedByRule,
+    HiddenByRule,
+    ProtectedByRule,
+    hidden_names,
+    judge_name,
+    own_directory,
+    stat_beneath,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Identity = tuple[int, int]  # device and inode
+
+ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/rules.h has them
+WAY, OWN_WAY, PASSING = 1, 2, 4
+MOST_OWN = 8192
+
+
+class TreeRule:
+    """What is said when the rule refuses. `files`: it excepts directories."""
+
+    __slots__ = ("allow", "files", "name", "reason", "verb")
+
+    def __init__(self, verb: int, name: str, reason: str, allow: str, *, files: bool = False) -> None:
+        self.verb, self.name, self.reason, self.allow, self.files = verb, name, reason, allow, files
+
+    def refusal(self) -> OSError:
+        """EROFS is what a read-only mount over the name would give; a closed name cannot be made either."""
+        if self.verb == PROTECT:
+            return ProtectedByRule(errno.EROFS, self.reason, "", None, self.allow)
+        return DeniedByRule(errno.EACCES, self.reason, "", None, self.allow)
+
+    def must_stay(self, rel: bytes) -> OSError:
+        """For a directory above what the rule names: moved away, it would take that out of the rule. EBUSY is what a
+        mount point gives."""
+        name = shown(rel.rpartition(b"/")[2])
+        why = f"{self.name} is about a name in it, so it stays where it is"
+        return ProtectedByRule(errno.EBUSY, why, "", None, f"--allow {name}")
+
+
+class TreeRules:
+    """The rules below the root `fd`, which has a guard. `identities`: what they named when the box was built.
+
+    Most methods take the identities of a file and of the directories above it: a rule may have named one of them, and
+    a directory that the guest made in this run is its own, where rules for projects do not hold. So `git clone` and
+    `npm install` may bring along what a project of the host's must not get.
+    """
+
+    __slots__ = ("_fd", "_hidden", "_identities", "_own", "_rules")
+
+    def __init__(self, fd: int, rules: list[TreeRule], identities: dict[Identity, int]) -> None:
+        self._fd, self._rules, self._identities = fd, rules, identities
+        self._hidden = {identity for identity, rule in identities.items() if rules[rule].verb == HIDE}
+        self._own: set[Identity] = set()
+
+    # -- listing -----------------------------------------------------------------------------------------------
+    def hidden(self, rel: bytes, names: list[tuple[bytes, Identity]]) -> set[bytes]:
+        """Those of a directory's names that are not to be listed."""
+        found = set(hidden_names(self._fd, rel, [name for name, _ in names]))
+        if self._hidden:
+            found.update(name for name, identity in names if identity in self._hidden)
+        return found
+
+    # -- using and changing ------------------------------------------------------------------------------------
+    def use(self, rel: bytes, kind: int, identities: Iterable[Identity]) -> None:
+        """Raises for what is denied."""
+        rule = self._deciding(rel, kind, list(identities))
+        if rule is not None and rule.verb >= DENY:
+            raise rule.refusal()
+
+    def change(self, rel: bytes, kind: int, identities: list[Identity]) -> None:
+        """Raises for what is denied, or protected from changes of its content and attributes."""
+        rule = self.keeping(rel, kind, identities)
+        if rule is not None:
+            raise rule.refusal()
+
+    def keeping(self, rel: bytes, kind: int, identities: list[Identity]) -> TreeRule | None:
+        """The rule that keeps it as it is on the host."""
+        rule = self._deciding(rel, kind, identities)
+        if rule is not None or kind == st.S_IFDIR:
+            return rule
+        # A link or a file where a rule has a directory (a worktree's .git) leads to another one.
+        _, _, _, way, way_rule = judge_name(self._fd, rel, self._is_own(identities))
+        return self._rules[way_rule] if way & (WAY | OWN_WAY) else None
+
+    def at(self, rel: bytes, kind: int, *, in_own: bool, identity: Identity | None = None) -> TreeRule | None:
+        """The rule for a name, whatever is there. `in_own`: it lies in a directory that the guest made."""
+        number, _, _, way, way_rule = judge_name(self._fd, rel, in_own)
+        if number >= 0 and not (self._rules[number].files and kind == st.S_IFDIR):
+            return self._rules[number]
+        number = self._identities.get(identity, -1) if identity is not None else -1
+        if number >= 0:
+            return self._rules[number]
+        # A link or a file where a rule has a directory (a worktree's .git) leads to another one.
+        return self._rules[way_rule] if way & (WAY | OWN_WAY) and kind != st.S_IFDIR else None
+
+    def denying(self, rel: bytes) -> TreeRule | None:
+        """The rule that closes this name of the host's."""
+        number, verb, *_ = judge_name(self._fd, rel, False)
+        return self._rules[number] if verb >= DENY else None
+
+    # -- names -------------------------------------------------------------------------------------------------
+    def make(self, rel: bytes, kind: int, above: list[Identity], *, moved: bool = False) -> None:
+        """Raises where no such name may appear. `moved`: it comes from elsewhere, with all that is in it."""
+        rule = self._deciding(rel, kind, above)
+        if rule is not None:
+            raise rule.refusal()
+        # A new directory is filled name by name; a link, or a directory with names in it, brings them along.
+        _, _, _, way, way_rule = judge_name(self._fd, rel, self._is_own(above))
+        if way & (WAY | PASSING) and (moved or kind == st.S_IFLNK):
+            raise self._rules[way_rule].refusal()
+
+    def remove(self, rel: bytes, kind: int, identities: list[Identity], *, moving: bool = False) -> None:
+        """Raises where the name must stay. `moving`: what is below it goes with it."""
+        self.change(rel, kind, identities)
+        way, way_rule = judge_name(self._fd, rel, self._is_own(identities))[3:]
+        if moving and kind == st.S_IFDIR and way:
+            raise self._rules[way_rule].must_stay(rel)
+
+    def must_not_name(self, identity: Identity) -> None:
+        """Raises for a file that a rule named, under whatever name it is about to be removed or replaced."""
+        number = self._identities.get(identity, -1)
+        if number >= 0:
+            raise self._rules[number].refusal()
+
+    def must_be_free(self, fd: int, rel: bytes) -> None:
+        """Raises if the name is taken by something hidden."""
+        try:
+            stat_beneath(fd, rel)
+        except HiddenByRule as hidden:
+            raise DeniedByRule(errno.EACCES, hidden.strerror, "", None, hidden.filename2) from None
+
+    def made(self, rel: bytes, kind: int, identities: list[Identity]) -> None:
+        """The guest made it. What lies in a directory of its own needs no note."""
+        if self._is_own(identities):
+            return
+        if kind == st.S_IFDIR:
+            if own_directory(self._fd, *identities[0], True):
+                self._own.add(identities[0])
+        elif judge_name(self._fd, rel, False)[3] & OWN_WAY and len(self._own) < MOST_OWN:
+            self._own.add(identities[0])
+
+    def gone(self, identity: Identity) -> None:
+        """The guest removed it: its inode number may come back for another file."""
+        if identity in self._own:
+            self._own.discard(identity)
+            own_directory(self._fd, *identity, False)
+
+    # -- what decides ------------------------------------------------------------------------------------------
+    def _is_own(self, identities: list[Identity]) -> bool:
+        return bool(self._own) and not self._own.isdisjoint(identities)
+
+    def _deciding(self, rel: bytes, kind: int, identities: list[Identity]) -> TreeRule | None:
+        number = judge_name(self._fd, rel, self._is_own(identities))[0]
+        if number >= 0 and not (self._rules[number].files and kind == st.S_IFDIR):
+            return self._rules[number]
+        for identity in identities if self._identities else ():
+            number = self._identities.get(identity, -1)
+            if number >= 0:
+                return self._rules[number]
+        return None
