@@ -62,8 +62,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.
         "errors start_errors locked_dir remove_tree toml_reader weaken orphans doctor.rows",
-        "apply limits",
+        "apply limits rules.path_rule rules.default_rules",
         "policy result state_dir kept.record",
+        "rules",
         "stdio doctor image_source launch mount_guards network_setup",
         # A kept box's changes are laid over the trees while the file system is built.
         "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",

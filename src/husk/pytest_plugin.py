@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from husk.api.sandbox import Sandbox
 
 MARK = (
-    'husk(project="ro", image=, mounts=, net=, limits=, env=, cwd=, publish=, namespaces=, weaken=): what the test '
-    "starts with subprocess runs in a husk box. It sees the project at its own path, the running Python, and tmp_path "
-    "if the test uses it; the other options are those of husk.Sandbox. The fixture husk_box is the box."
+    'husk(project="ro", image=, mounts=, hide=, deny=, protect=, allow=, default_rules=, net=, limits=, env=, cwd=, '
+    "publish=, namespaces=, weaken=): what the test starts with subprocess runs in a husk box. It sees the project at "
+    "its own path, the running Python, and tmp_path if the test uses it; the other options are those of husk.Sandbox. "
+    "The fixture husk_box is the box."
 )
 OPTIONS = {"project", "image", "mounts", "net", "limits", "env", "cwd", "publish", "namespaces", "weaken"}
+OPTIONS |= {"hide", "deny", "protect", "allow", "default_rules"}
 # What subprocess.Popen takes and a box cannot give: never to be dropped silently.
 _REFUSED: dict[str, object] = {
     "executable": None,
@@ -76,7 +78,7 @@ def _mounts(request: pytest.FixtureRequest, project: str | None) -> list[Any]:
             found.append(Mount(place, place))  # so that sys.executable is the same program in the box
     if "tmp_path" in request.fixturenames:
         place = str(request.getfixturevalue("tmp_path"))
-        found.append(Mount(place, place, "rw"))
+        found.append(Mount(place, place, "rw", ruled=False))
     return found
 
 

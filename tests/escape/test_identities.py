@@ -29,20 +29,20 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a bind
 
 
 class Home(Place):
-    """A person's home: credentials in .config/gcloud, husk's state and store below .local."""
+    """A person's home: credentials in conf/vault (no default rule is about it), husk's state below .local."""
 
     def __init__(self, top: Path) -> None:
         super().__init__(top)
         self.home, self.empty = top / "home", top / "empty"
-        self.gcloud = self.home / ".config" / "gcloud"
+        self.vault = self.home / "conf" / "vault"
         self.state, self.store = self.home / ".local" / "state", self.home / ".local" / "share"
-        for path in (self.gcloud, self.empty, self.state, self.store):
+        for path in (self.vault, self.empty, self.state, self.store):
             path.mkdir(parents=True)
         self.state.chmod(0o700)
-        (self.gcloud / "token").write_text(SECRET)
+        (self.vault / "token").write_text(SECRET)
 
     def mounts(self, mode: str) -> list[str]:
-        return ["--mount", f"{self.home}:/h:{mode}", "--mount", f"{self.empty}:/h/.config/gcloud:ro"]
+        return ["--mount", f"{self.home}:/h:{mode}", "--mount", f"{self.empty}:/h/conf/vault:ro"]
 
 
 @pytest.fixture
@@ -57,28 +57,28 @@ def home() -> Iterator[Home]:
 def test_a_kept_box_does_not_rename_a_mask_away(home: Home) -> None:
     shown = home.husk("run", "--mount", f"{home.home}:/h:ro", "--", "sh", "-c", FIND)
     assert SECRET in shown, "without the mask the guest reads it"
-    home.sh("box", f"{FIND}; mv /h/.config /h/seen", *home.mounts("cow"))
+    home.sh("box", f"{FIND}; mv /h/conf /h/seen", *home.mounts("cow"))
     for _ in range(2):
-        found = home.sh("box", f"ls -a /h/seen; ls -a /h/seen/gcloud; {FIND} || true; cat /h/seen/gcloud/token || true")
+        found = home.sh("box", f"ls -a /h/seen; ls -a /h/seen/vault; {FIND} || true; cat /h/seen/vault/token || true")
         assert SECRET not in found
-        assert "gcloud" in found
+        assert "vault" in found
 
 
 def test_a_fork_of_a_box_does_not_show_it_either(home: Home) -> None:
-    home.sh("box", "mv /h/.config /h/seen; mkdir /h/.config; mv /h/seen /h/.config/deep", *home.mounts("cow"))
+    home.sh("box", "mv /h/conf /h/seen; mkdir /h/conf; mv /h/seen /h/conf/deep", *home.mounts("cow"))
     home.husk("fork", "box", "other")
-    assert SECRET not in home.sh("other", f"{FIND}; cat /h/.config/deep/gcloud/token || true")
+    assert SECRET not in home.sh("other", f"{FIND}; cat /h/conf/deep/vault/token || true")
 
 
 def test_a_mask_on_an_rw_mount_stays_where_the_directory_goes(home: Home) -> None:
     """Here a host process renames: the next run finds the masked directory under its new name."""
     home.state = home.top / "state"
-    home.husk("run", *home.mounts("rw"), "--", "sh", "-c", "mv /h/.config /h/seen; mkdir -p /h/.config/gcloud")
-    assert (home.home / "seen" / "gcloud" / "token").read_text() == SECRET
+    home.husk("run", *home.mounts("rw"), "--", "sh", "-c", "mv /h/conf /h/seen; mkdir -p /h/conf/vault")
+    assert (home.home / "seen" / "vault" / "token").read_text() == SECRET
     # Nothing tells the next run what the last one hid. Within one run it holds, whatever is renamed.
-    (home.home / ".config" / "gcloud" / "token").write_text(SECRET)
-    os.unlink(home.home / "seen" / "gcloud" / "token")
-    script = f"mv /h/.config /h/again; {FIND}; cat /h/again/gcloud/token; mv /h/again/gcloud /h/out"
+    (home.home / "conf" / "vault" / "token").write_text(SECRET)
+    os.unlink(home.home / "seen" / "vault" / "token")
+    script = f"mv /h/conf /h/again; {FIND}; cat /h/again/vault/token; mv /h/again/vault /h/out"
     _, out, err = home.call("run", *home.mounts("rw"), "--", "sh", "-c", script)
     assert SECRET not in out + err
 
@@ -89,33 +89,33 @@ def test_a_masked_directory_moved_into_another_mount(home: Home, mode: str) -> N
     home.state = home.top / "state"
     inner = home.home / "inner"
     inner.mkdir()
-    script = "mv /h/.config /h/inner/; ls /i/.config; find /i /h -type f -exec cat {} +; cat /i/.config/gcloud/token"
+    script = "mv /h/conf /h/inner/; ls /i/conf; find /i /h -type f -exec cat {} +; cat /i/conf/vault/token"
     mounts = [*home.mounts("rw"), "--mount", f"{inner}:/i:{mode}"]
     _, out, err = home.call("run", *mounts, "--", "sh", "-c", script)
-    assert out == "gcloud\n" and SECRET not in err
-    assert (inner / ".config" / "gcloud" / "token").read_text() == SECRET
+    assert out == "vault\n" and SECRET not in err
+    assert (inner / "conf" / "vault" / "token").read_text() == SECRET
 
 
 def test_a_masked_directory_by_another_mount_is_neither_changed_nor_watched(home: Home) -> None:
-    watch = "import ctypes; c = ctypes.CDLL(None); print(c.inotify_add_watch(c.inotify_init(), b'gcloud', 4095))"
-    script = f"cd /i/.config && ls -ld gcloud; chmod 777 gcloud; touch gcloud; python3 -c \"{watch}\""
-    before = home.gcloud.stat()
+    watch = "import ctypes; c = ctypes.CDLL(None); print(c.inotify_add_watch(c.inotify_init(), b'vault', 4095))"
+    script = f"cd /i/conf && ls -ld vault; chmod 777 vault; touch vault; python3 -c \"{watch}\""
+    before = home.vault.stat()
     home.state = home.top / "state"
     mounts = [*home.mounts("rw"), "--mount", f"{home.home}:/i:rw"]
     _, out, err = home.call("run", *mounts, "--", "sh", "-c", script)
     assert out.startswith("drwx") and out.endswith("\n-1\n"), (out, err)
-    after = home.gcloud.stat()
+    after = home.vault.stat()
     assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
 
 
 def test_a_mount_point_that_another_mount_moves_away(home: Home) -> None:
     """It is the host's directory. The box ends as usual, and nothing of it is left."""
     home.state = home.top / "state"
-    script = "mv /i/.config /i/moved; ls /h/.config; cat /proc/mounts; ls /h/moved; cat /h/moved/gcloud/token"
+    script = "mv /i/conf /i/moved; ls /h/conf; cat /proc/mounts; ls /h/moved; cat /h/moved/vault/token"
     mounts = [*home.mounts("rw"), "--mount", f"{home.home}:/i:rw"]
     status, out, err = home.call("run", *mounts, "--", "sh", "-c", f"{script}; exit 7")
     assert status == 7, err
-    assert " /h " in out and " /h/.config/gcloud " not in out and out.endswith("gcloud\n")
+    assert " /h " in out and " /h/conf/vault " not in out and out.endswith("vault\n")
     assert SECRET not in out + err
     assert not [name for name in os.listdir(home.state) if name.startswith("box-")]
 
@@ -129,11 +129,11 @@ def test_a_directory_masked_by_way_of_a_bind_mount(home: Home, mode: str) -> Non
     home.state, home.store = home.top / "state", home.top / "store"
     home.store.mkdir()
     script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
-    mounts = ["--mount", f"{alias}:/b:ro", "--mount", f"{home.empty}:/b/gcloud:ro", "--mount", f"{home.home}:/h:{mode}"]
-    command = [*husk_command(), "run", *mounts, "--", "sh", "-c", f"ls -A /h/.config; {FIND}"]
-    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.home / ".config"), str(alias), *command]
+    mounts = ["--mount", f"{alias}:/b:ro", "--mount", f"{home.empty}:/b/vault:ro", "--mount", f"{home.home}:/h:{mode}"]
+    command = [*husk_command(), "run", *mounts, "--", "sh", "-c", f"ls -A /h/conf; {FIND}"]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.home / "conf"), str(alias), *command]
     done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
-    assert (done.returncode, done.stdout) == (0, "gcloud\n"), done
+    assert (done.returncode, done.stdout) == (0, "vault\n"), done
 
 
 @as_root
@@ -143,7 +143,7 @@ def test_a_masked_directory_by_another_path_of_the_host(home: Home) -> None:
     alias.mkdir()
     script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
     command = [*husk_command(), "run", *home.mounts("ro"), "--", "sh", "-c", FIND]
-    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.gcloud), str(alias), *command]
+    wrapped = ["unshare", "--mount", "sh", "-c", script, "sh", str(home.vault), str(alias), *command]
     done = subprocess.run(wrapped, env=home.environment(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout

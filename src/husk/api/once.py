@@ -19,6 +19,11 @@ def run(
     *,
     image: str = "",
     mounts: Iterable[str | Mount] = (),
+    hide: Iterable[str] = (),
+    deny: Iterable[str] = (),
+    protect: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    default_rules: bool = True,
     net: str | Iterable[str] | None = None,
     limits: Mapping[str, int | str | None] | None = None,
     input: str | bytes | None = None,
@@ -32,7 +37,20 @@ def run(
     events: bool = False,
 ) -> Result:
     """One program in a box of its own, which is gone afterwards."""
-    with Sandbox(image, mounts=mounts, net=net, env=env, cwd=cwd, limits=limits, events=events) as box:
+    with Sandbox(
+        image,
+        mounts=mounts,
+        hide=hide,
+        deny=deny,
+        protect=protect,
+        allow=allow,
+        default_rules=default_rules,
+        net=net,
+        env=env,
+        cwd=cwd,
+        limits=limits,
+        events=events,
+    ) as box:
         return box.run(
             args, input=input, capture_output=capture_output, shell=shell, timeout=timeout, check=check, text=text
         )

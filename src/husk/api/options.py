@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.policy import Mount, Policy, Publish
+from husk.sandbox.policy import Mount, Policy, Publish, read_rules
 
 Command = str | Sequence[str | os.PathLike[str]]
 Texts = tuple[str, str]  # encoding and what to do about errors
@@ -16,6 +16,11 @@ def policy_of(
     image: str,
     *,
     mounts: Iterable[str | Mount],
+    hide: Iterable[str],
+    deny: Iterable[str],
+    protect: Iterable[str],
+    allow: Iterable[str],
+    default_rules: bool,
     env: Mapping[str, str] | None,
     cwd: str,
     net: str | Iterable[str] | None,
@@ -30,6 +35,8 @@ def policy_of(
     policy = Policy([])
     policy.image, policy.store, policy.namespaces = image, store, namespaces
     policy.mounts = mounts_of(mounts)
+    policy.rules = read_rules({"hide": hide, "deny": deny, "protect": protect, "allow": allow})
+    policy.default_rules = default_rules
     policy.env = environment(env)
     if isinstance(net, str):
         if net not in ("none", "host"):

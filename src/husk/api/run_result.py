@@ -217,7 +217,7 @@ def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Resu
 
 def _denial(refusal: dict[str, object]) -> Denial:
     allow = str(refusal["allow"])
-    for option, argument in (("--mount ", "mounts"), ("--allow-net ", "net")):
+    for option, argument in (("--mount ", "mounts"), ("--allow-net ", "net"), ("--allow ", "allow")):
         if allow.startswith(option):
             allow = f"{argument}=[{allow.removeprefix(option)!r}]"
     count = refusal.get("count", 1)

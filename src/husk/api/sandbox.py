@@ -32,6 +32,7 @@ class Sandbox(BoxFiles):
     """A box. Files that one run wrote are there for the next, until `close`, which the `with` statement calls.
 
     `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:MODE]" or Mount objects;
+    `hide`, `deny`, `protect`, `allow`: patterns for names below mounts, beside husk's own (`default_rules`);
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
     the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `publish`: ports the
     host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a
@@ -47,6 +48,11 @@ class Sandbox(BoxFiles):
         image: str = "",
         *,
         mounts: Iterable[str | Mount] = (),
+        hide: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        protect: Iterable[str] = (),
+        allow: Iterable[str] = (),
+        default_rules: bool = True,
         env: Mapping[str, str] | None = None,
         cwd: str = "",
         net: str | Iterable[str] | None = None,
@@ -61,6 +67,11 @@ class Sandbox(BoxFiles):
         policy = policy_of(
             image,
             mounts=mounts,
+            hide=hide,
+            deny=deny,
+            protect=protect,
+            allow=allow,
+            default_rules=default_rules,
             env=env,
             cwd=cwd,
             net=net,

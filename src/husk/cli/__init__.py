@@ -25,6 +25,7 @@ COMMANDS = {
     "commit": ("box_options", "cmd_boxes:commit"),
     "fork": ("box_options", "cmd_boxes:fork"),
     "drop": ("box_options", "cmd_boxes:drop"),
+    "rules": ("other_options", "cmd_rules"),
     "store": ("store_options", "cmd_store"),
     "runtimes": ("compat_options", "compat.cmd_runtimes"),
     "seccomp": ("compat_options", "compat.cmd_seccomp"),

@@ -14,6 +14,7 @@ from husk.cli.output import say, say_json, say_result
 from husk.sandbox.apply.apply_plan import shown
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import KeptBoxes, check_name
+from husk.sandbox.policy import read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ def _apply(options: Values, kept: KeptBoxes) -> int:
         kept.collect()
         if outcome and not options.json:
             say(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
-        with OpenBox(kept, kept.get(options.name)) as box:
+        with OpenBox(kept, kept.get(options.name), rules=read_rules({"allow": options.allow})) as box:
             source, target = mount_of(box.record.mounts, options.mount)
             plan = plan_of(box, target)
             steps = step_lines(plan)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from husk.cli import image_show as show
 from husk.cli.exit_codes import run_command
 from husk.cli.options.image_options import IMAGE
 from husk.cli.output import say, say_result
-from husk.cli.store_show import images, progress
+from husk.cli.show import image_show as show
+from husk.cli.show.store_show import images, progress
 from husk.sandbox.weaken import check as check_weaken
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError

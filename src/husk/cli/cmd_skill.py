@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from husk.cli import skill_show as show
 from husk.cli.cmd_run import with_signals
 from husk.cli.exit_codes import run_command
 from husk.cli.options.skill_options import NEEDS_MORE, SKILL
 from husk.cli.output import say, say_json
+from husk.cli.show import skill_show as show
 from husk.sandbox.errors import UsageError
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills import learn_permissions

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from husk.cli import store_show as show
 from husk.cli.exit_codes import print_error, run_command
 from husk.cli.options.store_options import STORE
 from husk.cli.output import say, say_result
+from husk.cli.show import store_show as show
 from husk.store.layout import is_hash
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError

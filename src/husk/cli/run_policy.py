@@ -69,6 +69,26 @@ class RunOptions:
     def _mount(self, text: str) -> None:
         self.policy.mounts.append(Mount.parse(text))
 
+    def _rule(self, verb: str, pattern: str) -> None:
+        from husk.sandbox.rules.path_rule import PathRule
+
+        self.policy.rules.append(PathRule(verb, pattern))
+
+    def _hide(self, text: str) -> None:
+        self._rule("hide", text)
+
+    def _deny(self, text: str) -> None:
+        self._rule("deny", text)
+
+    def _protect(self, text: str) -> None:
+        self._rule("protect", text)
+
+    def _allow(self, text: str) -> None:
+        self._rule("allow", text)
+
+    def _no_default_rules(self, _: str) -> None:
+        self.policy.default_rules = False
+
     def _image(self, text: str) -> None:
         self.policy.image = text
 
@@ -143,21 +163,26 @@ FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
     "help": RunOptions._help,
     "it": RunOptions._terminal,
     "json": RunOptions._json,
+    "no_default_rules": RunOptions._no_default_rules,
     "no_namespaces": RunOptions._no_namespaces,
     "summary": RunOptions._summary,
     "verbose": RunOptions._verbose,
 }
 SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
+    "allow": RunOptions._allow,
     "allow_net": RunOptions._allow_net,
     "as": RunOptions._as,
+    "deny": RunOptions._deny,
     "deny_net": RunOptions._deny_net,
     "env": RunOptions._env,
     "events": RunOptions._events,
+    "hide": RunOptions._hide,
     "image": RunOptions._image,
     "keep": RunOptions._keep,
     "limit": RunOptions._limit,
     "mount": RunOptions._mount,
     "net": RunOptions._net,
+    "protect": RunOptions._protect,
     "publish": RunOptions._publish,
     "store": RunOptions._store,
     "timeout": RunOptions._timeout,

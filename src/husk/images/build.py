@@ -184,7 +184,7 @@ class _Build:
                 os.chmod(folder, 0o755)
                 for one in step.inputs:
                     shutil.copyfile(one.path, os.path.join(folder, one.rel))
-                policy.mounts.append(Mount(folder, f"/run/{PACKED}", "ro"))
+                policy.mounts.append(Mount(folder, f"/run/{PACKED}", "ro", ruled=False))
             unnamed = Unnamed(self._flat(), self.layers, config)
             stdio = (nothing.fileno(), 2, 2)
             result = Runner(policy, Events(None, None), stdio, unnamed=unnamed, at_end=keep).run()

@@ -13,7 +13,7 @@ from typing import Any
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import Limits, shown
-from husk.sandbox.policy import Mount
+from husk.sandbox.policy import Mount, read_rules
 from husk.sandbox.toml_reader import Table, read_toml
 from husk.sandbox.weaken import check as check_weaken
 
@@ -51,10 +51,21 @@ class Box:
     image: str = ""
     store: str = ""
     mounts: list[str] = field(default_factory=list)
+    hide: list[str] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+    protect: list[str] = field(default_factory=list)
+    allow: list[str] = field(default_factory=list)
+    default_rules: bool = True
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
     namespaces: bool = True
     weaken: list[str] = field(default_factory=list)
+
+
+    @property
+    def rules(self) -> dict[str, list[str]]:
+        """The patterns for names below mounts, by verb."""
+        return {"hide": self.hide, "deny": self.deny, "protect": self.protect, "allow": self.allow}
 
 
 @dataclass
@@ -181,6 +192,7 @@ def _check(made: Config, base: Path) -> None:
         raise UsageError("box.workdir must be an absolute path inside the box.")
     for name in made.box.weaken:
         check_weaken(name)
+    read_rules(made.box.rules)
     made.box.mounts = [_mount(text, base) for text in made.box.mounts]
     made.skills.folders = [_folder("skills.folders", text, base) for text in made.skills.folders]
     made.skills.packages = [_folder("skills.packages", text, base) for text in made.skills.packages]
@@ -210,6 +222,11 @@ version = {VERSION}
 # image = ""                          # an image of the store; empty: the host's own programs
 # mounts = []                         # as husk run --mount, from this file's directory: [".:/work:cow"]; ro, rw (the
 #                                     # host is changed), cow (changes go to a copy)
+# hide = []                           # names below mounts that do not exist for clients, as husk run --hide: ["*.pem"]
+# deny = []                           # names that are seen, but cannot be used
+# protect = []                        # names that stay as they are on the host
+# allow = []                          # lifts rules, husk's own too: [".env.test"]
+# default_rules = true                # husk's own rules (`husk rules` lists them)
 # workdir = ""                        # where programs start; empty: /workspace, or what the image says
 # env = {{ LANG = "C.UTF-8" }}
 # namespaces = true

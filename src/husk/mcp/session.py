@@ -176,6 +176,8 @@ def make_sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
         box.image,
         store=box.store,
         mounts=[Mount.parse_again(text) for text in box.mounts],
+        **box.rules,
+        default_rules=box.default_rules,
         env=box.env,
         cwd=box.workdir,
         limits=limits,

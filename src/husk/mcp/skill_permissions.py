@@ -39,7 +39,10 @@ def permissions_of(config: Config, skill: Path) -> Permissions | None:
         check_bound(found, package, path.name)
     # Links are resolved once: what is checked is what is mounted.
     found.mounts = [str(Mount.parse(text)) for text in found.mounts]
-    if beyond := [*_hosts_beyond(config, found.hosts), *_mounts_beyond(config, found.mounts)]:
+    for verb in ("hide", "deny", "protect"):  # the server's rules hold for skills, too
+        found.rules[verb].extend(pattern for pattern in config.box.rules[verb] if pattern not in found.rules[verb])
+    lifted = [f"allowed name {pattern}" for pattern in found.allow if pattern not in config.box.allow]
+    if beyond := [*_hosts_beyond(config, found.hosts), *_mounts_beyond(config, found.mounts), *lifted]:
         raise UsageError(
             f"skill {name!r}: its permission manifest asks for more than this server gives: {'; '.join(beyond)}. "
             "You cannot change that from here; ask the person who runs the server."

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
     from husk.sandbox.kept.box_content import BoxContent
-    from husk.sandbox.mount_guards import OwnPlaces
+    from husk.sandbox.mount_guards import MountRoot, OwnPlaces
     from husk.sandbox.policy import Mount, Policy
     from husk.vfs.host.host_tree import HostTree
     from husk.vfs.node import Tree
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Files:
     """The vfs of a box and what made it."""
 
-    __slots__ = ("creds", "layers", "proc", "tasks", "terminals", "vfs")
+    __slots__ = ("creds", "held", "layers", "proc", "tasks", "terminals", "vfs")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Files:
         tasks: TasksHere,
     ) -> None:
         self.tasks = tasks
+        self.held: list[int] = []  # descriptors of the host files that rules name (mount_guards)
         self.vfs, self.creds, self.layers, self.terminals, self.proc = vfs, creds, layers, terminals, proc
 
     def run_over(self, reaper: int) -> None:
@@ -64,6 +65,8 @@ class Files:
         """Close every descriptor. The box is over."""
         for tree in self.vfs.newest_first():
             tree.close()
+        while self.held:
+            os.close(self.held.pop())
         self.vfs.state.close()
 
     def changes(self) -> list[tuple[str, str]]:
@@ -150,13 +153,18 @@ def _mount_all(files: Files, policy: Policy, ids: Ids) -> None:
 
     state = files.vfs.state
     own = OwnPlaces(os.fsdecode(os.path.dirname(state.path)), policy.store or default_place())
-    owners: dict[int, tuple[int, int] | None] = {}  # by the descriptor of a mount's root
+    roots: list[MountRoot] = []
     for number, mount in enumerate(policy.mounts, 1):
         if mount.mode == "image":
             _mount_image(files, state, mount, policy.store, number)
         else:
-            _mount(files, state, mount, ids, own, owners)
-    guard_mounts(files.vfs, files.layers[0][1], owners, own)
+            _mount(files, state, mount, ids, own, roots)
+    rules = []
+    if roots and (policy.rules or policy.default_rules):
+        from husk.sandbox.rules.mount_rules import rules_of
+
+        rules = rules_of(policy.rules, default=policy.default_rules)
+    files.held = guard_mounts(files.vfs, files.layers[0][1], roots, own, rules)
 
 
 def _mount(
@@ -165,9 +173,9 @@ def _mount(
     mount: Mount,
     ids: Ids,
     own: OwnPlaces,
-    owners: dict[int, tuple[int, int] | None],
+    roots: list[MountRoot],
 ) -> None:
-    from husk.sandbox.mount_guards import check_source
+    from husk.sandbox.mount_guards import MountRoot, check_source
 
     source, target = os.fsencode(mount.source), os.fsencode(mount.target)
     try:
@@ -188,11 +196,11 @@ def _mount(
                 raise
             _mount_tree(files, layer, target, lambda: _must_be(found, lower.stat(b"")))
             files.layers.append((target, layer))
-            owners[lower.fd] = owner
+            roots.append(MountRoot(mount, lower, owner))
         else:
             tree = _host_tree(state, source, uids, gids, owner, writable=mount.mode == "rw")
             _mount_tree(files, tree, target, lambda: _must_be(found, stat_beneath(tree.fd, b"")))
-            owners[tree.fd] = owner
+            roots.append(MountRoot(mount, tree, owner))
     except OSError as error:
         raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
 

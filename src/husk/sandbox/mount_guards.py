@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from husk.sandbox.policy import Mount
+    from husk.sandbox.rules.mount_rules import Found, NativeRule, RootRules
+    from husk.sandbox.rules.path_rule import PathRule
+    from husk.vfs.host.host_tree import HostTree
+    from husk.vfs.layer.lower import Lower
     from husk.vfs.node import Dir
     from husk.vfs.vfs import Vfs
 
@@ -69,22 +73,95 @@ def check_source(mount: Mount, own: OwnPlaces) -> None:
         )
 
 
-def guard_mounts(vfs: Vfs, image: LayeredTree, owners: dict[int, tuple[int, int] | None], own: OwnPlaces) -> None:
-    """`owners`: descriptor of each mount's root, and the credentials husk uses beneath it; None: its own."""
+class MountRoot:
+    """The root of a mount that the caller asked for. `owner`: with which credentials husk acts beneath it; None: its
+    own. `holder` has the descriptor, and gets the rules."""
+
+    __slots__ = ("holder", "mount", "owner")
+
+    def __init__(self, mount: Mount, holder: HostTree | Lower, owner: tuple[int, int] | None) -> None:
+        self.mount, self.holder, self.owner = mount, holder, owner
+
+
+def guard_mounts(
+    vfs: Vfs, image: LayeredTree, roots: list[MountRoot], own: OwnPlaces, rules: list[PathRule]
+) -> list[int]:
+    """Returns descriptors that must stay open as long as the box: they hold the files that rules name."""
     covered = [Chain(fd) for fd in _covered(vfs)]
     closed = list({*own.identities, *(chain.here for chain in covered)})
-    systems = _file_systems()
-    writable = {Chain(fd).here for fd in _writable(vfs)}
-    roots = dict(owners)
-    for lower in image.lowers:
-        if lower.is_host:
-            roots.setdefault(lower.fd, None)
-    for fd, owner in roots.items():
-        root = Chain(os.dup(fd))
-        holds_closed = any(chain.may_lie_beneath(root, systems) for chain in (*own.chains, *covered)) or any(
-            chain.may_be_moved_beneath(root, writable) for chain in covered
-        )
-        guard_root(fd, closed, own.above, holds_closed, owner)
+    held = _Held(roots, rules, {chain.here for chain in covered})
+    try:
+        systems = _file_systems()
+        writable = {Chain(fd).here for fd in _writable(vfs)}
+        named = [Chain(os.dup(one.fd)) for one in held.closed_directories()]
+        owners = {root.holder.fd: root for root in roots}
+        fds = [*owners, *(lower.fd for lower in image.lowers if lower.is_host and lower.fd not in owners)]
+        for fd in fds:
+            root, top = owners.get(fd), Chain(os.dup(fd))
+            beneath = (*own.chains, *covered, *(named if root is not None else ()))
+            holds_closed = any(chain.may_lie_beneath(top, systems) for chain in beneath) or any(
+                chain.may_be_moved_beneath(top, writable) for chain in covered
+            )
+            native, ruled = held.rules_at(root) if root is not None else ([], [])
+            guard_root(fd, closed, own.above, holds_closed, root.owner if root is not None else None, native, ruled)
+    except BaseException:
+        held.close()
+        raise
+    return held.descriptors()
+
+
+class _Held:
+    """The rules of every mount's root, and the files that they name."""
+
+    __slots__ = ("_at", "_found")
+
+    def __init__(self, roots: list[MountRoot], rules: list[PathRule], covered: set[Identity]) -> None:
+        """What a mount covers is closed already, and its place must be seen."""
+        self._at: dict[int, RootRules] = {}
+        self._found: list[Found] = []
+        if not rules:
+            return
+        from husk.sandbox.rules.mount_rules import RootRules, check_hosts, check_points, find_named
+
+        mounts = [root.mount for root in roots]
+        check_hosts(rules, mounts)
+        try:
+            for root in (one for one in roots if one.mount.ruled):
+                inside = f"{root.mount.target}/"
+                points = [one.target.removeprefix(inside) for one in mounts if one.target.startswith(inside)]
+                here = self._at[root.holder.fd] = RootRules(rules, root.mount, points)
+                guard_root(root.holder.fd, [], [], False, root.owner, here.native)
+                check_points(root.holder.fd, root.mount, points, here)
+                for found in find_named(root.holder.fd, root.mount.source, here):
+                    if found.identity in covered or any(found.identity == one.identity for one in self._found):
+                        os.close(found.fd)
+                    else:
+                        self._found.append(found)
+        except BaseException:
+            self.close()
+            raise
+
+    def closed_directories(self) -> list[Found]:
+        return [found for found in self._found if found.is_dir and found.rule.verb in ("hide", "deny")]
+
+    def rules_at(self, root: MountRoot) -> tuple[list[NativeRule], list[tuple[int, int, int]]]:
+        """For the guard; and the holder gets its own."""
+        here = self._at.get(root.holder.fd)
+        if here is None:
+            return [], []
+        from husk.vfs.host.tree_rules import TreeRules
+
+        numbers = {found.identity: here.number(found.rule) for found in self._found}
+        root.holder.rules = TreeRules(root.holder.fd, here.texts, numbers)
+        ruled = [(*found.identity, numbers[found.identity]) for found in self._found if found.rule.verb != "protect"]
+        return here.native, ruled
+
+    def descriptors(self) -> list[int]:
+        return [found.fd for found in self._found]
+
+    def close(self) -> None:
+        for fd in self.descriptors():
+            os.close(fd)
 
 
 def _covered(vfs: Vfs) -> Iterator[int]:

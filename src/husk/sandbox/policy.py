@@ -9,10 +9,11 @@ from husk.sandbox.limits.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from husk.kernel.emulation import Emulation
     from husk.sandbox.image_source import ImageSource
+    from husk.sandbox.rules.path_rule import PathRule
 
 MODES = ("ro", "rw", "cow", "image")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -23,13 +24,14 @@ class Mount:
     """A host directory or file shown at a guest path: `ro`, `rw`, or `cow` (changes go to a copy). With `image` the
     source is the name of an image of the store, shown read-only.
 
-    Links in the source are followed when it is named, here, and never again."""
+    Links in the source are followed when it is named, here, and never again. `ruled`: the rules for names hold below
+    it, as for everything of a person's."""
 
-    __slots__ = ("mode", "source", "target")
+    __slots__ = ("mode", "ruled", "source", "target")
 
-    def __init__(self, source: str, target: str, mode: str = "ro") -> None:
+    def __init__(self, source: str, target: str, mode: str = "ro", *, ruled: bool = True) -> None:
         self.source = source if mode == "image" else os.path.realpath(source)
-        self.target, self.mode = target, mode
+        self.target, self.mode, self.ruled = target, mode, ruled
 
     @classmethod
     def parse(cls, text: str) -> Mount:
@@ -78,6 +80,18 @@ class Mount:
             raise UsageError(f"--mount {self.source}: you may not read it; check its permissions.")
 
 
+def read_rules(given: Mapping[str, Iterable[str]]) -> list[PathRule]:
+    """Rules from patterns by verb."""
+    if not any(given.values()):
+        return []  # most boxes have none: nothing is imported
+    from husk.sandbox.rules.path_rule import PathRule
+
+    for verb, patterns in given.items():
+        if isinstance(patterns, str):
+            raise UsageError(f"{verb}: give a list of patterns, as [{patterns!r}].")
+    return [PathRule(verb, pattern) for verb, patterns in given.items() for pattern in patterns]
+
+
 class Publish:
     """A port of the host, by default of its loopback only, that leads to a port of the box."""
 
@@ -116,6 +130,7 @@ class Policy:
     __slots__ = (
         "allow_net",
         "argv",
+        "default_rules",
         "deny_net",
         "emulation",
         "env",
@@ -131,6 +146,7 @@ class Policy:
         "over_files",
         "programs",
         "publish",
+        "rules",
         "store",
         "terminal",
         "timeout",
@@ -147,6 +163,8 @@ class Policy:
         self.keep = ""  # the name of a box to continue in, and to keep; empty: nothing stays
         self.mounts: list[Mount] = []
         self.emulation: Emulation | None = None  # another runtime's surface to give the guest; None: husk's own
+        self.rules: list[PathRule] = []  # for names below mounts, beside husk's own
+        self.default_rules = True  # husk's own (rules.default_rules)
         self.env: dict[str, str] = {}
         self.workdir = ""  # empty: where the image wants to start, or /workspace
         self.home, self.user = HOME, USER

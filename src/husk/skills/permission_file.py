@@ -11,7 +11,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import NAMES, Limits
-from husk.sandbox.policy import DEFAULT_PATH, Mount
+from husk.sandbox.policy import DEFAULT_PATH, Mount, read_rules
 from husk.sandbox.toml_reader import read_toml
 from husk.skills.describe import Description
 from husk.skills.distributions import DEBIAN, distribution_key, is_requirement
@@ -22,7 +22,7 @@ from husk.skills.started_programs import started_programs
 VERSION = 1
 DEFAULT_LIMITS = {"time": "10m", "memory": "2G", "processes": "512", "disk": "4G", "disk-files": "100000"}
 SECTIONS: dict[str, list[str]] = {
-    "files": ["input", "output", "work", "mounts"],
+    "files": ["input", "output", "work", "mounts", "hide", "deny", "protect", "allow"],
     "network": ["hosts"],
     "programs": ["allow"],
     "packages": ["pip", "npm"],
@@ -41,12 +41,20 @@ class Permissions:
     output: bool = True
     work: bool = True
     mounts: list[str] = field(default_factory=list)
+    hide: list[str] = field(default_factory=list)  # patterns for names below mounts, beside husk's own
+    deny: list[str] = field(default_factory=list)
+    protect: list[str] = field(default_factory=list)
+    allow: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     programs: list[str] = field(default_factory=list)
     pip: list[str] = field(default_factory=list)
     npm: list[str] = field(default_factory=list)
     limits: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
     expected: list[str] = field(default_factory=list)  # refusals seen while learning that did no harm
+
+    @property
+    def rules(self) -> dict[str, list[str]]:
+        return {"hide": self.hide, "deny": self.deny, "protect": self.protect, "allow": self.allow}
 
     def _bound(self) -> list[str]:
         if not self.content:
@@ -72,6 +80,7 @@ class Permissions:
             f"{f'output = {_truth(self.output)}':<15} # --out DIR: what it leaves in /out and in its working directory",
             f"{f'work = {_truth(self.work)}':<15} # --work DIR: at /workspace, changes go to a copy",
             *_list("mounts", self.mounts, notes, '# "HOST:PLACE:ro", as for husk run --mount'),
+            *(line for verb, patterns in self.rules.items() if patterns for line in _list(verb, patterns, notes)),
             "",
             "[network]",
             "# Loopback is always there, private to the box. Names and addresses as for husk run --allow-net.",
@@ -106,11 +115,14 @@ class Permissions:
         ]
         for title, mine, theirs in (
             ("mount", self.mounts, most.mounts),
+            ("allowed name", self.allow, most.allow),
             ("host", self.hosts, most.hosts),
             ("program", self.programs, most.programs),
             ("npm package", self.npm, most.npm),
         ):
             found += [f"{title} {item}" for item in mine if item not in theirs]
+        for verb in ("hide", "deny", "protect"):
+            found += [f"no rule {verb} {item}" for item in most.rules[verb] if item not in self.rules[verb]]
         allowed = {distribution_key(item) for item in most.pip}
         found += [f"pip package {item}" for item in self.pip if distribution_key(item) not in allowed]
         wanted, given = read_limits(self.limits), read_limits(most.limits)
@@ -179,6 +191,10 @@ def read_permissions(path: Path) -> Permissions:
         output=files.flag("output"),
         work=files.flag("work"),
         mounts=files.words("mounts"),
+        hide=files.words("hide"),
+        deny=files.words("deny"),
+        protect=files.words("protect"),
+        allow=files.words("allow"),
         hosts=written.table("network").words("hosts"),
         programs=written.table("programs").words("allow"),
         pip=packages.words("pip"),
@@ -188,6 +204,7 @@ def read_permissions(path: Path) -> Permissions:
     )
     for text in made.mounts:
         Mount.parse(text)
+    read_rules(made.rules)
     for program in made.programs:
         if not program or ("/" in program and not program.startswith("/")):
             raise written.wrong(f"programs.allow: {program!r} is neither a bare name nor an absolute path.")

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
-from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy
+from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy, read_rules
 from husk.sandbox.result import Result
 from husk.sandbox.runner import Runner
 from husk.skills.box_runner import Around, Setting
@@ -93,11 +93,12 @@ def prepare(skill: Skill, request: Request) -> Prepared:
     if request.permissions is not None:
         check_bound(request.permissions, skill, "the permission manifest")
     _check_allowed(request)
-    mounts = [Mount(str(skill.root), SKILL), *_extra_mounts(request)]
+    mounts = [Mount(str(skill.root), SKILL, ruled=False), *_extra_mounts(request)]
     policy = request.setting.policy(argv, mounts, {"PYTHONDONTWRITEBYTECODE": "1"}, _limits(request))
     policy.terminal = policy.interactive = request.shell
     policy.emulation = request.emulation
     if request.permissions is not None:
+        policy.rules = read_rules(request.permissions.rules)
         policy.programs = [argv[0], *request.permissions.programs]
     policy.allow_net = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     notes = [problem.text for problem in skill.head.problems] + found.problems
@@ -111,9 +112,9 @@ def prepare(skill: Skill, request: Request) -> Prepared:
         provided.close()
         raise
     if staging is not None:
-        policy.mounts.append(Mount(str(staging.base / "out"), OUTPUT, "rw"))
+        policy.mounts.append(Mount(str(staging.base / "out"), OUTPUT, "rw", ruled=False))
         if request.work is None:
-            policy.mounts.append(Mount(str(staging.base / "work"), WORK, "rw"))
+            policy.mounts.append(Mount(str(staging.base / "work"), WORK, "rw", ruled=False))
     return Prepared(policy, script, staging, notes, provided)
 
 

@@ -76,6 +76,7 @@ FAILING = {
     "commit": (["none", "x"], 2, "usage"),
     "fork": (["none", "x"], 2, "usage"),
     "drop": (["none"], 2, "usage"),
+    "rules": (["--hide", "a[b"], 2, "usage"),
     "store ingest": (["/nowhere"], 2, "usage"),
     "store ls": ([], 2, "usage"),
     "store stat": ([], 2, "usage"),

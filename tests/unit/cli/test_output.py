@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from husk.cli import output
-from husk.cli.image_show import inspected
+from husk.cli.show.image_show import inspected
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "husk"
 WRITERS = {"print", "sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer.write", "sys.stderr.buffer.write"}

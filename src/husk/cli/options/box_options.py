@@ -29,6 +29,8 @@ APPLY = Command(
     options=(
         Option("--yes", "", "do not ask"),
         Option("--dry-run", "", "only show what would be done"),
+        Option("--allow", "PATTERN", "apply names that match, too, though a rule protects or closes them", many=True,
+               more="[The rules](mounts.md#rules) of the box hold for what is applied."),
         JSON,
     ),
     arguments=(_NAME, Argument("MOUNT", "which mount, if there are several", count="?")),

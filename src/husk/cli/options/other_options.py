@@ -1,4 +1,4 @@
-"""cli: the rows of `husk doctor`, `syscalls`, `mcp` and `completion`."""
+"""cli: the rows of `husk doctor`, `syscalls`, `rules`, `mcp` and `completion`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ SYSCALLS = Command(
     ),
     end="native: the host kernel runs it. virtual: husk's kernel answers it. judged: husk's kernel makes Linux's"
     " checks, then refuses it. refused: it gets an errno.",
+)  # fmt: skip
+RULES = Command(
+    "rules",
+    "which names below mounts are hidden, denied or protected",
+    "The rules for names below mounts: husk's own, and those given here. With --mount: what they name there now.",
+    options=(
+        Option("--mount", "SRC:DST[:MODE]", "show what the rules name at this mount's root", many=True, files=True),
+        Option("--hide", "PATTERN", "as for husk run", many=True),
+        Option("--deny", "PATTERN", "as for husk run", many=True),
+        Option("--protect", "PATTERN", "as for husk run", many=True),
+        Option("--allow", "PATTERN", "as for husk run", many=True),
+        Option("--no-default-rules", "", "only those given here"),
+        JSON,
+    ),
+    end="docs/mounts.md tells what each does.",
 )  # fmt: skip
 MCP = Command(
     "mcp",

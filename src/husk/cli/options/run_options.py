@@ -18,6 +18,15 @@ BOX = (
            " go to a copy); or image: SRC is an image of the store, shown read-only",
            group=FILES, many=True, files=True,
            more="A single file can be `ro` or `cow`. `rw` changes the host."),
+    Option("--hide", "PATTERN", "below mounts, names that match do not exist",
+           group=FILES, many=True, more="[Patterns, and the rules every mount has](mounts.md#rules)."),
+    Option("--deny", "PATTERN", "below mounts, names that match are seen but cannot be used (EACCES)", group=FILES,
+           many=True),
+    Option("--protect", "PATTERN", "below mounts, names that match stay as they are on the host", group=FILES,
+           many=True),
+    Option("--allow", "PATTERN", "below mounts, lift the rules for names that match, husk's own too (`husk rules`)",
+           group=FILES, many=True),
+    Option("--no-default-rules", "", "lift all of husk's own rules for mounts", group=FILES),
     Option("--workdir", "DIR", "start in DIR, an absolute path in the box (default: /workspace, or what the image"
            " says)", group=FILES, files=True),
     Option("--env", "NAME=VALUE", "set a variable; --env NAME passes the caller's", group=FILES, many=True,
@@ -81,4 +90,3 @@ SHELL = Command(
     options_of="run",
     end=EXIT_CODES,
 )
-

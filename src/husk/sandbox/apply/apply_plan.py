@@ -12,6 +12,7 @@ import stat as st
 
 from husk.abi import text
 from husk.native._core import open_beneath, stat_beneath
+from husk.sandbox.apply.ruled_changes import ChangesByRule
 from husk.sandbox.errors import HuskError
 from husk.vfs.layer.delta import delta, is_same_content, is_same_inode, is_unchanged, stat_of, xattrs_of
 from husk.vfs.layer.inodes import Inode, LayerDir
@@ -61,7 +62,10 @@ class Plan:
         self.notes: list[str] = []
         self.steps: list[Step] = []
         within: dict[int, Step] = {}  # by the change of a directory that is new
+        unruled = ChangesByRule(lower, self.notes)
         for change in delta(tree, through=True):
+            if unruled.leaves_out(change):
+                continue
             step = within.get(id(change.above))
             if step is None:
                 step = self._step(change)

@@ -34,7 +34,7 @@ class BoxContent:
         self.kept, self.record, self.whole = kept, record, whole
 
     def prepare(self, policy: Policy) -> None:
-        """Set image and mounts from the record; every run gives all other options anew."""
+        """Set image, mounts and their rules from the record; every run gives all other options anew."""
         record = self.record
         if policy.image and policy.image != record.image:
             origin = f"the image {record.image!r}" if record.image else "the host's own programs"
@@ -56,6 +56,16 @@ class BoxContent:
                 )
             mount.check()
         policy.mounts = of_box + list(given.values())
+        self._adopt_rules(policy)
+
+    def _adopt_rules(self, policy: Policy) -> None:
+        """The rules of a box stay with its mounts; a run may add some."""
+        new = [[rule.verb, rule.pattern] for rule in policy.rules]
+        policy.default_rules &= self.record.default_rules
+        if self.record.rules:
+            from husk.sandbox.rules.path_rule import PathRule
+
+            policy.rules += [PathRule(*one) for one in self.record.rules if one not in new]
 
     def lay_over(self, layers: list[tuple[bytes, LayeredTree]], creds: Credentials) -> None:
         """Lay the names of the record's layer over the trees of a box that is being built."""

@@ -87,7 +87,7 @@ class Keeping(BoxContent):
         if not self.new or record.created_ns:
             return
         record.created_ns = time.time_ns()
-        record.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
+        record.note_mounts(policy)
         if source is not None:
             from husk.sandbox.kept.image_hold import hold_image
 
@@ -110,7 +110,7 @@ class Keeping(BoxContent):
 
         record = self.record
         used = settle(state, files, self, record)
-        record.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
+        record.note_mounts(policy)
         record.argv, record.exit_code, record.changed_ns = policy.argv, result.exit_code, time.time_ns()
         syncfs(files.vfs.state.files_fd)
         with self.kept.without_collection():

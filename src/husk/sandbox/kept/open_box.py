@@ -18,19 +18,24 @@ from husk.walls.ids import Ids
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.filesystem import Files
+    from husk.sandbox.rules.path_rule import PathRule
 
 
 class OpenBox(BoxContent, Closing):
     """A box as it was last kept, or at a snapshot (a record without a name). While this is open, no layer
     is collected and the image is leased."""
 
-    def __init__(self, kept: KeptBoxes, record: Record, *, whole: bool = False) -> None:
+    def __init__(
+        self, kept: KeptBoxes, record: Record, *, whole: bool = False, rules: list[PathRule] | None = None
+    ) -> None:
+        """`rules`: beside those that the box was kept with."""
         super().__init__(kept, record, whole=whole)
         self._no_collection = kept.without_collection()
         self._state: StateDir | None = None
         self._source: ImageSource | None = None
         try:
             policy = Policy([])
+            policy.rules = rules or []
             self.prepare(policy)
             if policy.image:
                 self._source = ImageSource(policy.image, policy.store, record)

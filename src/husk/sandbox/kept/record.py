@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from husk.sandbox.policy import Policy
+
 FORMAT = 1
 
 
@@ -22,6 +24,7 @@ class Record:
         "changed_ns",
         "config",
         "created_ns",
+        "default_rules",
         "exit_code",
         "flat",
         "id",
@@ -35,6 +38,7 @@ class Record:
         "names",
         "number",
         "owner",
+        "rules",
         "store",
         "trees",
     )
@@ -48,6 +52,8 @@ class Record:
         self.image_layers: list[str] = []
         self.config: dict[str, Any] = {}
         self.mounts: list[list[str]] = []  # source, target, mode
+        self.rules: list[list[str]] = []  # verb and pattern, for names below mounts
+        self.default_rules = True
         self.owner = [0, 0]  # uid and gid of the guest when the names were written
         self.number = 0  # the last inode number in use
         self.layer = ""
@@ -56,6 +62,12 @@ class Record:
         self.argv: list[str] = []  # of the last run
         self.exit_code = 0
         self.names = self.bytes = 0
+
+    def note_mounts(self, policy: Policy) -> None:
+        """What a box has of the host, and the rules for that."""
+        self.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
+        self.rules = [[rule.verb, rule.pattern] for rule in policy.rules]
+        self.default_rules = policy.default_rules
 
     def dump(self) -> bytes:
         import json

@@ -42,7 +42,7 @@ def provide_npm(
 
     def fill(content: Path) -> Filled:
         argv = ["npm", "ci" if pins else "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "/layer"]
-        policy = setting.policy(argv, [Mount(str(content), "/layer", "rw")], limits=LIMITS)
+        policy = setting.policy(argv, [Mount(str(content), "/layer", "rw", ruled=False)], limits=LIMITS)
         if pins:
             (content / "package-lock.json").write_text(pins)
             roots = json.loads(pins)["packages"][""].get("dependencies", {})

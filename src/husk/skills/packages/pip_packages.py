@@ -89,7 +89,7 @@ def _install(
 ) -> Filled:
     argv = ["python3", "-m", "pip", "install", "--target", "/layer/python", "--report", "/layer/report.json", "--quiet"]
     argv += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
-    mounts = [Mount(str(content), "/layer", "rw"), _pip_mount()]
+    mounts = [Mount(str(content), "/layer", "rw", ruled=False), _pip_mount()]
     policy = setting.policy(argv, mounts, {"PYTHONPATH": PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1"}, LIMITS)
     if wheels is not None:
         argv += ["--find-links", "/wheels"]

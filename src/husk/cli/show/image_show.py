@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from husk.cli.store_show import size
+from husk.cli.show.store_show import size
 from husk.store.store_errors import shown
 
 if TYPE_CHECKING:

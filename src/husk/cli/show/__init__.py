@@ -1,0 +1,1 @@
+"""What commands print for people: images, skills, the store."""

@@ -1,0 +1,229 @@
+"""sandbox: the rules of a box, held at the roots of its mounts: by name, and by the identities that names have now.
+
+A full search of a home would take seconds, so identities are found only for patterns without wildcards, at each mount's
+root: `~/.ssh`, `.git/hooks` of a mounted project, the far end of a link `.bashrc`. Everything else is held by name.
+docs/design/015-name-rules.md says what that leaves open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as st
+
+from husk.native._core import guard_root, judge_name, name_matches, open_beneath, unguard_root
+from husk.sandbox.errors import UsageError
+from husk.sandbox.rules.path_rule import DEEP, VERBS, WILD, PathRule, components, escaped, homes, state_at
+from husk.vfs.host.tree_rules import ALLOW, DENY, TreeRule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from husk.sandbox.policy import Mount
+    from husk.sandbox.rules.path_rule import Parts
+
+    Identity = tuple[int, int]
+    NativeRule = tuple[int, bool, bool, Parts, int, str, str]
+
+SMALL = 100
+LOOK = os.O_PATH | os.O_NOFOLLOW
+
+
+def rules_of(given: Iterable[PathRule], *, default: bool) -> list[PathRule]:
+    """All rules of a box, the weakest first: of those that match a name the last one decides."""
+    rules = list(given)
+    if default:
+        from husk.sandbox.rules.default_rules import default_rules
+
+        lifted = {rule.pattern for rule in rules if rule.verb == "allow"}
+        lifted |= {f"{prefix}/{pattern}" for prefix in ("**", "~") for pattern in lifted}
+        rules += [rule for rule in default_rules() if rule.pattern not in lifted]
+    strength = {verb: number for number, verb in enumerate(("protect", "deny", "hide", "allow"))}
+    return sorted(rules, key=lambda rule: (not rule.default, strength[rule.verb]))
+
+
+class RootRules:
+    """The rules as they stand at one mount's root: those that can match below it, for C and for Python."""
+
+    __slots__ = ("_numbers", "native", "texts", "whose")
+
+    def __init__(self, rules: list[PathRule], mount: Mount, points: list[str]) -> None:
+        """`points`: names below the root that other mounts cover: those the caller wants to see."""
+        self.native: list[NativeRule] = []
+        self.texts: list[TreeRule] = []
+        self.whose: list[PathRule | None] = []
+        self._numbers: dict[int, int] = {}  # by the id of a rule
+        source = components(mount.source)
+        places = [home for home in homes() if _may_meet(home, source)]
+        for rule in rules:
+            for anchor, parts in rule.forms(places):
+                state = 1  # the first part comes next
+                if anchor == "host" or (parts[0] == DEEP and _may_begin_above(parts, source)):
+                    state, matched = state_at(parts, source)
+                    if matched and anchor == "host" and not rule.default and rule.verb != "allow":
+                        raise UsageError(f"--mount {mount}: {rule} closes all of it; leave one of them out.")
+                if state:
+                    self._add(rule, parts, state)
+        for point in points:
+            self.native.append((ALLOW, False, False, escaped(components(point)), 1, "", ""))
+            self.texts.append(TreeRule(ALLOW, "", "", ""))
+            self.whose.append(None)
+
+    def _add(self, rule: PathRule, parts: Parts, state: int) -> int:
+        verb = VERBS.index(rule.verb)
+        number = len(self.native)
+        self._numbers.setdefault(id(rule), number)
+        self.native.append((verb, rule.own, rule.files, parts, state, rule.reason, rule.remedy))
+        self.texts.append(TreeRule(verb, rule.name, rule.reason, rule.remedy, files=rule.files))
+        self.whose.append(rule)
+        return number
+
+    def number(self, rule: PathRule) -> int:
+        """Its number here. A rule that matches no name here may still hold a file that another mount shows, too."""
+        found = self._numbers.get(id(rule))
+        return self._add(rule, rule.parts, 0) if found is None else found
+
+    def names(self) -> Iterator[bytes]:
+        """Names below the root that a rule means, where it means just one."""
+        for verb, _, _, parts, state, *_ in self.native:
+            for number, part in enumerate(parts):
+                begins = state >> number & 1 or (number == 1 and parts[0] == DEEP)
+                if verb != ALLOW and begins and part != DEEP and _is_plain(parts[number:]):
+                    yield b"/".join(parts[number:])
+
+
+class Found:
+    """A host file that a rule names now. `fd` holds it, so that its inode number stays its own."""
+
+    __slots__ = ("fd", "identity", "is_dir", "rule")
+
+    def __init__(self, fd: int, rule: PathRule) -> None:
+        info = os.fstat(fd)
+        self.fd, self.identity, self.rule = fd, (info.st_dev, info.st_ino), rule
+        self.is_dir = st.S_ISDIR(info.st_mode)
+
+
+def find_named(root: int, source: str, here: RootRules) -> list[Found]:
+    """The files that rules name below `root`, whose guard has the rules by now; the caller closes their descriptors."""
+    look = os.dup(root)  # without a guard
+    found: list[Found] = []
+    try:
+        for name in dict.fromkeys(here.names()):
+            number, verb, itself, *_ = judge_name(root, name, False)
+            rule = here.whose[number] if number >= 0 and itself else None
+            if rule is None:
+                continue
+            try:
+                fd = open_beneath(look, name, LOOK)
+            except OSError:
+                continue
+            mode = os.fstat(fd).st_mode
+            if verb == DENY and rule.files and st.S_ISDIR(mode):
+                os.close(fd)
+                continue
+            found.append(Found(fd, rule))
+            far = _far_end(source, name) if st.S_ISLNK(mode) else -1
+            if far >= 0:
+                found.append(Found(far, rule))
+    finally:
+        os.close(look)
+    for one in list(found):
+        if one.is_dir:
+            found += [Found(fd, one.rule) for fd in _linked_files(one.fd)]
+    return found
+
+
+def show_named(mount: Mount, rules: list[PathRule]) -> list[tuple[str, PathRule]]:
+    """What rules name at the root of a mount now, for a person: paths below it."""
+    root = os.open(mount.source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    shown: list[tuple[str, PathRule]] = []
+    try:
+        here = RootRules(rules, mount, [])
+        guard_root(root, [], [], False, None, here.native)
+        for name in dict.fromkeys(here.names()):
+            number, _, itself, *_ = judge_name(root, name, False)
+            rule = here.whose[number] if number >= 0 and itself else None
+            if rule is not None and os.path.lexists(os.path.join(os.fsencode(mount.source), name)):
+                shown.append((os.fsdecode(name), rule))
+    finally:
+        unguard_root(root)
+        os.close(root)
+    return shown
+
+
+def check_points(root: int, mount: Mount, points: list[str], here: RootRules) -> None:
+    """A mount point must not lie in a directory that is closed."""
+    for point in points:
+        number, verb, itself, *_ = judge_name(root, os.fsencode(point), False)
+        if verb >= DENY and not itself:
+            rule = here.texts[number]
+            raise UsageError(
+                f"--mount …:{mount.target}/{point}: {rule.reason.replace(' it', ' the directory above it')}; "
+                f"{rule.allow}, or mount it elsewhere."
+            )
+
+
+def check_hosts(rules: list[PathRule], mounts: list[Mount]) -> None:
+    """Raises for a host path that no mount shows: most likely it was meant as a path in the box."""
+    for rule in rules:
+        if rule.default or rule.anchor != "host" or not mounts:
+            continue
+        if any(state_at(rule.parts, components(mount.source))[0] for mount in mounts):
+            continue
+        if any(state_at(rule.parts, components(mount.source))[1] for mount in mounts):
+            continue
+        for mount in mounts:
+            inside = f"{mount.target}/"
+            if rule.pattern.startswith(inside):
+                rest = rule.pattern[len(inside) :]
+                raise UsageError(
+                    f"{rule}: patterns name host paths; write {mount.source.rstrip('/')}/{rest}, or ./{rest} for every "
+                    "mount's root."
+                )
+        raise UsageError(f"{rule}: no mount shows that host path; write a path below a mount's source, or a name.")
+
+
+def _far_end(source: str, name: bytes) -> int:
+    """The file that a link leads to on the host; -1: none."""
+    try:
+        return os.open(os.path.join(os.fsencode(source), name), os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        return -1
+
+
+def _linked_files(directory: int) -> list[int]:
+    """Descriptors of the files in a directory that have further names, for the caller to close. Only of a small
+    directory, as .ssh is: a browser's profile would take too long."""
+    found: list[int] = []
+    try:
+        names = os.listdir(fd := os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory))
+    except OSError:
+        return found
+    try:
+        for name in names if len(names) <= SMALL else ():
+            info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if info.st_nlink > 1 and st.S_ISREG(info.st_mode):
+                found.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd))
+    except OSError:
+        pass  # gone meanwhile
+    finally:
+        os.close(fd)
+    return found
+
+
+def _may_begin_above(parts: Parts, source: list[bytes]) -> bool:
+    """Does a rule for a path anywhere begin in the directories above the mount's root? A wildcard does not: `**/*/a` is
+    for an `a` below some directory of the mount."""
+    return len(parts) > 2 and _is_plain(parts[1:2]) and any(name_matches(parts[1], name) for name in source)
+
+
+def _may_meet(home: Parts, source: list[bytes]) -> bool:
+    """Does one of the two directories lie in the other?"""
+    return all(name_matches(part, name) for part, name in zip(home, source, strict=False))
+
+
+def _is_plain(parts: Parts) -> bool:
+    return not any(part == DEEP or any(chr(byte) in WILD for byte in part) for part in parts)
