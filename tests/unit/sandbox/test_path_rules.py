@@ -17,7 +17,7 @@ from husk.sandbox.rules.default_rules import default_rules
 from husk.sandbox.rules.mount_rules import RootRules, check_hosts, rules_of, show_named
 from husk.sandbox.rules.path_rule import VERBS, PathRule, components, quoted, state_at
 
-ROOT = 1_000_003  # no descriptor: names are judged without opening anything
+ROOT = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # names are judged without opening anything below it
 ALLOW, PROTECT, DENY, HIDE = range(4)
 
 

@@ -11,11 +11,11 @@
  * husk run as root walks with the file credentials of the mount's owner. It judges permissions first, but a directory
  * may be exchanged between that check and the use. Then the kernel refuses what the owner may not reach.
  *
- * A mount may have rules (rules.c): names that are hidden or denied, and the identities that such names had when the
- * box was built, so that another path to the same file does not help. What is hidden does not exist; what is denied can
- * only be looked at. Protected names are Python's business: nothing is written here. */
+ * A mount may have rules (name_rules.c): names that are hidden or denied, and the identities that such names had when
+ * the box was built, so that another path to the same file does not help. What is hidden does not exist; what is denied
+ * can only be looked at. Protected names are Python's business: nothing is written here. */
 #include "host/host.h"
-#include "host/rules.h"
+#include "host/name_rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -446,7 +446,7 @@ static void replace(int root, struct guard *by)
 }
 
 /* guard_root(root_fd, closed, fixed, holds_closed, owner[, rules, ruled]): `owner` is (uid, gid), or None for husk's
- * own credentials. `rules`: as rules.c reads them; `ruled`: (device, inode, number of the rule that closes it). */
+ * own credentials. `rules`: as name_rules.c reads them; `ruled`: (device, inode, number of the rule that closes it). */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args)
 {
     (void)self;

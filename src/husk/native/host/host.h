@@ -65,7 +65,7 @@ PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args);
 PyObject *host_py_own_directory(PyObject *self, PyObject *args);
 PyObject *host_py_judge_name(PyObject *self, PyObject *args);
 PyObject *host_py_hidden_names(PyObject *self, PyObject *args);
-PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* rules.c */
+PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* name_rules.c */
 
 /* advisory_locks.c: on descriptors that stay the caller's; EINTR is returned. */
 PyObject *host_py_lock_file(PyObject *self, PyObject *args);

@@ -1,7 +1,7 @@
 """sandbox: one rule for names below mounts, as a person writes it: a verb and a pattern. Every mistake is one sentence.
 
 Here: what a pattern means, and at which point of it a mount's root stands. Not here: which rules a box has
-(`default_rules`, the policy), and where they are held (`mount_rules`, native/host/rules.c).
+(`default_rules`, the policy), and where they are held (`mount_rules`, native/host/name_rules.c).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Parts = tuple[bytes, ...]
 
-VERBS = ("allow", "protect", "deny", "hide")  # the weakest first; native/host/rules.h has the same order
+VERBS = ("allow", "protect", "deny", "hide")  # the weakest first; native/host/name_rules.h has the same order
 MOST_PARTS, NAME_MAX = 28, 255
 WILD = frozenset("*?[\\")
 DEEP = b"**"
@@ -84,7 +84,7 @@ WHAT_IT_DOES = {
 
 
 def state_at(parts: Parts, path: list[bytes]) -> tuple[int, bool]:
-    """The state of a rule (native/host/rules.c) behind the components of `path`, and whether it matched on the way."""
+    """The state of a rule (native/host/name_rules.c) behind the components of `path`; and whether it matched one."""
     if path and parts[0] != DEEP and not name_matches(parts[0], path[0]):
         return 0, False  # most rules for the host
     state, matched = _with_empty(parts, 1), False

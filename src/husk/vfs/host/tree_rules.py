@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Identity = tuple[int, int]  # device and inode
 
-ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/rules.h has them
+ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/name_rules.h has them
 WAY, OWN_WAY, PASSING = 1, 2, 4
 MOST_OWN = 8192
 

@@ -9,7 +9,7 @@
  * anybody needs, and asking each directory would.
  *
  * Nothing here opens anything: guard.c asks, and acts. */
-#include "host/rules.h"
+#include "host/name_rules.h"
 
 #include "host/host.h"
 

@@ -1,6 +1,6 @@
-/* native/host: the rules of a mount (rules.c), as its guard (guard.c) uses them. Once read, they never change. */
-#ifndef HUSK_RULES_H
-#define HUSK_RULES_H
+/* native/host: the rules of a mount (name_rules.c), as its guard (guard.c) uses them. Once read, they never change. */
+#ifndef HUSK_NAME_RULES_H
+#define HUSK_NAME_RULES_H
 
 #include "core.h"
 
