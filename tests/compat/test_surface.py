@@ -145,8 +145,10 @@ def test_what_is_no_file_at_all(tmp_path: Path) -> None:
 def test_names_may_be_shortened(tmp_path: Path) -> None:
     assert find("gvisor-20240729").name == "gvisor-20240729" == find("gvisor-20240").name
     assert find("husk").name == "husk" and find("linux-4.19").version == "4.19"
+    assert find("gvisor").name == max(name for name in names() if name.startswith("gvisor-"))
+    assert find("linux").name == "linux-6.18"
     wrong = {"hus": "may be husk or husk-bare", "gvisr": "did you mean gvisor", "": "no runtime ''"}
-    wrong |= {"linux-3.2": "there is no runtime", "linux-9.9": "there is no runtime"}
+    wrong |= {"gvisor-2": "may be gvisor-2", "linux-3.2": "there is no runtime", "linux-9.9": "there is no runtime"}
     for name, sentence in wrong.items():
         with pytest.raises(UsageError, match=sentence):
             find(name)

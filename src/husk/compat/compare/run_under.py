@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
+from husk.compat.own_command import with_own_husk
 from husk.sandbox.errors import UsageError
 
 MOST_OUTPUT = 4 << 20  # bytes kept of each output
@@ -86,7 +87,7 @@ def _before_dashes(words: Sequence[str], more: list[str]) -> list[str]:
 
 def run_under(prefix: Sequence[str], command: Sequence[str], place: str, seconds: float) -> Outcome:
     """Run the command once. `place` is made anew, and gone afterwards."""
-    words = [*show_directory(prefix, place), *command]
+    words = [*show_directory(with_own_husk(prefix), place), *command]
     _remove(place)
     os.mkdir(place, 0o755)
     began = time.monotonic()

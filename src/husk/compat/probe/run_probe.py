@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from husk.compat.own_command import with_own_husk
 from husk.compat.probe.probe_lines import Check, Head, Result, read_check, read_head, read_result
 from husk.sandbox.errors import HuskError, UsageError
 
@@ -61,7 +62,7 @@ def run_probe(prefix: str = "", calls: Sequence[str] = (), *, limit: int = 0) ->
     check_names(calls, wanted)
     wanted = [check for check in wanted if not calls or check.call in calls]
     try:
-        words = shlex.split(prefix)
+        words = with_own_husk(shlex.split(prefix))
     except ValueError as error:
         raise UsageError(f"--in {prefix!r}: {error}; quote it as for a shell.") from None
     seconds = ["--limit", str(limit)] if limit else []

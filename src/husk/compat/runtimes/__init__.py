@@ -7,6 +7,7 @@ how to add one.
 from __future__ import annotations
 
 import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def names() -> list[str]:
 
 
 def find(name_or_path: str) -> Surface:
-    """A runtime by its name, by the beginning of its name if only one begins so, or by the path of a file."""
+    """A runtime by its name; by the name without its version, which is the newest; by the beginning of its name if only
+    one begins so; or by the path of a file."""
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return read_surface(name_or_path)
     known = names()
@@ -44,6 +46,10 @@ def find(name_or_path: str) -> Surface:
     begins = [name for name in known if name_or_path and name.startswith(name_or_path)]
     if len(begins) == 1:
         return _load(begins[0])
+    versions = [name for name in begins if re.match(r"-\d", name.removeprefix(name_or_path))]
+    if versions:
+        found = [_load(name) for name in versions]  # versions of Linux are in their own order
+        return max(enumerate(found), key=lambda entry: (entry[1].date, entry[0]))[1]
     if begins:
         raise UsageError(f"{name_or_path!r} may be {' or '.join(begins)}; write more of the name.")
     near = get_close_matches(name_or_path, known, 2, 0.5)
