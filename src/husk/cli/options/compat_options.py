@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
 from husk.cli.options.run_options import BOX, EXIT_CODES, REPORTS
-from husk.cli.options.values import seconds_or_more, small_count
+from husk.cli.options.values import run_count, time_limit
 from husk.sandbox.policy import Mount
 
 _RUNTIME = "its name, the beginning of its name, or a file"
@@ -172,8 +172,8 @@ COMPARE = Command(
                more="The words are split as by a shell. `{}` stands for the directory the command works in; for"
                " `husk run`, `bwrap` and `proot` husk adds the options that show it inside."),
         Option("--repeat", "N", "native runs made first, to see what varies by itself (default: 3; 0: none)",
-               read=small_count, default=3),
-        Option("--timeout", "SECONDS", "end a run after this time (default: 60)", read=seconds_or_more, default=60.0),
+               read=run_count, default=3),
+        Option("--timeout", "SECONDS", "end a run after this time (default: 60)", read=time_limit, default=60.0),
         Option("--trace", "FILE", "compare two traces instead, as `husk trace --json` wrote them", many=True,
                files=True),
         JSON,
@@ -201,7 +201,7 @@ CHECK = Command(
         Option("--mount", "SRC:DST[:MODE]", "for the command after `--`, as for husk run", many=True, files=True,
                read=Mount.parse),
         Option("--timeout", "SECONDS", "end each run of the command after this time (default: 60)",
-               read=seconds_or_more, default=None),
+               read=time_limit, default=None),
         Option("--no-namespaces", "", "for the command after `--`, as for husk run"),
     ),
     arguments=(Argument("WHAT", "a program, a script, a directory, a skill or an image", count="*",

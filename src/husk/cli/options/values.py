@@ -35,13 +35,13 @@ def duration(text: str) -> float:
     return float(int(number) * _SECONDS[unit])
 
 
-def small_count(text: str) -> int:
-    if not text.isdecimal() or int(text) > 50:
+def run_count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 2 or int(text) > 50:
         raise UsageError(f"{text!r} is no number of runs; write one from 0 to 50.")
     return int(text)
 
 
-def seconds_or_more(text: str) -> float:
+def time_limit(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
