@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from husk.compat.look import look_cache
+from husk.compat.look import look_cache, reach
 from husk.compat.look.elf_file import Unreadable
 from husk.compat.look.facts import LIBRARY, OWN, POINTER, START
 from husk.compat.look.look_at import look_at
-from tests.compat.known_programs import program
+from husk.compat.trace import run_traced
+from tests.compat.known_programs import folder, program
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,8 +87,27 @@ def test_nothing_that_strace_sees_is_missed(line: str, tmp_path: Path) -> None:
     assert made and made <= seen
 
 
+@pytest.mark.parametrize("line", ["through-libc", "raw-stub", "/bin/ls -l /"])
+def test_argument_values_of_a_trace_are_among_those_seen(line: str) -> None:
+    command = line.split()
+    path = command[0] if command[0].startswith("/") else program(command[0])
+    inside = [path if path == command[0] else f"/known/{command[0]}", *command[1:]]
+    census = run_traced(inside, mounts=[f"{folder()}:/known"], stdin=b"", keep=1 << 20)
+    seen: dict[str, list[dict[int, int]]] = {}
+    for use in look_at(path).uses:
+        seen.setdefault(use.call, []).append(dict(use.values))
+    asked = [one for one in census.calls if one.call != "execve"]  # what started it
+    assert asked and census.status == 0
+    for one in asked:
+        # A value that is not known may be any.
+        values = one.values.items()
+        assert any(all(known.get(n, value) == value for n, value in values) for known in seen[one.call]), one.example
+
+
 def test_the_second_look_comes_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(reach, "MOST_RECENT", 0)  # nothing is kept in memory
+    reach._recent.clear()
     path = program("through-static-libc")
     first = look_at(path).as_json()
     (kept,) = os.listdir(look_cache.cache_folder())

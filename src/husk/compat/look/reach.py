@@ -21,6 +21,8 @@ from husk.compat.look.telling import TELLING
 
 MOST_LIBRARIES = 300
 MOST_USES = 4000
+MOST_RECENT = 16
+WORTH_KEEPING = 0.2  # seconds that a scan took
 MOST_STEPS = 2000  # from the entry point, while nothing is decided
 # The loader finds this function of libc by its name at run time.
 BY_NAME = ("__libc_early_init",)
@@ -220,15 +222,22 @@ def load(path: str, tree: FileTree, deadline: float) -> Loaded | None:
     return Loaded(path, file, code_of(file, deadline))
 
 
+_recent: dict[str, Code] = {}  # of this process: the parts of a directory share their libraries
+
+
 def code_of(file: ElfFile, deadline: float) -> Code:
     key = look_cache.key_of(file.content)
-    known = look_cache.load(key)
-    if known is not None:
-        return known
-    before = time.thread_time()
-    code = scan(file, deadline)
-    if time.thread_time() - before > 0.2 and time.thread_time() < deadline:
-        look_cache.keep(key, code)
+    code = _recent.pop(key, None) or look_cache.load(key)
+    if code is None:
+        before = time.thread_time()
+        code = scan(file, deadline)
+        if time.thread_time() >= deadline:
+            return code  # perhaps not all of it
+        if time.thread_time() - before > WORTH_KEEPING:
+            look_cache.keep(key, code)
+    _recent[key] = code
+    if len(_recent) > MOST_RECENT:
+        del _recent[next(iter(_recent))]
     return code
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from husk.compat.census import Census
-from husk.compat.look.facts import START, SURENESS, Look, call_text
+from husk.compat.look.facts import LIBRARY, POINTER, START, SURENESS, Look, call_text
 from husk.compat.surface import ERRNO_NAMES, MISSING, PARTIAL, UNKNOWN, Surface
 from husk.compat.verdict.known_cases import Case, arguments, known_cases
 
@@ -20,6 +20,7 @@ TRACED = "traced"
 _ORDER = [TRACED, *SURENESS]
 SURE_TEXTS = {TRACED: "made in the traced run", **SURENESS}
 MOST_PLACES = 5
+EXCUSED = "an ordinary user gets the same errno from Linux"
 
 
 @dataclass
@@ -55,6 +56,12 @@ class Divergence:
         """Made in any case, or the fault is plain to see."""
         return self.need.sure in (TRACED, START) or bool(self.then)
 
+    @property
+    def excused(self) -> bool:
+        """Code that only might make it, as an ordinary user, would get the same errno from Linux."""
+        maybe = self.need.sure in (LIBRARY, POINTER)
+        return maybe and self.errno == "EPERM" and self.need.call in known_cases().privileged
+
     def line(self, runtime: str) -> str:
         line = f"`{self.need.text}` → {self.errno or 'no answer at all'} in {runtime}"
         if self.then:
@@ -69,6 +76,7 @@ class Divergence:
             "errno": self.errno,
             "sure": self.need.sure,
             "fatal": self.fatal,
+            "excused": self.excused,
             "why": self.text,
             "places": self.need.places,
             "fallback": _case_json(self.fallback),
@@ -121,10 +129,10 @@ class Verdict:
             ending = self.measured.ending if self.measured is not None and not first.then else ""
             return first.line(self.title) + (f"; then it {ending}" if ending else "")
         if self.status == UNCLEAR:
-            fatal = [one for one in self.divergences if one.fatal]
+            fatal = [one for one in self.divergences if one.fatal and not one.excused]
             return f"may break: {fatal[0].line(self.title)}" if fatal else self.unclear[0]
         if self.status == FALLBACK and self.divergences:
-            return self.divergences[0].line(self.title)
+            return next((one for one in self.divergences if not one.fatal), self.divergences[0]).line(self.title)
         return ""
 
     def as_json(self) -> dict[str, Any]:
@@ -202,16 +210,16 @@ def judge(subject: str, surface: Surface, look: Look | None, census: Census | No
 
 
 def _status(found: list[Divergence], unclear: list[str]) -> str:
-    fatal = [one for one in found if one.fatal]
+    fatal = [one for one in found if one.fatal and not one.excused]
     if any(one.certain for one in fatal):
         return BREAKS
     if fatal or unclear:
         return UNCLEAR
-    return FALLBACK if found else RUNS
+    return FALLBACK if any(not one.fatal for one in found) else RUNS
 
 
 def _weight(one: Divergence) -> tuple[Any, ...]:
-    return (not one.fatal, not one.then, _ORDER.index(one.need.sure), one.need.call, one.need.text)
+    return (not one.fatal, one.excused, not one.then, _ORDER.index(one.need.sure), one.need.call, one.need.text)
 
 
 def _title(surface: Surface) -> str:

@@ -43,6 +43,7 @@ class Cases:
     fallbacks: tuple[Case, ...]
     remedies: tuple[Case, ...]
     together: tuple[Case, ...]
+    privileged: frozenset[str]
 
     def fallback(self, call: str, known: dict[int, int], errno: str) -> Case | None:
         return next((case for case in self.fallbacks if case.fits(call, known, errno)), None)
@@ -63,7 +64,7 @@ def known_cases() -> Cases:
     fallbacks = [_case(row, row["to"], row["who"]) for row in data["fallback"]]
     remedies = [_case(row, row["text"]) for row in data["remedy"]]
     together = [_case(row, row["then"]) for row in data["together"]]
-    return Cases(tuple(fallbacks), tuple(remedies), tuple(together))
+    return Cases(tuple(fallbacks), tuple(remedies), tuple(together), frozenset(data["privileged"]["calls"]))
 
 
 def _case(row: dict[str, Any], text: str, who: str = "") -> Case:

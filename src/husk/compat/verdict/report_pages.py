@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from html import escape
 
-from husk.compat.verdict.judge import BREAKS, FALLBACK, RUNS, SURE_TEXTS, UNCLEAR, Divergence, Verdict
+from husk.compat.verdict.judge import BREAKS, EXCUSED, FALLBACK, RUNS, SURE_TEXTS, UNCLEAR, Divergence, Verdict
 
 _SIGNS = {RUNS: "✓", FALLBACK: "~", BREAKS: "✗", UNCLEAR: "?"}
 _TITLE = "Compatibility"
@@ -82,6 +82,8 @@ def _details(one: Divergence) -> list[tuple[str, str]]:
     rows = [("how sure", SURE_TEXTS[one.need.sure]), *(("where", place) for place in one.need.places)]
     if one.text:
         rows.append(("the runtime", one.text))
+    if one.excused:
+        rows.append(("also", EXCUSED))
     if one.fallback is not None:
         rows += [("who copes", one.fallback.who), ("source", one.fallback.source)]
     if one.remedy is not None and one.fatal:

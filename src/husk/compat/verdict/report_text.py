@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 
 from husk.compat.look.facts import LIBRARY, OWN, POINTER, START, Look
-from husk.compat.verdict.judge import FALLBACK, RUNS, SURE_TEXTS, UNCLEAR, Divergence, Verdict
+from husk.compat.verdict.judge import EXCUSED, FALLBACK, RUNS, SURE_TEXTS, UNCLEAR, Divergence, Verdict
 
 WIDTH = 100
 MOST_DIVERGENCES = 8
@@ -91,6 +91,8 @@ def _divergence_lines(one: Divergence, verdict: Verdict) -> list[str]:
     lines += _wrapped("    ", "", f"{SURE_TEXTS[one.need.sure]}; {'; '.join(one.need.places[:2])}")
     if one.text:
         lines += _wrapped("    ", "the runtime: ", one.text)
+    if one.excused:
+        lines += _wrapped("    ", "", EXCUSED)
     if one.fallback is not None:
         lines += _wrapped("    ", "who copes: ", f"{one.fallback.who} [{one.fallback.source}]")
     if one.remedy is not None and one.fatal:

@@ -58,7 +58,9 @@ def _rule(name: str, one: Divergence) -> dict[str, Any]:
 
 
 def _result(rule: str, index: int, verdict: Verdict, one: Divergence) -> dict[str, Any]:
-    level = "note" if not one.fatal else "error" if verdict.status == BREAKS and one.certain else "warning"
+    level = "error" if verdict.status == BREAKS and one.certain else "warning"
+    if not one.fatal or one.excused:
+        level = "note"
     text = one.line(verdict.title).replace("`", "")
     if one.remedy is not None and one.fatal:
         text += f". Remedy: {one.remedy.text}"
