@@ -43,7 +43,9 @@ def collect(store: Store, *, delete: bool = False, unused_for: float = 0.0, pati
     with StoreLock(store.place, exclusive=True, patience=patience):
         used, stale = leased(store.place)
         used |= rooted(store.place)
-        oldest = time.time() - unused_for
+        # Where no age is asked for the clock does not count: what was made before it was set back seems to be of the
+        # future. Where one is, such a blob stays until the clock has come there.
+        oldest = time.time() - unused_for if unused_for > 0 else float("inf")
         result.caches = _unused_caches(store, used, oldest)
         keep = _reachable(store, used, [name for name in store.images.list() if name not in result.caches])
         if delete:
