@@ -55,7 +55,7 @@ def test_what_is_in_a_profile() -> None:
 def test_namespaces_that_were_used_pass() -> None:
     profile = profile_from([census(Asked("unshare", "native", {0: 0x10000000}), Asked("clone", "native", {}))])
     allowed = {one.call: one for one in profile.allowed}
-    assert allowed["unshare"].without == 0x6E020000 and allowed["clone"].without == 0, "flags that were not seen: no rule"
+    assert allowed["unshare"].without == 0x6E020000 and allowed["clone"].without == 0, "flags not seen: no rule"
 
 
 @pytest.mark.parametrize("form", [docker_json, oci_json])
