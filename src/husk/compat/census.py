@@ -62,7 +62,7 @@ class FileUse:
 
 @dataclass
 class AddressUse:
-    """A socket address that was named in a call. `outcome` is "" for success, or an errno."""
+    """A socket address that was named in a call. `outcome` is "" for success, an errno, or "not seen"."""
 
     call: str
     address: str

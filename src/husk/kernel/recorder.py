@@ -14,7 +14,6 @@ from errno import EIO, errorcode
 
 from husk.abi.registry import ROWS, row
 from husk.abi.registry.flags import FLAGS
-from husk.abi.registry.rules import IN_C
 from husk.abi.registry.signatures import arguments, positions, spell, spell_address
 from husk.abi.text import harmless
 from husk.kernel.call import Refused
@@ -33,6 +32,7 @@ WAYS = ("native", "refused", "virtual")  # enum trace_way
 MOST_KINDS = 32768  # calls with different telling values
 MOST_REASONS = 8  # of one of them
 MOST_ADDRESSES = 1024
+NOT_SEEN = "not seen"  # how a call ended that the host has continued
 NAMES_ROOM, NAME_COSTS = 32 << 20, 200  # bytes for the names of files
 
 # Where calls that change something by name have that name. Opening is reported by the handler.
@@ -83,7 +83,7 @@ class SeenRun:
 
 
 class Seen:
-    """All that a run asked for. `addresses`: (number of the call, address, errno or "") → count."""
+    """All that a run asked for. `addresses`: (number of the call, address, errno or "" or NOT_SEEN) → count."""
 
     __slots__ = ("_native_lines", "_own_lines", "addresses", "began_ns", "calls", "files", "lost", "runs", "slot_ns")
 
@@ -118,7 +118,6 @@ class Recorder:
         self._telling = {nr: _telling(nr) for nr in ROWS}
         table = bytes(sum(1 << n for n in self._telling.get(nr, ())) for nr in range(max(ROWS) + 1))
         self.core = _core.Recorder(rules, table, most_lines)
-        self.numbers = sorted(nr for nr, entry in ROWS.items() if entry.family != IN_C)  # for Python to answer
         self._lock = _thread.allocate_lock()
         self._calls: dict[tuple[int, str, tuple[int, ...]], SeenCall] = {}
         self._files: dict[bytes, SeenFile] = {}
@@ -150,6 +149,8 @@ class Recorder:
         text = f"-1 {name}" + (f" ({reason})" if reason else "")
         known = self._count(call, text, refused=isinstance(error, Refused))
         with self._lock:
+            if not known.errors:
+                known.example = f"{signature(call)} = {text}"  # a failure tells more than a success
             known.errors[name] = known.errors.get(name, 0) + 1
             if reason and reason not in known.reasons and len(known.reasons) < MOST_REASONS:
                 known.reasons.append(reason)
@@ -227,10 +228,13 @@ class Recorder:
     # -- when the run is over ------------------------------------------------------------------------------------------
     def seen(self) -> Seen:
         """No receiver is at work any more."""
-        lines, runs = self.core.lost()
+        lines, runs, tasks, addresses = self.core.lost()
         lost = dict(self._lost)
         lost["lines"] += lines
-        lost["programs"] = runs
+        lost["programs"], lost["threads"] = runs, tasks
+        lost["addresses"] += addresses
+        for nr, packed, count in self.core.addresses():
+            self._addresses[nr, harmless(spell_address(packed)), NOT_SEEN] = count
         calls = list(self._calls.values())
         for nr, way, error, values, count, args, _ in self.core.kinds():
             seen = SeenCall(nr, WAYS[way], {n: values[n] for n in self._telling.get(nr, ())})

@@ -72,8 +72,6 @@ class Served:
             shared, listener, names = box.admit(guest, events, cached=cached, recorder=self.recorder)
         finally:
             guest.close()
-        if self.recorder is not None:
-            listener.show(self.recorder.numbers)
         if hooks is not None:
             listener.show(hooks.numbers)
         if policy.emulation is not None:

@@ -100,6 +100,6 @@ def test_a_program_that_is_no_filter_of_husks_is_not_accepted(program: bytes) ->
 def test_a_recorder_that_saw_nothing() -> None:
     recorder = Recorder(compile_filter(SETTINGS["bare"], COOKIE), TELLING, 10)
     assert (recorder.kinds(), recorder.runs(), recorder.unsorted()) == ([], [], [])
-    assert recorder.lines() == b"" and recorder.lost() == (0, 0)
+    assert recorder.lines() == b"" and recorder.lost() == (0, 0, 0, 0) and recorder.addresses() == []
     with pytest.raises(TypeError):
         recorder.__init__(b"", b"", 0)  # type: ignore[misc]

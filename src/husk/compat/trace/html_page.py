@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from husk.compat.census import Asked, Census, FileUse, ProgramRun
 
+DEEPEST = 12  # processes below processes that are indented further
 MOST_ROWS = 2000  # of one table: a page is for reading, the JSON has them all
 NOT_SEEN = (
     "Native calls run in the host's kernel: they are counted with their arguments, but their results and durations are "
@@ -27,6 +28,7 @@ LOST = {
     "files": "uses of files whose names had no room",
     "addresses": "uses of addresses that had no room",
     "programs": "programs that had no room",
+    "threads": "calls of threads that were gone or had no room; they are counted, but for no program",
 }
 
 _STYLE = """
@@ -54,16 +56,16 @@ td.name { overflow-wrap: anywhere; min-width: 8rem; }
 .share i { display: block; height: .7rem; margin-top: .4rem; background: var(--bar); border-radius: 2px;
   min-width: 1px; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 details { margin: .25rem 0; } summary { cursor: pointer; }
-.tree { list-style: none; padding-left: 1.1rem; border-left: 1px solid var(--line); margin: 0; }
-.tree > li { margin: .4rem 0; } .root { padding-left: 0; border: 0; }
+.tree { list-style: none; padding: 0; margin: 0; }
+.tree > li { margin: .5rem 0; }
 svg { display: block; width: 100%; height: 1.4rem; background: var(--soft); }
 svg rect { fill: var(--bar); print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 .axis { display: flex; justify-content: space-between; font-size: .75rem; color: var(--dim); }
 footer { margin-top: 2rem; font-size: .85rem; color: var(--dim); }
-@media (max-width: 40rem) { body { font-size: 15px; padding: .6rem; } .share { display: none; } }
+DEPTHS@media (max-width: 40rem) { body { font-size: 15px; padding: .6rem; } .share { display: none; } }
 @media print { body { max-width: none; font-size: 10pt; } details > * { display: block; } .wide { overflow: visible; }
   h2 { break-after: avoid; } tr, .tree > li { break-inside: avoid; } }
-"""
+""".replace("DEPTHS", "".join(f".d{n} > div {{ padding-left: {n}rem; }}\n" for n in range(1, DEEPEST + 1)))
 
 
 def html_page(census: Census) -> str:
@@ -143,24 +145,26 @@ def _processes(census: Census) -> Iterator[str]:
         below.setdefault(program.parent if program.parent in pids else 0, []).append(program)
     most = max((max(program.activity, default=0) for program in shown), default=0) or 1
     yield f'<div class="axis"><span>0 s</span><span>{census.seconds:.2f} s</span></div>'
-    yield from _tree(below, 0, most, set())
+    yield '<ul class="tree">'
+    for program, depth in _in_order(below):
+        yield f'<li class="d{min(depth, DEEPEST)}">'
+        yield from _program(program, most)
+        yield "</li>"
+    yield "</ul>"
     if len(census.programs) > MOST_ROWS:
         yield f"<p class='dim'>{len(census.programs) - MOST_ROWS} more are in the JSON.</p>"
 
 
-def _tree(below: dict[int, list[ProgramRun]], parent: int, most: int, above: set[int]) -> Iterator[str]:
-    """A file may say that a process is its own ancestor, or nest without end: then the rest stands where it is."""
-    yield f'<ul class="tree{"" if parent else " root"}">'
-    done: set[int] = set()
-    for program in below.get(parent, ()):
-        yield "<li>"
-        yield from _program(program, most)
-        deeper = program.pid in below and program.pid not in above | done | {parent} and len(above) < 50
-        if deeper:
-            done.add(program.pid)
-            yield from _tree(below, program.pid, most, above | {program.pid})
-        yield "</li>"
-    yield "</ul>"
+def _in_order(below: dict[int, list[ProgramRun]]) -> Iterator[tuple[ProgramRun, int]]:
+    """Each program once, its children behind it, with its depth. `below` is used up. A file may say that a process is
+    its own ancestor: what is left at the end comes last."""
+    waiting = [(program, 0) for program in reversed(below.pop(0, []))]
+    while waiting or below:
+        if not waiting:
+            waiting = [(program, 0) for program in reversed(below.pop(next(iter(below))))]
+        program, depth = waiting.pop()
+        yield program, depth
+        waiting += [(child, depth + 1) for child in reversed(below.pop(program.pid, []))]
 
 
 def _program(program: ProgramRun, most: int) -> Iterator[str]:

@@ -88,13 +88,15 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             continue;
         }
         notify_unpin_receiver(notif->pid);
-        if (recorder && trace_answer(recorder, self->fd, notif, is_shown(self, notif->data.nr)))
+        if (recorder && trace_answer(recorder, self->fd, notif))
             continue;
         switch (notif->data.nr) {
         case SYS_rt_sigaction:
             if (is_shown(self, SYS_rt_sigaction))
                 break;
             remote_answer_sigaction(self, notif);
+            if (recorder)
+                trace_answered_in_c(recorder, notif);
             continue;
         case SYS_execve:
         case SYS_execveat:
@@ -108,8 +110,11 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             }
         }
         if (!is_shown(self, notif->data.nr) &&
-            ((self->cache && fast_answer(self, notif)) || fast_answer_message(self, notif)))
+            ((self->cache && fast_answer(self, notif)) || fast_answer_message(self, notif))) {
+            if (recorder)
+                trace_answered_in_c(recorder, notif);
             continue;
+        }
         notify_unpin_receiver(0);
         return true;
     }

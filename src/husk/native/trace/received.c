@@ -1,6 +1,7 @@
 /* native/trace: one received call: who made it, what becomes of it, and what is written down about it.
  *
- * A native call is continued whatever its pointers say: nothing behind them was judged, or even looked at. */
+ * A native call is continued whatever its pointers say: nothing behind them was judged. What is read from there, a
+ * socket address, is only written down. */
 #include "trace/trace.h"
 
 #include "loader/protocol.h"
@@ -74,6 +75,39 @@ static void write_line(Recorder *recorder, const struct trace_task *task, const 
     memcpy(line->args, data->args, sizeof line->args);
 }
 
+/* The guest may change what is read here: it is written down, and decides nothing. */
+static void note_address(Recorder *recorder, pid_t tid, const struct seccomp_data *data)
+{
+    uint64_t where = data->args[1], size = data->args[2] & 0xffffffff; /* of connect and bind */
+    struct trace_address seen = {.nr = data->nr};
+    if (data->nr == SYS_sendto) {
+        where = data->args[4];
+        size = data->args[5] & 0xffffffff;
+    } else if (data->nr == SYS_sendmsg) {
+        struct { uint64_t name; uint32_t size, gap; } header; /* how struct msghdr begins */
+        if (guest_read(tid, data->args[1], &header, sizeof header) != sizeof header)
+            return;
+        where = header.name;
+        size = header.size;
+    }
+    if (!where || size < 2 || size > TRACE_ADDRESS || guest_read(tid, where, seen.bytes, size) != (ssize_t)size)
+        return;
+    seen.size = (uint32_t)size;
+    for (uint32_t i = 0; i < recorder->address_count; i++) {
+        struct trace_address *known = &recorder->addresses[i];
+        if (known->nr == seen.nr && known->size == seen.size && memcmp(known->bytes, seen.bytes, size) == 0) {
+            known->count++;
+            return;
+        }
+    }
+    if (recorder->address_count == TRACE_ADDRESSES) {
+        recorder->lost_addresses++;
+        return;
+    }
+    seen.count = 1;
+    recorder->addresses[recorder->address_count++] = seen;
+}
+
 /* Counted for the program, in the part of the run that is now. The parts grow with the run. */
 static void count_for_run(Recorder *recorder, const struct trace_task *task, int64_t now)
 {
@@ -139,6 +173,12 @@ bool trace_caller(Recorder *recorder, const struct seccomp_notif *notif, int *sh
     return is_husks(recorder, task, notif);
 }
 
+static bool is_from_thunk(const struct seccomp_data *data)
+{
+    return data->instruction_pointer > HUSK_RESIDENT &&
+        data->instruction_pointer < HUSK_RESIDENT + HUSK_RESIDENT_LEAVE;
+}
+
 static bool is_loaders_last(const struct seccomp_data *data)
 {
     return data->nr == SYS_munmap && data->instruction_pointer > HUSK_RESIDENT + HUSK_RESIDENT_LEAVE &&
@@ -162,12 +202,30 @@ static void continue_native(Recorder *recorder, int listener, const struct secco
     notify_answer_continue(listener, notif->id);
 }
 
-bool trace_answer(Recorder *recorder, int listener, const struct seccomp_notif *notif, bool shown)
+/* A call that husk answers without Python, and whose result is therefore not seen: the host has continued it, or a
+ * stopped thread has made it. */
+void trace_answered_in_c(Recorder *recorder, const struct seccomp_notif *notif)
+{
+    struct trace_task *task = trace_task_get(recorder, notif->pid);
+    if (is_husks(recorder, task, notif))
+        return;
+    switch (notif->data.nr) {
+    case SYS_connect:
+    case SYS_bind:
+    case SYS_sendto:
+    case SYS_sendmsg:
+        note_address(recorder, notif->pid, &notif->data);
+    }
+    count_kind(recorder, task, &notif->data, TRACE_ANSWERED, 0);
+    write_line(recorder, task, &notif->data, TRACE_ANSWERED, 0, core_now_ns());
+}
+
+bool trace_answer(Recorder *recorder, int listener, const struct seccomp_notif *notif)
 {
     const struct seccomp_data *data = &notif->data;
     struct trace_task *task = trace_task_get(recorder, notif->pid);
     if (data->nr == HUSK_CALL) {
-        if (data->args[ARG_husk_call_op] != HUSK_WAS_BEGUN)
+        if (data->args[ARG_husk_call_op] != HUSK_WAS_BEGUN || !is_from_thunk(data))
             return false;
         notify_answer_value(listener, notif->id, trace_call_had_begun(task, notif->pid, (const uint64_t *)data->args));
         return true;
@@ -183,7 +241,7 @@ bool trace_answer(Recorder *recorder, int listener, const struct seccomp_notif *
     if (!own) {
         int64_t now = core_now_ns();
         count_for_run(recorder, task, now);
-        if (way != TRACE_ANSWERED || !shown) {
+        if (way != TRACE_ANSWERED) {
             count_kind(recorder, task, data, way, error);
             write_line(recorder, task, data, way, error, now);
         }

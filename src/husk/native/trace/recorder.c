@@ -24,7 +24,8 @@ static bool make_tables(Recorder *self)
     self->runs = table(TRACE_RUNS, sizeof *self->runs);
     self->kinds = table(TRACE_KINDS, sizeof *self->kinds);
     self->kind_buckets = table(TRACE_KINDS, sizeof *self->kind_buckets);
-    if (!self->tasks || !self->task_buckets || !self->runs || !self->kinds || !self->kind_buckets)
+    self->addresses = table(TRACE_ADDRESSES, sizeof *self->addresses);
+    if (!self->tasks || !self->task_buckets || !self->runs || !self->kinds || !self->kind_buckets || !self->addresses)
         return false;
     clear_links(self->task_buckets, TRACE_TASKS / 4);
     clear_links(self->kind_buckets, TRACE_KINDS);
@@ -71,7 +72,7 @@ static void Recorder_dealloc(Recorder *self)
     for (uint32_t i = 0; self->runs && i < self->run_count; i++)
         free(self->runs[i].texts);
     void *owned[] = {self->rules, self->tasks, self->task_buckets, self->runs, self->kinds, self->kind_buckets,
-                     self->lines};
+                     self->addresses, self->lines};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     Py_TYPE(self)->tp_free((PyObject *)self);
@@ -136,6 +137,17 @@ static PyObject *Recorder_runs(Recorder *self, PyObject *Py_UNUSED(noargs))
     return list;
 }
 
+static PyObject *Recorder_addresses(Recorder *self, PyObject *Py_UNUSED(noargs))
+{
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list && i < self->address_count; i++) {
+        const struct trace_address *seen = &self->addresses[i];
+        list = append(list, Py_BuildValue("(iy#K)", seen->nr, (const char *)seen->bytes, (Py_ssize_t)seen->size,
+                                          seen->count));
+    }
+    return list;
+}
+
 static PyObject *Recorder_lines(Recorder *self, PyObject *Py_UNUSED(noargs))
 {
     return PyBytes_FromStringAndSize((const char *)self->lines, self->lines_count * sizeof *self->lines);
@@ -143,7 +155,7 @@ static PyObject *Recorder_lines(Recorder *self, PyObject *Py_UNUSED(noargs))
 
 static PyObject *Recorder_lost(Recorder *self, PyObject *Py_UNUSED(noargs))
 {
-    return Py_BuildValue("(KK)", self->lost_lines, self->lost_runs);
+    return Py_BuildValue("(KKKK)", self->lost_lines, self->lost_runs, self->lost_tasks, self->lost_addresses);
 }
 
 static PyObject *Recorder_times(Recorder *self, PyObject *Py_UNUSED(noargs))
@@ -168,8 +180,10 @@ static PyMethodDef methods[] = {
     {"unsorted", (PyCFunction)Recorder_unsorted, METH_NOARGS, "(nr, way, count) of calls whose values had no room"},
     {"runs", (PyCFunction)Recorder_runs, METH_NOARGS,
      "(pid, parent, argv, exe, began_ns, ended_ns, status, count, slots) of each program"},
+    {"addresses", (PyCFunction)Recorder_addresses, METH_NOARGS, "(nr, sockaddr, count) in calls that C answered"},
     {"lines", (PyCFunction)Recorder_lines, METH_NOARGS, "lines(): struct trace_line, one after the other"},
-    {"lost", (PyCFunction)Recorder_lost, METH_NOARGS, "lost(): lines and programs that had no room"},
+    {"lost", (PyCFunction)Recorder_lost, METH_NOARGS,
+     "lost(): lines and programs without room, calls of threads that could not be told, addresses without room"},
     {"times", (PyCFunction)Recorder_times, METH_NOARGS, "times(): when it was made, and how long a slot is, in ns"},
     {"judge", (PyCFunction)Recorder_judge, METH_VARARGS, "judge(nr, arch, *args): what the rules say of a call"},
     {NULL, NULL, 0, NULL},

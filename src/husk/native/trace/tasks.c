@@ -108,12 +108,17 @@ struct trace_task *trace_task_get(Recorder *recorder, pid_t tid)
         return &recorder->tasks[*link];
     if (recorder->task_free == TRACE_NONE) {
         sweep(recorder);
-        if (recorder->task_free == TRACE_NONE)
+        if (recorder->task_free == TRACE_NONE) {
+            recorder->lost_tasks++;
             return NULL;
+        }
         link = find(recorder, tid);
     }
     char status[4096];
-    read_proc(tid, "status", status, sizeof status);
+    if (read_proc(tid, "status", status, sizeof status) <= 0) {
+        recorder->lost_tasks++; /* it was killed just now */
+        return NULL;
+    }
     pid_t tgid = last_number(status, "\nTgid:"), parent = last_number(status, "\nPPid:");
     int shown = last_number(status, "\nNSpid:");
     bool first = recorder->run_count == 0;
@@ -137,29 +142,33 @@ struct trace_task *trace_task_get(Recorder *recorder, pid_t tid)
     return task;
 }
 
-void trace_process_ended(Recorder *recorder, struct trace_task *task, int status)
+/* Forget the other threads of the process: they are gone, or about to be. */
+static void drop_others(Recorder *recorder, const struct trace_task *task)
 {
-    pid_t tgid = task->tgid;
-    struct trace_run *run = task->run == TRACE_NONE ? NULL : &recorder->runs[task->run];
-    if (run)
-        run->status = status & 0xff;
-    bool alone = run && run->threads == 1;
-    trace_task_drop(recorder, task);
-    if (alone)
+    if (task->run != TRACE_NONE && recorder->runs[task->run].threads == 1)
         return;
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++)
         for (uint32_t *link = &recorder->task_buckets[bucket]; *link != TRACE_NONE;) {
-            if (recorder->tasks[*link].tgid == tgid)
+            if (recorder->tasks[*link].tgid == task->tgid && &recorder->tasks[*link] != task)
                 drop(recorder, link);
             else
                 link = &recorder->tasks[*link].next;
         }
 }
 
+void trace_process_ended(Recorder *recorder, struct trace_task *task, int status)
+{
+    if (task->run != TRACE_NONE)
+        recorder->runs[task->run].status = status & 0xff;
+    drop_others(recorder, task);
+    trace_task_drop(recorder, task);
+}
+
 /* The thread waits in the loader's last call: name and arguments are there, and the program cannot change them yet. */
 void trace_program_begins(Recorder *recorder, struct trace_task *task)
 {
     task->loading = false;
+    drop_others(recorder, task);
     if (task->run == TRACE_NONE)
         return;
     struct trace_run *run = &recorder->runs[task->run];

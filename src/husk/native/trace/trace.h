@@ -15,6 +15,8 @@
 #define TRACE_TASKS 16384       /* threads that are known at a time */
 #define TRACE_RUNS 8192         /* programs in one trace */
 #define TRACE_KINDS 32768       /* calls with different telling values */
+#define TRACE_ADDRESSES 1024    /* different socket addresses in calls that C answers */
+#define TRACE_ADDRESS 128       /* bytes of one, as Linux's sockaddr_storage */
 #define TRACE_TEXT 1024         /* bytes of a program's arguments that are kept */
 #define TRACE_PAST 16           /* calls of a thread that are remembered, for signals */
 #define TRACE_OWN 8             /* threads that may make a call for husk at the same time */
@@ -62,6 +64,13 @@ struct trace_kind {
     uint32_t next;
 };
 
+struct trace_address {
+    int nr;
+    uint32_t size;
+    uint64_t count;
+    uint8_t bytes[TRACE_ADDRESS];
+};
+
 /* A line of the log. Python unpacks it: "<qiHBB6Q". */
 struct trace_line {
     int64_t when_ns;
@@ -84,17 +93,20 @@ typedef struct {
     struct trace_kind *kinds;
     uint32_t *kind_buckets, kind_count;
     uint64_t unsorted[CALL_NUMBERS][3]; /* calls whose values had no room, by way */
+    struct trace_address *addresses;
+    uint32_t address_count;
     struct trace_line *lines;  /* grows to `lines_most` */
     size_t lines_count, lines_room, lines_most;
-    uint64_t lost_lines, lost_runs;
+    uint64_t lost_lines, lost_runs, lost_tasks, lost_addresses;
     int own[TRACE_OWN];        /* threads that make a call for husk; 0: free. Atomic */
 } Recorder;
 
 /* recorder.c: the Python class. */
 extern PyTypeObject trace_recorder_type;
 
-/* received.c. True: the call has been answered. `shown`: if it is not native, Python answers it and writes it down. */
-bool trace_answer(Recorder *recorder, int listener, const struct seccomp_notif *notif, bool shown);
+/* received.c. True: the call has been written down and answered. Otherwise whoever answers it writes it down. */
+bool trace_answer(Recorder *recorder, int listener, const struct seccomp_notif *notif);
+void trace_answered_in_c(Recorder *recorder, const struct seccomp_notif *notif);
 /* Did husk itself make this call? Stores the thread's number in the box in `shown_tid`. */
 bool trace_caller(Recorder *recorder, const struct seccomp_notif *notif, int *shown_tid);
 void trace_loader_asked(Recorder *recorder, pid_t tid); /* its calls are husk's own until the loader leaves */
@@ -107,7 +119,7 @@ bool trace_rules_are_sound(const struct sock_filter *rules, size_t count);
 uint32_t trace_rules_run(const struct sock_filter *rules, size_t count, const struct seccomp_data *data);
 
 /* tasks.c */
-struct trace_task *trace_task_get(Recorder *recorder, pid_t tid); /* NULL: the table is full */
+struct trace_task *trace_task_get(Recorder *recorder, pid_t tid); /* NULL: the table is full, or it is gone */
 void trace_task_drop(Recorder *recorder, struct trace_task *task);
 void trace_process_ended(Recorder *recorder, struct trace_task *task, int status);
 void trace_program_begins(Recorder *recorder, struct trace_task *task); /* the loader is about to leave */
