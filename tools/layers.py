@@ -49,7 +49,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "*",
     ),
     "kernel": (
-        "call tasks blocking fd_tables private_locks segments listings identity exec.resident",
+        "call tasks blocking fd_tables shared_files exec.resident",
+        "private_locks record_locks segments listings identity",
         "exec net",
         "events hooks namecache",
         "syscalls",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.escape.test_escape import ESCAPE
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import PIPE, Running, husk, husk_process
 
@@ -215,3 +217,33 @@ def test_a_database_below_a_cow_mount(place: Path) -> None:
     place.chmod(0o777)
     done = husk(["run", "--mount", f"{place}:/m:cow", "--", "python3", "-c", DATABASE])
     assert done.out == "[]\ndatabase is locked\ndatabase is locked\n[]\n[]\n[(1,), (2,)]\n", done
+
+
+def test_a_record_lock_by_an_exchanged_descriptor_ends_its_process(programs: Path, shared: Path) -> None:
+    """husk judges the descriptor, and the host uses it: a second thread can win that race, by chance, in one of a few
+    rounds. Then it loses its life with the lock."""
+    command = [f"{ESCAPE}/record_race", "/tmp/own", "/m/file", "60"]
+    mounts = ["--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{shared.parent}:/m:ro"]
+    script = f"echo own >/tmp/own; {shlex.join(command)}; echo $?"
+    done = husk(["run", "--summary", *mounts, "--", "sh", "-c", script])
+    *rounds, status = done.out.splitlines()
+    assert status == "137" or (status, len(rounds)) == ("0", 60), done
+    assert (status == "137") == ("record lock on a file of the host" in done.err), done.err
+    assert locked(shared) == []
+
+
+def test_locks_of_a_program_with_threads_stay(place: Path) -> None:
+    """It holds files of the host, too, and locks its own for longer than husk looks."""
+    script = """
+import fcntl, threading, time
+held = [open(name, "rb") for name in ("/usr/bin/env", "/etc/passwd")]
+def work(number):
+    with open(f"/tmp/{number}", "w+b") as file:
+        for kind in (fcntl.LOCK_SH, fcntl.LOCK_EX) * 20:
+            fcntl.lockf(file, kind)
+            time.sleep(0.005)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+[one.start() for one in threads], [one.join() for one in threads]
+print("done")
+"""
+    assert husk(["run", "--", "python3", "-c", script]).out == "done\n"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from husk.kernel.net.peers import Peers
     from husk.kernel.net.unix_sockets import UnixSockets
     from husk.kernel.private_locks import PrivateLocks
+    from husk.kernel.record_locks import RecordLocks
     from husk.kernel.recorder import Recorder
     from husk.kernel.segments import Segments
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
@@ -52,6 +53,7 @@ class Shared:
         "_net",
         "_network",
         "_private_locks",
+        "_record_locks",
         "_segments",
         "creds",
         "disk_is_limited",
@@ -88,6 +90,7 @@ class Shared:
         self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
         self._segments: Segments | None = None
         self._private_locks: PrivateLocks | None = None
+        self._record_locks: RecordLocks | None = None
 
     def net(self) -> BoxNet:
         net = self._net
@@ -116,6 +119,14 @@ class Shared:
                 self._private_locks = PrivateLocks(self.live)
             return self._private_locks
 
+    def record_locks(self) -> RecordLocks:
+        with self.vfs.lock:  # two threads may be the first
+            if self._record_locks is None:
+                from husk.kernel.record_locks import RecordLocks
+
+                self._record_locks = RecordLocks(self.vfs, self.live)
+            return self._record_locks
+
     def segments_in_memory(self) -> dict[tuple[int, int], int]:
         """Shared memory that stays even where no process has it attached."""
         return self._segments.in_memory() if self._segments is not None else {}
@@ -125,6 +136,8 @@ class Shared:
             self._segments.close()
         if self._private_locks is not None:
             self._private_locks.close()
+        if self._record_locks is not None:
+            self._record_locks.close()
         if self._net is not None:
             self._net.close()
         elif self._diagnosis >= 0:
@@ -174,6 +187,10 @@ class Kernel:
     @property
     def private_locks(self) -> PrivateLocks:
         return self._shared.private_locks()
+
+    @property
+    def record_locks(self) -> RecordLocks:
+        return self._shared.record_locks()
 
     @property
     def network(self) -> Network:

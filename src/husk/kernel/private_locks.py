@@ -17,6 +17,7 @@ import time
 from husk.kernel.fd_tables import tables_of
 from husk.native._core import lock_file, same_open_file
 from husk.native.threads import start_thread
+from husk.vfs.fd_reserve import is_in_reserve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class PrivateLocks:
         try:
             fds.append(os.dup(file))
             fds.append(os.open(b"/proc/self/fd/%d" % stand_in.fd, os.O_RDWR | os.O_CLOEXEC))
+            if is_in_reserve(fds[0]) or is_in_reserve(fds[1]):
+                raise OSError(errno.ENOLCK, "husk has few descriptors left")
         except OSError:
             for fd in fds if stand_in.holders else [*fds, stand_in.fd]:
                 os.close(fd)

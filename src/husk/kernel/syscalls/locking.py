@@ -16,6 +16,7 @@ from fcntl import F_GETFL
 from fcntl import fcntl as host_fcntl
 
 from husk.kernel.call import CONTINUE, Call, Refused, Reply, duplicate, i32
+from husk.kernel.shared_files import shared_name
 from husk.native._core import lock_file, lock_range
 
 TYPE_CHECKING = False
@@ -31,10 +32,6 @@ F_GETLK, F_SETLK, F_SETLKW = 5, 6, 7
 F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW = 36, 37, 38
 RANGE = struct.Struct("<hh4xqqi4x")  # struct flock
 AT_ONCE = {F_SETLKW: F_SETLK, F_OFD_SETLKW: F_OFD_SETLK}
-PSEUDO_TERMINALS = range(136, 144)  # device majors, as in Documentation/admin-guide/devices.txt
-
-_memfd_device = 0
-
 
 def flock(call: Call) -> Reply:
     fd, operation = i32(call, 0), i32(call, 1)
@@ -105,6 +102,8 @@ def _flock(call: Call, file: int, operation: int) -> Reply | Wait:
 def _lock_range(call: Call, file: int, command: int) -> Reply | Wait:
     shared = _shared_file(call, file) is not None
     if not shared and command in (F_GETLK, F_SETLK, F_SETLKW):
+        if command != F_GETLK:
+            call.kernel.record_locks.expect(call.kernel.events.refused)
         return CONTINUE
     wanted = call.raw.read(call.args[2], RANGE.size)
     if shared:
@@ -151,36 +150,12 @@ def _nobody_else(file: int, command: int, wanted: bytes) -> bytes:
 
 
 def _shared_file(call: Call, file: int) -> bytes | None:
-    """A name for the file if the host or another box may lock it, too, and the guest must not disturb them; else None.
-
-    What is not known to be the box's own counts as shared."""
-    link, state = os.readlink(b"/proc/self/fd/%d" % file), call.vfs.state
-    if state.is_path_only(link):
+    """A name for the file if locks on it must be private to the box; else None."""
+    link = os.readlink(b"/proc/self/fd/%d" % file)
+    if call.vfs.state.is_path_only(link):
         raise OSError(errno.EBADF, "only a path")
-    if link[:1] != b"/":
-        return None  # a pipe, a socket and the like
-    in_image = link.startswith(state.path + b"/images/")
-    if link.startswith(state.path + b"/") and not in_image:
-        return None
     found = os.fstat(file)
-    name = link if in_image else b"%d:%d" % (found.st_dev, found.st_ino)
-    if st.S_ISCHR(found.st_mode):
-        return None if os.major(found.st_rdev) in PSEUDO_TERMINALS else name
-    if host_fcntl(file, F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-        return None  # below an `rw` mount, or the caller's: husk opens no other file of the host for writing
-    if link.startswith(b"/memfd:") and found.st_dev == _device_of_memfds():
-        return None
-    if call.vfs.is_writable_host_file(link, found.st_dev, found.st_ino, b"/proc/self/fd/%d" % file):
-        return None
-    if not st.S_ISREG(found.st_mode):
+    name = shared_name(call.vfs, b"/proc/self/fd/%d" % file, link, found, host_fcntl(file, F_GETFL))
+    if name is not None and not (st.S_ISREG(found.st_mode) or st.S_ISCHR(found.st_mode)):
         raise Refused(errno.ENOLCK, "husk would have to hold it open, which its other end could notice")
     return name
-
-
-def _device_of_memfds() -> int:
-    global _memfd_device
-    if not _memfd_device:
-        fd = os.memfd_create("device")
-        _memfd_device = os.fstat(fd).st_dev
-        os.close(fd)
-    return _memfd_device
