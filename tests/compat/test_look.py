@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from husk.compat.look.elf_file import Unreadable
 from husk.compat.look.facts import LIBRARY, OWN, POINTER, START
 from husk.compat.look.look_at import look_at
 from husk.compat.trace import run_traced
+from husk.sandbox.errors import UsageError
 from tests.compat.known_programs import folder, program
 
 
@@ -207,6 +209,12 @@ def test_other_machines_are_named_and_not_looked_at(tmp_path: Path) -> None:
     old += struct.pack("<IIIIIIII", 1, 0, 0x8048000, 0x8048000, 84, 84, 5, 4096)
     found = look_at(write(tmp_path / "i386", old))
     assert (found.machine, found.bits, found.blind) == ("i386", 32, True)
+
+
+def test_without_the_libraries_it_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "capstone", None)
+    with pytest.raises(UsageError, match=re.escape("pip install 'husk[compat]'")):
+        look_at(program("exact"))
 
 
 FUZZED = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=12)

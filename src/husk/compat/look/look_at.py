@@ -122,7 +122,7 @@ def _add_unseen(look: Look, file: ElfFile, reach: Reach) -> None:
         look.blind = True
     others = sorted({place.file for place in reach.numberless} - {look.path})
     if others:
-        look.unseen.append(f"system calls in {', '.join(others)} whose number is computed")
+        look.unseen.append(f"system calls in {', '.join(others)} whose number could not be followed")
     if file.language == "Go":
         look.unseen.append("calls through Go's interfaces: every method that the linker kept counts as reached")
     loads = sorted(reach.named & set(_LOADERS_OF_CODE))
