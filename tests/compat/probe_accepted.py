@@ -41,6 +41,23 @@ IN_HUSK = (
     Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
     Accepted("fcntl", "cmd=F_SET_RW_HINT", "works", "errno EPERM",
              "Linux wants the file's owner, and files that husk makes are root's on the host", as_root=True),
+    *(
+        Accepted(call, "another's", "works EPERM", "works EINVAL",
+                 "no other id is mapped in the box's user namespace: Linux says EINVAL before EPERM", setting="walled")
+        for call in ("setuid", "setresuid")
+    ),
+    Accepted("prlimit64", "resource=RLIMIT_CORE", "works",
+             "no-effect getrlimit(RLIMIT_CORE, &now) == 0 && now.rlim_max == 0",
+             "the core limit stays 1, as the row of setrlimit says"),
+    *(
+        Accepted(call, "which=PRIO_PGRP", "works", "errno EPERM",
+                 "without a pid namespace a group may reach beyond the box", setting="bare")
+        for call in ("getpriority", "setpriority")
+    ),
+    Accepted("seccomp", "op=SECCOMP_SET_MODE_STRICT", "works", "errno EINVAL",
+             "Linux lets no process that has a filter change to the strict mode, and every guest has one"),
+    Accepted("seccomp", "op=SECCOMP_SET_MODE_FILTER flags=8", "works", "works EBUSY",
+             "Linux lets a process tree have one listener, and it is husk's"),
     Accepted("shmctl", "cmd=SHM_LOCK", "works", "no-effect status.shm_perm.mode & SHM_LOCKED",
              "husk keeps the segment, and locks none in memory; programs take it as a wish"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
@@ -81,6 +98,7 @@ GVISOR = {
     ("ioctl", "cmd=TIOCNOTTY"): "without a terminal /dev/tty is EIO, where Linux gives ENXIO",
     ("ioctl", "cmd=SIOCGIFDSTADDR"): "success, and the address is left empty",
     ("ioctl", "cmd=SIOCGIFBRDADDR"): "as SIOCGIFDSTADDR",
+    ("unshare", "an unknown flag"): "flags that it does not know are passed over",
     ("/proc/self/cgroup", ""): "empty, since no cgroups are mounted",
     ("/proc/self/io", ""): 'its first line is "char:" where Linux has "rchar:"',
     ("/dev/shm", ""): "a new file there is EACCES for a user who is not root",

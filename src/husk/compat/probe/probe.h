@@ -106,6 +106,7 @@ struct probe_check {
 
 /* run_checks.c: the words above. */
 long probe_call(long number, const long arguments[6]);
+void probe_tell_call(long number, const long arguments[6]); /* reports a call that is made otherwise: by the C library */
 long probe_must(long value);
 long probe_must_or(long value, const int *errnos);
 void probe_answers(long value, const int *errnos);

@@ -52,7 +52,7 @@ def _test(name: str, word: str, index: int, kind: str) -> ArgTest:
     value = words_of(kind)[word] if word in words_of(kind) else int(word, 0) & 0xFFFFFFFF
     words = {spelled(kind, value) if word[0].isdigit() else word: value}
     flags = FLAGS.get(kind)
-    if flags is None or not value or not flags.bits:
+    if flags is None or not value or not flags.bits or word not in words_of(kind):
         return ArgTest(index, name, "in", words)
     if value not in flags.bits.values() or value & flags.mask:
         return ArgTest(index, name, "in", words, flags.mask or 0xFFFFFFFF)

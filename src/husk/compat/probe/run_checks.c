@@ -65,7 +65,7 @@ long probe_raw(long number, const long arguments[6])
     return value;
 }
 
-long probe_call(long number, const long arguments[6])
+void probe_tell_call(long number, const long arguments[6])
 {
     static struct record record; /* a check that repeats a call must not fill the pipe */
     if (record.kind != 'c' || record.number != number || memcmp(record.arguments, arguments, sizeof record.arguments)) {
@@ -74,6 +74,11 @@ long probe_call(long number, const long arguments[6])
         memcpy(record.arguments, arguments, sizeof record.arguments);
         report(&record);
     }
+}
+
+long probe_call(long number, const long arguments[6])
+{
+    probe_tell_call(number, arguments);
     return make_call(number, arguments);
 }
 

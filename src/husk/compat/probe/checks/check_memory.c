@@ -705,7 +705,7 @@ CHECK(move_pages, "tells the node of a child's page")
 
 /* -- memory with strings attached -- */
 
-CHECK(userfaultfd, "flags=1: a descriptor for faults of the program's own")
+CHECK(userfaultfd, "a descriptor for faults of the program's own")
 {
     int fd = (int)MUST(CALL(userfaultfd, O_CLOEXEC | 1)); /* UFFD_USER_MODE_ONLY: no privilege needed */
     EFFECT(fcntl(fd, F_GETFD) == FD_CLOEXEC);
