@@ -100,6 +100,20 @@ def test_the_registers_carry_the_values_that_cases_name(native: dict[Check, Resu
     assert wrong == []
 
 
+def test_every_note_of_a_profile_has_a_check(native: dict[Check, Result]) -> None:
+    """An argument value or a path that a profile speaks of is measured too."""
+    missing = set()
+    for name in names():
+        surface = find(name)
+        for claim in surface.claims.values():
+            tried = [result.registers for check, result in native.items() if check.call == claim.call]
+            for note in claim.notes:
+                if note.tests and not any(note.holds(registers) for registers in tried if registers):
+                    missing.add(f"{claim.call}: {note.condition} ({name})")
+        missing |= {path.path for path in surface.paths if Check(path.path, "") not in native}
+    assert sorted(missing) == []
+
+
 # -- on a plain Linux --------------------------------------------------------------------------------------------------
 def newer_than_kernel(result: Result) -> bool:
     """No call of the registry above 450 is older than Linux 5.17."""

@@ -568,6 +568,14 @@ CHECK(statx, "flags=AT_EMPTY_PATH")
     EFFECT(status.stx_size == 5);
 }
 
+CHECK(statx, "flags=AT_NO_AUTOMOUNT")
+{
+    file("f", "hello");
+    struct statx status = {0};
+    MUST(CALL(statx, AT_FDCWD, "f", AT_NO_AUTOMOUNT, STATX_SIZE, &status));
+    EFFECT(status.stx_size == 5);
+}
+
 CHECK(statx, "flags=AT_STATX_DONT_SYNC")
 {
     file("f", "hello");
