@@ -196,6 +196,11 @@ CHECK(getrlimit, "resource=RLIMIT_AS")
     reads_limit(RLIMIT_AS);
 }
 
+CHECK(getrlimit, "resource=RLIMIT_LOCKS")
+{
+    reads_limit(RLIMIT_LOCKS);
+}
+
 CHECK(setrlimit, "resource=RLIMIT_NOFILE: the next descriptor is EMFILE")
 {
     struct rlimit limit;
@@ -206,6 +211,14 @@ CHECK(setrlimit, "resource=RLIMIT_NOFILE: the next descriptor is EMFILE")
     while (fd >= 0 && fd < 100)
         fd = dup(2) < 0 ? dup(0) : fd + 1;
     EFFECT(fd == -1 && errno == EMFILE);
+}
+
+CHECK(setrlimit, "resource=RLIMIT_LOCKS: kept, and means nothing since Linux 2.4")
+{
+    struct rlimit limit;
+    NEED(getrlimit(RLIMIT_LOCKS, &limit) == 0, "getrlimit");
+    limit.rlim_cur = limit.rlim_max;
+    MUST(CALL(setrlimit, RLIMIT_LOCKS, &limit));
 }
 
 CHECK(setrlimit, "resource=RLIMIT_FSIZE: a file that grows too large is SIGXFSZ")
@@ -255,6 +268,13 @@ CHECK(prlimit64, "resource=RLIMIT_STACK")
 {
     struct rlimit old = {7, 3};
     MUST(CALL(prlimit64, 0, RLIMIT_STACK, NULL, &old));
+    EFFECT(old.rlim_cur <= old.rlim_max);
+}
+
+CHECK(prlimit64, "resource=RLIMIT_LOCKS")
+{
+    struct rlimit old = {7, 3};
+    MUST(CALL(prlimit64, 0, RLIMIT_LOCKS, NULL, &old));
     EFFECT(old.rlim_cur <= old.rlim_max);
 }
 

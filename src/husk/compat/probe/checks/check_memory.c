@@ -106,6 +106,12 @@ CHECK(mmap, "flags=MAP_32BIT")
     *(char *)at = 1;
 }
 
+CHECK(mmap, "flags=MAP_ABOVE4G")
+{
+    long at = MUST(CALL(mmap, 0, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | 0x80, -1, 0));
+    EFFECT((unsigned long)at >= 1UL << 32);
+}
+
 CHECK(mmap, "flags=MAP_POPULATE")
 {
     char *at = (char *)MUST(CALL(mmap, 0, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
@@ -620,6 +626,32 @@ CHECK(set_mempolicy, "mode=MPOL_PREFERRED: get_mempolicy tells it")
     int policy = -1;
     NEED(RAW(get_mempolicy, &policy, 0, 0, 0, 0) == 0, "get_mempolicy");
     EFFECT(policy == 1);
+}
+
+static void sets_policy(int mode)
+{
+    unsigned long node = 1;
+    int policy = -1;
+    MUST(CALL(set_mempolicy, mode, &node, 64));
+    NEED(RAW(get_mempolicy, &policy, 0, 0, 0, 0) == 0, "get_mempolicy");
+    EFFECT(policy == mode);
+}
+
+CHECK(set_mempolicy, "mode=MPOL_PREFERRED_MANY")
+{
+    sets_policy(5);
+}
+CHECK(set_mempolicy, "mode=MPOL_WEIGHTED_INTERLEAVE")
+{
+    sets_policy(6);
+}
+CHECK(set_mempolicy, "mode=MPOL_INTERLEAVE")
+{
+    sets_policy(3);
+}
+CHECK(set_mempolicy, "mode=MPOL_BIND")
+{
+    sets_policy(2);
 }
 
 CHECK(get_mempolicy, "the policy at the start is the default")

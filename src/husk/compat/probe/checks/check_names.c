@@ -560,6 +560,36 @@ CHECK(statx, "mask=STATX_MNT_ID")
     EFFECT(status.stx_mask & STATX_MNT_ID);
 }
 
+/* What a file system does not know it leaves out of the answer's mask. */
+static void may_know(unsigned mask)
+{
+    file("f", "hello");
+    struct statx status = {0};
+    MUST(CALL(statx, AT_FDCWD, "f", 0, mask | STATX_SIZE, &status));
+    EFFECT(status.stx_size == 5);
+}
+
+CHECK(statx, "mask=STATX_DIOALIGN: or not known")
+{
+    may_know(0x2000);
+}
+CHECK(statx, "mask=STATX_MNT_ID_UNIQUE: or not known")
+{
+    may_know(0x4000);
+}
+CHECK(statx, "mask=STATX_SUBVOL: or not known")
+{
+    may_know(0x8000);
+}
+CHECK(statx, "mask=STATX_WRITE_ATOMIC: or not known")
+{
+    may_know(0x10000);
+}
+CHECK(statx, "mask=STATX_DIO_READ_ALIGN: or not known")
+{
+    may_know(0x20000);
+}
+
 CHECK(statx, "flags=AT_EMPTY_PATH")
 {
     int fd = probe_file("f", "hello");
