@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from husk.compat.look import look_cache, reach
-from husk.compat.look.elf_file import Unreadable
+from husk.compat.look.elf_file import Unreadable, read_elf
 from husk.compat.look.facts import LIBRARY, OWN, POINTER, START
 from husk.compat.look.look_at import look_at
 from husk.compat.trace import run_traced
@@ -215,6 +215,18 @@ def test_without_the_libraries_it_says_which_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "capstone", None)
     with pytest.raises(UsageError, match=re.escape("pip install 'husk[compat]'")):
         look_at(program("exact"))
+
+
+def test_exports_that_lie_outside_the_code(tmp_path: Path) -> None:
+    """Found by fuzzing: a symbol that is imported and called, and also exported at an address without code."""
+    path = program("through-libc")
+    content = bytearray(Path(path).read_bytes())
+    file = read_elf(path, bytes(content))
+    first, last = file.symbol_table
+    (segment,) = [one for one in file.segments if one.holds(first)]
+    for at in range(first - segment.address + segment.offset, last - segment.address + segment.offset, 24):
+        struct.pack_into("<BBHQ", content, at + 4, 0x12, 0, 1, 0xFFFFFFFFFFFF)
+    assert look_at(write(tmp_path / "lies", bytes(content))).form == "ELF"
 
 
 FUZZED = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=12)

@@ -65,7 +65,6 @@ class ElfFile:
     interpreter: str = ""
     segments: list[Segment] = field(default_factory=list)
     needed: list[str] = field(default_factory=list)
-    soname: str = ""
     search: list[str] = field(default_factory=list)  # DT_RUNPATH, or DT_RPATH
     imports: set[str] = field(default_factory=set)
     exports: dict[str, int] = field(default_factory=dict)
@@ -270,7 +269,6 @@ def _read_dynamic(file: ElfFile, tags: dict[int, list[int]]) -> None:
         return names[at : names.find(b"\0", at)].decode("utf-8", "replace") if at < len(names) else ""
 
     file.needed = [text(at) for at in tags.get(1, [])][:1000]
-    file.soname = text(one(14)) if 14 in tags else ""
     path = tags.get(29) or tags.get(15) or []
     file.search = [part for at in path for part in text(at).split(":") if part]
     relocations: list[tuple[int, int, int]] = []

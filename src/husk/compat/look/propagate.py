@@ -109,9 +109,6 @@ class Effects:
     system_calls: list[SystemCall]
     calls: list[Called]
     segments: list[SegmentUse]
-    indirect: int  # calls and jumps whose target a register or memory holds
-    instructions: int
-    whole: bool  # the function was decoded to its end
 
 
 class _Operand(NamedTuple):
@@ -208,8 +205,7 @@ class _Pass:
         self.escaped: int | None = None  # the lowest place on the stack whose address went somewhere
         targets = (one.operands[0].number for one in instructions if one.jump and one.operands)
         self.labels = {target for target in targets if target is not None and start <= target < end}
-        self.whole = bool(instructions) and instructions[-1].address + instructions[-1].size >= end
-        self.found = Effects([], [], [], 0, len(instructions), self.whole)
+        self.found = Effects([], [], [])
 
     def run(self) -> Effects:
         for number in range(MOST_PASSES):
@@ -230,7 +226,7 @@ class _Pass:
         registers: dict[str, Value] = {name: (name, 0) for name in REGISTERS}
         registers["rsp"] = ("sp", 0)
         self.state = _State(registers, {})
-        self.found = Effects([], [], [], 0, len(self.instructions), self.whole)
+        self.found = Effects([], [], [])
         self.changed = False
         orphans: list[int] = []
         ended = False
@@ -267,8 +263,6 @@ class _Pass:
         if target is None:
             if operand.base == "rip" and not operand.segment:
                 self._call(one.address, one.address + one.size + operand.offset, by_pointer=True, pushed=0)
-            else:
-                self.found.indirect += 1
         elif not self.start <= target < self.end or (target == self.start and one.base == "jmp"):
             self._call(one.address, target, by_pointer=False, pushed=0)
         elif target not in self.entering:
@@ -301,8 +295,6 @@ class _Pass:
                 self._call(one.address, operand.number, by_pointer=False, pushed=8)
             elif operand.base == "rip" and not operand.segment:
                 self._call(one.address, one.address + one.size + operand.offset, by_pointer=True, pushed=8)
-            else:
-                self.found.indirect += 1
             for name in _LOST_BY_CALL:
                 registers[name] = None
             if self.escaped is not None:

@@ -59,7 +59,8 @@ class Reach:
         self.exporters: dict[str, tuple[int, int]] = {}
         for n, one in enumerate(self.loaded):
             for name, start in one.code.exports.items():
-                self.exporters.setdefault(name, (n, start))
+                if start in one.code.functions:  # a damaged table names places outside the code
+                    self.exporters.setdefault(name, (n, start))
         self.reached: dict[tuple[int, int], str] = {}
         self.named: set[str] = set()  # imports that reached code of the main file names
         self._near: set[tuple[int, int]] = set()

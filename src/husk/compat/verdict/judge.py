@@ -116,6 +116,7 @@ class Verdict:
     partial: list[str]  # calls of which the runtime offers only some
     measured: Measured | None = None
     asked: list[str] = field(default_factory=list)  # every call that was held against the runtime
+    hidden: list[str] = field(default_factory=list)  # calls whose arguments decide, and were not seen
     beyond: list[str] = field(default_factory=list)  # missing calls that the code could make and the run did not
 
     @property
@@ -147,6 +148,7 @@ class Verdict:
             "unclear": self.unclear,
             "partial": self.partial,
             "asked": self.asked,
+            "hidden": self.hidden,
             "beyond": self.beyond,
             "measured": self.measured.as_json() if self.measured is not None else None,
         }
@@ -201,11 +203,12 @@ def judge(subject: str, surface: Surface, look: Look | None, census: Census | No
         elif support == PARTIAL:
             partial.append(f"{need.call}: {text}" if text else need.call)
     found = sorted(divergences.values(), key=_weight)
-    unclear = _unclear(surface, silent, hidden, look if census is None else None)
+    unclear = _unclear(surface, silent, look if census is None else None)
     status = _status(found, unclear)
     basis = "trace" if census is not None else "look"
     verdict = Verdict(subject, surface.name, _title(surface), status, basis, found, unclear, sorted(set(partial)))
     verdict.asked = sorted({need.call for need in needs})
+    verdict.hidden = sorted(set(hidden))
     return verdict
 
 
@@ -278,14 +281,13 @@ def _add(found: dict[tuple[str, str, str, str], Divergence], one: Divergence) ->
     found[key] = better
 
 
-def _unclear(surface: Surface, silent: list[str], hidden: list[str], look: Look | None) -> list[str]:
+def _unclear(surface: Surface, silent: list[str], look: Look | None) -> list[str]:
     texts = []
     if look is not None and look.any_blind:
         texts += [f"not everything could be seen: {text}" for text in look.all_unseen()[:1] or look.problems[:1]]
     if silent:
         names = sorted(set(silent))
         texts.append(f"the source about {surface.name} is silent about {_listed(names)}")
-    del hidden  # arguments that were not seen: said with the look, and no reason to doubt every program
     return texts
 
 

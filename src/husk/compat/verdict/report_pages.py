@@ -96,6 +96,8 @@ def _rest(one: Verdict) -> list[tuple[str, str]]:
     rows = []
     if one.asked:
         rows.append((f"calls held against {one.runtime} ({len(one.asked)})", ", ".join(one.asked)))
+    if one.hidden:
+        rows.append(("arguments that decide here and were not seen", ", ".join(one.hidden)))
     if one.partial:
         rows.append(("offered in part", "; ".join(one.partial)))
     if one.beyond:

@@ -76,6 +76,8 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             lines += _wrapped("  ", "unclear: ", text)
     for one in verdict.divergences[:MOST_DIVERGENCES]:
         lines += _divergence_lines(one, verdict)
+    if verdict.hidden and verdict.measured is None:
+        lines += _wrapped("  ", "arguments that decide here and were not seen: ", ", ".join(verdict.hidden))
     if verdict.beyond:
         lines += _wrapped("  ", "missing too, but not called in this run: ", ", ".join(verdict.beyond))
     more = len(verdict.divergences) - MOST_DIVERGENCES
