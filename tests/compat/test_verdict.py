@@ -224,6 +224,16 @@ def test_exit_codes_and_forms(husk: Path, small: Surface, tmp_path: Path) -> Non
     assert check(husk, exact, *against, "--trace", str(census)).returncode == 1
 
 
+def test_the_page_about_the_format_names_every_key(small: Surface) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "check.md").read_text()
+    told = set(re.findall(r"`(\w+)`", page)) | set(re.findall(r"\w+", " ".join(re.findall(r"`\{([^}]*)\}`", page))))
+    verdict = decided(verdicts(small)[0], Measured(True, "text", "", {})).as_json()
+    divergence = verdicts(small)[0].as_json()["divergences"][0]
+    found = look_at_gs().as_json()
+    keys = {*verdict, *divergence, *found, *found["calls"][0], *verdict["measured"], *divergence["remedy"]}
+    assert keys <= told
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

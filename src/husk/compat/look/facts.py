@@ -74,7 +74,7 @@ def _spelled(kind: str, value: int) -> str:
 
 def call_name(number: int) -> str:
     row = ROWS.get(number)
-    return row.name if row is not None else f"#{number}"
+    return row.name if row is not None else f"syscall_{number}"  # as a trace names it
 
 
 @dataclass(frozen=True)
