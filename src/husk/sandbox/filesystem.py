@@ -90,40 +90,48 @@ def build(
     groups = frozenset() if ids.switch else frozenset(os.getgroups())
     creds = Credentials(ids.uid, ids.gid, groups, over_files=policy.over_files)
     state = State(state_path)
-    if kept is not None:
-        state.continue_from(kept.record.number)
-    generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
-    if source is None or source.on_host:
-        uids, gids = (overflow_map(ids.uid), overflow_map(ids.gid)) if ids.switch else (None, None)
-        image = default_image(state, creds, generated, USER.encode(), uids, gids)
-    else:
-        from husk.vfs.image.store_image import store_image
-
-        # Without a user namespace the guest cannot have the image's uid; files of that uid show as the guest's.
-        owner = (source.uid, source.gid)
-        image = store_image(state, creds, source.store, source.manifest, owner, generated)
+    try:
+        if kept is not None:
+            state.continue_from(kept.record.number)
+        image = _root_image(policy, state, creds, ids, source)
+    except BaseException:
+        state.close()  # a server makes many boxes, and a failure must not leak descriptors
+        raise
     vfs = Vfs(state, image, creds, live)
     tasks = TasksHere(vfs)
     # A box has only sessions and terminals of its own, so the guest may see what the host says of them.
     proc = ProcTree(
         lambda: tasks.here, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True
     )
-    vfs.mount(proc, b"/proc")
     terminals = PtsTree(creds, dev=state.new_device())
-    vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
-    vfs.mount(terminals, b"/dev/pts")
-    # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
-    vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs"), b"/dev/shm")
-    vfs.mount(SysTree(dev=state.new_device()), b"/sys")
     files = Files(vfs, creds, [(b"/", image)], terminals, proc, tasks)
     try:
+        vfs.mount(proc, b"/proc")
+        vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
+        vfs.mount(terminals, b"/dev/pts")
+        # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
+        vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs"), b"/dev/shm")
+        vfs.mount(SysTree(dev=state.new_device()), b"/sys")
         _furnish(files, policy, ids, source, kept, remember=remember)
     except BaseException:
-        files.close()  # a server makes many boxes, and a failure must not leak descriptors
+        files.close()
         raise
     if policy.limits["disk-files"] is not None:
         state.limit_nodes(policy.limits["disk-files"])
     return files
+
+
+def _root_image(policy: Policy, state: State, creds: Credentials, ids: Ids, source: ImageSource | None) -> LayeredTree:
+    """The tree at the root: the host's own programs, or an image of the store."""
+    generated = etc_files(creds, USER.encode(), HOME.encode(), b"husk", _resolver(policy))
+    if source is None or source.on_host:
+        uids, gids = (overflow_map(ids.uid), overflow_map(ids.gid)) if ids.switch else (None, None)
+        return default_image(state, creds, generated, USER.encode(), uids, gids)
+    from husk.vfs.image.store_image import store_image
+
+    # Without a user namespace the guest cannot have the image's uid; files of that uid show as the guest's.
+    owner = (source.uid, source.gid)
+    return store_image(state, creds, source.store, source.manifest, owner, generated)
 
 
 def _furnish(

@@ -55,12 +55,7 @@ class State:
     def __init__(self, path: bytes) -> None:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
-        self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.files_fd = self._directory(FILES)
-        self.placeholders_fd = self._directory(b"places")
-        for fd in (self.placeholders_fd, os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
-            os.chmod(fd, 0o711)  # husk-init walks through them as the guest's user
-        os.close(fd)
+        self.fd, self.files_fd, self.placeholders_fd = self._open()
         self.invalidation = Invalidation()
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node
@@ -77,6 +72,21 @@ class State:
         self._inodes = 1 << 32
         self._placeholders = 0
         self._devices = 40
+
+    def _open(self) -> tuple[int, int, int]:
+        opened: list[int] = []
+        try:
+            opened.append(os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            opened.append(self._directory(FILES))
+            opened.append(self._directory(b"places"))
+            for fd in (opened[2], os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+                os.chmod(fd, 0o711)  # husk-init walks through them as the guest's user
+            os.close(fd)
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
+            raise
+        return opened[0], opened[1], opened[2]
 
     def _directory(self, name: bytes) -> int:
         path = self.path + b"/" + name

@@ -78,17 +78,21 @@ def default_image(
     """`etc_files` are contents of generated files in /etc by name; `user` names the guest's home; `uids` and `gids` map
     owners on the host to the guest's."""
     tree = LayeredTree(state)
-    for name in PROGRAMS:
-        _program_directory(tree, name, uids, gids)
-    for path, mode in SKELETON:
-        make_directory(tree, path, mode)
-    for path in CACHES:
-        _program_directory(tree, path, uids, gids)
-    make_symlink(tree, b"var/run", b"/run")
-    make_symlink(tree, b"var/lock", b"/run/lock")
-    _etc(tree, etc_files, uids, gids)
-    make_directory(tree, b"home/" + user, 0o700, creds.uid, creds.gid)
-    make_directory(tree, b"workspace", 0o755, creds.uid, creds.gid)
+    try:
+        for name in PROGRAMS:
+            _program_directory(tree, name, uids, gids)
+        for path, mode in SKELETON:
+            make_directory(tree, path, mode)
+        for path in CACHES:
+            _program_directory(tree, path, uids, gids)
+        make_symlink(tree, b"var/run", b"/run")
+        make_symlink(tree, b"var/lock", b"/run/lock")
+        _etc(tree, etc_files, uids, gids)
+        make_directory(tree, b"home/" + user, 0o700, creds.uid, creds.gid)
+        make_directory(tree, b"workspace", 0o755, creds.uid, creds.gid)
+    except BaseException:
+        tree.close()
+        raise
     return tree
 
 

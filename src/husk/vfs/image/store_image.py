@@ -34,15 +34,19 @@ def store_image(
     tree = LayeredTree(state)
     uids, gids = ({}, {}) if owner == (creds.uid, creds.gid) else ({owner[0]: creds.uid}, {owner[1]: creds.gid})
     tree.show_lower(tree.root, ImageLower(store, manifest, state.path + b"/images/0", 0, uids, gids))
-    for name, mode in DIRECTORIES:
-        if not _has_directory(tree, name):
-            make_directory(tree, name, mode)
-    for name in ETC:
-        if name in etc_files:
-            _replace(tree, b"etc/" + name, etc_files[name])
-    if not _has(tree, b"etc/passwd"):
-        for name in (b"passwd", b"group"):
-            _replace(tree, b"etc/" + name, etc_files[name])
+    try:
+        for name, mode in DIRECTORIES:
+            if not _has_directory(tree, name):
+                make_directory(tree, name, mode)
+        for name in ETC:
+            if name in etc_files:
+                _replace(tree, b"etc/" + name, etc_files[name])
+        if not _has(tree, b"etc/passwd"):
+            for name in (b"passwd", b"group"):
+                _replace(tree, b"etc/" + name, etc_files[name])
+    except BaseException:
+        tree.close()
+        raise
     return tree
 
 
