@@ -106,7 +106,7 @@ struct probe_check {
 
 /* run_checks.c: the words above. */
 long probe_call(long number, const long arguments[6]);
-void probe_tell_call(long number, const long arguments[6]); /* reports a call that is made otherwise: by the C library */
+void probe_tell_call(long number, const long arguments[6]); /* reports a call that is made without CALL */
 long probe_must(long value);
 long probe_must_or(long value, const int *errnos);
 void probe_answers(long value, const int *errnos);
@@ -134,7 +134,7 @@ char *probe_pages(size_t count);                           /* fresh private memo
 char *probe_shared(size_t count);                          /* the same, shared with children */
 pid_t probe_fork(void);
 int probe_wait(pid_t pid);                                 /* as wait4's status */
-int probe_touch(volatile char *address, bool write);       /* the signal a child gets that reads or writes there, or 0 */
+int probe_touch(volatile char *address, bool write);       /* the signal that a child gets for it, or 0 */
 int probe_child_exit(int (*run)(void *), void *argument);  /* runs it in a child; its exit code, or -signal */
 void probe_in_session(void (*run)(void)); /* the rest of the check, in a child that leads a session; does not return */
 void probe_terminal(int *master, int *slave);              /* a pseudo-terminal of the check's own */

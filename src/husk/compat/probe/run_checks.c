@@ -2,10 +2,10 @@
  *
  *     husk-probe [--list] [--limit SECONDS] [CALL...]
  *
- * A line has five fields, with tabs between them: call (or path), case, registers of the last call under test (hex, with
- * commas; empty if none was made), result, detail. Results: works, errno, no-effect, crash, hang, skipped. The detail is
- * the errno's or signal's name, or words; "works" has one where the right answer was an errno. Lines that begin with #
- * tell about the run. Exit code 0: all checks ran, whatever they found.
+ * A line has five fields, with tabs between them: call (or path), case, registers of the last call under test (hex,
+ * with commas; empty if none was made), result, detail. Results: works, errno, no-effect, crash, hang, skipped. The
+ * detail is the errno's or signal's name, or words; "works" has one where the right answer was an errno. Lines that
+ * begin with # tell about the run. Exit code 0: all checks ran, whatever they found.
  *
  * A child tells the parent through a pipe: registers before each call under test, the result at its end. So what is
  * known when a call kills the child or never returns is known to the parent too. Nothing here needs more than fork,

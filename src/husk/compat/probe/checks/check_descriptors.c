@@ -650,7 +650,8 @@ static bool reads_own_signal(int fd)
 {
     struct signalfd_siginfo info = {0};
     NEED(raise(SIGUSR1) == 0, "raise");
-    return read(fd, &info, sizeof info) == sizeof info && info.ssi_signo == SIGUSR1 && info.ssi_pid == (unsigned)getpid();
+    NEED(read(fd, &info, sizeof info) == sizeof info, "read");
+    return info.ssi_signo == SIGUSR1 && info.ssi_pid == (unsigned)getpid();
 }
 
 CHECK(signalfd, "a blocked signal is read")

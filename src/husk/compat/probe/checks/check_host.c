@@ -151,7 +151,7 @@ CHECK(statmount, "of the first mount of the list")
 
 CHECK(listns, "the caller's namespaces")
 {
-    struct { uint32_t size, type; uint64_t after, user; uint32_t kind, spare; } request = {sizeof request, 0, 0, 0, 0, 0};
+    struct { uint32_t size, type; uint64_t after, user; uint32_t kind, spare; } request = {.size = sizeof request};
     uint64_t ids[16] = {0};
     MUST(CALL(listns, &request, ids, 16, 0));
 }

@@ -35,7 +35,7 @@ CHECK(shmget, "a segment of one's own")
 CHECK(shmget, "shmflg=IPC_EXCL: a key that is taken is EEXIST")
 {
     key_t key = (key_t)(0x68000000 + getpid());
-    int id = shmget(key, PAGE, IPC_CREAT | 0600);
+    int id = shmget(key, PAGE, IPC_CREAT | IPC_EXCL | 0600); /* it is removed below: never another's */
     NEED(id >= 0, "shmget");
     long again = CALL(shmget, key, PAGE, IPC_CREAT | IPC_EXCL | 0600);
     shmctl(id, IPC_RMID, NULL);

@@ -1,5 +1,5 @@
-/* compat/probe: checks of making, replacing, ending and awaiting processes, of groups and sessions, and of reaching into
- * other processes. */
+/* compat/probe: checks of making, replacing, ending and awaiting processes, of groups and sessions, and of reaching
+ * into other processes. */
 #include "probe.h"
 
 #include <linux/sched.h>

@@ -300,7 +300,7 @@ CHECK(io_pgetevents, "a read has arrived")
 CHECK(io_cancel, "a poll that waits is taken back")
 {
     aio_context_t queue = new_queue();
-    struct iocb request = {.aio_lio_opcode = 5 /* IOCB_CMD_POLL */, .aio_fildes = (unsigned)silent(), .aio_buf = POLLIN};
+    struct iocb request = {.aio_lio_opcode = IOCB_CMD_POLL, .aio_fildes = (unsigned)silent(), .aio_buf = POLLIN};
     struct iocb *list[1] = {&request};
     struct io_event event = {0};
     NEED(RAW(io_submit, queue, 1, list) == 1, "a poll by io_submit");
