@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 SOURCES = Path(__file__).resolve().parent / "programs"
 FREESTANDING = [
@@ -24,12 +30,30 @@ BUILDS = {
 }
 
 
+def _temporary(prefix: str) -> Path:
+    """Removed when the tests end. Readable by every user: husk run as root runs its guests as another one."""
+    place = Path(tempfile.mkdtemp(prefix=prefix))
+    place.chmod(0o755)
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
+
+
 @functools.cache
 def folder() -> Path:
-    # Readable by every user: husk run as root runs its guests as another one.
-    place = Path(tempfile.mkdtemp(prefix="husk-known-"))
-    place.chmod(0o755)
-    return place
+    return _temporary("husk-known-")
+
+
+@contextmanager
+def own_cache() -> Iterator[None]:
+    """libc is disassembled once for all these tests, and the user's own cache is left alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(_cache()))
+        yield
+
+
+@functools.cache
+def _cache() -> Path:
+    return _temporary("husk-looks-")
 
 
 @functools.cache

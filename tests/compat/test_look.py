@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,13 @@ from husk.compat.look.facts import LIBRARY, OWN, POINTER, START
 from husk.compat.look.look_at import look_at
 from husk.compat.trace import run_traced
 from husk.sandbox.errors import UsageError
-from tests.compat.known_programs import folder, program
+from tests.compat.known_programs import folder, own_cache, program
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """libc is disassembled once for these tests, not once for each, and the user's own cache is left alone."""
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+def _one_cache() -> Iterator[None]:
+    with own_cache():
+        yield
 
 
 @pytest.mark.parametrize("name", ["exact", "exact-stripped", "exact-pie"])

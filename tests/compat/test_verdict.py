@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from husk.compat.verdict.measure import beyond, decided
 from husk.compat.verdict.report_pages import html, markdown
 from husk.compat.verdict.report_text import look_lines, matrix_lines, verdict_lines
 from husk.compat.verdict.sarif import sarif
-from tests.compat.known_programs import program
+from tests.compat.known_programs import own_cache, program
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL = """
@@ -51,6 +52,12 @@ errno = "EINVAL"
 option = "ARCH_SET_FS"
 support = "full"
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_cache() -> Iterator[None]:
+    with own_cache():
+        yield
 
 
 @pytest.fixture
