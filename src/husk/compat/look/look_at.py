@@ -21,6 +21,7 @@ SECONDS = 60.0  # of the processor's time, for one program with its libraries
 MOST_PARTS = 400  # native files of one directory
 MOST_ENTRIES = 200_000
 MOST_INTERPRETERS = 5
+MOST_PROGRAMS = 20  # that a shell script starts
 # What a directory holds that no program loads.
 _LEFT_OUT = {".git", "__pycache__", ".hg", ".svn"}
 _NATIVE = (".so", ".node")
@@ -180,10 +181,18 @@ def _script(path: str, content: bytes, tree: FileTree, deadline: float, depth: i
         look.parts.append(_file(program, tree, deadline, depth + 1))
     except Unreadable as error:
         look.problems.append(f"its interpreter cannot be looked at: {error}")
+        look.blind = True
     look.language = os.path.basename(program)
     look.programs = _started(look.language, content)
+    for word in look.programs[:MOST_PROGRAMS] if depth == 0 else []:  # not what these start in turn
+        started = _on_path(word, tree)
+        if started == program or time.thread_time() > deadline:
+            continue
+        try:
+            look.parts.append(_file(started, tree, deadline, depth + 1))
+        except Unreadable:
+            look.unseen.append(f"the program {word}, which it seems to start, cannot be looked at")
     look.unseen.append(f"what the script asks {look.language} to do: all of the interpreter counts; trace it to know")
-    look.blind = True
     return look
 
 
