@@ -221,3 +221,23 @@ def test_planting_by_way_of_a_directory(table: Table) -> None:
     (table.top / "conf").rmdir()
     husk(["run", *mount, "--", "sh", "-c", script])
     assert (table.top / "conf" / "run" / "start").exists(), "without the rule it is planted"
+
+
+def test_a_directory_of_the_host_moved_into_one_of_the_guest(table: Table) -> None:
+    """Default rules except what the guest made, not what it moved there. A file of its own shows that they do."""
+    inner = table.top / "project" / "deep"
+    inner.mkdir(parents=True)
+    (inner / ".env").write_text(SECRET)
+    (inner / ".vscode").mkdir()
+    (inner / ".vscode" / "tasks.json").write_text("host")
+    script = (
+        "cd /m; mkdir mine; echo own >mine/.env; cat mine/.env; mkdir mine/.vscode; echo own >mine/.vscode/x;"
+        " mv project/deep mine/; cat mine/deep/.env; echo evil >mine/deep/.vscode/tasks.json;"
+        " mv mine/deep mine/.vscode/; mv mine/.vscode moved; cat mine/.vscode/deep/.env moved/deep/.env;"
+        " echo evil >mine/.vscode/deep/.vscode/tasks.json; echo evil >moved/deep/.vscode/tasks.json;"
+        " rm -rf mine/.env; find . -name .env -exec cat {} +; mv project/deep/.env mine/; ln project/deep/.env mine/"
+    )
+    result = husk(["run", "--mount", f"{table.top}:/m:rw", "--", "sh", "-c", script])
+    assert result.out == "own\n", result
+    found = next(table.top.rglob("deep"))
+    assert (found / ".env").read_text() == SECRET and (found / ".vscode" / "tasks.json").read_text() == "host"

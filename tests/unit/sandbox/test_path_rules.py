@@ -31,13 +31,13 @@ def judge_at(path: str, *rules: PathRule, source: str = "/srv/project", in_own: 
     """The verb that decides; empty: none."""
     here = RootRules(list(rules), Mount(source, "/m"), [])
     guard_root(ROOT, [], [], False, None, here.native)
-    number, verb, *_ = judge_name(ROOT, os.fsencode(path), in_own)
+    number, verb, *_ = judge_name(ROOT, os.fsencode(path), len(os.fsencode(path)) if in_own else 0)
     return VERBS[verb] if number >= 0 else ""
 
 
 def way_at(path: str, rule: PathRule) -> int:
     guard_root(ROOT, [], [], False, None, RootRules([rule], Mount("/srv/project", "/m"), []).native)
-    return judge_name(ROOT, path.encode(), False)[3]
+    return judge_name(ROOT, path.encode(), 0)[3]
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ def test_a_rule_goes_on_where_the_mount_begins(parts: list[str], names: list[str
     if matched:
         return
     guard_root(ROOT, [], [], False, None, [(HIDE, False, False, rule.parts, state, "", "")] if state else [])
-    below = judge_name(ROOT, "/".join(names[cut:]).encode(), False)[0]
+    below = judge_name(ROOT, "/".join(names[cut:]).encode(), 0)[0]
     guard_root(ROOT, [], [], False, None, [(HIDE, False, False, rule.parts, 1, "", "")])
-    assert below == judge_name(ROOT, "/".join(names).encode(), False)[0]
+    assert below == judge_name(ROOT, "/".join(names).encode(), 0)[0]
     unguard_root(ROOT)
 
 
@@ -157,7 +157,7 @@ def test_a_rule_goes_on_where_the_mount_begins(parts: list[str], names: list[str
 def test_a_listing_hides_what_a_look_up_hides(name: str, names: list[str]) -> None:
     guard_root(ROOT, [], [], False, None, RootRules([PathRule("hide", name)], Mount("/srv", "/m"), []).native)
     hidden = hidden_names(ROOT, b"d", [one.encode() for one in names])
-    assert hidden == [one.encode() for one in names if judge_name(ROOT, f"d/{one}".encode(), False)[0] >= 0]
+    assert hidden == [one.encode() for one in names if judge_name(ROOT, f"d/{one}".encode(), 0)[0] >= 0]
     unguard_root(ROOT)
 
 
@@ -198,8 +198,8 @@ def test_a_mount_below_what_a_rule_names(judge: object) -> None:
 def test_mount_points_are_seen(judge: object) -> None:
     here = RootRules([PathRule("hide", ".ssh")], Mount("/srv", "/m"), ["home/.ssh"])
     guard_root(ROOT, [], [], False, None, here.native)
-    assert judge_name(ROOT, b"home/.ssh", False)[0] == -1
-    assert judge_name(ROOT, b".ssh", False)[1] == HIDE
+    assert judge_name(ROOT, b"home/.ssh", 0)[0] == -1
+    assert judge_name(ROOT, b".ssh", 0)[1] == HIDE
 
 
 def test_a_path_in_the_box_is_no_host_path() -> None:
@@ -268,7 +268,7 @@ def test_the_defaults_in_a_home(judge: object, name: str, verb: str) -> None:
     assert judge_at(name, *rules_of([], default=True), source=HOME) == verb
 
 
-def test_a_directory_of_the_guest_s_own_is_excepted_but_not_in_a_home(judge: object) -> None:
+def test_what_the_guest_made_is_excepted_but_not_in_a_home(judge: object) -> None:
     rules = rules_of([], default=True)
     assert judge_at("new/.git/hooks/x", *rules, in_own=True) == ""
     assert judge_at("new/.env", *rules, in_own=True) == ""

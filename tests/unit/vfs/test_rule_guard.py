@@ -14,7 +14,7 @@ from husk.native._core import (
     HiddenByRule,
     guard_root,
     open_beneath,
-    own_directory,
+    own_file,
     stat_beneath,
     unguard_root,
 )
@@ -115,16 +115,21 @@ def test_an_identity_is_closed_under_any_name(root: Root, walk: bool) -> None:
     assert root.stat(b"moved") == "seen"
 
 
-def test_a_directory_of_the_guest_s_own(root: Root) -> None:
-    root.guard(rule(DENY, b"key", own=True), rule(DENY, b"secret"))
+def test_what_the_guest_made(root: Root) -> None:
+    root.guard(rule(DENY, b"key", own=True), rule(DENY, b"secret", own=True))
     assert root.open(b"own/key") == "EACCES"
-    own = root.identity("own", 0)[:2]
-    assert own_directory(root.fd, *own, True)
+    assert own_file(root.fd, b"own/key", *root.identity("own/key", 0)[:2])
+    assert own_file(root.fd, b"own/secret", *root.identity("own/secret", 0)[:2])
     assert root.open(b"own/key") == "opened" and root.open(b"a/key") == "EACCES"
-    assert root.open(b"own/secret/in") == "ENOENT" or root.open(b"own/secret") == "EACCES", "other rules hold there"
-    assert own_directory(root.fd, *own, False)
-    assert root.open(b"own/key") == "EACCES"
-    assert not own_directory(root.fd, 1, 2, False)
+    (root.top / "own/secret/key").write_text("of the host's")
+    (root.top / "own/secret/other").touch()
+    assert root.open(b"own/secret/other") == "opened"
+    assert root.open(b"own/secret/key") == "EACCES", "what lies in it is judged by itself"
+    (root.top / "own/key").unlink()
+    (root.top / "own/key").write_text("another one, perhaps with the same inode number")
+    assert root.open(b"own/key") == "EACCES", "it was born later"
+    assert not own_file(root.fd, b"own/key", 1, 2), "another file is there"
+    assert not own_file(root.fd, b"own/none", 1, 2)
 
 
 def test_rules_end_with_their_guard(root: Root) -> None:

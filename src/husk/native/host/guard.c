@@ -32,6 +32,7 @@
 #include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -42,6 +43,12 @@ struct identity {
 struct ruled {
     struct identity identity;
     unsigned rule;
+};
+/* What the guest made by a name that a rule is about. Inode numbers come back; with the time of its birth, where the
+ * file system knows it, a file is told from a later one. */
+struct own_file {
+    struct identity identity;
+    int64_t born_ns;
 };
 /* Life of a guard: made by guard_root, found by the number of the root's descriptor, replaced or taken out of the
  * table by guard_root and unguard_root, freed with its last user. An open may take long (a hung file system, a FIFO):
@@ -60,7 +67,7 @@ struct guard {
     size_t ruled_count;
     struct ruled *ruled; /* owned */
     size_t own_count;
-    struct identity *own; /* owned: directories that the guest made; it changes, under the table's lock */
+    struct own_file *own; /* owned; it changes, under the table's lock */
 };
 
 static struct guard *guards[BUCKETS];
@@ -324,33 +331,38 @@ static int open_judged(const struct guard *guard, const char *relative, uint64_t
     return error;
 }
 
-static bool is_own(const struct guard *guard, const struct stat *found)
+static bool identify(int fd, struct own_file *file)
 {
-    pthread_rwlock_rdlock(&lock);
-    bool own = among(guard->own, guard->own_count, found);
-    pthread_rwlock_unlock(&lock);
-    return own;
+    struct statx found;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) < 0)
+        return false;
+    file->identity = (struct identity){makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino};
+    file->born_ns = found.stx_mask & STATX_BTIME ? found.stx_btime.tv_sec * 1000000000LL + found.stx_btime.tv_nsec : 0;
+    return true;
 }
 
-/* Does one of the directories above the last component belong to the guest? */
-static bool in_own_directory(const struct guard *guard, const char *relative)
+static struct own_file *find_own(const struct guard *guard, const struct own_file *file)
 {
-    char above[PATH_MAX];
-    struct stat found;
-    bool own = false;
-    size_t size = strlen(relative);
-    if (size >= sizeof above)
+    for (size_t i = 0; i < guard->own_count; i++)
+        if (memcmp(&guard->own[i], file, sizeof *file) == 0)
+            return &guard->own[i];
+    return NULL;
+}
+
+static bool is_own(const struct guard *guard, const char *relative)
+{
+    struct own_file file;
+    pthread_rwlock_rdlock(&lock);
+    bool any = guard->own_count;
+    pthread_rwlock_unlock(&lock);
+    int fd = any ? open_judged(guard, relative, O_PATH | O_NOFOLLOW, 0, true) : -1;
+    if (fd < 0)
         return false;
-    memcpy(above, relative, size + 1);
-    for (char *slash = strchr(above, '/'); slash && !own; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        int fd = open_judged(guard, above, O_PATH | O_NOFOLLOW, 0, true);
-        *slash = '/';
-        if (fd < 0)
-            return false;
-        own = fstat(fd, &found) == 0 && is_own(guard, &found);
-        close(fd);
-    }
+    bool own = identify(fd, &file);
+    close(fd);
+    pthread_rwlock_rdlock(&lock);
+    own = own && find_own(guard, &file);
+    pthread_rwlock_unlock(&lock);
     return own;
 }
 
@@ -359,17 +371,16 @@ static int closed_by_name(const struct guard *guard, const char *relative, bool 
 {
     struct host_verdict found;
     char closed[PATH_MAX];
-    host_rules_judge(guard->rules, relative, false, &found);
-    for (int again = 0; again < 2; again++) {
+    for (size_t own_end = 0;; own_end = found.end) {
+        host_rules_judge(guard->rules, relative, own_end, &found);
         if (found.verb < HOST_DENY || (found.verb == HOST_DENY && found.itself && only_look))
             return 0;
         if (found.end >= sizeof closed)
             return -ENAMETOOLONG;
         memcpy(closed, relative, found.end);
         closed[found.end] = 0;
-        if (again || !found.own || !in_own_directory(guard, closed))
+        if (!found.own || found.end <= own_end || !is_own(guard, closed))
             break;
-        host_rules_judge(guard->rules, relative, true, &found);
     }
     int fd = open_judged(guard, closed, O_PATH | O_NOFOLLOW, 0, true);
     if (fd < 0)
@@ -489,54 +500,58 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* own_directory(root_fd, dev, ino, is_own): the guest made this directory, or has removed it. False: there are too many
- * to remember one more. */
-PyObject *host_py_own_directory(PyObject *self, PyObject *args)
+/* own_file(root_fd, relative, dev, ino): the guest made it. False: it is another file by now, or there are too many. */
+PyObject *host_py_own_file(PyObject *self, PyObject *args)
 {
     (void)self;
-    int root, own;
+    int root;
+    const char *relative;
     unsigned long long dev, ino;
-    if (!PyArg_ParseTuple(args, "iKKp:own_directory", &root, &dev, &ino, &own))
+    if (!PyArg_ParseTuple(args, "iyKK:own_file", &root, &relative, &dev, &ino))
         return NULL;
     bool done = false;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_rwlock_wrlock(&lock);
-    struct guard *guard = *place(root);
-    struct identity *more = NULL;
-    if (guard && own && guard->own_count < MOST_IDENTITIES)
-        more = realloc(guard->own, (guard->own_count + 1) * sizeof *more);
-    if (more) {
-        guard->own = more;
-        guard->own[guard->own_count++] = (struct identity){dev, ino};
-        done = true;
+    struct own_file file;
+    struct guard *guard = hold(root);
+    int fd = guard ? open_judged(guard, relative, O_PATH | O_NOFOLLOW, 0, true) : -1;
+    if (fd >= 0) {
+        done = identify(fd, &file) && file.identity.dev == dev && file.identity.ino == ino;
+        close(fd);
     }
-    for (size_t i = 0; guard && !own && i < guard->own_count && !done; i++) {
-        if (guard->own[i].dev == dev && guard->own[i].ino == ino) {
-            guard->own[i] = guard->own[--guard->own_count];
-            done = true;
+    if (done) {
+        Py_BEGIN_ALLOW_THREADS
+        pthread_rwlock_wrlock(&lock);
+        struct own_file *more = NULL;
+        if (!find_own(guard, &file) && guard->own_count < MOST_IDENTITIES)
+            more = realloc(guard->own, (guard->own_count + 1) * sizeof *more);
+        if (more) {
+            guard->own = more;
+            guard->own[guard->own_count++] = file;
         }
+        done = find_own(guard, &file);
+        pthread_rwlock_unlock(&lock);
+        Py_END_ALLOW_THREADS
     }
-    pthread_rwlock_unlock(&lock);
-    Py_END_ALLOW_THREADS
+    release(guard);
     return PyBool_FromLong(done);
 }
 
-/* judge_name(root_fd, relative, in_own): (number of the rule or -1, its verb, whether it matched the last component,
- * way, one of the rules on whose way it lies or -1). */
+/* judge_name(root_fd, relative, own_end): (number of the rule or -1, its verb, whether it matched the last component,
+ * way, one of the rules on whose way it lies or -1, where the component that it matched ends). */
 PyObject *host_py_judge_name(PyObject *self, PyObject *args)
 {
     (void)self;
-    int root, in_own;
+    int root;
+    Py_ssize_t own_end;
     const char *relative;
-    if (!PyArg_ParseTuple(args, "iyp:judge_name", &root, &relative, &in_own))
+    if (!PyArg_ParseTuple(args, "iyn:judge_name", &root, &relative, &own_end))
         return NULL;
     struct host_verdict found = {.rule = -1, .way_rule = -1};
     struct guard *guard = hold(root);
     if (guard && guard->rules)
-        host_rules_judge(guard->rules, relative, in_own, &found);
+        host_rules_judge(guard->rules, relative, (size_t)own_end, &found);
     release(guard);
-    return Py_BuildValue("iiOIi", found.rule, (int)found.verb, found.itself ? Py_True : Py_False, found.way,
-                         found.way_rule);
+    return Py_BuildValue("iiOIin", found.rule, (int)found.verb, found.itself ? Py_True : Py_False, found.way,
+                         found.way_rule, (Py_ssize_t)found.end);
 }
 
 /* hidden_names(root_fd, directory, names): those of `names`, a list of bytes, that a rule hides there. */

@@ -62,7 +62,7 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args);
 PyObject *host_py_unguard_root(PyObject *self, PyObject *args);
 PyObject *host_py_is_fixed(PyObject *self, PyObject *args);
 PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args);
-PyObject *host_py_own_directory(PyObject *self, PyObject *args);
+PyObject *host_py_own_file(PyObject *self, PyObject *args);
 PyObject *host_py_judge_name(PyObject *self, PyObject *args);
 PyObject *host_py_hidden_names(PyObject *self, PyObject *args);
 PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* name_rules.c */

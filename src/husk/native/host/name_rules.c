@@ -27,7 +27,7 @@ struct part {
 
 struct rule {
     enum host_verb verb;
-    bool own;               /* what lies in a directory that the guest itself made is excepted */
+    bool own;               /* what the guest itself made, in a directory that it made, is excepted */
     bool files;             /* directories are excepted */
     unsigned count;         /* of parts */
     uint32_t start;         /* the state at the mount's root */
@@ -238,9 +238,9 @@ static uint32_t step(const struct rule *rule, uint32_t state, const char *name, 
     return with_empty(rule, next | real);
 }
 
-/* All rules take one component, the `last` one or not. Returns the number of the rule that decides here, or -1. `way`,
- * `way_rule` and `quiet` are set. */
-static int advance(const struct host_rules *rules, uint32_t *states, const char *name, size_t size, bool last,
+/* All rules take one component, the `last` one or not, the guest's `own` or not. Returns the number of the rule that
+ * decides here, or -1. `way`, `way_rule` and `quiet` are set. */
+static int advance(const struct host_rules *rules, uint32_t *states, const char *name, size_t size, bool last, bool own,
                    struct host_verdict *found, bool *quiet)
 {
     int decides = -1;
@@ -253,7 +253,7 @@ static int advance(const struct host_rules *rules, uint32_t *states, const char 
         if (!states[i] || (states[i] == rule->resting && rule->entry && (!size || rule->entry != (unsigned char)*name)))
             continue;
         uint32_t next = step(rule, states[i], name, size, &matched);
-        if (next & end && (last || !rule->files)) /* nothing is below a file */
+        if (next & end && (last || !rule->files) && !(own && rule->own)) /* nothing is below a file */
             decides = (int)i;
         states[i] = next & ~end;
         *quiet &= states[i] == rule->resting;
@@ -276,18 +276,14 @@ static void begin(const struct host_rules *rules, uint32_t *states, bool *quiet)
     }
 }
 
-/* Take the components of `relative` until a rule closes one. The last one's `way` is left in `found`. `in_own`: leave
- * out the rules that except what the guest made. */
-static void walk(const struct host_rules *rules, const char *relative, bool in_own, uint32_t *states, bool *quiet,
+/* Take the components of `relative` until a rule closes one. The last one's `way` is left in `found`. The components up
+ * to `own_end` are the guest's own. */
+static void walk(const struct host_rules *rules, const char *relative, size_t own_end, uint32_t *states, bool *quiet,
                  struct host_verdict *found)
 {
     char name[NAME_MAX + 1];
     *found = (struct host_verdict){.rule = -1, .way_rule = -1};
     begin(rules, states, quiet);
-    for (unsigned i = 0; in_own && i < rules->count; i++) {
-        states[i] = rules->rules[i].own ? 0 : states[i];
-        *quiet = false;
-    }
     for (const char *rest = relative; *rest;) {
         size_t size = strcspn(rest, "/");
         const char *here = rest;
@@ -299,7 +295,8 @@ static void walk(const struct host_rules *rules, const char *relative, bool in_o
         found->itself = false;
         if (*quiet && !rules->first[(unsigned char)*here])
             continue;
-        int decides = advance(rules, states, name, fold(here, size, name), !*rest, found, quiet);
+        size_t end = (size_t)(here - relative) + size;
+        int decides = advance(rules, states, name, fold(here, size, name), !*rest, end <= own_end, found, quiet);
         if (decides < 0)
             continue;
         found->verb = rules->rules[decides].verb;
@@ -311,7 +308,7 @@ static void walk(const struct host_rules *rules, const char *relative, bool in_o
             found->way = 0;
             found->way_rule = -1;
         }
-        found->end = (size_t)(here - relative) + size;
+        found->end = end;
         if (found->verb == HOST_HIDE || found->verb == HOST_DENY) {
             found->itself = !*rest;
             return;
@@ -319,11 +316,11 @@ static void walk(const struct host_rules *rules, const char *relative, bool in_o
     }
 }
 
-void host_rules_judge(const struct host_rules *rules, const char *relative, bool in_own, struct host_verdict *found)
+void host_rules_judge(const struct host_rules *rules, const char *relative, size_t own_end, struct host_verdict *found)
 {
     uint32_t states[MOST_RULES];
     bool quiet;
-    walk(rules, relative, in_own, states, &quiet, found);
+    walk(rules, relative, own_end, states, &quiet, found);
     if (found->rule < 0)
         found->verb = HOST_ALLOW;
 }
@@ -460,7 +457,7 @@ PyObject *host_rules_hidden(const struct host_rules *rules, const char *director
     char name[NAME_MAX + 1];
     bool quiet, still;
     struct host_verdict found;
-    walk(rules, directory, false, before, &quiet, &found);
+    walk(rules, directory, 0, before, &quiet, &found);
     PyObject *hidden = PyList_New(0);
     for (Py_ssize_t i = 0; hidden && i < PyList_GET_SIZE(names); i++) {
         PyObject *each = PyList_GET_ITEM(names, i);
@@ -470,8 +467,8 @@ PyObject *host_rules_hidden(const struct host_rules *rules, const char *director
         if (quiet && !rules->first[(unsigned char)*text])
             continue;
         memcpy(states, before, rules->count * sizeof *states);
-        int rule = advance(rules, states, name, fold(text, PyBytes_GET_SIZE(each), name), true, &found,
-                           &still);
+        int rule = advance(rules, states, name, fold(text, PyBytes_GET_SIZE(each), name), true, false,
+                           &found, &still);
         if (rule >= 0 && rules->rules[rule].verb == HOST_HIDE && PyList_Append(hidden, each) < 0)
             Py_CLEAR(hidden);
     }

@@ -20,7 +20,7 @@ struct host_verdict {
     enum host_verb verb;
     int rule;     /* the rule that decides; -1: none */
     bool files;   /* that rule excepts directories, */
-    bool own;     /* and what lies in a directory that the guest itself made */
+    bool own;     /* and what the guest itself made */
     bool itself;  /* the rule matched the last component, not one above it */
     size_t end;   /* where the component that it matched ends */
     unsigned way; /* of the last component */
@@ -31,8 +31,8 @@ struct host_rules;                                     /* owned by whoever has r
 struct host_rules *host_rules_read(PyObject *list);    /* NULL: an exception is set */
 void host_rules_free(struct host_rules *rules);
 unsigned host_rules_count(const struct host_rules *rules);
-/* `in_own`: the name lies in a directory that the guest itself made. */
-void host_rules_judge(const struct host_rules *rules, const char *relative, bool in_own, struct host_verdict *found);
+/* `own_end`: what the components up to there name is the guest's own. */
+void host_rules_judge(const struct host_rules *rules, const char *relative, size_t own_end, struct host_verdict *found);
 enum host_verb host_rule_verb(const struct host_rules *rules, unsigned rule);
 /* Both texts are borrowed. */
 const char *host_rule_reason(const struct host_rules *rules, unsigned rule, const char **allow);

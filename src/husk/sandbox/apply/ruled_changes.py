@@ -38,8 +38,7 @@ class ChangesByRule:
         if id(change.above) in self._left:
             self._left.add(id(change))
             return True
-        node = change.node
-        if id(change.above) in self._own or (isinstance(node, LayerDir) and node.lower is None):
+        if isinstance(change.node, LayerDir) and change.node.lower is None:
             self._own.add(id(change))
         what, rule = self._ruled(change)
         if rule is None:

@@ -4,8 +4,8 @@ Chosen so that ordinary work goes on. *Hidden* is what programs look for by them
 *Denied* is what a program wants by name, and should be told about. *Protected* is what the host runs, or takes orders
 from, without being asked again. Names that only a home gives their meaning begin with `~/`.
 
-Rules for projects (denied and protected names that hold anywhere) except directories that the guest itself made in this
-run: `git clone`, `git init` and `npm install` bring such names along. `husk rules` lists the table.
+Rules for projects (denied and protected names that hold anywhere) except what the guest itself made in this run, in a
+directory that it made: `git clone`, `git init` and `npm install` bring such names along. `husk rules` lists the table.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def find_named(root: int, source: str, here: RootRules) -> list[Found]:
     found: list[Found] = []
     try:
         for name in dict.fromkeys(here.names()):
-            number, verb, itself, *_ = judge_name(root, name, False)
+            number, verb, itself, *_ = judge_name(root, name, 0)
             rule = here.whose[number] if number >= 0 and itself else None
             if rule is None:
                 continue
@@ -142,7 +142,7 @@ def show_named(mount: Mount, rules: list[PathRule]) -> list[tuple[str, PathRule]
         here = RootRules(rules, mount, [])
         guard_root(root, [], [], False, None, here.native)
         for name in dict.fromkeys(here.names()):
-            number, _, itself, *_ = judge_name(root, name, False)
+            number, _, itself, *_ = judge_name(root, name, 0)
             rule = here.whose[number] if number >= 0 and itself else None
             if rule is not None and os.path.lexists(os.path.join(os.fsencode(mount.source), name)):
                 shown.append((os.fsdecode(name), rule))
@@ -155,7 +155,7 @@ def show_named(mount: Mount, rules: list[PathRule]) -> list[tuple[str, PathRule]
 def check_points(root: int, mount: Mount, points: list[str], here: RootRules) -> None:
     """A mount point must not lie in a directory that is closed."""
     for point in points:
-        number, verb, itself, *_ = judge_name(root, os.fsencode(point), False)
+        number, verb, itself, *_ = judge_name(root, os.fsencode(point), 0)
         if verb >= DENY and not itself:
             rule = here.texts[number]
             raise UsageError(

@@ -30,7 +30,7 @@ class PathRule:
     `/DIR/NAME` and `~/NAME` on the host. `*`, `?` and `[…]` stand for what they stand for in a shell, `**` for any
     number of directories. Case makes no difference.
 
-    `own`: directories that the guest itself made are excepted, with all in them. `files`: so is every directory.
+    `own`: what the guest itself made, in a directory that it made, is excepted. `files`: so is every directory.
     `default`: husk brought it along.
     """
 

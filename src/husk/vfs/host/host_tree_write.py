@@ -15,7 +15,7 @@ import stat as st
 
 from husk.native._core import is_fixed, make_as, open_beneath, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
-from husk.vfs.host.host_tree import HostDir, HostNode, HostTree, Reached, identities
+from husk.vfs.host.host_tree import HostDir, HostTree, Reached
 from husk.vfs.node import error
 from husk.vfs.permissions import is_owner
 from husk.vfs.pinned import Orphan
@@ -85,7 +85,7 @@ class WritableHostTree(HostTree):
             fd = self._new(directory, name, lambda: _file(name, host_flags, harmless(mode), at))
             try:
                 node = self.lookup(ctx, directory, name)
-                self._made(node)
+                self._named(directory, name)
                 return node, fd
             except BaseException:
                 os.close(fd)
@@ -117,13 +117,21 @@ class WritableHostTree(HostTree):
             self._new(directory, name, lambda: _directory(name, mode & 0o1777, at))
         child = self.lookup(ctx, directory, name)
         assert isinstance(child, HostDir)
-        self._made(child)
+        # One that is not as new was put there by another process meanwhile.
+        if self.rules is not None and child.last is not None and child.last.mtime == child.last.ctime:
+            self.rules.made_directory(child.key)
+            self._named(directory, name)
         return child
 
-    def _made(self, node: Node) -> None:
-        """Tell the rules what is the guest's own."""
-        if self.rules is not None and isinstance(node, HostDir | HostNode):
-            self.rules.made(node.rel(), node.kind, identities(node))
+    def _named(self, directory: Dir, name: bytes) -> None:
+        """Tell the rules what the guest itself made, or moved there."""
+        if self.rules is not None and isinstance(directory, HostDir):
+            rel = directory.below(name)
+            try:
+                found = stat_beneath(self.fd, rel)
+            except OSError:
+                return  # gone meanwhile
+            self.rules.named(rel, (found.dev, found.ino))
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
         with _At(self, directory) as at:
@@ -142,6 +150,7 @@ class WritableHostTree(HostTree):
     def symlink(self, ctx: Context, directory: Dir, name: bytes, target: bytes) -> None:
         with _At(self, directory) as at:
             self._new(directory, name, lambda: os.symlink(target, name, dir_fd=at))
+        self._named(directory, name)
 
     def tmpfile(self, ctx: Context, directory: Dir, mode: int, flags: int) -> tuple[Node, int]:
         wanted = flags & (HOST_FLAGS | os.O_EXCL | os.O_TMPFILE) & ~os.O_NOFOLLOW | os.O_CLOEXEC
@@ -156,9 +165,10 @@ class WritableHostTree(HostTree):
             if isinstance(node, Orphan):
                 with node.pinned() as path:
                     self._new(directory, name, lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
-                return
-            with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
-                self._new(directory, name, lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
+            else:
+                with Reached(self, node) as path:  # a symbolic link that was reached is not followed further
+                    self._new(directory, name, lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
+        self._named(directory, name)
 
     def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
         with _At(self, directory) as at:
@@ -188,6 +198,9 @@ class WritableHostTree(HostTree):
                 self._as_owner(lambda: os.rename(old_name, new_name, src_dir_fd=at, dst_dir_fd=to))
         if self.rules is not None and replaced is not None and not flags & EXCHANGE:
             self.rules.gone(replaced)
+        self._named(new, new_name)
+        if flags & EXCHANGE:
+            self._named(old, old_name)
         moved = old.children.pop(old_name, None)
         other = new.children.pop(new_name, None)
         if other is not None:

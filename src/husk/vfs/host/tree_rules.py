@@ -17,7 +17,7 @@ from husk.native._core import (
     ProtectedByRule,
     hidden_names,
     judge_name,
-    own_directory,
+    own_file,
     stat_beneath,
 )
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/name_rules.h has them
 WAY, OWN_WAY, PASSING = 1, 2, 4
-MOST_OWN = 8192
+MOST_OWN, MOST_DIRECTORIES = 4096, 4096
+NOTHING = (0, 0)  # no file has this identity
 
 
 class TreeRule:
@@ -57,17 +58,19 @@ class TreeRule:
 class TreeRules:
     """The rules below the root `fd`, which has a guard. `identities`: what they named when the box was built.
 
-    Most methods take the identities of a file and of the directories above it: a rule may have named one of them, and
-    a directory that the guest made in this run is its own, where rules for projects do not hold. So `git clone` and
-    `npm install` may bring along what a project of the host's must not get.
+    Most methods take the identities of a file and of the directories above it, without the root: a rule may have named
+    one of them. Rules for projects except what the guest made in this run, in a directory that it made: so `git clone`
+    and `npm install` may bring along what a project of the host's must not get. The thing itself is excepted, not all
+    that lies in its directory: the guest may move a directory of the host's there.
     """
 
-    __slots__ = ("_fd", "_hidden", "_identities", "_own", "_rules")
+    __slots__ = ("_directories", "_fd", "_hidden", "_identities", "_own", "_rules")
 
     def __init__(self, fd: int, rules: list[TreeRule], identities: dict[Identity, int]) -> None:
         self._fd, self._rules, self._identities = fd, rules, identities
         self._hidden = {identity for identity, rule in identities.items() if rules[rule].verb == HIDE}
-        self._own: set[Identity] = set()
+        self._directories: dict[Identity, None] = {}  # that the guest made, the latest last
+        self._own: set[Identity] = set()  # what it made there by a name that a rule is about
 
     # -- listing -----------------------------------------------------------------------------------------------
     def hidden(self, rel: bytes, names: list[tuple[bytes, Identity]]) -> set[bytes]:
@@ -86,52 +89,48 @@ class TreeRules:
 
     def change(self, rel: bytes, kind: int, identities: list[Identity]) -> None:
         """Raises for what is denied, or protected from changes of its content and attributes."""
-        rule = self.keeping(rel, kind, identities)
+        rule = self._deciding(rel, kind, identities)
+        if rule is None and kind != st.S_IFDIR:
+            # A link or a file where a rule has a directory (a worktree's .git) leads to another one.
+            rule = self._on_the_way(rel, identities[:1], WAY | OWN_WAY)
         if rule is not None:
             raise rule.refusal()
 
-    def keeping(self, rel: bytes, kind: int, identities: list[Identity]) -> TreeRule | None:
-        """The rule that keeps it as it is on the host."""
-        rule = self._deciding(rel, kind, identities)
-        if rule is not None or kind == st.S_IFDIR:
-            return rule
-        # A link or a file where a rule has a directory (a worktree's .git) leads to another one.
-        _, _, _, way, way_rule = judge_name(self._fd, rel, self._is_own(identities))
-        return self._rules[way_rule] if way & (WAY | OWN_WAY) else None
-
     def at(self, rel: bytes, kind: int, *, in_own: bool, identity: Identity | None = None) -> TreeRule | None:
         """The rule for a name, whatever is there. `in_own`: it lies in a directory that the guest made."""
-        number, _, _, way, way_rule = judge_name(self._fd, rel, in_own)
+        number, _, _, way, way_rule, _ = judge_name(self._fd, rel, len(rel) if in_own else 0)
         if number >= 0 and not (self._rules[number].files and kind == st.S_IFDIR):
             return self._rules[number]
         number = self._identities.get(identity, -1) if identity is not None else -1
         if number >= 0:
             return self._rules[number]
-        # A link or a file where a rule has a directory (a worktree's .git) leads to another one.
-        return self._rules[way_rule] if way & (WAY | OWN_WAY) and kind != st.S_IFDIR else None
+        # As in `change`.
+        ways = WAY if in_own else WAY | OWN_WAY
+        return self._rules[way_rule] if way & ways and kind != st.S_IFDIR else None
 
     def denying(self, rel: bytes) -> TreeRule | None:
         """The rule that closes this name of the host's."""
-        number, verb, *_ = judge_name(self._fd, rel, False)
+        number, verb, *_ = judge_name(self._fd, rel, 0)
         return self._rules[number] if verb >= DENY else None
 
     # -- names -------------------------------------------------------------------------------------------------
     def make(self, rel: bytes, kind: int, above: list[Identity], *, moved: bool = False) -> None:
         """Raises where no such name may appear. `moved`: it comes from elsewhere, with all that is in it."""
-        rule = self._deciding(rel, kind, above)
+        in_own = above[:1] and (above[0] in self._directories or above[0] in self._own)
+        rule = self._deciding(rel, kind, [NOTHING, *above], own_end=len(rel) if in_own else 0)
+        # A new directory is filled name by name; a link, or a directory with names in it, brings them along.
+        if rule is None and (moved or kind == st.S_IFLNK):
+            rule = self._on_the_way(rel, [], WAY | PASSING)
         if rule is not None:
             raise rule.refusal()
-        # A new directory is filled name by name; a link, or a directory with names in it, brings them along.
-        _, _, _, way, way_rule = judge_name(self._fd, rel, self._is_own(above))
-        if way & (WAY | PASSING) and (moved or kind == st.S_IFLNK):
-            raise self._rules[way_rule].refusal()
 
     def remove(self, rel: bytes, kind: int, identities: list[Identity], *, moving: bool = False) -> None:
         """Raises where the name must stay. `moving`: what is below it goes with it."""
         self.change(rel, kind, identities)
-        way, way_rule = judge_name(self._fd, rel, self._is_own(identities))[3:]
-        if moving and kind == st.S_IFDIR and way:
-            raise self._rules[way_rule].must_stay(rel)
+        if moving and kind == st.S_IFDIR:
+            rule = self._on_the_way(rel, identities[:1], WAY | OWN_WAY | PASSING)
+            if rule is not None:
+                raise rule.must_stay(rel)
 
     def must_not_name(self, identity: Identity) -> None:
         """Raises for a file that a rule named, under whatever name it is about to be removed or replaced."""
@@ -146,32 +145,48 @@ class TreeRules:
         except HiddenByRule as hidden:
             raise DeniedByRule(errno.EACCES, hidden.strerror, "", None, hidden.filename2) from None
 
-    def made(self, rel: bytes, kind: int, identities: list[Identity]) -> None:
-        """The guest made it. What lies in a directory of its own needs no note."""
-        if self._is_own(identities):
-            return
-        if kind == st.S_IFDIR:
-            if own_directory(self._fd, *identities[0], True):
-                self._own.add(identities[0])
-        elif judge_name(self._fd, rel, False)[3] & OWN_WAY and len(self._own) < MOST_OWN:
-            self._own.add(identities[0])
+    def made_directory(self, identity: Identity) -> None:
+        """The guest made it just now."""
+        self._directories.pop(identity, None)
+        self._directories[identity] = None
+        if len(self._directories) > MOST_DIRECTORIES:
+            del self._directories[next(iter(self._directories))]
+
+    def named(self, rel: bytes, identity: Identity) -> None:
+        """The guest made something by this name, or moved it there. `make` has allowed it."""
+        number, _, _, way, _, end = judge_name(self._fd, rel, 0)
+        is_about = (number >= 0 and end == len(rel)) or way & OWN_WAY
+        if is_about and len(self._own) < MOST_OWN and own_file(self._fd, rel, *identity):
+            self._own.add(identity)
 
     def gone(self, identity: Identity) -> None:
         """The guest removed it: its inode number may come back for another file."""
-        if identity in self._own:
-            self._own.discard(identity)
-            own_directory(self._fd, *identity, False)
+        self._own.discard(identity)
+        self._directories.pop(identity, None)
 
     # -- what decides ------------------------------------------------------------------------------------------
-    def _is_own(self, identities: list[Identity]) -> bool:
-        return bool(self._own) and not self._own.isdisjoint(identities)
-
-    def _deciding(self, rel: bytes, kind: int, identities: list[Identity]) -> TreeRule | None:
-        number = judge_name(self._fd, rel, self._is_own(identities))[0]
-        if number >= 0 and not (self._rules[number].files and kind == st.S_IFDIR):
-            return self._rules[number]
+    def _deciding(self, rel: bytes, kind: int, identities: list[Identity], own_end: int = 0) -> TreeRule | None:
+        while True:
+            number, _, itself, _, _, end = judge_name(self._fd, rel, own_end)
+            if number < 0 or (self._rules[number].files and itself and kind == st.S_IFDIR):
+                break
+            if end <= own_end or self._identity_at(rel, end, identities) not in self._own:
+                return self._rules[number]
+            own_end = end  # the guest made this one; something below it may not be its own
         for identity in identities if self._identities else ():
             number = self._identities.get(identity, -1)
             if number >= 0:
                 return self._rules[number]
         return None
+
+    def _identity_at(self, rel: bytes, end: int, identities: list[Identity]) -> Identity:
+        """Of the component that ends at `end`; the last component's comes first."""
+        below = rel.count(b"/", end)
+        return identities[below] if below < len(identities) else NOTHING
+
+    def _on_the_way(self, rel: bytes, itself: list[Identity], ways: int) -> TreeRule | None:
+        """The rule for something below `rel`, unless the guest made `rel` for that."""
+        _, _, _, way, way_rule, _ = judge_name(self._fd, rel, 0)
+        if itself and itself[0] in self._own:
+            ways &= ~OWN_WAY
+        return self._rules[way_rule] if way & ways else None
