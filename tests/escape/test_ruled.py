@@ -241,3 +241,26 @@ def test_a_directory_of_the_host_moved_into_one_of_the_guest(table: Table) -> No
     assert result.out == "own\n", result
     found = next(table.top.rglob("deep"))
     assert (found / ".env").read_text() == SECRET and (found / ".vscode" / "tasks.json").read_text() == "host"
+
+
+def test_no_other_configuration_for_git(table: Table) -> None:
+    """git obeys a configuration elsewhere if .git/commondir names it, or if the directory looks like a repository."""
+    git = table.top / ".git"
+    for folder in ("hooks", "modules/libs/sub/hooks", "worktrees/other"):
+        (git / folder).mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "worktrees" / "other" / "commondir").write_text("../..\n")
+    script = (
+        "cd /m; echo ../evil >.git/commondir; echo ../../../evil >.git/worktrees/other/commondir; echo ref >HEAD;"
+        " ln -s refs/heads/main HEAD; echo ref >victim; mv victim HEAD; echo evil >.git/modules/libs/sub/hooks/x;"
+        " echo '[core]' >.git/modules/libs/sub/config; mkdir head && rmdir head; cd .git; echo new >HEAD.lock;"
+        " mv HEAD.lock HEAD; cd modules/libs/sub; echo 1 >index.lock; mv index.lock index; ls; cat /m/.git/HEAD"
+    )
+    mount = ["--mount", f"{table.top}:/m:rw"]
+    result = husk(["run", *mount, "--", "sh", "-c", script])
+    assert result.out == "hooks\nindex\nnew\n", result
+    assert sorted(os.listdir(git)) == ["HEAD", "hooks", "modules", "worktrees"]
+    assert not os.path.lexists(table.top / "HEAD") and os.listdir(git / "modules/libs/sub/hooks") == []
+    assert (git / "worktrees" / "other" / "commondir").read_text() == "../..\n"
+    husk(["run", *mount, "--no-default-rules", "--", "sh", "-c", script])
+    assert (table.top / "HEAD").exists() and (git / "commondir").exists(), "without the rules they are made"

@@ -258,7 +258,8 @@ static int advance(const struct host_rules *rules, uint32_t *states, const char 
         states[i] = next & ~end;
         *quiet &= states[i] == rule->resting;
         unsigned way = matched & ~end ? (rule->own ? HOST_OWN_WAY : HOST_WAY) : 0;
-        way |= states[i] & rule->deep & ~1u ? HOST_PASSING : 0;
+        if (states[i] & rule->deep & ~1u)
+            way |= rule->own ? HOST_OWN_PASSING : HOST_PASSING;
         if (way && rule->verb != HOST_ALLOW) {
             found->way |= way;
             found->way_rule = (int)i;

@@ -14,6 +14,7 @@ enum {
     HOST_WAY = 1,     /* the last component is a part of such a rule */
     HOST_OWN_WAY = 2, /* likewise, of a rule that excepts what the guest itself made */
     HOST_PASSING = 4, /* a rule with ** in its middle awaits something below */
+    HOST_OWN_PASSING = 8, /* likewise, of a rule that excepts what the guest itself made */
 };
 
 struct host_verdict {

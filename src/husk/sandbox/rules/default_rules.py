@@ -35,11 +35,13 @@ HIDDEN = (
      "~/.claude.json", "**/.local/share/opencode/auth.json"),
     (_HISTORY, "~/.*_history", "~/.lesshst", "~/.viminfo"),
 )  # fmt: skip
-# A directory .env is a virtual environment of Python's.
+# A directory .env is a virtual environment of Python's; one called head is anything.
+FILES_ONLY = (".env", ".env.*", "HEAD")
 DENIED = (("passwords and tokens of a project", ".env", ".env.*"),)
 ALLOWED = (
     ("an example of .env, without secrets", ".env.example", ".env.sample", ".env.template", ".env.dist",
      ".env.defaults", ".env.schema"),
+    ("git's own", "**/.git/**/HEAD"),
 )  # fmt: skip
 _SHELL = "a shell runs it when it starts"
 _SESSION = "started with the session"
@@ -52,8 +54,13 @@ PROTECTED = (
      "~/.mkshrc", "~/.cshrc", "~/.tcshrc", "~/.login", "~/.inputrc", "~/.config/fish", "~/.config/nushell", ".envrc"),
     (_SESSION, "~/.xprofile", "~/.xinitrc", "~/.xsession", "~/.xsessionrc", "~/.pam_environment",
      "~/.config/autostart", "~/.config/systemd", "~/.config/environment.d", "~/.local/share/systemd"),
-    (_GIT, "~/.gitconfig", "~/.config/git", "**/.git/config", "**/.git/config.worktree", "**/.git/modules/*/config"),
-    ("git runs these programs", "**/.git/hooks", "**/.git/modules/*/hooks"),
+    (_GIT, "~/.gitconfig", "~/.config/git", "**/.git/config", "**/.git/config.worktree", "**/.git/modules/**/config",
+     "**/.git/worktrees/*/config.worktree"),
+    ("git takes its configuration and hooks from the directory that it names", "**/.git/commondir",
+     "**/.git/modules/**/commondir", "**/.git/worktrees/*/commondir"),
+    ("with it a directory can be a repository, whose configuration git obeys", "HEAD"),
+    ("git runs these programs", "**/.git/hooks", "**/.git/modules/**/hooks"),
+    ("Mercurial takes programs to run from it", "**/.hg/hgrc", "**/.hg/sharedpath"),
     (_EDITOR, ".vscode", ".idea", ".devcontainer", ".devcontainer.json", "~/.vimrc", "~/.vim", "~/.config/nvim",
      "~/.emacs", "~/.emacs.d", "~/.config/emacs", "~/.tmux.conf", "~/.config/tmux"),
     (_AGENT, ".claude", ".codex", ".cursor", ".gemini", ".windsurf", ".continue", ".opencode", ".mcp.json",
@@ -69,7 +76,7 @@ def default_rules() -> list[PathRule]:
             verb,
             pattern,
             own=table in (DENIED, PROTECTED) and not pattern.startswith("~/"),
-            files=table is DENIED,
+            files=pattern in FILES_ONLY,
             default=True,
             why=why,
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Identity = tuple[int, int]  # device and inode
 
 ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/name_rules.h has them
-WAY, OWN_WAY, PASSING = 1, 2, 4
+WAY, OWN_WAY, PASSING, OWN_PASSING = 1, 2, 4, 8
 MOST_OWN, MOST_DIRECTORIES = 4096, 4096
 NOTHING = (0, 0)  # no file has this identity
 
@@ -120,7 +120,8 @@ class TreeRules:
         rule = self._deciding(rel, kind, [NOTHING, *above], own_end=len(rel) if in_own else 0)
         # A new directory is filled name by name; a link, or a directory with names in it, brings them along.
         if rule is None and (moved or kind == st.S_IFLNK):
-            rule = self._on_the_way(rel, [], WAY | PASSING)
+            # A file brings none, but it would stand where a rule has a directory.
+            rule = self._on_the_way(rel, [], WAY | PASSING if kind in (st.S_IFDIR, st.S_IFLNK) else WAY)
         if rule is not None:
             raise rule.refusal()
 
@@ -128,7 +129,7 @@ class TreeRules:
         """Raises where the name must stay. `moving`: what is below it goes with it."""
         self.change(rel, kind, identities)
         if moving and kind == st.S_IFDIR:
-            rule = self._on_the_way(rel, identities[:1], WAY | OWN_WAY | PASSING)
+            rule = self._on_the_way(rel, identities[:1], WAY | OWN_WAY | PASSING | OWN_PASSING)
             if rule is not None:
                 raise rule.must_stay(rel)
 
