@@ -19,7 +19,7 @@ class Accepted:
     inside: str  # and in husk
     reason: str
     setting: str = ""  # "walled" or "bare"; empty: both
-    as_root: bool = False  # only where husk is started by root
+    who: str = ""  # only where husk is started by "root" or by a "user"; empty: by either
 
 
 # (call, result): why a Linux may answer so. A call newer than the kernel is not listed: ENOSYS is its right answer.
@@ -40,7 +40,7 @@ IN_HUSK = (
              "a file without a name may be the caller's, as standard input: its mode stays"),
     Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
     Accepted("fcntl", "cmd=F_SET_RW_HINT", "works", "errno EPERM",
-             "Linux wants the file's owner, and files that husk makes are root's on the host", as_root=True),
+             "Linux wants the file's owner, and files that husk makes are root's on the host", who="root"),
     *(
         Accepted(call, "another's", "works EPERM", "works EINVAL",
                  "no other id is mapped in the box's user namespace: Linux says EINVAL before EPERM", setting="walled")
@@ -58,6 +58,9 @@ IN_HUSK = (
              "Linux lets no process that has a filter change to the strict mode, and every guest has one"),
     Accepted("seccomp", "op=SECCOMP_SET_MODE_FILTER flags=8", "works", "works EBUSY",
              "Linux lets a process tree have one listener, and it is husk's"),
+    Accepted("/proc/self/timerslack_ns", "", "works", "errno EPERM",
+             "Linux wants CAP_SYS_NICE to show it of another process, and husk reads it for the guest",
+             setting="bare", who="user"),
     Accepted("shmctl", "cmd=SHM_LOCK", "works", "no-effect status.shm_perm.mode & SHM_LOCKED",
              "husk keeps the segment, and locks none in memory; programs take it as a wish"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",

@@ -170,8 +170,8 @@ def test_a_plain_linux_is_what_its_profile_says(native: dict[Check, Result]) -> 
 
 # -- in husk -----------------------------------------------------------------------------------------------------------
 def accepted_here() -> list[Accepted]:
-    root, setting = os.geteuid() == 0, running.setting()
-    return [entry for entry in IN_HUSK if entry.setting in ("", setting) and (root or not entry.as_root)]
+    who, setting = "root" if os.geteuid() == 0 else "user", running.setting()
+    return [entry for entry in IN_HUSK if entry.setting in ("", setting) and entry.who in ("", who)]
 
 
 def accepted(outside: Result, inside: Result) -> Accepted | None:
@@ -288,7 +288,7 @@ def test_the_program_is_shown_to_sandboxes() -> None:
     shown = ["--mount", f"{folder}:{folder}:ro"]
     assert show_program(["husk", "run"]) == ["husk", "run", *shown]
     assert show_program(["/a/husk", "run", "--net", "--"]) == ["/a/husk", "run", *shown, "--net", "--"]
-    assert show_program(["python3", "-m", "husk", "run"]) == ["python3", "-m", "husk", "run", *shown]
+    assert show_program(["python3", "-m", "husk.cli", "run"]) == ["python3", "-m", "husk.cli", "run", *shown]
     bind = ["--ro-bind", PROGRAM, PROGRAM]
     assert show_program(["bwrap", "--ro-bind", "/", "/", "--"]) == ["bwrap", "--ro-bind", "/", "/", *bind, "--"]
     assert show_program(["runsc", "do"]) == ["runsc", "do"]

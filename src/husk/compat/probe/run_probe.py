@@ -81,7 +81,7 @@ def show_program(words: Sequence[str]) -> list[str]:
     if not words:
         return words
     tool = os.path.basename(words[0])
-    module = words[1:3] == ["-m", "husk"]
+    module = words[1:3] == ["-m", "husk.cli"]
     if tool == "husk" or module:
         at = 3 if module else 1
         if words[at : at + 1] != ["run"]:
