@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import signal
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,6 +133,37 @@ def test_what_the_guest_made(root: Root) -> None:
     assert root.open(b"own/key") == "EACCES", "it was born later"
     assert not own_file(root.fd, b"own/key", 1, 2), "another file is there"
     assert not own_file(root.fd, b"own/none", 1, 2)
+
+
+def test_what_is_excepted_is_what_is_opened(root: Root) -> None:
+    """A rule excepts directories. Another process exchanges one for a denied file between judging and opening."""
+    (root.top / "b").mkdir()
+    (root.top / "b/.env.d").write_text("denied")
+    root.guard(rule(DENY, b".env.d", own=True, files=True))
+    ready, go = os.pipe()
+    child = os.fork()
+    if not child:
+        exchange = ctypes.CDLL(None).renameat2
+        os.write(go, b"x")
+        while os.getppid() != 1:
+            exchange(root.fd, b"a", root.fd, b"b", 2)
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        kinds = set()
+        for _ in range(20000):
+            try:
+                fd = open_beneath(root.fd, b"a/.env.d", READ)
+            except OSError:
+                continue
+            kinds.add(stat.S_IFMT(os.fstat(fd).st_mode))
+            os.close(fd)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(go)
+    assert kinds == {stat.S_IFDIR}
 
 
 def test_rules_end_with_their_guard(root: Root) -> None:

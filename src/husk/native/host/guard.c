@@ -349,7 +349,8 @@ static struct own_file *find_own(const struct guard *guard, const struct own_fil
     return NULL;
 }
 
-static bool is_own(const struct guard *guard, const char *relative)
+/* A descriptor of what the name leads to, if the guest made it; else -1. */
+static int open_own(const struct guard *guard, const char *relative)
 {
     struct own_file file;
     pthread_rwlock_rdlock(&lock);
@@ -357,38 +358,68 @@ static bool is_own(const struct guard *guard, const char *relative)
     pthread_rwlock_unlock(&lock);
     int fd = any ? open_judged(guard, relative, O_PATH | O_NOFOLLOW, 0, true) : -1;
     if (fd < 0)
-        return false;
+        return -1;
     bool own = identify(fd, &file);
-    close(fd);
     pthread_rwlock_rdlock(&lock);
     own = own && find_own(guard, &file);
     pthread_rwlock_unlock(&lock);
-    return own;
+    if (own)
+        return fd;
+    close(fd);
+    return -1;
 }
 
-/* Does a rule close the name? Not if there is nothing to close: then the answer is the host's own. */
-static int closed_by_name(const struct guard *guard, const char *relative, bool only_look)
+/* Does a rule close the name? Not if there is nothing to close: then the answer is the host's own. `pin`, the caller's
+ * to close, becomes a descriptor of what a rule excepts, or -1: another process may exchange it in a moment. */
+static int closed_by_name(const struct guard *guard, const char *relative, bool only_look, int *pin)
 {
     struct host_verdict found;
     char closed[PATH_MAX];
+    *pin = -1;
     for (size_t own_end = 0;; own_end = found.end) {
         host_rules_judge(guard->rules, relative, own_end, &found);
         if (found.verb < HOST_DENY || (found.verb == HOST_DENY && found.itself && only_look))
             return 0;
+        if (*pin >= 0)
+            close(*pin);
+        *pin = -1;
         if (found.end >= sizeof closed)
             return -ENAMETOOLONG;
         memcpy(closed, relative, found.end);
         closed[found.end] = 0;
-        if (!found.own || found.end <= own_end || !is_own(guard, closed))
+        int own = found.own && found.end > own_end ? open_own(guard, closed) : -1;
+        if (own < 0)
             break;
+        if (found.itself)
+            *pin = own;
+        else
+            close(own);
     }
     int fd = open_judged(guard, closed, O_PATH | O_NOFOLLOW, 0, true);
     if (fd < 0)
         return fd;
     struct stat there;
-    bool excepted = found.files && fstat(fd, &there) == 0 && S_ISDIR(there.st_mode);
+    if (found.files && fstat(fd, &there) == 0 && S_ISDIR(there.st_mode)) {
+        *pin = fd;
+        return 0;
+    }
     close(fd);
-    return excepted ? 0 : -(HOST_CLOSED_BY_RULE + found.rule);
+    return -(HOST_CLOSED_BY_RULE + found.rule);
+}
+
+/* Open what was judged, and nothing that has its name by now. Takes `pin` over. */
+static int open_pinned(const struct guard *guard, int pin, uint64_t flags, bool only_look)
+{
+    struct stat top, found;
+    int error = fstat(guard->top, &top) < 0 || fstat(pin, &found) < 0 ? -errno : 0;
+    if (!error)
+        error = closed_by_identity(guard, &found, only_look);
+    if (!error)
+        error = may_open(guard, pin, &found, top.st_dev, flags);
+    if (!error)
+        return reopened(pin, &found, flags);
+    close(pin);
+    return error;
 }
 
 bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, bool only_look, int *fd)
@@ -397,11 +428,18 @@ bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mo
     if (!guard)
         return false;
     struct own_ids own;
+    int pin = -1;
     *fd = guard->uid && !become_owner(guard, &own) ? -EPERM : 0;
     if (*fd == 0 && guard->rules)
-        *fd = closed_by_name(guard, relative, only_look);
-    if (*fd == 0)
+        *fd = closed_by_name(guard, relative, only_look, &pin);
+    if (pin >= 0 && !(flags & (O_CREAT | O_TMPFILE) & ~O_DIRECTORY)) {
+        *fd = open_pinned(guard, pin, flags, only_look);
+        pin = -1;
+    } else if (*fd == 0) {
         *fd = open_judged(guard, relative, flags, mode, only_look);
+    }
+    if (pin >= 0)
+        close(pin);
     if (guard->uid)
         become_husk(&own);
     release(guard);
