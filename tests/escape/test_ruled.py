@@ -264,3 +264,16 @@ def test_no_other_configuration_for_git(table: Table) -> None:
     assert (git / "worktrees" / "other" / "commondir").read_text() == "../..\n"
     husk(["run", *mount, "--no-default-rules", "--", "sh", "-c", script])
     assert (table.top / "HEAD").exists() and (git / "commondir").exists(), "without the rules they are made"
+
+
+def test_a_directory_of_the_host_that_had_a_name_of_the_guests(table: Table) -> None:
+    """Moved to a ruled name in a directory of the guest's own, and back, it could be filled with such names."""
+    (table.top / "project").mkdir()
+    script = (
+        "mkdir /m/own; for name in .vscode .git; do mv /m/project /m/own/$name; mkdir /m/own/$name/.claude;"
+        " mkdir /m/own/$name/hooks; mv /m/own/$name /m/project; mkdir /m/project/.vscode; touch /m/project/.mcp.json;"
+        " done; mv /m/project /m/.env; mkdir /m/.env/.vscode; mv /m/.env /m/project; mkdir /m/project/.vscode;"
+        " mkdir /m/own/.idea && touch /m/own/.idea/x && echo mine"
+    )
+    assert husk(["run", "--mount", f"{table.top}:/m:rw", "--", "sh", "-c", script]).out == "mine\n"
+    assert os.listdir(table.top / "project") == [] and os.listdir(table.top / "own") == [".idea"]

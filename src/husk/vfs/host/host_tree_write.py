@@ -131,7 +131,7 @@ class WritableHostTree(HostTree):
                 found = stat_beneath(self.fd, rel)
             except OSError:
                 return  # gone meanwhile
-            self.rules.named(rel, (found.dev, found.ino))
+            self.rules.named(rel, st.S_IFMT(found.mode), (found.dev, found.ino))
 
     def mknod(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Node:
         with _At(self, directory) as at:
@@ -192,6 +192,9 @@ class WritableHostTree(HostTree):
         with _At(self, old) as at, _At(self, new) as to:
             self._may_move(at, old_name)
             replaced = self._may_move(to, new_name)
+            self._may_take(new, new_name, old.children.get(old_name))
+            if flags & EXCHANGE:
+                self._may_take(old, old_name, new.children.get(new_name))
             if flags:
                 self._as_owner(lambda: rename_with_flags(at, old_name, to, new_name, flags))
             else:
@@ -213,6 +216,10 @@ class WritableHostTree(HostTree):
         if moved is not None:
             moved.parent, moved.name = new, new_name
             new.children[new_name] = moved
+
+    def _may_take(self, directory: HostDir, name: bytes, moved: HostDir | None) -> None:
+        if self.rules is not None and moved is not None:
+            self.rules.may_take(directory.below(name), moved.key)
 
     def _may_move(self, at: int, name: bytes) -> tuple[int, int] | None:
         """EBUSY, as for a mount point, where husk's own state lies in it, or a mount covers it. Else the identity of

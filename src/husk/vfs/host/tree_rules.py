@@ -153,12 +153,24 @@ class TreeRules:
         if len(self._directories) > MOST_DIRECTORIES:
             del self._directories[next(iter(self._directories))]
 
-    def named(self, rel: bytes, identity: Identity) -> None:
-        """The guest made something by this name, or moved it there. `make` has allowed it."""
-        number, _, _, way, _, end = judge_name(self._fd, rel, 0)
-        is_about = (number >= 0 and end == len(rel)) or way & OWN_WAY
-        if is_about and len(self._own) < MOST_OWN and own_file(self._fd, rel, *identity):
+    def may_take(self, rel: bytes, directory: Identity) -> None:
+        """Raises for a directory of the host's that is to be moved to a name of the guest's own, which `make` allows:
+        moved back, it would still pass for one that the guest made, and could be filled."""
+        rule = self._about(rel, st.S_IFDIR)
+        if rule is not None and directory not in self._directories and directory not in self._own:
+            raise rule.refusal()
+
+    def named(self, rel: bytes, kind: int, identity: Identity) -> None:
+        """The guest made something by this name, or moved it there. `make` and `may_take` have allowed it."""
+        if self._about(rel, kind) and len(self._own) < MOST_OWN and own_file(self._fd, rel, *identity):
             self._own.add(identity)
+
+    def _about(self, rel: bytes, kind: int) -> TreeRule | None:
+        """The rule for this very name, or for one below it."""
+        number, _, _, way, way_rule, end = judge_name(self._fd, rel, 0)
+        if number >= 0 and end == len(rel) and not (self._rules[number].files and kind == st.S_IFDIR):
+            return self._rules[number]
+        return self._rules[way_rule] if way & OWN_WAY else None
 
     def gone(self, identity: Identity) -> None:
         """The guest removed it: its inode number may come back for another file."""
