@@ -12,7 +12,8 @@ from husk.cli.options.compat_options import COMPARE
 from husk.cli.output import say_result
 from husk.compat.census import read_census
 from husk.compat.compare.divergence import Comparison, Divergence, compare_censuses, compare_outcomes
-from husk.compat.compare.run_under import Outcome, run_under, show_directory, split_prefix
+from husk.compat.compare.run_under import Outcome, run_under, show_directory
+from husk.compat.prefixes import split_prefix
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _compare(options: Values) -> int:
     if not 1 <= len(options.under) <= 2:
         raise UsageError("name two places with --under, or one to compare it with the host.")
     prefixes = ["", *options.under] if len(options.under) == 1 else options.under
-    places = [split_prefix(prefix) for prefix in prefixes]
+    places = [split_prefix("--under", prefix) for prefix in prefixes]
     command = _found(options.program)
     with tempfile.TemporaryDirectory(prefix="husk-compare-", ignore_cleanup_errors=True) as folder:
         place = os.path.join(folder, "work")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shlex
 import shutil
 import signal
 import stat
@@ -20,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from husk.compat.own_command import with_own_husk
+from husk.compat.prefixes import before_dashes
 from husk.sandbox.errors import UsageError
 
 MOST_OUTPUT = 4 << 20  # bytes kept of each output
@@ -54,13 +53,6 @@ class Outcome:
     seconds: float = 0.0
 
 
-def split_prefix(prefix: str) -> list[str]:
-    try:
-        return shlex.split(prefix)
-    except ValueError as error:
-        raise UsageError(f"--under {prefix!r}: {error}; quote it as for a shell.") from None
-
-
 def show_directory(words: Sequence[str], place: str) -> list[str]:
     """The prefix, with what its sandbox needs to work in `place`: `{}` stands for it, and for sandboxes that husk knows
     the options are added. Other programs (strace, nice, runsc do) pass the working directory on."""
@@ -75,19 +67,15 @@ def show_directory(words: Sequence[str], place: str) -> list[str]:
         shown = ["--mount", f"{place}:{place}:rw", "--workdir", place]
         return [*words[: at + 1], *shown, *words[at + 1 :], *([] if "--" in words else ["--"])]
     if tool in ("bwrap", "bubblewrap"):
-        return _before_dashes(words, ["--bind", place, place, "--chdir", place])
+        return before_dashes(words, ["--bind", place, place, "--chdir", place])
     if tool == "proot":
-        return _before_dashes(words, ["-b", place, "-w", place])
+        return before_dashes(words, ["-b", place, "-w", place])
     return list(words)
-
-
-def _before_dashes(words: Sequence[str], more: list[str]) -> list[str]:
-    return [*words[:-1], *more, "--"] if list(words[-1:]) == ["--"] else [*words, *more]
 
 
 def run_under(prefix: Sequence[str], command: Sequence[str], place: str, seconds: float) -> Outcome:
     """Run the command once. `place` is made anew, and gone afterwards."""
-    words = [*show_directory(with_own_husk(prefix), place), *command]
+    words = [*show_directory(prefix, place), *command]
     _remove(place)
     os.mkdir(place, 0o755)
     began = time.monotonic()

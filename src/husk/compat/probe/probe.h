@@ -133,6 +133,7 @@ void probe_pipe(int ends[2]);
 char *probe_pages(size_t count);                           /* fresh private memory, readable and writable */
 char *probe_shared(size_t count);                          /* the same, shared with children */
 pid_t probe_fork(void);
+pid_t probe_sleeper(void);                                 /* a child that waits to be killed */
 int probe_wait(pid_t pid);                                 /* as wait4's status */
 int probe_touch(volatile char *address, bool write);       /* the signal that a child gets for it, or 0 */
 int probe_child_exit(int (*run)(void *), void *argument);  /* runs it in a child; its exit code, or -signal */

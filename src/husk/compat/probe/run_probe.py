@@ -7,7 +7,6 @@ Here: the command line that shows the program to a sandbox and starts it there. 
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from husk.compat.own_command import with_own_husk
+from husk.compat.prefixes import before_dashes, split_prefix
 from husk.compat.probe.probe_lines import Check, Head, Result, read_check, read_head, read_result
 from husk.sandbox.errors import HuskError, UsageError
 
@@ -61,10 +60,7 @@ def run_probe(prefix: str = "", calls: Sequence[str] = (), *, limit: int = 0) ->
     wanted = list_checks()
     check_names(calls, wanted)
     wanted = [check for check in wanted if not calls or check.call in calls]
-    try:
-        words = with_own_husk(shlex.split(prefix))
-    except ValueError as error:
-        raise UsageError(f"--in {prefix!r}: {error}; quote it as for a shell.") from None
+    words = split_prefix("--in", prefix)
     seconds = ["--limit", str(limit)] if limit else []
     out, err, status = _run([*show_program(words), PROGRAM, *seconds, *calls])
     lines = out.decode("utf-8", "replace").splitlines()
@@ -86,18 +82,14 @@ def show_program(words: Sequence[str]) -> list[str]:
         at = 3 if module else 1
         if words[at : at + 1] != ["run"]:
             raise UsageError("--in 'husk …': the program is started by `husk run`; write --in 'husk run'.")
-        return [*words[: at + 1], "--mount", f"{FOLDER}:{FOLDER}:ro", *_before_dashes(words[at + 1 :], [])]
+        return [*words[: at + 1], "--mount", f"{FOLDER}:{FOLDER}:ro", *before_dashes(words[at + 1 :], [])]
     if tool in ("bwrap", "bubblewrap"):
-        return [words[0], *_before_dashes(words[1:], ["--ro-bind", PROGRAM, PROGRAM])]
+        return [words[0], *before_dashes(words[1:], ["--ro-bind", PROGRAM, PROGRAM])]
     if tool in ("docker", "podman") and "run" in words:
         at = words.index("run") + 1
         return [*words[:at], "--volume", f"{PROGRAM}:{PROGRAM}:ro", "--entrypoint", "", *words[at:]]
     return words
 
-
-def _before_dashes(words: list[str], more: list[str]) -> list[str]:
-    """Options go before a `--` at the end of a prefix."""
-    return [*words[:-1], *more, "--"] if words[-1:] == ["--"] else [*words, *more]
 
 
 def _run(command: list[str]) -> tuple[bytes, bytes, int]:

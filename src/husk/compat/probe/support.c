@@ -170,6 +170,16 @@ long probe_read_text(const char *path, char *text, size_t size)
     return length == 0 && got < 0 ? -reason : (long)length;
 }
 
+pid_t probe_sleeper(void)
+{
+    pid_t pid = probe_fork();
+    if (pid == 0) {
+        probe_sleep(8000);
+        _exit(0);
+    }
+    return pid;
+}
+
 void probe_sleep(int milliseconds)
 {
     struct timespec rest = {milliseconds / 1000, milliseconds % 1000 * 1000000L};

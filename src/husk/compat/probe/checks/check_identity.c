@@ -9,16 +9,6 @@
 #include <sys/resource.h>
 #include <sys/times.h>
 
-static pid_t sleeper(void)
-{
-    pid_t pid = probe_fork();
-    if (pid == 0) {
-        probe_sleep(8000);
-        _exit(0);
-    }
-    return pid;
-}
-
 /* -- ids -- */
 
 CHECK(getuid, "agrees with getresuid")
@@ -260,7 +250,7 @@ CHECK(prlimit64, "pid=0: sets and tells the old one")
 CHECK(prlimit64, "of a child")
 {
     struct rlimit old = {7, 3};
-    MUST(CALL(prlimit64, sleeper(), RLIMIT_NOFILE, NULL, &old));
+    MUST(CALL(prlimit64, probe_sleeper(), RLIMIT_NOFILE, NULL, &old));
     EFFECT(old.rlim_cur <= old.rlim_max);
 }
 
@@ -360,7 +350,7 @@ CHECK(sched_getscheduler, "pid=0: the usual policy")
 
 CHECK(sched_getscheduler, "of a child")
 {
-    EFFECT(MUST(CALL(sched_getscheduler, sleeper())) == SCHED_OTHER);
+    EFFECT(MUST(CALL(sched_getscheduler, probe_sleeper())) == SCHED_OTHER);
 }
 
 static void sets_policy(int policy)
@@ -427,7 +417,7 @@ CHECK(sched_getaffinity, "of a child")
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    EFFECT(MUST(CALL(sched_getaffinity, sleeper(), sizeof set, &set)) > 0 && CPU_COUNT(&set) >= 1);
+    EFFECT(MUST(CALL(sched_getaffinity, probe_sleeper(), sizeof set, &set)) > 0 && CPU_COUNT(&set) >= 1);
 }
 
 CHECK(sched_setaffinity, "pid=0: on one processor from now on")

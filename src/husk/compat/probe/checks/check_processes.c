@@ -12,16 +12,6 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-static pid_t sleeper(void)
-{
-    pid_t pid = probe_fork();
-    if (pid == 0) {
-        probe_sleep(8000);
-        _exit(0);
-    }
-    return pid;
-}
-
 static bool exited(long pid, int code)
 {
     int status = 0;
@@ -401,7 +391,7 @@ CHECK(wait4, "code and accounts of a child")
 
 CHECK(wait4, "options=WNOHANG: nothing yet")
 {
-    EFFECT(MUST(CALL(wait4, sleeper(), NULL, WNOHANG, NULL)) == 0);
+    EFFECT(MUST(CALL(wait4, probe_sleeper(), NULL, WNOHANG, NULL)) == 0);
 }
 
 CHECK(wait4, "without a child is ECHILD")
@@ -486,7 +476,7 @@ CHECK(getpgrp, "what setpgid set")
 
 CHECK(setpgid, "a child leads a group")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     MUST(CALL(setpgid, pid, pid));
     EFFECT(getpgid(pid) == pid);
 }
@@ -519,7 +509,7 @@ CHECK(getpgid, "pid=0: one's own")
 
 CHECK(getpgid, "of a child")
 {
-    EFFECT(MUST(CALL(getpgid, sleeper())) == getpgrp());
+    EFFECT(MUST(CALL(getpgid, probe_sleeper())) == getpgrp());
 }
 
 CHECK(getpgid, "a process that does not exist is ESRCH")
@@ -534,7 +524,7 @@ CHECK(getsid, "pid=0: one's own")
 
 CHECK(getsid, "of a child")
 {
-    EFFECT(MUST(CALL(getsid, sleeper())) == getsid(0));
+    EFFECT(MUST(CALL(getsid, probe_sleeper())) == getsid(0));
 }
 
 /* -- reaching into a child -- */
@@ -569,14 +559,14 @@ CHECK(process_vm_writev, "memory of a child")
 CHECK(kcmp, "type=KCMP_FILE: shared with a child, or built without")
 {
     int fd = probe_memfd(0), other = probe_memfd(0);
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     EFFECT(MUST(CALL(kcmp, getpid(), pid, 0, fd, fd)) == 0);
     EFFECT(MUST(CALL(kcmp, getpid(), pid, 0, fd, other)) != 0);
 }
 
 CHECK(kcmp, "type=KCMP_VM: not shared with a child")
 {
-    EFFECT(MUST(CALL(kcmp, getpid(), sleeper(), 1, 0, 0)) != 0);
+    EFFECT(MUST(CALL(kcmp, getpid(), probe_sleeper(), 1, 0, 0)) != 0);
 }
 
 CHECK(pidfd_getfd, "a descriptor of a child")
@@ -598,7 +588,7 @@ CHECK(pidfd_getfd, "a descriptor of a child")
 
 CHECK(process_mrelease, "a process that is not dying is EINVAL")
 {
-    int fd = (int)RAW(pidfd_open, sleeper(), 0);
+    int fd = (int)RAW(pidfd_open, probe_sleeper(), 0);
     ANSWERS(CALL(process_mrelease, fd < 0 ? 777 : fd, 0), EINVAL, EBADF);
 }
 
@@ -755,7 +745,7 @@ CHECK(ptrace, "request=PTRACE_DETACH")
 
 CHECK(ptrace, "request=PTRACE_ATTACH")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     int status = 0;
     MUST(CALL(ptrace, PTRACE_ATTACH, pid, 0, 0));
     EFFECT(waitpid(pid, &status, 0) == pid && WIFSTOPPED(status));
@@ -763,7 +753,7 @@ CHECK(ptrace, "request=PTRACE_ATTACH")
 
 CHECK(ptrace, "request=PTRACE_SEIZE")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     int status = 0;
     MUST(CALL(ptrace, PTRACE_SEIZE, pid, 0, 0));
     NEED(ptrace(PTRACE_INTERRUPT, pid, 0, 0) == 0, "PTRACE_INTERRUPT");
@@ -772,7 +762,7 @@ CHECK(ptrace, "request=PTRACE_SEIZE")
 
 CHECK(ptrace, "request=PTRACE_INTERRUPT")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     int status = 0;
     NEED(ptrace(PTRACE_SEIZE, pid, 0, 0) == 0, "PTRACE_SEIZE");
     MUST(CALL(ptrace, PTRACE_INTERRUPT, pid, 0, 0));

@@ -43,17 +43,6 @@ static bool arrived(int number)
     return caught == number;
 }
 
-/* A child that waits to be killed. */
-static pid_t sleeper(void)
-{
-    pid_t pid = probe_fork();
-    if (pid == 0) {
-        probe_sleep(8000);
-        _exit(0);
-    }
-    return pid;
-}
-
 static bool died_of(pid_t pid, int number)
 {
     int status = probe_wait(pid);
@@ -295,7 +284,7 @@ CHECK(restart_syscall, "a sleep goes on after a stop")
 
 CHECK(kill, "a child")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     MUST(CALL(kill, pid, SIGTERM));
     EFFECT(died_of(pid, SIGTERM));
 }
@@ -308,7 +297,7 @@ CHECK(kill, "sig=0: whether a process is there")
 
 CHECK(kill, "a group")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     NEED(setpgid(pid, pid) == 0, "setpgid");
     MUST(CALL(kill, -pid, SIGTERM));
     EFFECT(died_of(pid, SIGTERM));
@@ -316,7 +305,7 @@ CHECK(kill, "a group")
 
 CHECK(kill, "sig=SIGSTOP: stops, and SIGCONT goes on")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     int status = 0;
     MUST(CALL(kill, pid, SIGSTOP));
     EFFECT(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
@@ -388,7 +377,7 @@ CHECK(rt_tgsigqueueinfo, "the value arrives")
 
 CHECK(pidfd_open, "readable when the process has ended")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     int fd = (int)MUST(CALL(pidfd_open, pid, 0));
     struct { int fd; short events, got; } one = {fd, 1, 0};
     EFFECT(RAW(poll, &one, 1, 0) == 0 && kill(pid, SIGKILL) == 0 && RAW(poll, &one, 1, 5000) == 1);
@@ -397,7 +386,7 @@ CHECK(pidfd_open, "readable when the process has ended")
 
 CHECK(pidfd_open, "flags=PIDFD_NONBLOCK")
 {
-    int fd = (int)MUST(CALL(pidfd_open, sleeper(), O_NONBLOCK));
+    int fd = (int)MUST(CALL(pidfd_open, probe_sleeper(), O_NONBLOCK));
     siginfo_t info;
     EFFECT(RAW(waitid, 3 /* P_PIDFD */, fd, &info, WEXITED, NULL) == -EAGAIN);
 }
@@ -410,7 +399,7 @@ CHECK(pidfd_open, "flags=PIDFD_THREAD")
 
 CHECK(pidfd_send_signal, "a child")
 {
-    pid_t pid = sleeper();
+    pid_t pid = probe_sleeper();
     int fd = (int)RAW(pidfd_open, pid, 0);
     MUST(CALL(pidfd_send_signal, fd < 0 ? 777 : fd, SIGTERM, NULL, 0));
     EFFECT(died_of(pid, SIGTERM));
