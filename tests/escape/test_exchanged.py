@@ -20,6 +20,7 @@ import os
 import shlex
 import stat
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,9 @@ class Arena:
             give(top, owner)
             give(self.outside if kind != "directory" else self.secret, keeper)
         self.masks = [] if keeper != owner or kind != "directory" else ["--mount", f"{self.empty}:/m/other:ro"]
+        self.ready = top / "ready"
+        self.ready.mkdir()
+        self.ready.chmod(0o777)
 
     def picture(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
@@ -93,8 +97,16 @@ class Arena:
 
     @contextmanager
     def exchanging(self) -> Iterator[None]:
-        with Swapping(self.own, self.other) as swapping:
+        """Begins once the guest runs. A mask covers what is at its place when the box is built: which of the two that
+        is must be settled by then."""
+        swapping = Swapping(self.own, self.other)
+        begins = threading.Thread(target=lambda: until((self.ready / "now").exists) and swapping.__enter__())
+        begins.start()
+        try:
             yield
+        finally:
+            begins.join()
+            swapping.__exit__()
         if swapping.swaps % 2:  # each gets its own name back
             aside = self.given / "aside"
             self.own.rename(aside)
@@ -104,10 +116,11 @@ class Arena:
     def race(self, programs: Path, mode: str, wrapper: list[str], env: dict[str, str]) -> None:
         before = self.picture()
         mounts = ["--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{self.given}:/m:{mode}", *self.masks]
+        mounts += ["--mount", f"{self.ready}:/ready:rw"]
+        script = '>/ready/now && sleep 0.2 && exec "$0" "$@"'
+        command = ["sh", "-c", script, f"{ESCAPE}/{self.program}", "/m/own", SECONDS]
         with self.exchanging():
-            done = husk(
-                ["run", *mounts, "--", f"{ESCAPE}/{self.program}", "/m/own", SECONDS], wrapper=wrapper, env=env
-            )
+            done = husk(["run", *mounts, "--", *command], wrapper=wrapper, env=env)
         assert done.status == 0, done.err
         assert "reached" not in done.out, done.out
         assert "rounds " in done.out or done.out == "safe\n", done.out
@@ -162,5 +175,6 @@ def test_there_is_something_to_be_reached(programs: Path, place: Path, kind: str
         said += start(command, env={}, stdout=-1).communicate(timeout=60)[0]
         return said.count(b"reached") >= (1 if kind == "file" else 3) or (kind == "file" and arena.picture() != before)
 
+    (arena.ready / "now").touch()
     with arena.exchanging():
         assert until(reaches), said
