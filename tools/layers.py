@@ -58,7 +58,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "skills": ("box_runner", "packages", "*"),
     # What runtimes offer; then ways to learn what a program asks for; then what joins the two.
-    "compat": ("surface surface_writer census prefixes", "runtimes", "probe look trace", "*"),
+    "compat": ("surface surface_writer census prefixes bounded_file", "runtimes", "probe look trace", "*"),
     "cli": ("output", "options", "*"),
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.

@@ -16,6 +16,7 @@ from husk.abi.registry import by_name
 from husk.abi.registry.flags import FLAGS
 from husk.abi.registry.rules import WAYS
 from husk.abi.registry.signatures import arguments
+from husk.compat.bounded_file import read_bounded
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -155,13 +156,8 @@ def write_census(census: Census) -> str:
 # -- reading ---------------------------------------------------------------------------------------------------
 def read_census(path: str | Path) -> Census:
     """UsageError names the file, the place in it and what to do, in one sentence."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; name a file that `husk trace --json` wrote.") from error
-    if len(data) > LARGEST_FILE:
-        raise UsageError(f"{path} is larger than {LARGEST_FILE >> 20} MiB, which no trace of husk's is.")
+    wanted = "name a file that `husk trace --json` wrote."
+    data = read_bounded(path, LARGEST_FILE, wanted, ", which no trace of husk's is.")
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

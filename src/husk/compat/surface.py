@@ -22,6 +22,7 @@ from husk.abi.registry import ROWS
 from husk.abi.registry.flags import FLAGS
 from husk.abi.registry.rules import ArgTest, Row
 from husk.abi.registry.signatures import NUMBERS, arguments
+from husk.compat.bounded_file import read_bounded
 from husk.sandbox.errors import UsageError
 
 FORMAT = 1
@@ -127,13 +128,8 @@ def read_surface(path: str | os.PathLike[str]) -> Surface:
     import tomllib
 
     name = os.fspath(path)
-    try:
-        with open(name, "rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}; name a runtime file or one of `husk runtimes ls`.") from None
-    if len(content) > LARGEST_FILE:
-        raise UsageError(f"{name}: larger than {LARGEST_FILE >> 20} MiB; a runtime file is a list of calls.")
+    wanted = "name a runtime file or one of `husk runtimes ls`."
+    content = read_bounded(name, LARGEST_FILE, wanted, "; a runtime file is a list of calls.")
     try:
         data = tomllib.loads(content.decode("utf-8"))
     except RecursionError:

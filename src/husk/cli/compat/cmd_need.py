@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from husk.cli.exit_codes import failed
+from husk.cli.exit_codes import INTERRUPTED, failed
 from husk.cli.options.compat_options import NEED
 from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
@@ -48,11 +48,12 @@ def main(words: list[str]) -> int:
             from husk.cli.options.help_text import print_help
 
             return print_help("husk need", NEED)
-        return _need(options)
-    except KeyboardInterrupt:
-        out = next((words[n + 1] for n, word in enumerate(words[:-1]) if word == "--out"), "")
-        say(f"husk need: stopped{f'; the same command goes on from {out}' if out else ''}.", file=sys.stderr)
-        return 130
+        try:
+            return _need(options)
+        except KeyboardInterrupt:
+            out = options.more.get("out", "")
+            say(f"husk need: stopped{f'; the same command goes on from {out}' if out else ''}.", file=sys.stderr)
+            return INTERRUPTED
     except Exception as error:
         return failed(NEED, words, error)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from husk.cli.compat.out_file import write_text
-from husk.cli.compat.runtimes_show import claim_json, difference_lines
+from husk.cli.compat.runtimes_show import say_differences
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import PROBE
 from husk.cli.output import say_result
@@ -61,13 +61,7 @@ def _diff(options: Values) -> int:
     found = differences(first, second)
     # Where a measurement says nothing, there is nothing to compare.
     found = [(a, b) for a, b in found if "unknown" not in (a.level, b.level)]
-    document: dict[str, Any] = {
-        "a": first.name,
-        "b": second.name,
-        "differences": [{"call": a.call, "a": claim_json(a), "b": claim_json(b)} for a, b in found],
-    }
-    say_result(document, difference_lines(first, second, found), as_json=options.json)
-    return 1 if found else 0
+    return say_differences(first, second, found, as_json=options.json)
 
 
 def _lines(measurement: Measurement, out: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from husk.cli.compat.out_file import write_text
-from husk.cli.compat.runtimes_show import claim_json, claim_lines, counted, difference_lines, surface_json, table_lines
+from husk.cli.compat.runtimes_show import claim_json, claim_lines, counted, say_differences, surface_json, table_lines
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import RUNTIMES
 from husk.cli.output import say, say_result
@@ -57,13 +57,7 @@ def _chosen(surface: Surface, calls: list[str]) -> list[Claim]:
 def _diff(options: Values) -> int:
     first, second = find(options.a), find(options.b)
     found = differences(first, second)
-    document: dict[str, Any] = {
-        "a": first.name,
-        "b": second.name,
-        "differences": [{"call": a.call, "a": claim_json(a), "b": claim_json(b)} for a, b in found],
-    }
-    say_result(document, difference_lines(first, second, found), as_json=options.json)
-    return 1 if found else 0
+    return say_differences(first, second, found, as_json=options.json)
 
 
 def _import(options: Values) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from husk.cli.output import say_result
 from husk.compat.surface import ERRNO_NAMES, MISSING, SUPPORT, Claim, Note, Surface, rows_by_name
 
 if TYPE_CHECKING:
@@ -113,3 +114,14 @@ def _verdict_json(support: str, errno: int) -> dict[str, Any]:
 
 def _test_json(test: ArgTest) -> dict[str, Any]:
     return {"argument": test.index, "kind": test.kind, "values": dict(test.names), "mask": test.mask, "text": test.text}
+
+
+def say_differences(first: Surface, second: Surface, found: list[tuple[Claim, Claim]], *, as_json: bool) -> int:
+    """Print them; the exit code is 1 if there are any."""
+    document: dict[str, Any] = {
+        "a": first.name,
+        "b": second.name,
+        "differences": [{"call": a.call, "a": claim_json(a), "b": claim_json(b)} for a, b in found],
+    }
+    say_result(document, difference_lines(first, second, found), as_json=as_json)
+    return 1 if found else 0

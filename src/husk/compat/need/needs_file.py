@@ -10,9 +10,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from husk.compat.bounded_file import read_bounded
 from husk.sandbox.errors import UsageError
 
 FORMAT = "husk-needs 1"
@@ -64,10 +64,6 @@ class Needs:
     def of(self, verdict: str) -> list[Need]:
         return [need for need in self.needs if need.verdict == verdict]
 
-    def required_calls(self) -> set[str]:
-        """Calls that a runtime must have for this program: also those of which only some values are required."""
-        return {need.target.call for need in self.needs if need.verdict in (REQUIRED, UNTRIED)}
-
 
 def head_line(needs: Needs) -> str:
     calls = [{"call": need.target.call, "count": need.count, **_argument(need.target)} for need in needs.needs]
@@ -100,14 +96,12 @@ def is_needs_file(path: str | os.PathLike[str]) -> bool:
 
 def read_needs(path: str | os.PathLike[str]) -> Needs:
     """What a file holds, also of runs that were interrupted: a last line that was cut off is left out."""
+    wanted = "name a file that `husk need --out` wrote."
+    content = read_bounded(path, LARGEST_FILE, wanted, "; that is no file of `husk need`.")
     try:
-        if os.path.getsize(path) > LARGEST_FILE:
-            raise UsageError(f"{path}: larger than {LARGEST_FILE >> 20} MiB; that is no file of `husk need`.")
-        text = Path(path).read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; name a file that `husk need --out` wrote.") from None
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: not text; name a file that `husk need --out` wrote.") from None
+        raise UsageError(f"{path}: not text; {wanted}") from None
     lines = _lines(str(path), text)
     head = next(lines, {})
     if head.get("format") != FORMAT:

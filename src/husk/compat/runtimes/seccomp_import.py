@@ -18,6 +18,7 @@ from typing import Any
 
 from husk.abi.registry.rules import ArgTest
 from husk.abi.registry.signatures import arguments
+from husk.compat.bounded_file import read_bounded
 from husk.compat.runtimes.seccomp_rules import OPERATORS, Range, all_but, alternatives, comparison, ranges, tests_of
 from husk.compat.surface import ALL_32, FULL, MISSING, UNKNOWN, Claim, Note, Surface, rows_by_name, spelled
 from husk.sandbox.errors import UsageError
@@ -86,13 +87,7 @@ def import_seccomp(path: str | os.PathLike[str], name: str = "", *, skip_unknown
 
 
 def _document(file: str) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as opened:
-            content = opened.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}; name a seccomp profile.") from None
-    if len(content) > LARGEST_FILE:
-        raise UsageError(f"{file}: larger than {LARGEST_FILE >> 20} MiB, which no seccomp profile is.")
+    content = read_bounded(file, LARGEST_FILE, "name a seccomp profile.", ", which no seccomp profile is.")
     try:
         document = json.loads(content)
     except RecursionError:
