@@ -7,15 +7,19 @@ whose lock is free is a leftover. Not here: directories that guests or other pro
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 
 
 def lock_directory(path: str, *, wait: bool) -> int:
-    """A descriptor that holds the lock of the directory at `path`; -1 if it is locked, no directory, or gone."""
+    """A descriptor that holds the lock of the directory at `path`; -1 if it is locked, no directory, or gone. Having
+    no descriptor left says nothing about the directory, so it is an error."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return -1
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -26,24 +26,27 @@ class StateDir:
     __slots__ = ("_lock", "_spare", "path")
 
     def __init__(self) -> None:
+        self._lock = -1
         parent = state_parent()
         sweep(parent)
         for _ in range(TRIES):
             name = f"box-{os.getpid()}-{int.from_bytes(os.urandom(4), 'big'):08x}"
             self.path = os.path.join(parent, name)
             os.mkdir(self.path, 0o700)
-            # Another husk may take it for a leftover before we hold the lock; then it is gone, and we make a new one.
-            self._lock = lock_directory(self.path, wait=True)
-            if self._lock >= 0:
+            self._spare: list[int] = []
+            try:
+                # Another husk may take it for a leftover before we hold the lock. Then it is gone; we make a new one.
+                self._lock = lock_directory(self.path, wait=True)
+                if self._lock < 0:
+                    continue
                 # Removing needs descriptors, and a husk that ends because it has none left must still remove it.
-                self._spare: list[int] = []
-                try:
-                    for _ in range(SPARE):
-                        self._spare.append(os.dup(self._lock))
-                except OSError:
-                    os.rmdir(self.path)  # still empty
-                    raise
+                for _ in range(SPARE):
+                    self._spare.append(os.dup(self._lock))
                 return
+            except OSError:
+                os.rmdir(self.path)  # still empty
+                self.forget()
+                raise
         raise HuskError(f"{parent}: every new directory vanished at once; does another program clean up there?")
 
     def publish(self, path: str, *, share: bool = False) -> None:
@@ -58,10 +61,11 @@ class StateDir:
         os.rename(path, self.path)
 
     def forget(self) -> None:
-        """In a forked child: the directory belongs to the parent, which holds the same lock."""
+        """Close what holds the lock. In a forked child the directory belongs to the parent, which holds it too."""
         while self._spare:
             os.close(self._spare.pop())
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
 
     def remove(self) -> None:
         while self._spare:
