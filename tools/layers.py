@@ -31,8 +31,10 @@ LAYERS = KERNEL_LAYERS | {
     # What a program asks for, and what runtimes offer: from registry and walls, by running boxes.
     # From the kernel the emulated surface, and how it reads the head of a program file: `#!` lines and APE headers.
     "compat": _BELOW_TOP | {"api", "images", "skills", "walls", "kernel.emulation", "kernel.exec.program"},
+    # Measuring runtimes with suites: by running boxes and other commands, with what compat knows about calls.
+    "conform": _BELOW_TOP | {"api", "skills", "compat"},
     "mcp": _BELOW_TOP | {"api", "skills"},
-    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "mcp"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "conform", "mcp"},
 }
 
 # Folder -> its levels, the lowest first. A level names modules and sub-packages; a dotted name is one module of a
@@ -59,6 +61,15 @@ ORDER: dict[str, tuple[str, ...]] = {
     "skills": ("box_runner", "packages", "*"),
     # What runtimes offer; then ways to learn what a program asks for; then what joins the two.
     "compat": ("surface surface_writer census prefixes bounded_file", "runtimes", "probe look trace", "*"),
+    # Values and files; then how suites run, and how they are judged; then what is made of the records.
+    "conform": (
+        "outcomes units suite_file results_file places",
+        "suites judge cluster",
+        "execute history",
+        "matrix",
+        "report",
+        "*",
+    ),
     "cli": ("output", "options", "*"),
     "sandbox": (
         # The doctor's rows are sentences that refusals quote.

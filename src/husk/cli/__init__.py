@@ -35,6 +35,7 @@ COMMANDS = {
     "check": ("compat_options", "compat.cmd_check"),
     "need": ("compat_options", "compat.cmd_need"),
     "plan": ("compat_options", "compat.cmd_plan"),
+    "conform": ("conform_options", "conform.cmd_conform"),
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),

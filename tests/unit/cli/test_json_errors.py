@@ -88,6 +88,7 @@ FAILING = {
     "need": (["--", "/nowhere"], 127, "not-found"),
     "plan": (["--for", "husk", "/nowhere"], 2, "usage"),
     "seccomp from": (["/nowhere"], 2, "usage"),
+    "conform show": (["/nowhere"], 2, "usage"),
     "runtimes show": (["none"], 2, "usage"),
     "runtimes diff": (["none", "husk"], 2, "usage"),
     "runtimes import": (["/nowhere"], 2, "usage"),

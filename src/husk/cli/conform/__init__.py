@@ -1,0 +1,1 @@
+"""cli/conform: the commands about conformance: `husk conform …`."""

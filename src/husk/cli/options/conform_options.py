@@ -1,0 +1,49 @@
+"""cli: the rows of `husk conform` and its sub-commands."""
+
+from __future__ import annotations
+
+from husk.cli.options import JSON, Argument, Command, Option
+
+_FORMATS = "[The format](formats/results.md)."
+
+RUN_SUITES = Command(
+    "run",
+    "run suites somewhere, judge them against the native baseline, and remember the results",
+    options=(
+        Option("--under", "husk|native|PREFIX", "where the programs run: in husk (default), natively, or behind the"
+               " words of another runtime, as 'bwrap --dev-bind / /'", default="husk"),
+        Option("--setting", "walled|bare", "for husk: with namespaces (default), or without",
+               choices=("walled", "bare"), default="walled"),
+        Option("--filter", "PATTERN", "only cases whose FILE/CASE fits the shell pattern; may be given several times",
+               many=True),
+        Option("--jobs", "N", "units at once (default: the number of processors)"),
+        Option("--timeout", "S", "seconds for a unit, instead of the suite's"),
+        Option("--user", "USER", "run the programs as this user; husk run as root only"),
+        Option("--repeat", "N", "runs of the native baseline, to find flaky cases (default: 2)"),
+        Option("--baseline", "FILE", "a results.json of a native run to judge by, instead of running natively first",
+               files=True),
+        Option("--expected", "FILE", "the list of expected failures (default: expected.toml beside the suite file)",
+               files=True),
+        Option("--resume", "", "go on where the last run of these suites was stopped"),
+        Option("--cluster", "ADDRESS", "run the units on the workers of a Dask cluster, as tcp://host:8786"),
+        Option("--out", "FILE", "write results.json there too", files=True, more=_FORMATS),
+        Option("-q, --quiet", "", "no progress, only the result"),
+        JSON,
+    ),
+    arguments=(Argument("SUITE", "a suite file, or a directory that holds suite.toml", count="+", attribute="suites"),),
+    end="Exit code 0: every miss is expected; 1: some is not.",
+)  # fmt: skip
+SHOW = Command(
+    "show",
+    "the score of a results.json: by family, and what was missed",
+    options=(JSON,),
+    arguments=(Argument("RESULTS", "a results.json", attribute="results"),),
+)
+
+CONFORM = Command(
+    "conform",
+    "how much of Linux a runtime does, measured with real test suites",
+    "Run test suites in husk or another runtime, hold the results against a native run, keep their history and write"
+    " reports.",
+    commands=(SHOW,),
+)

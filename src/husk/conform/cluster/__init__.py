@@ -1,0 +1,1 @@
+"""conform/cluster: run work on the workers of a Dask cluster."""

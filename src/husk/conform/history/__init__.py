@@ -1,0 +1,1 @@
+"""conform/history: runs over time in one SQLite file, and what changed between two of them."""

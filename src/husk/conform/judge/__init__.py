@@ -1,0 +1,1 @@
+"""conform/judge: from raw outcomes to verdicts: the native baseline, flaky cases, expected failures."""

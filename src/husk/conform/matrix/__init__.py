@@ -1,0 +1,1 @@
+"""conform/matrix: the coverage matrix: each call, what exercises it, and how much it matters."""

@@ -1,0 +1,1 @@
+"""conform/nightly: run, compare, write, publish: what a timer starts every night."""

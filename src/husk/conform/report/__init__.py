@@ -1,0 +1,1 @@
+"""conform/report: documents from records: Markdown, JUnit XML and the HTML report."""

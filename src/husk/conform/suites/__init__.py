@@ -1,0 +1,1 @@
+"""conform/suites: the kinds of suites: which units a suite has, and what the output of each means."""
