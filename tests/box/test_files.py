@@ -15,7 +15,8 @@ pytestmark = pytest.mark.both_settings
 @pytest.mark.fast
 @pytest.mark.parametrize(
     "name",
-    ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fault", "files_fifo", "files_edges"],
+    ["files_open", "files_names", "files_stat", "files_dirs", "files_data", "files_fault", "files_fifo", "files_edges",
+     "files_clock"],
 )
 def test_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
@@ -31,6 +32,7 @@ def test_transcript(name: str) -> None:
         "files_data",
         "files_fifo",
         "files_edges",
+        "files_clock",
         "exec_text",
         "exec_moved",
     ],

@@ -6,7 +6,7 @@ import errno
 import os
 import stat as st
 
-from husk.vfs.clock import now
+from husk.vfs.clock import about_now, now
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, attribute_bytes, weight
 from husk.vfs.node import Stat, error
 from husk.vfs.permissions import without_privilege
@@ -104,13 +104,12 @@ class Metadata:
     def accessed(self, node: Inode | LayerDir) -> None:
         """A link was followed or a directory listed, which only husk knows of. The rule is relatime's: the access time
         changes once after each change, and once a day."""
-        moment = now()
-        if node.mtime < node.atime > node.ctime and moment - node.atime < DAY:
+        if node.mtime < node.atime > node.ctime and about_now() - node.atime < DAY:
             return
         directory = node if isinstance(node, LayerDir) else node.parent
         if directory is not None:
             self._announce(directory, False)
-        node.atime = moment
+        node.atime = now()
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         inode = self._copy_up.inode(node)
