@@ -286,10 +286,10 @@ def test_lines_of_strangers_are_passed_over() -> None:
 def test_the_program_is_shown_to_sandboxes() -> None:
     folder = os.path.dirname(PROGRAM)
     shown = ["--mount", f"{folder}:{folder}:ro"]
-    assert show_program(["husk", "run"]) == ["husk", "run", *shown]
+    assert show_program(["husk", "run"]) == ["husk", "run", *shown, "--"]
     assert show_program(["/a/husk", "run", "--net", "--"]) == ["/a/husk", "run", *shown, "--net", "--"]
-    assert show_program(["python3", "-m", "husk.cli", "run"]) == ["python3", "-m", "husk.cli", "run", *shown]
-    bind = ["--ro-bind", PROGRAM, PROGRAM]
+    assert show_program(["python3", "-m", "husk.cli", "run"]) == ["python3", "-m", "husk.cli", "run", *shown, "--"]
+    bind = ["--ro-bind", folder, folder]
     assert show_program(["bwrap", "--ro-bind", "/", "/", "--"]) == ["bwrap", "--ro-bind", "/", "/", *bind, "--"]
     assert show_program(["runsc", "do"]) == ["runsc", "do"]
     assert show_program([]) == []

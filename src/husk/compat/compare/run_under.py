@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from husk.compat.prefixes import before_dashes
+from husk.compat.prefixes import Shown, show_paths
 from husk.sandbox.errors import UsageError
 
 MOST_OUTPUT = 4 << 20  # bytes kept of each output
@@ -55,22 +55,10 @@ class Outcome:
 
 def show_directory(words: Sequence[str], place: str) -> list[str]:
     """The prefix, with what its sandbox needs to work in `place`: `{}` stands for it, and for sandboxes that husk knows
-    the options are added. Other programs (strace, nice, runsc do) pass the working directory on."""
+    the options are added."""
     if any("{}" in word for word in words):
         return [word.replace("{}", place) for word in words]
-    tool = os.path.basename(words[0]) if words else ""
-    module = list(words[1:3]) == ["-m", "husk"]
-    if tool == "husk" or module:
-        at = 3 if module else 1
-        if list(words[at : at + 1]) != ["run"]:
-            raise UsageError("--under 'husk …': a command is run by `husk run`; write --under 'husk run'.")
-        shown = ["--mount", f"{place}:{place}:rw", "--workdir", place]
-        return [*words[: at + 1], *shown, *words[at + 1 :], *([] if "--" in words else ["--"])]
-    if tool in ("bwrap", "bubblewrap"):
-        return before_dashes(words, ["--bind", place, place, "--chdir", place])
-    if tool == "proot":
-        return before_dashes(words, ["-b", place, "-w", place])
-    return list(words)
+    return show_paths("--under", words, Shown(writable=(place,), workdir=place))
 
 
 def run_under(prefix: Sequence[str], command: Sequence[str], place: str, seconds: float) -> Outcome:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from husk.compat.prefixes import before_dashes, split_prefix
+from husk.compat.prefixes import Shown, show_paths, split_prefix
 from husk.compat.probe.probe_lines import Check, Head, Result, read_check, read_head, read_result
 from husk.sandbox.errors import HuskError, UsageError
 
@@ -73,23 +73,7 @@ def run_probe(prefix: str = "", calls: Sequence[str] = (), *, limit: int = 0) ->
 
 def show_program(words: Sequence[str]) -> list[str]:
     """The prefix, with what its sandbox needs to see the program at its own path, for sandboxes that husk knows."""
-    words = list(words)
-    if not words:
-        return words
-    tool = os.path.basename(words[0])
-    module = words[1:3] == ["-m", "husk.cli"]
-    if tool == "husk" or module:
-        at = 3 if module else 1
-        if words[at : at + 1] != ["run"]:
-            raise UsageError("--in 'husk …': the program is started by `husk run`; write --in 'husk run'.")
-        return [*words[: at + 1], "--mount", f"{FOLDER}:{FOLDER}:ro", *before_dashes(words[at + 1 :], [])]
-    if tool in ("bwrap", "bubblewrap"):
-        return [words[0], *before_dashes(words[1:], ["--ro-bind", PROGRAM, PROGRAM])]
-    if tool in ("docker", "podman") and "run" in words:
-        at = words.index("run") + 1
-        return [*words[:at], "--volume", f"{PROGRAM}:{PROGRAM}:ro", "--entrypoint", "", *words[at:]]
-    return words
-
+    return show_paths("--in", words, Shown(read_only=(FOLDER,)))
 
 
 def _run(command: list[str]) -> tuple[bytes, bytes, int]:
