@@ -60,7 +60,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "skills": ("box_runner", "packages", "*"),
     # What runtimes offer; then ways to learn what a program asks for; then what joins the two.
-    "compat": ("surface surface_writer census prefixes bounded_file", "runtimes", "probe look trace", "*"),
+    "compat": ("surface surface_writer census prefixes bounded_file html_shell", "runtimes", "probe look trace", "*"),
     # Values and files; then how suites run, and how they are judged; then what is made of the records.
     "conform": (
         "outcomes units suite_file results_file places",

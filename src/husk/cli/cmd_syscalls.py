@@ -9,11 +9,11 @@ import difflib
 import shutil
 import sys
 import textwrap
-from errno import errorcode
 from typing import TYPE_CHECKING, Any
 
 from husk.abi.registry import CHAPTERS, NEWEST_LINUX, ROWS, by_name
-from husk.abi.registry.rules import ALWAYS, IN_C, IN_HUSK, NEVER, RESTARTS, WAYS, Row, Rule, Verdict
+from husk.abi.registry.row_text import ERRNO_NAMES, conditions_text, rule_texts, way_text
+from husk.abi.registry.rules import ALWAYS, IN_C, IN_HUSK, NEVER, RESTARTS, WAYS, Row, Verdict
 from husk.abi.registry.signatures import arguments
 from husk.abi.registry.subsystems import subsystem
 from husk.cli.exit_codes import run_command
@@ -23,9 +23,6 @@ from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
-
-# Two names share a number; Linux's manual pages use this one for calls that are not offered.
-_ERRNO_NAMES = {**errorcode, 95: "EOPNOTSUPP"}
 
 _EINTR = {
     NEVER: "never",
@@ -71,33 +68,10 @@ def _unknown(name: str) -> str:
     return f"Linux on x86-64 has no system call {name!r}{hint}"
 
 
-def way_text(verdict: Verdict) -> str:
-    if verdict.way in ("native", "virtual"):
-        return verdict.way
-    return f"{verdict.way} {_ERRNO_NAMES[verdict.errno]}" if verdict.errno else "answered 0"
-
-
 def _summary(row: Row) -> str:
     """The way of a row in one or two words; a star says that rules can make it another."""
     plain = way_text(row.otherwise) if row.way in ("judged", "refused") else row.way
     return plain + "*" if row.rules else plain
-
-
-def _conditions(rule: Rule) -> str:
-    return " and ".join([*(wall.text for wall in rule.walls), *(test.text for test in rule.tests)])
-
-
-def rule_texts(row: Row) -> list[str]:
-    """The rules of a row as sentences, in the order they are tried."""
-    if not row.rules:
-        return []
-    texts = []
-    for rule in row.rules:
-        reason = f" ({rule.verdict.reason})" if rule.verdict.reason else ""
-        texts.append(f"{way_text(rule.verdict)} when {_conditions(rule)}{reason}")
-    last = row.otherwise
-    reason = f" ({last.reason})" if last.reason != row.reason else ""
-    return [*texts, f"{way_text(last)} otherwise{reason}"]
 
 
 def detail_texts(row: Row) -> list[str]:
@@ -158,7 +132,7 @@ def as_json(row: Row) -> dict[str, Any]:
         "reason": row.reason,
         "family": row.family,
         "eintr": row.eintr,
-        "rules": [{**_verdict_json(rule.verdict), "when": _conditions(rule)} for rule in row.rules],
+        "rules": [{**_verdict_json(rule.verdict), "when": conditions_text(rule)} for rule in row.rules],
         "otherwise": _verdict_json(row.otherwise),
     }
 
@@ -166,7 +140,7 @@ def as_json(row: Row) -> dict[str, Any]:
 def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     said: dict[str, Any] = {"way": verdict.way}
     if verdict.way in ("judged", "refused"):
-        said["errno"] = _ERRNO_NAMES[verdict.errno] if verdict.errno else 0
+        said["errno"] = ERRNO_NAMES[verdict.errno] if verdict.errno else 0
         said["reported"] = not verdict.quiet
     if verdict.reason:
         said["reason"] = verdict.reason

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry import ROWS
+from husk.abi.registry.row_text import rule_texts
 from husk.abi.registry.rules import WAYS
-from husk.cli.cmd_syscalls import main, markdown, rule_texts, table
+from husk.cli.cmd_syscalls import main, markdown, table
 
 COMPAT = Path(__file__).parents[3] / "docs" / "compat.md"
 

@@ -1,14 +1,16 @@
 """compat/trace: a census as one HTML page: no script, no network, readable on a phone, on paper, by day and by night.
 
-Every text in it may come from a stranger: `_e` escapes it. The only HTML that is not escaped is written in this file.
+Every text in it may come from a stranger: `_e` escapes it. The only HTML that is not escaped is written in this file,
+and the head of every page in html_shell.py.
 """
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
-from husk.abi.text import harmless, shortened
+from husk.abi.text import shortened
+from husk.compat.html_shell import PALETTE, page_head
+from husk.compat.html_shell import escaped as _e
 from husk.compat.trace.families import by_family, totals
 
 if TYPE_CHECKING:
@@ -31,18 +33,13 @@ LOST = {
     "threads": "calls of threads that were gone or had no room; they are counted, but for no program",
 }
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6675; --paper: #ffffff; --line: #d9dee5; --soft: #f3f5f8;
-  --bar: #2f6fb7; --bad: #b3261e; --virtual: #8a5a00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --dim: #9aa5b4; --paper: #14181e; --line: #333b46;
-  --soft: #1c222a; --bar: #6ea8e6; --bad: #ff8a80; --virtual: #e0b060; } }
-* { box-sizing: border-box; }
+_STYLE = PALETTE + """
 body { margin: 0 auto; max-width: 70rem; padding: 1rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.3rem; margin: .5rem 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-bottom: 2px solid var(--line); }
 code, .mono { font: .875em/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
-.dim { color: var(--dim); } .bad { color: var(--bad); } .virtual { color: var(--virtual); }
+.dim { color: var(--dim); } .bad { color: var(--bad); }
 .facts { display: flex; flex-wrap: wrap; gap: .5rem; padding: 0; list-style: none; }
 .facts li { background: var(--soft); border: 1px solid var(--line); border-radius: .4rem; padding: .3rem .7rem; }
 .facts b { display: block; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
@@ -53,13 +50,12 @@ th { color: var(--dim); font-weight: 600; font-size: .85rem; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { overflow-wrap: anywhere; min-width: 8rem; }
 .share { width: 25%; min-width: 4rem; }
-.share i { display: block; height: .7rem; margin-top: .4rem; background: var(--bar); border-radius: 2px;
-  min-width: 1px; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 details { margin: .25rem 0; } summary { cursor: pointer; }
 .tree { list-style: none; padding: 0; margin: 0; }
 .tree > li { margin: .5rem 0; }
 svg { display: block; width: 100%; height: 1.4rem; background: var(--soft); }
-svg rect { fill: var(--bar); print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+svg rect { fill: var(--accent); print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+.share svg { height: .7rem; margin-top: .4rem; background: none; }
 .axis { display: flex; justify-content: space-between; font-size: .75rem; color: var(--dim); }
 footer { margin-top: 2rem; font-size: .85rem; color: var(--dim); }
 DEPTHS@media (max-width: 40rem) { body { font-size: 15px; padding: .6rem; } .share { display: none; } }
@@ -71,11 +67,8 @@ DEPTHS@media (max-width: 40rem) { body { font-size: 15px; padding: .6rem; } .sha
 def html_page(census: Census) -> str:
     title = _e(" ".join(census.command))
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">',
-        f"<title>husk trace: {title}</title><style>{_STYLE}</style></head><body>",
+        page_head(f"husk trace: {' '.join(census.command)}", _STYLE),
+        "<body>",
         f"<header><p class='dim'>husk trace</p><h1><code>{title}</code></h1>",
         *_facts(census),
         "</header><main>",
@@ -89,11 +82,6 @@ def html_page(census: Census) -> str:
         f"<footer>husk {_e(census.husk)}, {_e(census.started)}. {NOT_SEEN}</footer></body></html>",
     ]
     return "\n".join(parts) + "\n"
-
-
-def _e(text: str) -> str:
-    """For a place in the text or between quotation marks."""
-    return escape(harmless(text), quote=True)
 
 
 def _section(title: str, body: Iterable[str]) -> Iterator[str]:
@@ -203,7 +191,7 @@ def _families(census: Census) -> Iterator[str]:
             seconds = f"{total.seconds * 1000:.2f} ms" if total.seconds else ""
             rows.append(
                 f'<tr><td class="name"><code>{_e(total.call)}</code></td><td class="n">{total.count:,}</td>'
-                f'<td class="share"><i style="width:{100 * total.count / most:.1f}%"></i></td>'
+                f'<td class="share">{_bar(total.count / most)}</td>'
                 f'<td>{_e(ways)}</td><td class="n">{seconds}</td><td class="bad">{errors}</td></tr>'
             )
         calls = sum(total.count for total in group)
@@ -211,6 +199,14 @@ def _families(census: Census) -> Iterator[str]:
         head = [("call", ""), ("count", "n"), ("", "share"), ("way", ""), ("in husk", "n"), ("errors", "")]
         yield from _table(head, rows)
         yield "</details>"
+
+
+def _bar(share: float) -> str:
+    width = max(0.5, 100 * share)  # one that is there is seen
+    return (
+        '<svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{width:.1f}" height="1"/></svg>'
+    )
 
 
 def _failures(census: Census) -> Iterator[str]:

@@ -5,8 +5,7 @@ Everything that comes from files is escaped. The HTML is one file without script
 
 from __future__ import annotations
 
-from html import escape
-
+from husk.compat.html_shell import PALETTE, escaped, page_head
 from husk.compat.verdict.judge import BREAKS, EXCUSED, FALLBACK, RUNS, SURE_TEXTS, UNCLEAR, Divergence, Verdict
 
 _SIGNS = {RUNS: "✓", FALLBACK: "~", BREAKS: "✗", UNCLEAR: "?"}
@@ -35,19 +34,17 @@ def markdown(verdicts: list[Verdict]) -> str:
 def html(verdicts: list[Verdict]) -> str:
     subjects, runtimes, cells = _matrix(verdicts)
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{_TITLE}</title><style>{_STYLE}</style></head><body>",
+        page_head(_TITLE, _STYLE),
+        "<body>",
         f"<h1>{_TITLE}</h1>",
         '<div class="scroll"><table><thead><tr><th scope="col">program</th>',
-        *(f'<th scope="col">{escape(name)}</th>' for name in runtimes),
+        *(f'<th scope="col">{escaped(name)}</th>' for name in runtimes),
         "</tr></thead><tbody>",
     ]
     for subject in subjects:
-        parts.append(f'<tr><th scope="row">{escape(subject)}</th>')
+        parts.append(f'<tr><th scope="row">{escaped(subject)}</th>')
         for one in cells[subject]:
-            link = f'<a href="#{_anchor(verdicts, one)}">{_SIGNS[one.status]} {escape(one.status)}</a>'
+            link = f'<a href="#{_anchor(verdicts, one)}">{_SIGNS[one.status]} {escaped(one.status)}</a>'
             parts.append(f'<td class="{_class(one)}">{link}</td>')
         parts.append("</tr>")
     parts.append("</tbody></table></div>")
@@ -60,20 +57,20 @@ def html(verdicts: list[Verdict]) -> str:
 def _section(verdicts: list[Verdict], one: Verdict) -> list[str]:
     parts = [
         f'<section id="{_anchor(verdicts, one)}">',
-        f"<h2>{escape(one.subject)} <small>in {escape(one.runtime)}</small></h2>",
-        f'<p><span class="word {_class(one)}">{escape(one.status)}</span> from {_basis(one)}</p>',
+        f"<h2>{escaped(one.subject)} <small>in {escaped(one.runtime)}</small></h2>",
+        f'<p><span class="word {_class(one)}">{escaped(one.status)}</span> from {_basis(one)}</p>',
     ]
     if one.line:
         parts.append(f'<p class="line">{_code(one.line)}</p>')
     if one.measured is not None:
-        parts.append(f"<p>Measured: {escape(one.measured.text)}.</p>")
+        parts.append(f"<p>Measured: {escaped(one.measured.text)}.</p>")
     if one.unclear:
-        parts.append("<ul>" + "".join(f"<li>unclear: {escape(text)}</li>" for text in one.unclear) + "</ul>")
+        parts.append("<ul>" + "".join(f"<li>unclear: {escaped(text)}</li>" for text in one.unclear) + "</ul>")
     for divergence in one.divergences:
         rows = "".join(f"<dt>{title}</dt><dd>{_linked(text)}</dd>" for title, text in _details(divergence))
         parts.append(f"<details><summary>{_code(divergence.line(one.title))}</summary><dl>{rows}</dl></details>")
     for title, text in _rest(one):
-        parts.append(f"<details><summary>{escape(title)}</summary><p>{escape(text)}</p></details>")
+        parts.append(f"<details><summary>{escaped(title)}</summary><p>{escaped(text)}</p></details>")
     parts.append('<p><a href="#">back to the table</a></p></section>')
     return parts
 
@@ -126,7 +123,7 @@ def _class(one: Verdict) -> str:
 def _code(text: str) -> str:
     """Words between backticks as code."""
     parts = text.split("`")
-    return "".join(f"<code>{escape(part)}</code>" if n % 2 else escape(part) for n, part in enumerate(parts))
+    return "".join(f"<code>{escaped(part)}</code>" if n % 2 else escaped(part) for n, part in enumerate(parts))
 
 
 def _linked(text: str) -> str:
@@ -134,9 +131,9 @@ def _linked(text: str) -> str:
     for word in text.split(" "):
         bare = word.rstrip(";,.")
         if bare.startswith(("https://", "http://")) and '"' not in bare:
-            words.append(f'<a href="{escape(bare)}">{escape(bare)}</a>{escape(word[len(bare) :])}')
+            words.append(f'<a href="{escaped(bare)}">{escaped(bare)}</a>{escaped(word[len(bare) :])}')
         else:
-            words.append(escape(word))
+            words.append(escaped(word))
     return " ".join(words)
 
 
@@ -152,14 +149,14 @@ def _plain(text: str) -> str:
     return text.replace("<", "&lt;").replace("[", "\\[").replace("*", "\\*")
 
 
-_STYLE = """
-:root{color-scheme:light dark;--line:#8884;--runs:#1a7f37;--fallback:#9a6700;--breaks:#cf222e;--unknown:#6e7781}
-body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}
+_STYLE = PALETTE + """
+body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;
+  background:var(--paper);color:var(--ink)}
 h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2.2rem;overflow-wrap:anywhere}h2 small{font-weight:400}
 .scroll{overflow-x:auto}table{border-collapse:collapse}
 th,td{border:1px solid var(--line);padding:.4rem .7rem;text-align:left;white-space:nowrap}
 td a{color:inherit;text-decoration:none;display:block}td a:hover{text-decoration:underline}
-.runs{color:var(--runs)}.fallback{color:var(--fallback)}.breaks{color:var(--breaks)}.unknown{color:var(--unknown)}
+.runs{color:var(--good)}.fallback{color:var(--warn)}.breaks{color:var(--bad)}.unknown{color:var(--unknown)}
 .word{font-weight:600}.line{border-left:.25rem solid var(--line);padding-left:.8rem;overflow-wrap:anywhere}
 code{font-family:ui-monospace,monospace;font-size:.92em}
 details{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .8rem;margin:.5rem 0}
@@ -167,5 +164,4 @@ summary{cursor:pointer;overflow-wrap:anywhere}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.6rem 0}
 dt{color:var(--unknown)}dd{margin:0;overflow-wrap:anywhere}
 section:target h2{text-decoration:underline}
-@media(prefers-color-scheme:dark){:root{--runs:#3fb950;--fallback:#d29922;--breaks:#ff7b72;--unknown:#9da7b3}}
 """
