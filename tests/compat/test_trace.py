@@ -323,8 +323,8 @@ def test_strangers_texts_are_escaped() -> None:
         page = Page(text)
         assert "script" not in page.elements and "img" not in page.elements and "<script>alert" in page.text
         assert "\x1b" not in text
-        allowed = {"class", "charset", "name", "content", "lang", "http-equiv", "aria-hidden", "open", "viewbox", "role",
-                   "x", "y", "width", "height", "preserveaspectratio", "aria-label"}  # fmt: skip
+        allowed = {"class", "charset", "name", "content", "lang", "http-equiv", "aria-hidden", "open", "viewbox",
+                   "role", "x", "y", "width", "height", "preserveaspectratio", "aria-label"}  # fmt: skip
         assert {name for name, _ in page.attributes} <= allowed
         assert all(re.fullmatch(r"width:[\d.]+%", value or "") for name, value in page.attributes if name == "style")
     log = husk(["trace", "--quiet", "-o", "/dev/stderr", *OPTIONS, "--", "sh", "-c", 'cat "$0" 2>&-', HOSTILE])
