@@ -175,10 +175,7 @@ class Kernel:
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
         self._own_names = names is None
-        creds = self.creds
-        self.names = names or NameCache(
-            listener, self.vfs, creds.uid, creds.gid, self.identity.host_uid, sorted(creds.groups), cached=False
-        )
+        self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
 
     @property
     def segments(self) -> Segments:

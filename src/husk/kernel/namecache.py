@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from husk.kernel.exec.program import Program
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.host_view import HostView
-    from husk.vfs.node import Node, Stat
+    from husk.vfs.node import Credentials, Node, Stat
     from husk.vfs.vfs import Vfs
 
 DIRECTORIES_MAX = 16384
@@ -30,9 +30,7 @@ NO_FILE = (-1, b"", 0, 0, 0, 0)
 class NameCache:
     """Knows what was taught, so that nothing is taught twice and forgetting costs nothing where nothing was taught."""
 
-    def __init__(
-        self, listener: Listener, vfs: Vfs, uid: int, gid: int, host_uid: int, groups: list[int], *, cached: bool
-    ) -> None:
+    def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, host_uid: int, *, cached: bool) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
@@ -42,7 +40,8 @@ class NameCache:
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._taught: set[int] = set()
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
-        listener.cache_identity(uid, gid, host_uid, groups, vfs.state.placeholder_prefix)
+        places = vfs.state.placeholder_prefix
+        listener.cache_identity(creds.uid, creds.gid, host_uid, sorted(creds.groups), places, creds.over_files)
         vfs.subscribe(self.forget)
         image = vfs.root.tree.mapped_image()
         if image is not None:

@@ -180,9 +180,7 @@ class Box:
             disk_is_limited=self.policy.limits["disk"] is not None,
         )
 
-    def _listen(
-        self, fd: int, recorder: Recorder | None, *, cached: bool
-    ) -> tuple[Listener, NameCache | None]:
+    def _listen(self, fd: int, recorder: Recorder | None, *, cached: bool) -> tuple[Listener, NameCache | None]:
         """What the name cache of one run has learned, the others know."""
         cookie, walls = self.plan.cookie, self.walls
         mapped, confined = not walls.private_net, walls.private_net and walls.own_placeholders
@@ -191,17 +189,9 @@ class Box:
         if not cached:
             return Listener(fd, cookie, self.loader_fd, False, mapped, confined), None
         if self._names is None:
-            creds = self.files.creds
             self._learned = Listener(-1, cookie, self.loader_fd)  # without a guest: it only holds the cache
-            self._names = NameCache(
-                self._learned,
-                self.files.vfs,
-                creds.uid,
-                creds.gid,
-                self.ids.host_uid,
-                sorted(creds.groups),
-                cached=True,
-            )
+            files = self.files
+            self._names = NameCache(self._learned, files.vfs, files.creds, self.ids.host_uid, cached=True)
             if self.before is not None and any(tree.hard_links_changed for _, tree in self.files.layers):
                 self.files.vfs.invalidate(self.files.vfs.root, True)  # it must not ask the host about hard links
         return Listener(fd, cookie, self.loader_fd, True, mapped, confined, self._learned), self._names

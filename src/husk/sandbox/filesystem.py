@@ -88,7 +88,9 @@ def build(
 ) -> Files:
     """`remember`: keep what host files were when the guest first changed them, for `apply`."""
     groups = frozenset() if ids.switch else frozenset(os.getgroups())
-    creds = Credentials(ids.uid, ids.gid, groups, over_files=policy.over_files)
+    # In an image, user 0 is root over the box's own files, as programs that install or unpack something expect.
+    root_of_image = source is not None and not source.on_host and ids.uid == 0
+    creds = Credentials(ids.uid, ids.gid, groups, over_files=policy.over_files or root_of_image)
     state = State(state_path)
     try:
         if kept is not None:
@@ -110,7 +112,7 @@ def build(
         vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
         vfs.mount(terminals, b"/dev/pts")
         # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
-        vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs"), b"/dev/shm")
+        vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs", boxed=True), b"/dev/shm")
         vfs.mount(SysTree(dev=state.new_device()), b"/sys")
         _furnish(files, policy, ids, source, kept, remember=remember)
     except BaseException:
@@ -274,10 +276,11 @@ def _owners(found: os.stat_result, ids: Ids) -> tuple[dict[int, int], dict[int, 
     mounted: the owner's files are the guest's, and what the guest makes belongs to the owner, as if the owner had run
     the program. So when root mounts a user's directory, no files of root appear in it, and root's own files there stay
     closed, as do files of the host user whose uid equals the guest's uid inside.
-    When an ordinary user runs husk, the host's own ids are right.
+    When an ordinary user runs husk, the host's own ids are right. Only that user's are shown as the guest's, which
+    differ where the guest has the ids of an image.
     """
     if not ids.switch:
-        return {}, {}, None
+        return id_map(ids.host_uid, ids.uid), id_map(ids.host_gid, ids.gid), None
     return id_map(found.st_uid, ids.uid), id_map(found.st_gid, ids.gid), (found.st_uid, found.st_gid)
 
 

@@ -172,8 +172,7 @@ class Policy:
         self.limits = Limits()
         self.weaken: set[str] = set()  # walls to do without if the host does not give them
         self.namespaces = True  # use them where the host gives them
-        # The guest may change all files of the box, regardless of their owner. Then only host files that every user may
-        # read can be mounted.
+        # The guest may change the box's own files regardless of their owner, also where its uid is not 0.
         self.over_files = False
         self.interactive = False  # read the keyboard even where the output goes elsewhere
         self.terminal = False  # a terminal even where the output is none

@@ -52,7 +52,6 @@ class Served:
         if policy.emulation is not None:
             hooks = policy.emulation.hooks(hooks)
         cached = self.recorder is None and not (events.watching or (hooks is not None and hooks.see_names()))
-        cached = cached and not box.files.creds.over_files  # its answers are those for a guest without that power
         self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)
         stop.reaches(self.launch)
         try:

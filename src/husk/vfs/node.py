@@ -35,8 +35,8 @@ class Damaged(OSError):
 class Credentials:
     """Who the guest is. One set per box: no guest can change it, because no guest holds a capability.
 
-    `over_files`: it may do to the box's files what root may do to a machine's. This takes no capability on the host:
-    husk itself keeps owners and modes.
+    `over_files`: it may do to the box's own files what root may do to a machine's (`Stat.boxed`). This takes no
+    capability on the host: husk itself keeps their owners and modes.
     """
 
     __slots__ = ("gid", "groups", "over_files", "uid")
@@ -72,12 +72,16 @@ ROOT_CONTEXT = Context(Credentials(0, 0))  # what husk itself does in a tree: no
 
 
 class Stat:
-    """What stat(2) returns; times in nanoseconds."""
+    """What stat(2) returns; times in nanoseconds.
+
+    `boxed`: the file is the box's own, of its image or made by the guest. Files that the host keeps are never boxed.
+    """
 
     __slots__ = (
         "atime",
         "blksize",
         "blocks",
+        "boxed",
         "btime",
         "ctime",
         "dev",
@@ -107,7 +111,10 @@ class Stat:
         mtime: int,
         ctime: int,
         btime: int = 0,
+        *,
+        boxed: bool = False,
     ) -> None:
+        self.boxed = boxed
         self.dev, self.ino, self.mode, self.nlink = dev, ino, mode, nlink
         self.uid, self.gid, self.rdev, self.size = uid, gid, rdev, size
         self.blksize, self.blocks = blksize, blocks

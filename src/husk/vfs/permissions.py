@@ -1,5 +1,5 @@
 """vfs: permission checks. Pure decisions over `Stat` and `Credentials`, as Linux takes them for a user without
-capabilities or, with `Credentials.over_files`, for one with those capabilities that concern files.
+capabilities or, with `Credentials.over_files` and for the box's own files, for one with those that concern files.
 
 husk may run as root, so the host's own checks protect nothing: these are the wall. No look-ups here, no side effects.
 """
@@ -22,7 +22,7 @@ EXECUTE = SEARCH
 
 def permitted(creds: Credentials, info: Stat, want: int) -> bool:
     """The classes are exclusive: where the owner bits refuse the owner, the other bits do not help."""
-    if creds.over_files:
+    if creds.over_files and info.boxed:
         # CAP_DAC_OVERRIDE: everything, except executing a file without any execute bit.
         return st.S_ISDIR(info.mode) or not want & EXECUTE or bool(info.mode & 0o111)
     if info.uid == creds.uid:
@@ -51,7 +51,7 @@ def require(creds: Credentials, info: Stat, want: int) -> None:
 
 
 def is_owner(creds: Credentials, info: Stat) -> bool:
-    return info.uid == creds.uid or creds.over_files
+    return info.uid == creds.uid or (creds.over_files and info.boxed)
 
 
 def require_owner(creds: Credentials, info: Stat) -> None:
@@ -62,7 +62,7 @@ def require_owner(creds: Credentials, info: Stat) -> None:
 def require_chown(creds: Credentials, info: Stat, uid: int, gid: int) -> None:
     """May the owner and group be changed? -1 leaves one alone. Without capabilities, only to a group that the owner is
     in."""
-    if creds.over_files:
+    if creds.over_files and info.boxed:
         return
     if uid != -1 and not info.uid == uid == creds.uid:
         raise error(errno.EPERM)
@@ -77,7 +77,7 @@ def sticky_forbids(creds: Credentials, directory: Stat, victim: Stat) -> bool:
 def chmod_result(creds: Credentials, info: Stat, mode: int) -> int:
     """The permission bits a chmod really sets: a user outside the file's group cannot make it set-gid."""
     mode &= 0o7777
-    if info.gid not in creds.groups and not creds.over_files:
+    if info.gid not in creds.groups and not (creds.over_files and info.boxed):
         mode &= ~st.S_ISGID
     return mode
 

@@ -269,7 +269,7 @@ class Guest:
         tasks = Tasks(self.vfs, os.getpid())  # the guest's numbers are the host's
         listener, uid = cast(Any, self.listener), self.creds.uid
         cached = not self.events.watching
-        names = NameCache(listener, self.vfs, uid, self.creds.gid, uid, sorted(self.creds.groups), cached=cached)
+        names = NameCache(listener, self.vfs, self.creds, uid, cached=cached)
         self.kernel = Kernel(shared, listener, tasks, self.events, names=names)
         self.cwd = self.vfs.placeholder_fd(self.vfs.context, self.vfs.root, os.O_RDONLY)
 

@@ -257,8 +257,10 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
     struct stat shown = s;
     fast_show(&path.dir->showing, &shown);
     if (!fast_permits(cache, &shown, 4)) {
-        notify_answer_error(listener, notif->id, EACCES);
         close(fd);
+        if (cache->over_files)
+            return false;
+        notify_answer_error(listener, notif->id, EACCES);
         return true;
     }
     if (!directory) {
@@ -290,6 +292,8 @@ static bool access_name(struct fast_cache *cache, int listener, const struct sec
     }
     if (seen == FAST_MISSING)
         notify_answer_error(listener, notif->id, ENOENT);
+    else if (!fast_permits(cache, &s, mode) && cache->over_files)
+        return false;
     else if (fast_permits(cache, &s, mode))
         notify_answer_value(listener, notif->id, 0);
     else

@@ -139,7 +139,8 @@ PyObject *fast_py_cache_identity(Listener *self, PyObject *args)
     PyObject *groups;
     const char *places;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "IIIOy#:cache_identity", &uid, &gid, &host_uid, &groups, &places, &size))
+    int over_files;
+    if (!PyArg_ParseTuple(args, "IIIOy#p:cache_identity", &uid, &gid, &host_uid, &groups, &places, &size, &over_files))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache)
@@ -156,6 +157,7 @@ PyObject *fast_py_cache_identity(Listener *self, PyObject *args)
     pthread_rwlock_wrlock(&cache->lock);
     cache->uid = uid, cache->gid = gid, cache->host_uid = host_uid;
     cache->group_count = count;
+    cache->over_files = over_files;
     memcpy(cache->groups, numbers, sizeof numbers);
     memcpy(cache->places, places, size);
     cache->places_size = size;

@@ -80,6 +80,7 @@ struct fast_cache {
     struct fast_file files[FAST_FILES];
     /* the guest's credentials */
     uint32_t uid, gid, host_uid, group_count, groups[FAST_MOST_GROUPS];
+    bool over_files;       /* the guest is root over the box's own files: only Python knows which refusals hold */
     uint64_t pipe_dev;
     bool watched;          /* a guest watches files: husk closes its copy of a descriptor before the guest runs on */
     bool links_changed;    /* one name of a hard-linked file was changed: leave all hard links to Python */

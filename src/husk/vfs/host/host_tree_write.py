@@ -250,8 +250,8 @@ class WritableHostTree(HostTree):
         shown = self.stat(ctx, node)
         # An id that is only shown as the guest's stays as it is on the host, where the guest's own group differs.
         uid, gid = -1 if uid == shown.uid else uid, -1 if gid == shown.gid else gid
-        if self.owner is not None and gid == ctx.creds.gid:
-            gid = self.owner[1]
+        if gid == ctx.creds.gid:
+            gid = next((host for host, shown in self.gids.items() if shown == gid), gid)
         self.distrust(node)
         try:
             with Reached(self, node, to_change=True) as path:  # of a symbolic link it is the link itself

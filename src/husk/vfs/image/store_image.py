@@ -31,7 +31,7 @@ def store_image(
     etc_files: dict[bytes, bytes],
 ) -> LayeredTree:
     """`owner` is the uid and gid the image runs as. Where the guest has others, files of these show as the guest's."""
-    tree = LayeredTree(state)
+    tree = LayeredTree(state, boxed=True)
     uids, gids = ({}, {}) if owner == (creds.uid, creds.gid) else ({owner[0]: creds.uid}, {owner[1]: creds.gid})
     tree.show_lower(tree.root, ImageLower(store, manifest, state.path + b"/images/0", 0, uids, gids))
     try:

@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
 
 class LayeredTree(Tree):
-    """The default `fstype` is overlay: programs that know it do not trust it to keep inode numbers across mounts."""
+    """The default `fstype` is overlay: programs that know it do not trust it to keep inode numbers across mounts.
+
+    `boxed`: what the host does not keep of it is the box's own (`Stat.boxed`). Not so for a copy-on-write mount, whose
+    files have owners and modes of the host.
+    """
 
     read_only = False
     stable_modes = True
@@ -49,8 +53,16 @@ class LayeredTree(Tree):
     cacheable_by_name = True
 
     def __init__(
-        self, state: State, *, mode: int = 0o755, uid: int = 0, gid: int = 0, fstype: bytes = b"overlay"
+        self,
+        state: State,
+        *,
+        mode: int = 0o755,
+        uid: int = 0,
+        gid: int = 0,
+        fstype: bytes = b"overlay",
+        boxed: bool = False,
     ) -> None:
+        self.boxed = boxed
         self.state, self.dev, self.fstype = state, state.new_device(), fstype
         self.lowers: list[Lower] = []
         self.lost: list[bytes] = []  # what a kept box still showed of its lower trees, and the host has removed since
@@ -59,7 +71,7 @@ class LayeredTree(Tree):
         self._numbers = InodeNumbers()
         self.files = UpperFiles(state)
         self.copy_up = CopyUp(self, self.files, self._numbers)
-        self._metadata = Metadata(self.dev, self.files, self.copy_up)
+        self._metadata = Metadata(self.dev, self.files, self.copy_up, boxed=boxed)
         self._ops = DirectoryOps(self, self.files, self.copy_up)
         self._reverse = ReverseLookup(self, self.copy_up)
         self._cacheable = Cacheable(self.dev, self.files, self._numbers)
@@ -244,7 +256,8 @@ class LayeredTree(Tree):
         if lower.uids or lower.gids:
             uid, gid = lower.uids.get(uid, uid), lower.gids.get(gid, gid)
         ino = self._numbers.shown(dev, ino)
-        return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime)
+        boxed = self.boxed and not lower.is_host
+        return Stat(self.dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime, boxed=boxed)
 
     def _dir_stat(self, node: LayerDir) -> Stat:
         nlink, size, blocks = 2, 4096, 8
@@ -274,6 +287,7 @@ class LayeredTree(Tree):
             node.mtime,
             node.ctime,
             node.btime,
+            boxed=self.boxed and (node.lower is None or not node.lower.is_host),
         )
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:

@@ -27,9 +27,10 @@ TIMED_BY_HOST = (st.S_IFREG, st.S_IFIFO)  # a write, which husk does not see, ch
 class Metadata:
     """Mode, owner and link count live in the inode; size, blocks and content times in the real file."""
 
-    __slots__ = ("_announce", "_copy_up", "_dev", "_files", "_state")
+    __slots__ = ("_announce", "_boxed", "_copy_up", "_dev", "_files", "_state")
 
-    def __init__(self, dev: int, files: UpperFiles, copy_up: CopyUp) -> None:
+    def __init__(self, dev: int, files: UpperFiles, copy_up: CopyUp, *, boxed: bool) -> None:
+        self._boxed = boxed
         self._dev, self._files, self._copy_up, self._state = dev, files, copy_up, files.state
         self._announce = files.state.invalidation.announce
 
@@ -61,6 +62,7 @@ class Metadata:
             mtime,
             ctime,
             node.btime,
+            boxed=self._boxed and (node.source is None or not node.source[0].is_host),
         )
 
     def set_mode(self, node: Node, mode: int) -> None:

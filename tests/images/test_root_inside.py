@@ -1,0 +1,86 @@
+"""User 0 of an image is root over the box's own files, and over no file of the host."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from husk.sandbox.filesystem import _owners
+from husk.store.ingest import ingest
+from husk.store.store import Store
+from tests.images.hostroot import add_programs
+from tests.lib.harness import NATIVE_ONLY
+from tests.lib.running import husk
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+OWN = r"""
+id -u
+echo one > f; chown 42:43 f; chmod 600 f; cat f; echo two >> f; cat f; stat -c '%u:%g %a' f
+mkdir -p closed/in; chown 42:43 closed; chmod 0 closed; ls closed; test -w closed && echo writable
+mkdir sticky; chmod 1777 sticky; echo x > sticky/g; chown 7:7 sticky/g; rm -f sticky/g; ls sticky
+echo x > noexec; chmod 644 noexec; ./noexec 2>/dev/null; echo $?
+cat given; echo more >> given; tail -n 1 given; chown 1:1 given; stat -c '%u:%g' given
+"""
+HOST = r"""
+cd /p
+cat secret 2>/dev/null || echo "cat $?"
+echo x 2>/dev/null >> secret || echo "write $?"
+chmod 666 secret 2>/dev/null || echo "chmod $?"
+chown 0:0 secret 2>/dev/null || echo "chown $?"
+ls closed 2>/dev/null || echo "ls $?"
+mv secret moved 2>/dev/null && cat moved 2>/dev/null || echo "mv $?"
+"""
+
+
+@pytest.fixture
+def image(store: Store, tmp_path: Path) -> str:
+    root = tmp_path / "root"
+    add_programs(root, "sh", "id", "cat", "chown", "chmod", "stat", "mkdir", "ls", "rm", "mv", "tail", "test")
+    (root / "work").mkdir()
+    (root / "work/given").write_text("given\n")
+    (root / "work/given").chmod(0o400)
+    if os.geteuid() == 0:
+        os.chown(root / "work/given", 99, 99)
+        os.chown(root / "work", 99, 99)
+    ingest(store, str(root), "small")
+    return "small"
+
+
+def test_over_the_files_of_the_box(store: Store, image: str) -> None:
+    found = husk(["run", "--store", store.place, "--image", image, "--workdir", "/work", "--", "sh", "-c", OWN])
+    if not found.out.startswith("0\n"):
+        pytest.skip("this host gives no user namespaces: the guest is not user 0")
+    assert found.out.splitlines() == [
+        "0", "one", "one", "two", "42:43 600", "in", "writable", "126", "given", "more", "1:1",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of several owners")
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_over_no_file_of_the_host(store: Store, image: str, tmp_path: Path, mode: str) -> None:
+    """The mount belongs to one user, and holds closed files of another."""
+    place = tmp_path / "p"
+    (place / "closed").mkdir(parents=True)
+    (place / "secret").write_text("secret\n")
+    for path, owner, bits in ((place, 1234, 0o755), (place / "secret", 4321, 0o600), (place / "closed", 4321, 0o700)):
+        os.chown(path, owner, owner)
+        path.chmod(bits)
+    mount = f"{place}:/p:{mode}"
+    found = husk(["run", "--store", store.place, "--image", image, "--mount", mount, "--", "sh", "-c", HOST])
+    assert found.out.splitlines() == ["cat 1", "write 2", "chmod 1", "chown 1", "ls 2", "mv 1"]
+    left = [path for path in (place / "secret", place / "moved") if path.exists()]
+    assert [(path.read_text(), path.stat().st_uid, path.stat().st_mode & 0o777) for path in left] == [
+        ("secret\n", 4321, 0o600)
+    ]
+
+
+def test_a_mount_belongs_to_the_user_who_starts_husk(tmp_path: Path) -> None:
+    class UserZero:
+        switch, uid, gid, host_uid, host_gid = False, 0, 0, 1000, 100
+
+    uids, gids, owner = _owners(os.stat(tmp_path), UserZero())  # type: ignore[arg-type]
+    assert (uids[1000], gids[100], owner) == (0, 0, None)
+    assert uids[0] == gids[0] == 65534  # files of root on the host are not the guest's
