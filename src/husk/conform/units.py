@@ -66,6 +66,10 @@ Ask = Callable[[Unit], Ended]
 # In `argv` and `environment` this stands for a writable directory that is empty at the start; files in it become
 # `Ended.files`. A prefix whose sandbox does not show it leaves the file out, so a kind must manage without.
 RESULTS = "{results}"
+# And this for a writable directory for temporary files: /tmp of a box, natively a new one. TMPDIR is set to it anyway.
+TEMPORARY = "{tmp}"
+# A unit with this setting is not run: each of its cases is skipped for the reason that the setting gives.
+SKIP_SETTING = "skip"
 
 
 class Kind(Protocol):
@@ -73,6 +77,9 @@ class Kind(Protocol):
         """UsageError: the suite has no tests, or a program of it is none."""
 
     def read(self, unit: Unit, ended: Ended) -> Reading: ...
+
+    # A kind may have a third function, `only(unit, cases) -> Unit`: the unit with some of its cases. Then the runner cuts
+    # large units into small ones, runs only the cases that --filter asks for, and after a stop only what is left.
 
 
 def own_environment() -> tuple[tuple[str, str], ...]:
