@@ -78,8 +78,8 @@ class Kind(Protocol):
 
     def read(self, unit: Unit, ended: Ended) -> Reading: ...
 
-    # A kind may have a third function, `only(unit, cases) -> Unit`: the unit with some of its cases. Then the runner cuts
-    # large units into small ones, runs only the cases that --filter asks for, and after a stop only what is left.
+    # A kind may have a third function, `only(unit, cases) -> Unit`: the unit with some of its cases. Then the runner
+    # cuts large units into small ones, runs only the cases that --filter asks for, and after a stop only what is left.
 
 
 def own_environment() -> tuple[tuple[str, str], ...]:

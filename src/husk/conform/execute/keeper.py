@@ -99,7 +99,8 @@ def wait(child: int, seconds: float) -> str:
 
 
 def end(child: int, *, polite: bool) -> int:
-    """Kill the child if it still runs, and everything that descends from it. The child's status, as subprocess has it."""
+    """Kill the child if it still runs, and everything that descends from it. Returns the child's status as subprocess
+    has it."""
     status = reaped(child, os.WNOHANG)
     if status is None and polite:
         kill(-child, signal.SIGTERM)
