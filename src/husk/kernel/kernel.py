@@ -219,7 +219,7 @@ class Kernel:
 
     def forget(self) -> None:
         """In a forked child, which has none of the threads."""
-        self.tasks.close()
+        self.tasks.forget()
 
     def _serve(self) -> None:
         me = _thread.get_native_id()

@@ -12,6 +12,7 @@ import os
 from husk.kernel.exec import resident
 from husk.vfs.node import Dir
 from husk.vfs.pinned import identify
+from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     Names = tuple[bytes, bytes, list[bytes]]  # of a program: path, name, words in place of argv[0]
 
 
-MOST_REMEMBERED = 4096
+MOST_REMEMBERED = 1 << 16
+ONE_THREAD = 3  # links of /proc/PID/task
+NS_GET_PID_FROM_PIDNS, NS_GET_PID_IN_PIDNS = 0x8004B706, 0x8004B708  # linux/nsfs.h, since Linux 6.12
 
 
 class TasksHere:
@@ -81,7 +84,7 @@ class Tasks:
     """The processes of one run. `starting` tells the names of the program that a process (by thread group) is about to
     run, while the loader is still in its place."""
 
-    __slots__ = ("_hosts", "_namespace", "_own_namespace", "_starting", "_vfs", "reaper")
+    __slots__ = ("_closed", "_hosts", "_lock", "_namespace_fd", "_own_namespace", "_starting", "_vfs", "reaper")
 
     def __init__(
         self,
@@ -92,12 +95,23 @@ class Tasks:
         own_namespace: bool = False,
     ) -> None:
         self._vfs, self.reaper, self._starting = vfs, reaper, starting
-        self._own_namespace, self._namespace = own_namespace, ""
-        self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen
+        self._own_namespace = own_namespace
+        self._lock, self._namespace_fd, self._closed = _thread.allocate_lock(), -1, False
+        self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen; only where the host is old
 
     def close(self) -> None:
         """The run is over. Hold on to the listener no longer: its descriptor is to close at once."""
         self._starting = _none_starting
+        with self._lock:
+            self._closed = True
+            if self._namespace_fd >= 0:
+                os.close(self._namespace_fd)
+            self._namespace_fd = -1
+
+    def forget(self) -> None:
+        """In a forked child: a thread that is not in it may hold the lock."""
+        self._lock = _thread.allocate_lock()
+        self.close()
 
     # -- numbers -----------------------------------------------------------------------------------------------
     def host_pids(self) -> list[int]:
@@ -106,11 +120,11 @@ class Tasks:
         todo = [self.reaper]
         while todo:
             parent = todo.pop()
+            tasks = b"/proc/%d/task" % parent
             try:
-                threads = os.listdir(f"/proc/{parent}/task")
-                for thread in threads:
-                    with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
-                        pids = [int(word) for word in children.read().split()]
+                alone = os.stat(tasks).st_nlink == ONE_THREAD
+                for thread in (b"%d" % parent,) if alone else os.listdir(tasks):
+                    pids = [int(word) for word in read_host(b"%s/%s/children" % (tasks, thread)).split()]
                     found += pids
                     todo += pids
             except OSError:
@@ -118,49 +132,76 @@ class Tasks:
         return found
 
     def guest_pids(self) -> list[int]:
+        if not self._own_namespace:
+            return sorted(self.host_pids())  # descendants of the reaper by the way they were found
         return sorted(pid for pid in map(self.guest_of, self.host_pids()) if pid)
 
     def guest_of(self, host_pid: int) -> int:
         """Guest number of a host process or thread; 0 if it is none of this box."""
         if not self._own_namespace:
             return host_pid if self._descends(host_pid) else 0
-        if not self._in_namespace(host_pid):
+        if host_pid == self.reaper or host_pid <= 0:
             return 0
-        numbers = self._status(host_pid, b"NSpid:").split()
-        return int(numbers[-1]) if numbers else 0
+        return self._translate(NS_GET_PID_IN_PIDNS, host_pid)
 
     def host_of(self, guest_pid: int) -> int | None:
         if not self._own_namespace:
             return guest_pid if self._descends(guest_pid) else None
-        known = self._hosts.get(guest_pid)
-        if known is not None and self.guest_of(known) == guest_pid:
-            return known
+        if guest_pid <= 0:
+            return None
+        found = self._translate(NS_GET_PID_FROM_PIDNS, guest_pid)
+        return found if found and found != self.reaper else None
+
+    def _translate(self, how: int, number: int) -> int:
+        """Ask the host for a task's number on the other side; 0 where there is none."""
+        import fcntl  # not above: a box that never asks should not pay for it
+
+        try:
+            with self._lock:  # so that the descriptor is not closed, and its number used for another, meanwhile
+                return fcntl.ioctl(self._namespace(), how, number)
+        except ProcessLookupError:
+            return 0
+        except OSError as problem:
+            if problem.errno != errno.ENOTTY:
+                return 0
+        # Before Linux 6.12. The host tells the number of one task at a time, and only in one direction.
+        if how == NS_GET_PID_IN_PIDNS:
+            return self._status_number(number)
+        known = self._hosts.get(number)  # a hint that saves the next search, checked before use
+        if known is None or self._status_number(known) != number:
+            self._search()
+            known = self._hosts.get(number)
+        return known or 0
+
+    def _namespace(self) -> int:
+        """A descriptor of the box's pid namespace; EBADF once the run is over. The caller has the lock."""
+        if self._closed:
+            raise OSError(errno.EBADF, "the run is over")
+        if self._namespace_fd < 0:
+            self._namespace_fd = os.open(f"/proc/{self.reaper}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        return self._namespace_fd
+
+    def _status_number(self, host_pid: int) -> int:
+        try:
+            with self._lock:
+                ours = os.fstat(self._namespace())
+            if not os.path.samestat(os.stat(f"/proc/{host_pid}/ns/pid"), ours):
+                return 0
+        except OSError:
+            return 0
+        numbers = self._status(host_pid, b"NSpid:").split()
+        return int(numbers[-1]) if numbers and host_pid != self.reaper else 0
+
+    def _search(self) -> None:
+        """Note the numbers of all tasks: the next question is likely to be about another of them."""
+        self._hosts.clear()
         for pid in self.host_pids():
-            if self.guest_of(pid) == guest_pid:
-                return self._remember(guest_pid, pid)
-        for pid in self.host_pids():  # not a process, so perhaps a thread of one
             try:
                 for thread in map(int, os.listdir(f"/proc/{pid}/task")):
-                    if self.guest_of(thread) == guest_pid:
-                        return self._remember(guest_pid, thread)
+                    if len(self._hosts) < MOST_REMEMBERED and (guest := self._status_number(thread)):
+                        self._hosts[guest] = thread
             except OSError:
                 continue
-        return None
-
-    def _remember(self, guest: int, host: int) -> int:
-        """A hint that saves the next search. It is checked before use."""
-        if len(self._hosts) >= MOST_REMEMBERED:
-            self._hosts.clear()
-        self._hosts[guest] = host
-        return host
-
-    def _in_namespace(self, host_pid: int) -> bool:
-        try:
-            if not self._namespace:
-                self._namespace = os.readlink(f"/proc/{self.reaper}/ns/pid")
-            return os.readlink(f"/proc/{host_pid}/ns/pid") == self._namespace and host_pid != self.reaper
-        except OSError:
-            return False
 
     def tgid_of(self, host_tid: int) -> int:
         return int(self._status(host_tid, b"Tgid:") or b"0")

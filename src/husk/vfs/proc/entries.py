@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
+import time
 
 from husk.vfs.node import Dir, Entry, Node
 from husk.vfs.proc.proc_nodes import PartDir, TaskDir, TaskFile, TaskLink
@@ -99,6 +100,8 @@ _NET_FILES = (
 )  # their text is in net_files.NET_TEXT
 _FIRST_PID_COOKIE = 0x1000
 _HOST_TASKS_MAX = 64  # each holds a descriptor
+_TASKS_KEPT = 128
+_LISTED_AT_ONCE = 0.1  # seconds between the calls that read one listing of /proc
 _TASK_LINKS = (b"cwd", b"exe", b"root")
 TASK_DIRS = {b"fd": 0o500, b"fdinfo": 0o555, b"net": 0o555, b"ns": 0o511, b"task": 0o555}
 _NAMESPACES = (
@@ -124,12 +127,14 @@ _NS_NAMES = {name: index for index, name in enumerate(_NAMESPACES, 1)}
 class TaskEntries:
     """Look-ups, listings and inode numbers of directories that come and go with tasks. `top` is /proc itself."""
 
-    __slots__ = ("_recent", "_tasks", "_top", "_tree", "_view")
+    __slots__ = ("_listing", "_most", "_recent", "_tasks", "_top", "_tree", "_view")
 
     def __init__(self, tree: Tree, top: Dir, view: View) -> None:
         self._tree, self._top, self._view = tree, top, view
         self._tasks: dict[tuple[int, int], TaskDir] = {}  # by run and number
+        self._most = _TASKS_KEPT  # of them, before those are looked for that are dead
         self._recent: list[TaskDir] = []  # those with a HostTask, oldest first
+        self._listing: tuple[int, float, list[int]] = (0, 0.0, [])  # of /proc: run, when, numbers
 
     def host_task(self, task: TaskDir) -> HostTask:
         found = task.host_task
@@ -175,8 +180,9 @@ class TaskEntries:
         host = tasks.host_of(guest)
         if host is None:
             raise OSError(errno.ENOENT, "no such process")
-        if len(self._tasks) > 128:
+        if len(self._tasks) >= self._most:
             self._forget_dead()
+            self._most = max(_TASKS_KEPT, 2 * len(self._tasks))  # so that the next time is as far away as this was long
         made = self._tasks[key] = TaskDir(self._tree, self._top, guest, host, b"/proc/%d" % host, thread=False)
         return made
 
@@ -227,12 +233,12 @@ class TaskEntries:
             known = part.threads[guest] = TaskDir(self._tree, part, guest, host, host_dir, thread=True)
         return known
 
-    def entries(self, directory: Dir) -> list[Entry]:
-        """In cookie order."""
+    def entries(self, directory: Dir, after: int) -> list[Entry]:
+        """In cookie order, those behind `after`."""
         if directory is self._top:
             found = [
                 Entry(b"%d" % pid, _number_ino(pid, _INO_OWN, 0), st.S_IFDIR, _FIRST_PID_COOKIE + pid)
-                for pid in self._view.tasks.guest_pids()
+                for pid in self._pids(after)
             ]
         elif isinstance(directory, TaskDir):
             self.alive(directory)
@@ -240,7 +246,17 @@ class TaskEntries:
             found = [self._own_entry(directory, name) for name in names]
         else:
             found = self._part_entries(directory) if isinstance(directory, PartDir) else []
-        return sorted(found, key=_cookie)
+        return sorted((entry for entry in found if entry.cookie > after), key=_cookie)
+
+    def _pids(self, after: int) -> list[int]:
+        """The numbers of all processes. A long listing takes several calls: those that follow the first at once go on
+        with what it found, because looking for all processes is what a listing costs."""
+        tasks, moment = self._view.tasks, time.monotonic()
+        run, when, pids = self._listing
+        if after < _FIRST_PID_COOKIE or run != tasks.reaper or moment - when > _LISTED_AT_ONCE:
+            pids = tasks.guest_pids()
+            self._listing = tasks.reaper, time.monotonic(), pids
+        return pids
 
     def _own_entry(self, task: TaskDir, name: bytes) -> Entry:
         kind = st.S_IFDIR if name in TASK_DIRS else st.S_IFLNK if name in _TASK_LINKS else st.S_IFREG

@@ -84,7 +84,7 @@ class ProcTree(SynthTree):
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
         return [
             *super().entries(ctx, directory, after),
-            *(entry for entry in self._entries.entries(directory) if entry.cookie > after),
+            *self._entries.entries(directory, after),
         ]
 
     def ino_of(self, node: Node) -> int:

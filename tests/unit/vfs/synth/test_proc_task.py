@@ -489,3 +489,51 @@ def test_namespaces_have_names_but_cannot_be_held(box: Box) -> None:
         assert node.tree.readlink(box.ctx, node) == os.readlink(b"/proc/self/ns/" + name)
         with pytest.raises(PermissionError):
             box.open(b"/proc/self/ns/" + name)
+
+
+def test_asking_about_one_process_costs_the_same_in_a_large_box(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading every process's stat asks for each of them once or a few times, not for all of them each time."""
+    asked: list[int] = []
+    numbers: dict[int, int] = {}
+
+    def guest_of(host_pid: int) -> int:
+        asked.append(host_pid)
+        return numbers.get(host_pid, 0)
+
+    monkeypatch.setattr(box.tasks, "guest_of", guest_of)
+    children = []
+    try:
+        for _ in range(300):
+            pid = os.fork()
+            if not pid:
+                signal.pause()
+                os._exit(0)
+            children.append(pid)
+            numbers[pid] = box.tasks.add(pid)
+        for _ in range(2):
+            for pid in children:
+                assert box.read(b"/proc/%d/stat" % numbers[pid]).startswith(b"%d (" % numbers[pid])
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    assert len(asked) < 20 * 2 * len(children)
+
+
+def test_a_listing_in_pieces_looks_for_processes_once(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    pids = list(range(1, 500))
+
+    def guest_pids() -> list[int]:
+        asked.append(0)
+        return pids
+
+    monkeypatch.setattr(box.tasks, "guest_pids", guest_pids)
+    top = box.proc.root
+    after, names = 0, []
+    while piece := list(box.proc.entries(box.ctx, top, after))[:100]:
+        names += [int(entry.name) for entry in piece if entry.name.isdigit()]
+        after = piece[-1].cookie
+    assert names == pids and len(asked) <= 2
+    list(box.proc.entries(box.ctx, top, 0))
+    assert len(asked) <= 3, "from the beginning it is looked up anew"
