@@ -24,6 +24,7 @@ FIELDS = {"error", "kind", "exit_code"}
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("HUSK_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("HUSK_CONFORM", str(tmp_path / "conform"))
 
 
 def error_of(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -89,6 +90,10 @@ FAILING = {
     "plan": (["--for", "husk", "/nowhere"], 2, "usage"),
     "seccomp from": (["/nowhere"], 2, "usage"),
     "conform show": (["/nowhere"], 2, "usage"),
+    "conform history": (["--case", "none"], 2, "usage"),
+    "conform diff": (["latest~1", "latest"], 2, "usage"),
+    "conform import": (["/nowhere"], 2, "usage"),
+    "conform forget": (["none"], 2, "usage"),
     "runtimes show": (["none"], 2, "usage"),
     "runtimes diff": (["none", "husk"], 2, "usage"),
     "runtimes import": (["/nowhere"], 2, "usage"),

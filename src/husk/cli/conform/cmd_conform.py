@@ -12,19 +12,23 @@ if TYPE_CHECKING:
     from husk.cli.exit_codes import Handler
     from husk.cli.options.parse_words import Values
 
-def _handler(name: str) -> Handler:
+def _handler(name: str, function: str = "main") -> Handler:
     def handle(values: Values) -> int:
         module = f"husk.cli.conform.{name}"
         __import__(module)
-        code: int = sys.modules[module].main(values)
+        code: int = getattr(sys.modules[module], function)(values)
         return code
 
     return handle
 
 
-# Each module beside this one has a `main(values) -> exit code`.
+# Each module beside this one has a `main(values) -> exit code`; one has more, for commands of a few lines.
 _HANDLERS = {
     "show": _handler("cmd_conform_show"),
+    "history": _handler("cmd_conform_history"),
+    "diff": _handler("cmd_conform_diff"),
+    "import": _handler("cmd_conform_history", "import_runs"),
+    "forget": _handler("cmd_conform_history", "forget_runs"),
 }
 
 

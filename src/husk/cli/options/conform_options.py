@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options.values import positive_count
 
 _FORMATS = "[The format](formats/results.md)."
 
@@ -40,10 +41,43 @@ SHOW = Command(
     arguments=(Argument("RESULTS", "a results.json", attribute="results"),),
 )
 
+_RUNTIME = Option("--runtime", "NAME", "only runs of this runtime, as husk, husk-bare or runsc")
+_RUN = "a run by name, `latest`, `latest~1` (the one before it of the same runtime and suites), or a results.json"
+HISTORY = Command(
+    "history",
+    "the runs so far with their scores and trend, or what became of a case in them",
+    options=(
+        _RUNTIME,
+        Option("--case", "PATTERN", "cases whose SUITE/FILE/CASE fits the shell pattern, run by run"),
+        Option("--last", "N", "so many runs, the newest (default: 30; with --json: all)", read=positive_count,
+               default=0),
+        JSON,
+    ),
+)  # fmt: skip
+DIFF = Command(
+    "diff",
+    "what changed between two runs: regressions, fixes, cases that came and went",
+    options=(_RUNTIME, JSON),
+    arguments=(Argument("OLD", _RUN), Argument("NEW", _RUN)),
+    end="A flaky case counts as neither. Exit code 0: no regression; 1: some.",
+)
+IMPORT = Command(
+    "import",
+    "add the runs of some results.json to the history",
+    options=(JSON,),
+    arguments=(Argument("RESULTS", "a results.json", count="+"),),
+)
+FORGET = Command(
+    "forget",
+    "remove runs from the history",
+    options=(JSON,),
+    arguments=(Argument("RUN", "the name of a run", count="+", attribute="runs"),),
+)
+
 CONFORM = Command(
     "conform",
     "how much of Linux a runtime does, measured with real test suites",
     "Run test suites in husk or another runtime, hold the results against a native run, keep their history and write"
     " reports.",
-    commands=(SHOW,),
+    commands=(SHOW, HISTORY, DIFF, IMPORT, FORGET),
 )
