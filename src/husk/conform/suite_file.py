@@ -84,7 +84,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _suite(path: Path, table: dict[str, Any]) -> Suite:
-    reader = _Reader(str(path), table, _TOP_KEYS)
+    reader = Reader(str(path), table, _TOP_KEYS)
     if table.get("format") != FORMAT:
         raise UsageError(f"{path}: `format = {FORMAT}` is missing, or it is a file of another husk.")
     kind = reader.text("kind")
@@ -95,7 +95,7 @@ def _suite(path: Path, table: dict[str, Any]) -> Suite:
         raise UsageError(f"{path}: a suite needs a `name` without a slash.")
     files = []
     for number, row in enumerate(reader.rows("files"), 1):
-        one = _Reader(f"{path}: file {number}", row, _FILE_KEYS)
+        one = Reader(f"{path}: file {number}", row, _FILE_KEYS)
         files.append(
             SuiteFile(
                 one.text("path"), one.texts("args"), one.pairs("environment"), one.seconds("timeout", 0.0),
@@ -111,8 +111,8 @@ def _suite(path: Path, table: dict[str, Any]) -> Suite:
     )  # fmt: skip
 
 
-class _Reader:
-    """Typed look-ups in a table, with sentences for what is wrong."""
+class Reader:
+    """Typed look-ups in a table, with sentences for what is wrong. Kinds read their settings with it."""
 
     def __init__(self, where: str, table: dict[str, Any], keys: tuple[str, ...]) -> None:
         self._where, self._table = where, table
@@ -134,6 +134,9 @@ class _Reader:
         if not all(isinstance(value, str) for value in values):
             raise UsageError(f"{self._where}: `{key}` must be a list of texts.")
         return tuple(values)
+
+    def number(self, key: str, default: int) -> int:
+        return int(self._get(key, int, default, "a whole number"))
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
         values = self.table(key)
