@@ -3,6 +3,7 @@
  * Processes: fork, vfork, wait in its forms, groups and sessions, orphans, pipes, ids, limits.
  */
 #include "step.h"
+#include <sys/fsuid.h>
 #include <grp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -255,7 +256,21 @@ static void identity(void) {
     STEP(setgid(getgid()));
     STEP(setuid(0));
     STEP(setgid(0));
+    STEP(setuid(-1));
+    STEP(setgid(-1));
+    STEP(setuid(123456));
+    STEP(setgid(123456));
     STEP(setresuid(-1, -1, -1));
+    STEP(setresgid(-1, -1, -1));
+    STEP(setresuid(getuid(), -1, getuid()));
+    STEP(setresgid(-1, getgid(), -1));
+    STEP(setresuid(-1, 0, -1));
+    STEP(setresgid(-1, -1, 123456));
+    STEP(setregid(getgid(), 0));
+    STEP(setregid(-1, getgid()));
+    STEP(setegid(0));
+    STEP(setfsuid(123456) == (int)getuid());
+    STEP(setfsgid(0) == (int)getgid());
     STEP(setreuid(0, 0));
     STEP(setgroups(0, NULL));
     STEP(seteuid(0));

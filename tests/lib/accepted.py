@@ -69,10 +69,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         for case in ("files_open", "files_open in tmp")
         for what, fd, flag in ((" of a link", 3, 0), ("", 7, 1))
     ),
-    *(
-        Accepted("proc_basics", rf"{call} = -1 EPERM", rf"{call} = -1 EINVAL", _NO_UID_0, setting="walled")
-        for call in (r"setuid\(0\)", r"setgid\(0\)", r"setreuid\(0, 0\)", r"seteuid\(0\)")
-    ),
     Accepted(
         "sig_query",
         "(handler without SA_RESTART): handler same flags 4000000",

@@ -75,6 +75,11 @@ OWN_PID = Arg(0, "the pid").is_zero()
 OWN_PRIORITY = (Arg(0, "which").is_in(numbers.PRIO_PROCESS), Arg(1, "who").is_zero())
 OWN_IO_PRIORITY = (Arg(0, "which").is_in(numbers.IOPRIO_WHO_PROCESS), Arg(1, "who").is_zero())
 
+OWN_IDS = (
+    "a guest may only move among the ids it has; others have no place in its user namespace, and the host says EINVAL "
+    "for them where Linux says EPERM"
+)
+
 ROWS = (
     # Beginning and ending
     native(
@@ -223,14 +228,12 @@ ROWS = (
     native(118, "getresuid(ruidp: *uid, euidp: *uid, suidp: *uid)", "tells the caller's own user ids"),
     native(120, "getresgid(rgidp: *gid, egidp: *gid, sgidp: *gid)", "tells the caller's own group ids"),
     native(115, "getgroups(gidsetsize: int, grouplist: *gid)", "tells the caller's own groups"),
-    native(105, "setuid(uid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(106, "setgid(gid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(113, "setreuid(ruid: uid, euid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(114, "setregid(rgid: gid, egid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(117, "setresuid(ruid: uid, euid: uid, suid: uid)",
-           "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(119, "setresgid(rgid: gid, egid: gid, sgid: gid)",
-           "without CAP_SETGID Linux accepts only the ids the caller has"),
+    virtual("set_ids", 105, "setuid(uid: uid)", OWN_IDS),
+    virtual("set_ids", 106, "setgid(gid: gid)", OWN_IDS),
+    virtual("set_ids", 113, "setreuid(ruid: uid, euid: uid)", OWN_IDS),
+    virtual("set_ids", 114, "setregid(rgid: gid, egid: gid)", OWN_IDS),
+    virtual("set_ids", 117, "setresuid(ruid: uid, euid: uid, suid: uid)", OWN_IDS),
+    virtual("set_ids", 119, "setresgid(rgid: gid, egid: gid, sgid: gid)", OWN_IDS),
     native(122, "setfsuid(uid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
     native(123, "setfsgid(gid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
     native(116, "setgroups(gidsetsize: int, grouplist: *gid)",

@@ -118,8 +118,8 @@ SUBSYSTEMS = (
         "credentials and limits",
         "kernel/cred.c, kernel/sys.c, kernel/capability.c, security/",
         "its one uid, its empty capability sets, its own limits",
-        "getuid getgid geteuid getegid getresuid getresgid getgroups setuid setgid setreuid setregid setresuid "
-        "setresgid setfsuid setfsgid setgroups capget capset getrlimit setrlimit prlimit64 prctl",
+        "getuid getgid geteuid getegid getresuid getresgid getgroups setfsuid setfsgid setgroups capget capset "
+        "getrlimit setrlimit prlimit64 prctl",
     ),
     Subsystem("seccomp and BPF", "kernel/seccomp.c, net/core/filter.c",
               "adds classic BPF filters of its own to husk's; eBPF is refused", "seccomp"),
