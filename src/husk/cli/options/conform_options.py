@@ -40,6 +40,26 @@ SHOW = Command(
     options=(JSON,),
     arguments=(Argument("RESULTS", "a results.json", attribute="results"),),
 )
+BUILD_SUITE = Command(
+    "build",
+    "build a suite's programs from a checkout, with the system's compiler and ninja",
+    "Build gVisor's system call tests from a checkout, with the system's compiler and ninja and without Bazel, and"
+    " write the suite file. Run it again to go on where it was stopped.",
+    options=(
+        Option("--source", "DIR", "a checkout of gVisor", files=True),
+        Option("--out", "DIR", "where the programs and suite.toml go", files=True),
+        Option("--abseil", "DIR", "a checkout of Abseil (default: the system's package)", files=True),
+        Option("--googletest", "DIR", "a checkout of GoogleTest (default: the system's package)", files=True),
+        Option("--benchmark", "DIR", "a checkout of Google Benchmark (default: the system's package)", files=True),
+        Option("--filter", "PATTERN", "only programs whose name fits the shell pattern; may be given several times",
+               many=True),
+        Option("--jobs", "N", "compilers at once (default: ninja decides)", default=0, read=positive_count),
+        Option("-q, --quiet", "", "no progress, only the result"),
+        JSON,
+    ),
+    arguments=(Argument("SUITE", "the suite", choices=("gvisor",), attribute="suite"),),
+    end="Exit code 0: every program is built; 1: some is not, and why is said.",
+)  # fmt: skip
 
 _RUNTIME = Option("--runtime", "NAME", "only runs of this runtime, as husk, husk-bare or runsc")
 _RUN = "a run by name, `latest`, `latest~1` (the one before it of the same runtime and suites), or a results.json"
@@ -79,5 +99,5 @@ CONFORM = Command(
     "how much of Linux a runtime does, measured with real test suites",
     "Run test suites in husk or another runtime, hold the results against a native run, keep their history and write"
     " reports.",
-    commands=(SHOW, HISTORY, DIFF, IMPORT, FORGET),
+    commands=(BUILD_SUITE, SHOW, HISTORY, DIFF, IMPORT, FORGET),
 )

@@ -1,0 +1,201 @@
+"""`husk conform build`: programs from a checkout, what is broken named, what is done not done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from husk.conform.builders.gvisor_build import BuildReport, BuildRequest, build_gvisor
+from husk.conform.builders.ninja_run import COMPILERS
+from husk.conform.builders.program_families import family_of
+from husk.conform.suite_file import read_suite
+from husk.sandbox.errors import HuskError, UsageError
+from tests.conform.mini_checkout import write_checkouts
+from tests.lib.running import husk_command
+
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="there is no C++ compiler")
+
+
+class Steps:
+    """Counts what ninja did."""
+
+    def __init__(self, stop_after: int = 0) -> None:
+        self.done: list[str] = []
+        self._stop_after = stop_after
+
+    def __call__(self, done: int, total: int, step: str) -> None:
+        self.done.append(step)
+        if len(self.done) == self._stop_after:
+            raise KeyboardInterrupt
+
+
+def request(place: Path, target: Path, *filters: str, **changed: str) -> BuildRequest:
+    libraries = {name: str(place / name) for name in ("abseil", "googletest", "benchmark")}
+    wish = BuildRequest(str(place / "gvisor"), str(target), filters=filters, **libraries)  # type: ignore[arg-type]
+    return replace(wish, **changed)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, BuildReport]:
+    """The checkouts, the output, the report. Tests that change either make their own."""
+    if not any(map(shutil.which, COMPILERS)):
+        pytest.skip("there is no C++ compiler")
+    place = tmp_path_factory.mktemp("checkouts")
+    write_checkouts(place)
+    return place, place / "out", build_gvisor(request(place, place / "out"), Steps())
+
+
+def output_of(program: Path) -> list[str]:
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_what_can_be_built_is_built_and_runs(built: tuple[Path, Path, BuildReport]) -> None:
+    _, out, report = built
+    assert report.built == ["open_test", "exec_test"] and report.wanted == 5 and not report.whole
+    # The case of a library that nothing refers to is there too.
+    assert sorted(output_of(out / "programs/open_test")) == ["Open.Works", "Shared.Case", "joined"]
+    # Its helper, a script and a program with a command line of its own are where the program looks.
+    assert output_of(out / "programs/exec_test") == ["Exec.Data", "24", "25", "23"]
+
+
+def test_what_cannot_be_built_is_named_with_the_reason(built: tuple[Path, Path, BuildReport]) -> None:
+    report = built[2]
+    assert list(report.failed) == ["broken_test"]
+    assert "no_such_function" in report.failed["broken_test"] and "broken.cc:2" in report.failed["broken_test"]
+    assert report.left_out == {
+        "elsewhere_test": "it has no source for this machine",
+        "proto_test": "there is no package @com_google_protobuf//",
+    }
+    assert report.incomplete == {"exec_test": ["//test/app:app is a go_binary, which is not in C or C++"]}
+
+
+def test_the_suite_file_says_how_to_run_them(built: tuple[Path, Path, BuildReport]) -> None:
+    suite = read_suite(built[1])
+    assert (suite.name, suite.kind, suite.place) == ("gvisor", "googletest", built[1])
+    assert "32BIT:TRUE" in dict(suite.environment)["GVISOR_PLATFORM_SUPPORT"]
+    opened, executed = suite.files
+    assert (opened.path, opened.family, opened.timeout, opened.skip) == ("programs/open_test", "files", 180, "")
+    assert executed.family == "processes" and "add_host_uds" in executed.skip
+    assert dict(executed.environment) == {"IOURING_ENABLED": "TRUE"}
+
+
+@needs_compiler
+def test_a_second_build_does_only_what_changed(tmp_path: Path) -> None:
+    write_checkouts(tmp_path)
+    wish = request(tmp_path, tmp_path / "out", "open")
+    first, second, third = Steps(), Steps(), Steps()
+    assert build_gvisor(wish, first).whole
+    build_gvisor(wish, second)
+    assert second.done == [] and not (tmp_path / "out/programs/exec_test").exists()
+    source = tmp_path / "gvisor/test/syscalls/linux/open.cc"
+    source.write_text(source.read_text().replace("Works", "Changed"))
+    assert build_gvisor(wish, third).built == ["open_test"]
+    assert len(third.done) == 2 < len(first.done)  # compile and link
+    assert "Open.Changed" in output_of(tmp_path / "out/programs/open_test")
+
+
+@needs_compiler
+def test_an_interrupted_build_goes_on(tmp_path: Path) -> None:
+    write_checkouts(tmp_path)
+    wish = request(tmp_path, tmp_path / "out", "open_test")
+    with pytest.raises(KeyboardInterrupt):
+        build_gvisor(wish, Steps(stop_after=3))
+    assert not (tmp_path / "out/suite.toml").exists()
+    rest = Steps()
+    assert build_gvisor(wish, rest).built == ["open_test"] and output_of(tmp_path / "out/programs/open_test")
+    assert 0 < len(rest.done) < 12
+
+
+@needs_compiler
+def test_a_program_of_an_earlier_build_stays_in_the_suite(tmp_path: Path) -> None:
+    write_checkouts(tmp_path)
+    build_gvisor(request(tmp_path, tmp_path / "out", "open"), Steps())
+    build_gvisor(request(tmp_path, tmp_path / "out", "exec"), Steps())
+    assert [file.path for file in read_suite(tmp_path / "out").files] == ["programs/open_test", "programs/exec_test"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"source": "/nowhere"}, "/nowhere: no directory; name a checkout of gVisor"),
+        ({"source": "/proc"}, "/proc has no test/syscalls/linux"),
+        ({"abseil": "/proc"}, "no checkout of Abseil"),
+        ({"out": "/proc/1/no"}, "name a directory of yours with --out"),
+    ],
+)
+def test_a_wrong_directory_is_one_sentence(
+    built: tuple[Path, Path, BuildReport], changed: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        build_gvisor(request(built[0], built[1], **changed), Steps())
+
+
+def test_no_program_fits(built: tuple[Path, Path, BuildReport]) -> None:
+    with pytest.raises(UsageError, match="no program fits --filter nothing"):
+        build_gvisor(request(built[0], built[1], "nothing"), Steps())
+
+
+def test_without_tools_or_libraries(
+    built: tuple[Path, Path, BuildReport], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UsageError, match="there is no C"):
+        build_gvisor(request(*built[:2]), Steps())
+    (tmp_path / "g++").symlink_to("/bin/true")
+    with pytest.raises(UsageError, match="ninja is not installed"):
+        build_gvisor(request(*built[:2]), Steps())
+    (tmp_path / "ninja").symlink_to("/bin/true")
+    with pytest.raises(UsageError, match="GoogleTest is not installed; install libgmock-dev"):
+        build_gvisor(request(*built[:2], googletest=""), Steps())
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkouts(tmp_path)
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho 'as: x.o: No space left on device' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(HuskError, match="is full; free space and run the same command again"):
+        build_gvisor(request(tmp_path, tmp_path / "out"), Steps())
+
+
+def test_the_command_ends_with_one_if_some_are_missing(built: tuple[Path, Path, BuildReport]) -> None:
+    place, out, _ = built
+    words = [*husk_command(), "conform", "build", "gvisor", "--source", str(place / "gvisor"), "--out", str(out)]
+    for name in ("abseil", "googletest", "benchmark"):
+        words += [f"--{name}", str(place / name)]
+    some = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
+    assert some.returncode == 1, some.stderr
+    assert f"2 of 5 programs are built; the suite is {out}/suite.toml" in some.stdout
+    assert "broken_test: " in some.stdout and "exec_test: built without //test/app:app" in some.stdout
+    whole = subprocess.run([*words, "--filter", "open", "--json"], capture_output=True, text=True, check=False)
+    assert whole.returncode == 0 and json.loads(whole.stdout)["built"] == ["open_test"]
+
+
+@pytest.mark.parametrize(
+    ("program", "family"),
+    [
+        ("open_test", "files"),
+        ("socket_unix_pair_test", "sockets"),
+        ("proc_net_unix_test", "proc"),
+        ("mmap_test", "memory"),
+        ("semaphore_test", "ipc"),
+        ("rtsignal_test", "signals"),
+        ("vfork_test", "processes"),
+        ("clock_gettime_test", "time"),
+        ("pty_root_test", "terminals"),
+        ("unshare_test", "namespaces"),
+        ("never_heard_of_test", "other"),
+    ],
+)
+def test_families(program: str, family: str) -> None:
+    assert family_of(program) == family
