@@ -24,17 +24,19 @@ KERNEL_LAYERS: dict[str, set[str]] = {
 _BELOW_TOP = {"sandbox", "store", "abi"}
 LAYERS = KERNEL_LAYERS | {
     "images": _BELOW_TOP | {"native._core"},  # native as for the store: opening beneath a directory
+    # Work on other machines: from the sandbox the errors, and the doctor's rows.
+    "cluster": {"sandbox"},
     # The Python API hands out what the kernel shows: calls to hook, files of the box.
-    "api": _BELOW_TOP | {"kernel", "vfs"},
+    "api": _BELOW_TOP | {"kernel", "vfs", "cluster"},
     # native as for the store; kernel.emulation: the type of what a request hands through to the policy.
-    "skills": _BELOW_TOP | {"api", "native._core", "kernel.emulation"},
+    "skills": _BELOW_TOP | {"api", "cluster", "native._core", "kernel.emulation"},
     # What a program asks for, and what runtimes offer: from registry and walls, by running boxes.
     # From the kernel the emulated surface, and how it reads the head of a program file: `#!` lines and APE headers.
-    "compat": _BELOW_TOP | {"api", "images", "skills", "walls", "kernel.emulation", "kernel.exec.program"},
+    "compat": _BELOW_TOP | {"api", "cluster", "images", "skills", "walls", "kernel.emulation", "kernel.exec.program"},
     # Measuring runtimes with suites: by running boxes and other commands, with what compat knows about calls.
-    "conform": _BELOW_TOP | {"api", "skills", "compat"},
+    "conform": _BELOW_TOP | {"api", "cluster", "skills", "compat"},
     "mcp": _BELOW_TOP | {"api", "skills"},
-    "cli": _BELOW_TOP | {"native.threads", "api", "images", "skills", "compat", "conform", "mcp"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "cluster", "images", "skills", "compat", "conform", "mcp"},
 }
 
 # Folder -> its levels, the lowest first. A level names modules and sub-packages; a dotted name is one module of a
@@ -64,7 +66,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     # Values and files; then how suites run, and how they are judged; then what is made of the records.
     "conform": (
         "outcomes units suite_file results_file places",
-        "suites judge cluster",
+        "suites judge",
         "execute history",
         "matrix",
         "report",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from husk.api.aio import AsyncProcess, AsyncSandbox, AsyncSnapshot
     from husk.api.applying import Applied
     from husk.api.box_snapshot import Snapshot
+    from husk.api.mapping import ItemFailed, map, map_unordered
     from husk.api.once import run
     from husk.api.pool import Pool
     from husk.api.process import DEVNULL, PIPE, STDOUT, Process
@@ -38,6 +39,7 @@ __all__ = [
     "Conflict",
     "Denial",
     "HuskError",
+    "ItemFailed",
     "Mount",
     "NotExecutable",
     "NotFound",
@@ -50,11 +52,14 @@ __all__ = [
     "TimeoutExpired",
     "Usage",
     "UsageError",
+    "map",
+    "map_unordered",
     "run",
 ]
 _HOMES = {
     "husk.api.aio": ("AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
     "husk.api.applying": ("Applied",),
+    "husk.api.mapping": ("ItemFailed", "map", "map_unordered"),
     "husk.api.once": ("run",),
     "husk.api.pool": ("Pool",),
     "husk.api.process": ("DEVNULL", "PIPE", "STDOUT", "Process"),

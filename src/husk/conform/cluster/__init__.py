@@ -1,1 +1,0 @@
-"""conform/cluster: run work on the workers of a Dask cluster."""
