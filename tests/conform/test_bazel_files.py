@@ -163,6 +163,6 @@ def test_names_are_quoted_for_ninja_and_its_shell(tmp_path: Path) -> None:
     place.mkdir()
     found = graph(place, """cc_binary(name = "x", srcs = ["a.cc"], copts = ["-Dx='$(touch y)'"])""")
     file = NinjaFile("c++", [], found)
-    file.add_program(found.program(Label("", "", "x")), "programs/x")
+    file.add_program(found.program(Label("", "", "x")), "../x")
     assert "compile " + str(place / "a.cc").replace("$", "$$").replace(" ", "$ ").replace(":", "$:") in file.text()
     assert "$(touch" not in file.text().replace("$$", "")

@@ -60,9 +60,9 @@ def test_what_can_be_built_is_built_and_runs(built: tuple[Path, Path, BuildRepor
     _, out, report = built
     assert report.built == ["open_test", "exec_test"] and report.wanted == 5 and not report.whole
     # The case of a library that nothing refers to is there too.
-    assert sorted(output_of(out / "programs/open_test")) == ["Open.Works", "Shared.Case", "joined"]
+    assert sorted(output_of(out / "open_test")) == ["Open.Works", "Shared.Case", "joined"]
     # Its helper, a script and a program with a command line of its own are where the program looks.
-    assert output_of(out / "programs/exec_test") == ["Exec.Data", "24", "25", "23"]
+    assert output_of(out / "exec_test") == ["Exec.Data", "24", "25", "23"]
 
 
 def test_what_cannot_be_built_is_named_with_the_reason(built: tuple[Path, Path, BuildReport]) -> None:
@@ -81,7 +81,7 @@ def test_the_suite_file_says_how_to_run_them(built: tuple[Path, Path, BuildRepor
     assert (suite.name, suite.kind, suite.place) == ("gvisor", "googletest", built[1])
     assert "32BIT:TRUE" in dict(suite.environment)["GVISOR_PLATFORM_SUPPORT"]
     opened, executed = suite.files
-    assert (opened.path, opened.family, opened.timeout, opened.skip) == ("programs/open_test", "files", 180, "")
+    assert (opened.path, opened.family, opened.timeout, opened.skip) == ("open_test", "files", 180, "")
     assert executed.family == "processes" and "add_host_uds" in executed.skip
     assert dict(executed.environment) == {"IOURING_ENABLED": "TRUE"}
 
@@ -93,12 +93,12 @@ def test_a_second_build_does_only_what_changed(tmp_path: Path) -> None:
     first, second, third = Steps(), Steps(), Steps()
     assert build_gvisor(wish, first).whole
     build_gvisor(wish, second)
-    assert second.done == [] and not (tmp_path / "out/programs/exec_test").exists()
+    assert second.done == [] and not (tmp_path / "out/exec_test").exists()
     source = tmp_path / "gvisor/test/syscalls/linux/open.cc"
     source.write_text(source.read_text().replace("Works", "Changed"))
     assert build_gvisor(wish, third).built == ["open_test"]
     assert len(third.done) == 2 < len(first.done)  # compile and link
-    assert "Open.Changed" in output_of(tmp_path / "out/programs/open_test")
+    assert "Open.Changed" in output_of(tmp_path / "out/open_test")
 
 
 @needs_compiler
@@ -109,7 +109,7 @@ def test_an_interrupted_build_goes_on(tmp_path: Path) -> None:
         build_gvisor(wish, Steps(stop_after=3))
     assert not (tmp_path / "out/suite.toml").exists()
     rest = Steps()
-    assert build_gvisor(wish, rest).built == ["open_test"] and output_of(tmp_path / "out/programs/open_test")
+    assert build_gvisor(wish, rest).built == ["open_test"] and output_of(tmp_path / "out/open_test")
     assert 0 < len(rest.done) < 12
 
 
@@ -118,7 +118,7 @@ def test_a_program_of_an_earlier_build_stays_in_the_suite(tmp_path: Path) -> Non
     write_checkouts(tmp_path)
     build_gvisor(request(tmp_path, tmp_path / "out", "open"), Steps())
     build_gvisor(request(tmp_path, tmp_path / "out", "exec"), Steps())
-    assert [file.path for file in read_suite(tmp_path / "out").files] == ["programs/open_test", "programs/exec_test"]
+    assert [file.path for file in read_suite(tmp_path / "out").files] == ["open_test", "exec_test"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from husk.conform.builders.bazel_files import Reading, Value
 from husk.conform.builders.bazel_graph import Command, Graph, Label, Program, Script, SystemLibrary, Unbuildable
-from husk.conform.builders.ninja_file import PROGRAMS, NinjaFile, runfile
+from husk.conform.builders.ninja_file import WORKPLACE, NinjaFile, data_output, program_output
 from husk.conform.builders.ninja_run import Progress, disk_full, find_compiler, find_ninja, run_ninja
 from husk.conform.builders.runfiles_header import HEADER, HEADER_NAME
 from husk.conform.builders.suite_writer import SuiteProgram, write_suite
@@ -80,23 +80,22 @@ def build_gvisor(request: BuildRequest, progress: Progress) -> BuildReport:
         "absl": find_library(ABSEIL, request.abseil),
         "gtest": find_library(GOOGLETEST, request.googletest),
         "benchmark": find_library(BENCHMARK, request.benchmark),
-        "bazel_tools": SystemLibrary((f"-iquote{out / 'include'}",)),
+        "bazel_tools": SystemLibrary((f"-iquote{out / WORKPLACE / 'include'}",)),
     }
     plan = _Plan(Graph(roots, _ALIASES, _reading()), compiler)
     wanted = _fitting(plan.names, request.filters)
     with _output_folder(out):
-        (out / "include" / HEADER_NAME).parent.mkdir(parents=True, exist_ok=True)
-        _write_if_other(out / "include" / HEADER_NAME, HEADER)
-        _write_if_other(out / "build.ninja", plan.file.text())
+        work = out / WORKPLACE
+        (work / "include" / HEADER_NAME).parent.mkdir(parents=True, exist_ok=True)
+        _write_if_other(work / "include" / HEADER_NAME, HEADER)
+        _write_if_other(work / "build.ninja", plan.file.text())
         outputs = [output for name in wanted for output in plan.outputs(name)]
-        errors = run_ninja(ninja, out, outputs, request.jobs, progress) if outputs else {}
+        errors = run_ninja(ninja, work, outputs, request.jobs, progress) if outputs else {}
         report = plan.report(wanted, errors)
         report.suite = str(out / "suite.toml")
         # A program of an earlier build with another filter still belongs to the suite.
         programs = [
-            plan.suite_program(name)
-            for name in plan.names
-            if name not in report.failed and (out / PROGRAMS / name).is_file()
+            plan.suite_program(name) for name in plan.names if name not in report.failed and (out / name).is_file()
         ]
         write_suite(out / "suite.toml", programs, _version(source))
     return report
@@ -131,7 +130,7 @@ class _Plan:
 
     def _add(self, name: str) -> None:
         program = self._graph.program(Label("", PACKAGE, name))
-        self.file.add_program(program, f"{PROGRAMS}/{name}")
+        self.file.add_program(program, program_output(name))
         for label in program.data:
             try:
                 self._data.setdefault(name, []).append(self._made.get(label) or self._make(label))
@@ -139,7 +138,7 @@ class _Plan:
                 self._missing.setdefault(name, []).append(str(error))
 
     def _make(self, label: Label) -> str:
-        output = runfile(label)
+        output = data_output(label)
         match self._graph.datum(label):
             case Program() as program:
                 self.file.add_program(program, output)
@@ -152,7 +151,7 @@ class _Plan:
 
     def outputs(self, name: str) -> list[str]:
         """What ninja has to make for a program; nothing, if it is left out."""
-        return [] if name in self._left_out else [f"{PROGRAMS}/{name}", *self._data.get(name, [])]
+        return [] if name in self._left_out else [program_output(name), *self._data.get(name, [])]
 
     def report(self, wanted: list[str], errors: dict[str, str]) -> BuildReport:
         """`errors`: what failed in ninja, each output with its first error."""
@@ -161,7 +160,7 @@ class _Plan:
             if name in self._left_out:
                 report.left_out[name] = self._left_out[name]
                 continue
-            error = self._first_error(f"{PROGRAMS}/{name}", errors)
+            error = self._first_error(program_output(name), errors)
             if error:
                 report.failed[name] = error
                 continue

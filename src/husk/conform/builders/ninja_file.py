@@ -1,7 +1,7 @@
 """conform: write build.ninja for the programs of a graph. Nothing is run here (`gvisor_build`).
 
-Layout below the output folder: `programs/NAME`, what they start or read in `runfiles/_main/PACKAGE/NAME` (the names
-Bazel gives them), objects in `obj/` and archives in `lib/`.
+Layout of the output folder: the programs, what they start or read in `runfiles/_main/PACKAGE/NAME` (the names Bazel
+gives them), and in `build/` what only ninja needs. ninja runs there, so its names for the others begin with `../`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import shlex
 
 from husk.conform.builders.bazel_graph import OUTPUT, Command, Graph, Label, Library, Program, Script
 
-PROGRAMS = "programs"
-RUNFILES = "runfiles/_main"
+WORKPLACE = "build"  # below the output folder
 
 _HEAD = """\
 # Written by `husk conform build`. Do not edit: it is written anew each time.
@@ -107,9 +106,13 @@ class NinjaFile:
         return objects
 
 
-def runfile(label: Label) -> str:
-    """Where a program's data lies."""
-    return f"{RUNFILES}/{label.package}/{label.name}"
+def program_output(name: str) -> str:
+    return f"../{name}"
+
+
+def data_output(label: Label) -> str:
+    """Where a program looks for what it starts or reads."""
+    return f"../runfiles/_main/{label.package}/{label.name}"
 
 
 def _folder(label: Label) -> str:

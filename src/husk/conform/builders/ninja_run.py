@@ -46,9 +46,9 @@ def find_ninja() -> str:
     return found
 
 
-def run_ninja(ninja: str, out: Path, outputs: list[str], jobs: int, progress: Progress) -> dict[str, str]:
-    """What failed: each output with its first error. The rest is built."""
-    words = [ninja, "-C", str(out), "-k", "0", *(["-j", str(jobs)] if jobs else []), *dict.fromkeys(outputs)]
+def run_ninja(ninja: str, place: Path, outputs: list[str], jobs: int, progress: Progress) -> dict[str, str]:
+    """What failed in `place`: each output with its first error. The rest is built."""
+    words = [ninja, "-C", str(place), "-k", "0", *(["-j", str(jobs)] if jobs else []), *dict.fromkeys(outputs)]
     environment = os.environ | {"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8"}
     log = _NinjaLog(progress)
     with subprocess.Popen(
@@ -63,7 +63,7 @@ def run_ninja(ninja: str, out: Path, outputs: list[str], jobs: int, progress: Pr
             process.terminate()  # it ends its compilers, and removes what they have half written
             raise
     if log.full:
-        raise disk_full(out)
+        raise disk_full(place)
     if process.returncode and not log.errors:
         raise HuskError(f"ninja failed: {log.last or f'exit code {process.returncode}'}.")
     return log.errors
@@ -97,5 +97,5 @@ class _NinjaLog:
         return bool(_TELLING.search(self.errors[self._failing[0]]))
 
 
-def disk_full(out: Path) -> HuskError:
-    return HuskError(f"the disk of {out} is full; free space and run the same command again: what is built is kept.")
+def disk_full(place: Path) -> HuskError:
+    return HuskError(f"the disk of {place} is full; free space and run the same command again: what is built is kept.")

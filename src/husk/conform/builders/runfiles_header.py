@@ -1,7 +1,7 @@
 """conform: the one header of Bazel's own that gVisor's tests include, in the form they need.
 
 Bazel generates a tree of "runfiles" for each test, and its library finds files in it. The programs that
-`husk conform build` makes have one tree, beside the folder they lie in.
+`husk conform build` makes have one tree, in the folder they lie in.
 """
 
 HEADER_NAME = "tools/cpp/runfiles/runfiles.h"
@@ -34,19 +34,16 @@ class Runfiles {
       const char* given = std::getenv(name);
       if (given != nullptr && *given != '\\0') return new Runfiles(given);
     }
-    // OUT/programs/this: the tree is OUT/runfiles.
+    // The tree lies beside this program.
     char buffer[4096];
     const ssize_t length = readlink("/proc/self/exe", buffer, sizeof(buffer));
     std::string place(buffer, length > 0 ? length : 0);
-    for (int level = 0; level < 2; level++) {
-      const auto slash = place.rfind('/');
-      if (slash == std::string::npos) {
-        if (error != nullptr) *error = "set TEST_SRCDIR: /proc/self/exe does not say where this program is";
-        return nullptr;
-      }
-      place.resize(slash);
+    const auto slash = place.rfind('/');
+    if (slash == std::string::npos) {
+      if (error != nullptr) *error = "set TEST_SRCDIR: /proc/self/exe does not say where this program is";
+      return nullptr;
     }
-    return new Runfiles(place + "/runfiles");
+    return new Runfiles(place.substr(0, slash) + "/runfiles");
   }
 
   std::string root_;

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from husk.conform.builders.ninja_file import PROGRAMS
 from husk.conform.builders.program_families import family_of
 from husk.conform.suite_file import FORMAT
 
@@ -42,7 +41,7 @@ def write_suite(path: Path, programs: list[SuiteProgram], version: str) -> None:
         f"environment = {_table(_ENVIRONMENT)}",
     ]
     for program in programs:
-        lines += ["", "[[files]]", f"path = {_text(f'{PROGRAMS}/{program.name}')}"]
+        lines += ["", "[[files]]", f"path = {_text(program.name)}"]
         lines.append(f"family = {_text(family_of(program.name))}")
         if program.size in _SECONDS:
             lines.append(f"timeout = {_SECONDS[program.size]}")
