@@ -42,7 +42,8 @@ def _case(one: Judged) -> dict[str, Any]:
 def write_results(record: RunRecord, path: Path) -> None:
     """Whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
-    beside.write_text(json.dumps(as_document(record), ensure_ascii=False, indent=1) + "\n")
+    text = json.dumps(as_document(record), ensure_ascii=False, indent=1) + "\n"
+    beside.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes its JSON escape
     beside.replace(path)
 
 

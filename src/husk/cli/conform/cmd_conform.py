@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from husk.cli.exit_codes import Handler
     from husk.cli.options.parse_words import Values
 
+
 def _handler(name: str, function: str = "main") -> Handler:
     def handle(values: Values) -> int:
         module = f"husk.cli.conform.{name}"
@@ -30,6 +31,10 @@ _HANDLERS = {
     "diff": _handler("cmd_conform_diff"),
     "import": _handler("cmd_conform_history", "import_runs"),
     "forget": _handler("cmd_conform_history", "forget_runs"),
+    "trace": _handler("cmd_conform_trace"),
+    "uses": _handler("cmd_conform_uses"),
+    "matrix": _handler("cmd_conform_matrix"),
+    "report": _handler("cmd_conform_report"),
 }
 
 

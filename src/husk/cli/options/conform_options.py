@@ -93,11 +93,95 @@ FORGET = Command(
     options=(JSON,),
     arguments=(Argument("RUN", "the name of a run", count="+", attribute="runs"),),
 )
+_CALLS = Option("--calls", "FILE", "which file exercises which call (default: what `husk conform trace` keeps)",
+                files=True, more="[The format](formats/calls.md).")  # fmt: skip
+_USES = Option("--uses", "FILE", "which program makes which call (default: what `husk conform uses` keeps)", files=True,
+               more="[The format](formats/uses.md).")  # fmt: skip
+_FROM_HISTORY = Option("--run", "RUN", f"{_RUN}; may be given several times", many=True, attribute="runs")
+
+TRACE_SUITES = Command(
+    "trace",
+    "trace the files of suites, to learn which calls each exercises",
+    "Run each file of the suites once in husk with a trace, within bounds of time, and keep which calls it made. What"
+    " is known already is not run again, so the command can be stopped and started at any time.",
+    options=(
+        Option("--out", "FILE", "where it is kept (default: calls.json in the data directory); its other suites stay",
+               files=True, more="[The format](formats/calls.md)."),
+        Option("--seconds", "S", "for one file, all its units together (default: 20)"),
+        Option("--jobs", "N", "files at once (default: the number of processors)"),
+        Option("--setting", "walled|bare", "with namespaces (default), or without",
+               choices=("walled", "bare"), default="walled"),
+        Option("--fresh", "", "trace everything anew"),
+        Option("-q, --quiet", "", "no progress, only the result"),
+        JSON,
+    ),
+    arguments=(Argument("SUITE", "a suite file, or a directory that holds suite.toml", count="+", attribute="suites"),),
+)  # fmt: skip
+MEASURE_USES = Command(
+    "uses",
+    "measure which calls sh, bash, python, node and skills make, and whether they work",
+    "Run a few scripts of each interpreter, and the cases of skills, in husk with a trace. What is known already is not"
+    " run again.",
+    options=(
+        Option("--skills", "DIR", "a skill with cases, or a folder of such; may be given several times", many=True,
+               files=True),
+        Option("--out", "FILE", "where it is kept (default: uses.json in the data directory)", files=True,
+               more="[The format](formats/uses.md)."),
+        Option("--setting", "walled|bare", "with namespaces (default), or without",
+               choices=("walled", "bare"), default="walled"),
+        Option("--fresh", "", "measure everything anew"),
+        Option("-q, --quiet", "", "no progress, only the result"),
+        JSON,
+    ),
+)  # fmt: skip
+MATRIX = Command(
+    "matrix",
+    "the coverage matrix: each call, what husk does with it, what exercises it, who uses it",
+    options=(
+        Option("--results", "FILE", "a results.json, for the cases that pass; may be given several times", many=True,
+               files=True),
+        _FROM_HISTORY,
+        _CALLS,
+        _USES,
+        Option("--priority", "critical|high|medium|low", "only calls of this priority",
+               choices=("critical", "high", "medium", "low")),
+        Option("--markdown", "", "as a Markdown table"),
+        JSON,
+    ),
+    arguments=(Argument("CALL", "only these calls", count="*", attribute="calls_wanted"),),
+)  # fmt: skip
+REPORT = Command(
+    "report",
+    "write the documents about runs: Markdown, HTML, results.json, JUnit XML",
+    "Write SYSCALL_ANALYSIS.md, CAPABILITIES.md, EVALUATION_DATE.md, report.html, results.json and junit.xml into a"
+    " directory. Without a run it is about the last one of the history.",
+    options=(
+        Option("--out", "DIR", "where they go; made if it is missing", files=True),
+        _FROM_HISTORY,
+        _CALLS,
+        _USES,
+        Option("--date", "YYYY-MM-DD", "of the documents (default: when the first run ended)"),
+        JSON,
+    ),
+    arguments=(Argument("RESULTS", "a results.json; the first is the one the documents are about", count="*",
+                        attribute="results"),),
+)  # fmt: skip
 
 CONFORM = Command(
     "conform",
     "how much of Linux a runtime does, measured with real test suites",
     "Run test suites in husk or another runtime, hold the results against a native run, keep their history and write"
     " reports.",
-    commands=(BUILD_SUITE, SHOW, HISTORY, DIFF, IMPORT, FORGET),
+    commands=(
+        BUILD_SUITE,
+        SHOW,
+        HISTORY,
+        DIFF,
+        IMPORT,
+        FORGET,
+        TRACE_SUITES,
+        MEASURE_USES,
+        MATRIX,
+        REPORT,
+    ),
 )

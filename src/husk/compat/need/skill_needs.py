@@ -38,7 +38,7 @@ def needs_of_case(case: Case, request: Request, surface: Surface, told: Callable
     if usual.status != compare_cases.WORKS:
         told(f"{name}: left out, it fails with everything there: {usual.reason}")
         return None
-    needs = Needs([name], "its test case", name, lacked(_census(case, request), surface))
+    needs = Needs([name], "its test case", name, lacked(case_census(case, request), surface))
     limits = request.limits | {"time": f"{patience(usual.box_seconds):.0f}"}
     for need in needs.needs:
         for manner in MANNERS:
@@ -63,7 +63,8 @@ def _is_missing(census: Census, target: Target, surface: Surface) -> bool:
     return False
 
 
-def _census(case: Case, request: Request) -> Census:
+def case_census(case: Case, request: Request) -> Census:
+    """What a case of a skill asks for."""
     with tempfile.TemporaryDirectory(prefix="husk-need-") as name:
         out = Path(name, "out")
         out.mkdir()

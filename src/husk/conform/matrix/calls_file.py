@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,8 @@ def write_calls(calls: Calls, path: Path) -> None:
     """Whole or not at all; the same calls always give the same bytes."""
     document = {"format": FORMAT, **asdict(calls)}
     beside = path.with_name(f".{path.name}.new")
-    beside.write_text(json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    beside.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes its JSON escape
     beside.replace(path)
 
 
@@ -107,7 +107,3 @@ def counts(found: dict[str, Any]) -> dict[str, int]:
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise ValueError(f"{call}: {count!r} is no count")
     return dict(found)
-
-
-def added(calls: Calls, more: Iterable[tuple[str, TracedSuite]], husk: str) -> Calls:
-    return Calls(husk, {**calls.suites, **dict(more)})

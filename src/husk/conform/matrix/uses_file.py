@@ -58,7 +58,8 @@ def write_uses(uses: Uses, path: Path) -> None:
     """Whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
     document = {"format": FORMAT, **asdict(uses)}
-    beside.write_text(json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    beside.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes its JSON escape
     beside.replace(path)
 
 
