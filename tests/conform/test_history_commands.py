@@ -119,3 +119,21 @@ def test_a_foreign_file(place: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["conform", *words]) == 125
         assert "not a history of husk" in capsys.readouterr().err
     assert (place / "conform" / "history.db").read_text() == "my diary"
+
+
+def test_bisect_in_the_history(capsys: pytest.CaptureFixture[str]) -> None:
+    remember(*NIGHTS, a_run(2, {"open/A": PASS}, "runsc", commit="c" * 40))
+    assert said(capsys, "bisect", "mini/open/A", "--runtime", "husk").splitlines() == [
+        "mini/open/A", "  pass  20260102-030000-husk", "  fail  20260103-030000-husk",
+    ]  # fmt: skip
+    document = told(capsys, "bisect", "*/C", "latest~2", "20260102-030000-husk", "--runtime", "husk")
+    assert (document["case"], document["new"]["verdict"]) == ("mini/open/C", PASS)
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["*"], "5 cases fit"), (["nothing"], "no case"), (["*/A", "latest"], "two runs, or none"),
+    (["*/D"], "always the same verdict, pass, in the one run"), (["*/A", "--repo", "/"], "--suite"),
+])  # fmt: skip
+def test_bisect_cannot(capsys: pytest.CaptureFixture[str], words: list[str], sentence: str) -> None:
+    remember(*NIGHTS[1:])
+    assert sentence in said(capsys, "bisect", *words, code=2)

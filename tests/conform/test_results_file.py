@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from husk.conform.outcomes import CRASH, FAIL, NOT_NATIVE, PASS, SKIP, CaseName, Judged, RunInfo, RunRecord, score
-from husk.conform.results_file import read_results, write_results
+from husk.conform.results_file import as_document, read_results, write_results
 from husk.conform.suite_file import read_suite
 from husk.sandbox.errors import UsageError
 
@@ -44,6 +46,22 @@ def test_no_results_file(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match=r"results\.json"):
         read_results(path)
+
+
+@pytest.mark.parametrize(("at", "value"), [
+    (("run", "started"), 7), (("run", "jobs"), "two"), (("run", "whole"), 1), (("run", "jobs"), True),
+    (("run", "suites"), 7), (("cases", 0, "seconds"), "long"), (("cases", 1, "why"), ["x"]),
+    (("cases", 2, "by_design"), "yes"), (("cases", 0, "verdict"), "good"),
+])  # fmt: skip
+def test_values_of_another_type(tmp_path: Path, at: tuple[Any, ...], value: object) -> None:
+    document = as_document(record())
+    table: Any = document
+    for key in at[:-1]:
+        table = table[key]
+    table[at[-1]] = value
+    (tmp_path / "results.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=r"not a results\.json"):
+        read_results(tmp_path / "results.json")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from husk.sandbox.errors import UsageError
 FORMAT = 1
 LARGEST_FILE = 1 << 30
 _DEFAULT = Judged(CaseName("", "", ""), "", "", "")
+_BLANK = RunInfo("", "")
 _LEFT_OUT = ("seconds", "why", "output", "expected", "by_design")  # where they have their default value
 
 
@@ -55,15 +56,26 @@ def read_results(path: Path) -> RunRecord:
             raise UsageError(f"{path}: a file of another husk (format {document['format']!r}).")
         known = {one.name for one in fields(RunInfo)}
         about = {key: value for key, value in document["run"].items() if key in known}
-        about["suites"] = tuple(about.get("suites", ()))
+        about["suites"] = tuple(map(str, about.get("suites", ())))
+        _checked(about, _BLANK)
         return RunRecord(RunInfo(**about), [_judged(row) for row in document["cases"]])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a results.json of husk ({type(error).__name__}: {error}).") from None
 
 
 def _judged(row: dict[str, Any]) -> Judged:
     if row["verdict"] not in VERDICTS or row["outcome"] not in RAW:
         raise ValueError(f"no verdict: {row['verdict']!r}, {row['outcome']!r}")
-    rest = {key: row[key] for key in _LEFT_OUT if key in row}
+    rest = _checked({key: row[key] for key in _LEFT_OUT if key in row}, _DEFAULT)
     name = CaseName(str(row["suite"]), str(row["file"]), str(row["case"]))
     return Judged(name, str(row["family"]), row["verdict"], row["outcome"], **rest)
+
+
+def _checked(values: dict[str, Any], like: object) -> dict[str, Any]:
+    """Each value must be of the type that it has in `like`: whoever gets the record later relies on it."""
+    for key, value in values.items():
+        wanted = type(getattr(like, key))
+        fits = isinstance(value, (int, float) if wanted is float else wanted)
+        if not fits or isinstance(value, bool) != (wanted is bool):
+            raise ValueError(f"{key} is {value!r}")
+    return values

@@ -93,6 +93,7 @@ FAILING = {
     "conform show": (["/nowhere"], 2, "usage"),
     "conform history": (["--case", "none"], 2, "usage"),
     "conform diff": (["latest~1", "latest"], 2, "usage"),
+    "conform bisect": (["none"], 2, "usage"),
     "conform import": (["/nowhere"], 2, "usage"),
     "conform forget": (["none"], 2, "usage"),
     "conform trace": (["/nowhere"], 2, "usage"),

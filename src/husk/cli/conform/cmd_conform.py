@@ -29,6 +29,7 @@ _HANDLERS = {
     "show": _handler("cmd_conform_show"),
     "history": _handler("cmd_conform_history"),
     "diff": _handler("cmd_conform_diff"),
+    "bisect": _handler("cmd_conform_bisect"),
     "import": _handler("cmd_conform_history", "import_runs"),
     "forget": _handler("cmd_conform_history", "forget_runs"),
     "trace": _handler("cmd_conform_trace"),

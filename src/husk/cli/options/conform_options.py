@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
-from husk.cli.options.values import positive_count
+from husk.cli.options.values import positive_count, time_limit
 
 _FORMATS = "[The format](formats/results.md)."
 
@@ -81,6 +81,28 @@ DIFF = Command(
     arguments=(Argument("OLD", _RUN), Argument("NEW", _RUN)),
     end="A flaky case counts as neither. Exit code 0: no regression; 1: some.",
 )
+BISECT = Command(
+    "bisect",
+    "between which runs a case changed, and with which commit",
+    "Find the two runs, one right after the other, between which a case changed. With --repo: find the commit between"
+    " them, in a clone of its own, and leave the repository alone. A search that was stopped goes on where it was.",
+    options=(
+        _RUNTIME,
+        Option("--repo", "DIR", "the git repository that the runtime is built from", files=True),
+        Option("--suite", "SUITE", "with --repo: the suite file that the case is in", files=True),
+        Option("--build", "COMMAND", "with --repo: a shell command that builds a checkout, as 'make setup'"),
+        Option("--under", "PREFIX", "with --repo: the words that start the runtime; {tree} is the checkout (default for"
+               " husk: '{tree}/.venv/bin/husk run')"),
+        Option("--user", "USER", "with --repo: run the case as this user; husk run as root only"),
+        Option("--build-timeout", "S", "seconds for one build (default: 3600)", read=time_limit, default=3600.0),
+        JSON,
+    ),
+    arguments=(
+        Argument("CASE", "SUITE/FILE/CASE, or a shell pattern that one case fits"),
+        Argument("GOOD", "a run; without both runs the newest change is found", count="?"),
+        Argument("BAD", "another run", count="?"),
+    ),
+)  # fmt: skip
 IMPORT = Command(
     "import",
     "add the runs of some results.json to the history",
@@ -177,6 +199,7 @@ CONFORM = Command(
         SHOW,
         HISTORY,
         DIFF,
+        BISECT,
         IMPORT,
         FORGET,
         TRACE_SUITES,
