@@ -90,6 +90,7 @@ FAILING = {
     "plan": (["--for", "husk", "/nowhere"], 2, "usage"),
     "seccomp from": (["/nowhere"], 2, "usage"),
     "conform build": (["gvisor", "--source", "/nowhere", "--out", "/nowhere"], 2, "usage"),
+    "conform run": (["/nowhere"], 2, "usage"),
     "conform show": (["/nowhere"], 2, "usage"),
     "conform history": (["--case", "none"], 2, "usage"),
     "conform diff": (["latest~1", "latest"], 2, "usage"),

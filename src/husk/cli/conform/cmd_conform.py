@@ -26,6 +26,7 @@ def _handler(name: str, function: str = "main") -> Handler:
 # Each module beside this one has a `main(values) -> exit code`; one has more, for commands of a few lines.
 _HANDLERS = {
     "build": _handler("cmd_conform_build"),
+    "run": _handler("cmd_conform_run"),
     "show": _handler("cmd_conform_show"),
     "history": _handler("cmd_conform_history"),
     "diff": _handler("cmd_conform_diff"),

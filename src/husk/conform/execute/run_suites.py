@@ -1,17 +1,50 @@
-"""conform/execute: run whole suites: the native baseline, the run itself, and the judgement."""
+"""conform/execute: run whole suites: the native baseline, the run itself, and the judgement.
+
+A run has a directory HUSK_CONFORM/runs/NAME: a journal while it lasts, results.json when it is done.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import husk
+from husk.conform.execute.journal import NAME as JOURNAL
+from husk.conform.execute.journal import Journal, read_header
+from husk.conform.execute.one_unit import account, run_unit
+from husk.conform.execute.run_units import Watch, run_units
+from husk.conform.execute.shards import Filter, Only, cut, longest_first
+from husk.conform.execute.where import Where, native
+from husk.conform.execute.workers import LocalWorkers, Workers
+from husk.conform.judge.baseline import (
+    Baseline,
+    baseline_path,
+    from_record,
+    load_baseline,
+    save_baseline,
+    suite_digest,
+)
+from husk.conform.judge.expected import Expected, ExpectedFailure
+from husk.conform.judge.verdicts import judge, not_reached
+from husk.conform.outcomes import CaseName, CaseResult, RunInfo, RunRecord
+from husk.conform.places import conform_directory
+from husk.conform.results_file import write_results
+from husk.conform.suites import kind
+from husk.conform.units import Unit
+from husk.sandbox.errors import HuskError, UsageError
 
 if TYPE_CHECKING:
-    from husk.conform.execute.where import Where
-    from husk.conform.execute.workers import Workers
-    from husk.conform.outcomes import RunRecord
     from husk.conform.suite_file import Suite
+
+RESULTS_NAME = "results.json"
+RUN = "run"  # the phase that counts; the others are native-1, native-2, …
 
 
 @dataclass(frozen=True)
@@ -22,18 +55,265 @@ class Options:
     jobs: int = 0  # 0: the number of processors
     timeout: float = 0.0  # 0: the suite's
     repeat: int = 2  # runs of the native baseline
-    baseline: Path | None = None  # a results.json to judge by
-    fresh_baseline: bool = False
-    expected: Path | None = None
+    baseline: RunRecord | None = None  # a native run to judge by
+    fresh_baseline: bool = False  # forget what is remembered of native runs
+    expected: Expected = field(default_factory=Expected)
     resume: bool = False
 
 
-# A workers object for each place that units run at: natively for the baseline, then there.
-MakeWorkers = Callable[["Where", int], "Workers"]
+# A workers object for each place that units run at: natively for the baseline, then where they are to be measured.
+MakeWorkers = Callable[[Where, int], Workers]
 
 
 def run_suites(
-    suites: list[Suite], where: Where, options: Options | None = None, *, workers: MakeWorkers | None = None
+    suites: list[Suite],
+    where: Where,
+    options: Options | None = None,
+    *,
+    workers: MakeWorkers | None = None,
+    watch: Watch | None = None,
 ) -> RunRecord:
-    """Run, judge, and write results.json into the run's directory. Interrupted, the record is not whole."""
-    raise NotImplementedError
+    """Run, judge, and leave results.json in the run's directory. Stopped, by an exception or a kill, it can be gone on
+    with (`Options.resume`)."""
+    run = _Run(suites, where, options or Options(), workers or LocalWorkers, watch or (lambda _: None))
+    try:
+        return run.whole()
+    finally:
+        run.journal.close()
+
+
+def unused_rows(record: RunRecord, expected: Expected) -> list[ExpectedFailure]:
+    """Rows of expected failures that fit no case. A filtered run has not seen all cases, and cannot tell."""
+    if record.info.case_filter or not record.info.whole:
+        return []
+    return expected.unused([one.name for one in record.cases], record.info.runtime)
+
+
+def run_directory(run: str) -> Path:
+    return conform_directory() / "runs" / run
+
+
+class _Run:
+    def __init__(
+        self, suites: list[Suite], where: Where, options: Options, workers: MakeWorkers, watch: Watch
+    ) -> None:
+        self.suites = {suite.name: suite for suite in suites}
+        if len(self.suites) < len(suites):
+            raise UsageError("two of the suites have the same name; give each a `name` of its own.")
+        self.where, self.options, self.workers, self.watch = where, options, workers, watch
+        self.jobs = options.jobs or len(os.sched_getaffinity(0))
+        self.filter = Filter(options.filters)
+        self.uid = account(where.user).uid
+        self.digests = {suite.name: suite_digest(suite) for suite in suites}
+        self.units = [unit for suite in suites for unit in self._units(suite)]
+        if not self.units:
+            raise UsageError(f"no case fits --filter {' '.join(options.filters)}; a pattern is held against FILE/CASE.")
+        self.journal = self._resumed() if options.resume else self._begun()
+        self.info = RunInfo(**{**self.journal.header["info"], "suites": tuple(self.suites)})
+
+    # -- what there is to run ------------------------------------------------------------------------------------------
+    def _units(self, suite: Suite) -> Iterable[Unit]:
+        def ask(unit: Unit) -> Any:
+            return run_unit(unit, native(self.where.user))
+
+        for unit in kind(suite.kind).units(suite, ask):
+            wanted = self.filter.applied(unit, _only(unit))
+            if wanted:
+                yield replace(wanted, timeout=self.options.timeout) if self.options.timeout else wanted
+
+    def _left(self, lacking: Callable[[CaseName], bool], lacks: Callable[[Unit], bool], times: Baseline) -> list[Unit]:
+        """The units that a phase still has to run, cut to size. `lacks` is asked where the cases are unknown."""
+        found = []
+        for unit in self.units:
+            cases = [case for case in unit.cases if lacking(CaseName(unit.suite, unit.file, case))]
+            only = _only(unit)
+            if unit.cases and cases:
+                found += cut(only(unit, cases) if only and len(cases) < len(unit.cases) else unit, only, times.seconds)
+            elif not unit.cases and lacks(unit):
+                found.append(unit)
+        return longest_first(found, times.seconds)
+
+    # -- beginning and going on ----------------------------------------------------------------------------------------
+    def _key(self) -> dict[str, Any]:
+        return {
+            "suites": [[suite.name, str(suite.place)] for suite in self.suites.values()],
+            "runtime": self.where.runtime,
+            "words": list(self.where.words),
+            "uid": self.uid,
+            "filters": list(self.options.filters),
+        }
+
+    def _begun(self) -> Journal:
+        now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        runs = conform_directory() / "runs"
+        name = base = f"{now:%Y%m%d-%H%M%S}-{self.where.runtime}"
+        number = 1
+        while True:
+            try:
+                (runs / name).mkdir(mode=0o700)
+                break
+            except FileExistsError:
+                number += 1
+                name = f"{base}-{number}"
+        info = {
+            "run": name,
+            "runtime": self.where.runtime,
+            "command": " ".join(self.where.words),
+            "user": self.where.user or str(self.uid),
+            "started": _stamp(),
+            "version": _version(self.where),
+            "commit": _commit(self.where),
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "case_filter": " ".join(self.options.filters),
+            "jobs": self.jobs,
+            "timeout": self.options.timeout,
+        }
+        return Journal(runs / name, {"key": self._key(), "digests": self.digests, "info": info})
+
+    def _resumed(self) -> Journal:
+        runs = conform_directory() / "runs"
+        for directory in sorted((one for one in runs.iterdir() if (one / JOURNAL).exists()), reverse=True):
+            header = read_header(directory)
+            if header is None or header.get("key") != self._key():
+                continue
+            changed = [name for name, digest in self.digests.items() if header["digests"].get(name) != digest]
+            if changed:
+                raise UsageError(
+                    f"the programs of {', '.join(changed)} changed since the run {directory.name} was stopped; run them"
+                    f" anew, without --resume. What was recorded stays in {directory}."
+                )
+            return Journal(directory)
+        raise UsageError(f"there is no stopped run of this kind in {runs}; run it without --resume.")
+
+    # -- running -------------------------------------------------------------------------------------------------------
+    def whole(self) -> RunRecord:
+        baseline, whole = self._native_baseline()
+        results = self.journal.of_phase(RUN)
+        left = self._left(
+            lambda name: name not in results, lambda unit: not self.journal.is_done(RUN, unit), baseline
+        )
+        whole = self._phase(RUN, self.where, left) and whole
+        results = {name: result for name, result in results.items() if self.filter.fits(name)}
+        if self.where.is_native:
+            baseline.add(results.values())
+            self._remember(baseline)
+        found = [*results.values(), *(not_reached(self._silent(results, baseline), baseline) if whole else [])]
+        cases = judge(found, baseline, self.options.expected, self.where.runtime, self.suites)
+        record = RunRecord(self.info, cases).ended_at(_stamp(), whole=whole)
+        self._write(record)
+        return record
+
+    def _native_baseline(self) -> tuple[Baseline, bool]:
+        if self.options.baseline is not None:
+            return from_record(self.options.baseline), True
+        known, whole = Baseline(), True
+        if not self.options.fresh_baseline:
+            for name in self.suites:
+                one = load_baseline(self._baseline_path(name), name)
+                known.outcomes |= one.outcomes
+                known.seconds |= one.seconds
+                known.files |= one.files
+        # A native run is a run of the baseline itself.
+        for number in range(1, self.options.repeat + (0 if self.where.is_native else 1)):
+            whole = self._native_run(number, known) and whole
+        return known, whole
+
+    def _native_run(self, number: int, known: Baseline) -> bool:
+        phase = f"native-{number}"
+        results = self.journal.of_phase(phase)
+        missing = {
+            name
+            for unit in self.units
+            for case in unit.cases
+            if known.runs(name := CaseName(unit.suite, unit.file, case)) < number
+        }
+        runs = known.files
+        unknown = [unit for unit in self.units if not unit.cases and runs.get((unit.suite, unit.file), 0) < number]
+        left = self._left(
+            lambda name: name in missing and name not in results,
+            lambda unit: unit in unknown and not self.journal.is_done(phase, unit),
+            known,
+        )
+        whole = self._phase(phase, native(self.where.user), left)
+        files = {(unit.suite, unit.file) for unit in unknown}
+        added = [one for one in results.values() if one.name in missing or (one.name.suite, one.name.file) in files]
+        if added:
+            known.add(added)
+            known.files |= dict.fromkeys(files, number)
+            self._remember(known)
+        return whole
+
+    def _phase(self, phase: str, where: Where, units: list[Unit]) -> bool:
+        if not units:
+            return True
+        workers = self.workers(where, max(1, min(self.jobs, len(units))))
+        try:
+            return run_units(phase, units, workers, self.journal, self.watch)
+        finally:
+            workers.close()
+
+    def _silent(self, results: dict[CaseName, CaseResult], baseline: Baseline) -> list[CaseName]:
+        """Cases of the baseline that a run of their program should have told about."""
+        listed = {CaseName(unit.suite, unit.file, case) for unit in self.units for case in unit.cases}
+        unlisted = {(unit.suite, unit.file) for unit in self.units if not unit.cases}
+        return [
+            name
+            for name in baseline.outcomes
+            if name not in results
+            and (name in listed or ((name.suite, name.file) in unlisted and self.filter.fits(name)))
+        ]
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+    def _baseline_path(self, suite: str) -> Path:
+        return baseline_path(conform_directory(), self.suites[suite], self.digests[suite], self.uid)
+
+    def _remember(self, baseline: Baseline) -> None:
+        for name in self.suites:
+            save_baseline(self._baseline_path(name), name, baseline)
+
+    def _write(self, record: RunRecord) -> None:
+        path = self.journal.directory / RESULTS_NAME
+        try:
+            write_results(record, path)
+        except OSError as error:
+            raise HuskError(
+                f"{path}: {error.strerror}; what is recorded stays: make room, and run the same with --resume."
+            ) from None
+        (self.journal.directory / JOURNAL).unlink()  # results.json holds it all now
+
+
+def _only(unit: Unit) -> Only | None:
+    found: Only | None = getattr(kind(unit.kind), "only", None)
+    return found
+
+
+def _stamp() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _version(where: Where) -> str:
+    """As the runtime says it itself."""
+    if where.is_husk:
+        return husk.__version__
+    return "" if where.is_native else _said([where.words[0], "--version"])
+
+
+def _commit(where: Where) -> str:
+    """Of the checkout that this husk was installed from, if its environment lies in one, as `make setup` has it."""
+    checkout = os.path.dirname(sys.prefix)
+    if not where.is_husk or not os.path.isdir(os.path.join(checkout, ".git")):
+        return ""
+    return _said(["git", "-c", f"safe.directory={checkout}", "-C", checkout, "rev-parse", "--short=12", "HEAD"])
+
+
+def _said(command: list[str]) -> str:
+    """The first line that a command prints; empty where it fails."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    lines = done.stdout.decode("utf-8", "replace").splitlines() if done.returncode == 0 else []
+    return lines[0].strip()[:200] if lines else ""

@@ -1,7 +1,8 @@
 """conform/judge: the list of expected failures: which cases are known to miss, why, and whether by design.
 
 A TOML file. Each `[[expected]]` row has `case`, a shell pattern for SUITE/FILE/CASE, and `reason`; if wanted `design`
-(a link to the page that argues it), `by_design` (refused on purpose) and `runtime` (only there).
+(the page that argues it), `by_design` (refused on purpose) and `runtime`, a pattern for where it holds: `husk*` unless
+given, which is husk in both settings.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ class ExpectedFailure:
     reason: str
     design: str = ""
     by_design: bool = False
-    runtime: str = ""  # a shell pattern for the runtime's name; empty: wherever it runs
+    runtime: str = "husk*"  # a shell pattern for the name of the runtime
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason} ({self.design})" if self.design else self.reason
 
     def holds_for(self, runtime: str) -> bool:
-        return not self.runtime or fnmatch.fnmatchcase(runtime, self.runtime)
+        return fnmatch.fnmatchcase(runtime, self.runtime)
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,8 @@ def _blame(seen: dict[str, _Seen], case: str, ended: Ended, seconds: float, when
     else:
         said = before.why or _last_line(ended.stderr)
         outcome = CRASH if when == "in this case" else FAIL
-        seen[case] = _Seen(outcome, seconds, f"the program {_how(ended)} {when}" + (f": {said}" if said else ""), output)
+        why = f"the program {_how(ended)} {when}" + (f": {said}" if said else "")
+        seen[case] = _Seen(outcome, seconds, why, output)
 
 
 def _how(ended: Ended) -> str:

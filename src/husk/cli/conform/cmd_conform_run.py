@@ -1,0 +1,87 @@
+"""cli/conform: `husk conform run`: suites, natively first and then where they are to be measured."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from husk.cli.conform.conform_progress import told_progress
+from husk.cli.conform.conform_show import score_lines
+from husk.cli.exit_codes import INTERRUPTED
+from husk.cli.output import say, say_result
+from husk.conform.execute.run_suites import Options, run_directory, run_suites, unused_rows
+from husk.conform.execute.where import where
+from husk.conform.judge.expected import Expected, read_expected
+from husk.conform.results_file import as_document, read_results, write_results
+from husk.conform.suite_file import read_suite
+from husk.sandbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from husk.cli.options.parse_words import Values
+    from husk.conform.execute.run_suites import MakeWorkers
+    from husk.conform.outcomes import RunRecord
+    from husk.conform.suite_file import Suite
+
+EXPECTED_NAME = "expected.toml"
+
+
+def main(options: Values) -> int:
+    suites = [read_suite(Path(name)) for name in options.suites]
+    expected = _expected(options.expected, suites)
+    place = where(options.under, options.setting, options.user)
+    if options.out and not Path(options.out).absolute().parent.is_dir():
+        raise UsageError(f"--out {options.out}: the directory does not exist; make it first.")
+    how = Options(
+        filters=tuple(options.filter),
+        jobs=options.jobs,
+        timeout=options.timeout,
+        repeat=options.repeat,
+        baseline=read_results(Path(options.baseline)) if options.baseline else None,
+        fresh_baseline=options.fresh_baseline,
+        expected=expected,
+        resume=options.resume,
+    )
+    workers = _cluster(options.cluster) if options.cluster else None
+    try:
+        with told_progress(quiet=options.quiet) as watch:
+            record = run_suites(suites, place, how, workers=workers, watch=watch)
+    except KeyboardInterrupt:
+        say("husk conform: stopped; what ran is recorded: the same command with --resume goes on.", file=sys.stderr)
+        return INTERRUPTED
+    return _tell(record, options, expected)
+
+
+def _expected(given: str, suites: list[Suite]) -> Expected:
+    """The list that is named, else those beside the suites."""
+    if given:
+        return read_expected(Path(given))
+    beside = dict.fromkeys(suite.place / EXPECTED_NAME for suite in suites)
+    return Expected(tuple(row for path in beside if path.exists() for row in read_expected(path).rows))
+
+
+def _cluster(address: str) -> MakeWorkers:
+    raise UsageError(f"--cluster {address}: this husk cannot use a cluster.")
+
+
+def _tell(record: RunRecord, options: Values, expected: Expected) -> int:
+    from husk.conform.history.database import open_history
+
+    with open_history() as history:
+        history.add(record)
+    if options.out:
+        write_results(record, Path(options.out))
+    unused = unused_rows(record, expected)
+    misses = sum(one.unexpected_miss for one in record.cases)
+    path = run_directory(record.info.run) / "results.json"
+    lines = score_lines(record)
+    if unused:
+        lines += ["", f"expected failures that fit no case ({len(unused)}):"]
+        lines += [f"  {row.case}: {row.text}" for row in unused]
+    if not record.info.whole:
+        lines += ["", "Not whole: some units were lost, and their cases have no result."]
+    document = as_document(record)
+    document["path"] = str(path)
+    document["unused_rows"] = [row.case for row in unused]
+    say_result(document, [*lines, "", f"{path}"], as_json=options.json)
+    return 1 if misses or not record.info.whole else 0

@@ -1,0 +1,71 @@
+"""conform/execute: cut units into pieces that take about equally long: small enough to balance and to lose, large
+enough that starting a process does not count."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from husk.conform.outcomes import CaseName
+
+if TYPE_CHECKING:
+    from husk.conform.units import Unit
+
+# A unit is full with this many cases, seconds of an earlier run, or letters: their names stand on a command line.
+MOST_CASES, MOST_SECONDS, MOST_LETTERS = 60, 8.0, 60_000
+
+Only = Callable[["Unit", Sequence[str]], "Unit"]
+
+
+def cut(unit: Unit, only: Only | None, seconds: Mapping[CaseName, float]) -> list[Unit]:
+    """In the order of the cases. A kind without `only` has no smaller pieces."""
+    if only is None or not unit.cases:
+        return [unit]
+    costs = [
+        1 / MOST_CASES
+        + seconds.get(CaseName(unit.suite, unit.file, case), 0.0) / MOST_SECONDS
+        + len(case) / MOST_LETTERS
+        for case in unit.cases
+    ]
+    pieces = max(1, round(sum(costs) + 0.49))
+    full = sum(costs) / pieces
+    cuts: list[list[str]] = [[]]
+    filled = 0.0
+    for case, cost in zip(unit.cases, costs, strict=True):
+        if cuts[-1] and filled + cost > full * 1.0001:
+            cuts.append([])
+            filled = 0.0
+        cuts[-1].append(case)
+        filled += cost
+    return [unit] if len(cuts) == 1 else [only(unit, part) for part in cuts]
+
+
+def longest_first(units: list[Unit], seconds: Mapping[CaseName, float]) -> list[Unit]:
+    """So that none of the long ones begins when the others are done. Those of equal length keep their order."""
+
+    def length(unit: Unit) -> float:
+        return sum(seconds.get(CaseName(unit.suite, unit.file, case), 0.0) for case in unit.cases)
+
+    return sorted(units, key=length, reverse=True)
+
+
+class Filter:
+    """Shell patterns for FILE/CASE or SUITE/FILE/CASE; without any, every case fits."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [re.compile(fnmatch.translate(pattern)) for pattern in patterns]
+
+    def fits(self, name: CaseName) -> bool:
+        texts = (f"{name.file}/{name.case}", str(name))
+        return not self._patterns or any(one.match(text) for one in self._patterns for text in texts)
+
+    def applied(self, unit: Unit, only: Only | None) -> Unit | None:
+        """The unit with the cases that fit. Where only a run can tell the cases, the whole unit."""
+        if not self._patterns or not unit.cases:
+            return unit
+        wanted = [case for case in unit.cases if self.fits(CaseName(unit.suite, unit.file, case))]
+        if not wanted:
+            return None
+        return only(unit, wanted) if only and len(wanted) < len(unit.cases) else unit
