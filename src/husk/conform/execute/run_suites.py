@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import husk
-from husk.conform.execute.journal import NAME as JOURNAL
-from husk.conform.execute.journal import Journal, read_header
 from husk.conform.execute.one_unit import account, run_unit
+from husk.conform.execute.run_journal import NAME as JOURNAL
+from husk.conform.execute.run_journal import Journal, read_header
 from husk.conform.execute.run_units import Watch, run_units
 from husk.conform.execute.shards import Filter, Only, cut, longest_first
 from husk.conform.execute.where import Where, native
 from husk.conform.execute.workers import LocalWorkers, Workers
-from husk.conform.judge.baseline import (
+from husk.conform.judge.expected import Expected, ExpectedFailure
+from husk.conform.judge.native_baseline import (
     Baseline,
     baseline_path,
     from_record,
@@ -31,7 +31,6 @@ from husk.conform.judge.baseline import (
     save_baseline,
     suite_digest,
 )
-from husk.conform.judge.expected import Expected, ExpectedFailure
 from husk.conform.judge.verdicts import judge, not_reached
 from husk.conform.outcomes import CaseName, CaseResult, RunInfo, RunRecord
 from husk.conform.places import conform_directory
@@ -294,9 +293,8 @@ def _stamp() -> str:
 
 def _version(where: Where) -> str:
     """As the runtime says it itself."""
-    if where.is_husk:
-        return husk.__version__
-    return "" if where.is_native else _said([where.words[0], "--version"])
+    words = where.words[: where.words.index("run")] if where.is_husk else where.words[:1]
+    return _said([*words, "--version"]) if words else ""
 
 
 def _commit(where: Where) -> str:

@@ -12,7 +12,7 @@ from husk.conform.suites import kind
 from husk.conform.units import SKIP_SETTING, Reading, Unit
 
 if TYPE_CHECKING:
-    from husk.conform.execute.journal import Journal
+    from husk.conform.execute.run_journal import Journal
     from husk.conform.execute.workers import Workers
 
 TICK = 0.5  # seconds between two looks at progress

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from husk.conform.outcomes import FAIL, FLAKY, MISSES, NOT_NATIVE, PASS, SKIP, CaseName, CaseResult, Judged
 
 if TYPE_CHECKING:
-    from husk.conform.judge.baseline import Baseline
     from husk.conform.judge.expected import Expected
+    from husk.conform.judge.native_baseline import Baseline
     from husk.conform.suite_file import Suite
 
 NOT_REACHED = "passes natively, and this run said nothing about it: its program ended early"
