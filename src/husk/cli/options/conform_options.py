@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
-from husk.cli.options.values import positive_count, time_limit
+from husk.cli.options.values import positive_count, run_count, thread_count, time_limit
 
 _FORMATS = "[The format](formats/results.md)."
 
