@@ -14,6 +14,8 @@ def decoded(name: bytes) -> str:
 
 def harmless(text: str) -> str:
     """For a person to read: nothing in it can end a line or control a terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 

@@ -44,7 +44,7 @@ class Changes:
 
 
 def changes(old: RunRecord, new: RunRecord) -> Changes:
-    before, after = _by_name(old), _by_name(new)
+    before, after = worst_by_name(old), worst_by_name(new)
     lists: dict[str, list[Change]] = {"regressions": [], "fixes": [], "appeared": [], "gone": [], "shifted": []}
     for name in sorted({*before, *after}):
         change = Change(name, before.get(name), after.get(name))
@@ -73,7 +73,7 @@ def _kind(change: Change) -> str:
     return "shifted"
 
 
-def _by_name(record: RunRecord) -> dict[CaseName, Judged]:
+def worst_by_name(record: RunRecord) -> dict[CaseName, Judged]:
     """A name that is there twice stands for its worst verdict: one pass must not hide a miss."""
     found: dict[CaseName, Judged] = {}
     for one in record.cases:
