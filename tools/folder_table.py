@@ -10,11 +10,12 @@ import ast
 import sys
 from pathlib import Path
 
-from layers import C_FOLDERS, LAYERS, ORDER
+from layers import C_FOLDERS, DATA_FOLDERS, LAYERS, ORDER
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "husk"
 PAGE = ROOT / "docs" / "architecture.md"
+_PLAIN_FOLDERS = C_FOLDERS | DATA_FOLDERS
 BEGIN = "<!-- folders: written by tools/folder_table.py -->"
 END = "<!-- end of folders -->"
 
@@ -29,8 +30,8 @@ def first_sentence(docstring: str) -> str:
 
 
 def content(folder: str) -> str:
-    if folder in C_FOLDERS:
-        return C_FOLDERS[folder]
+    if folder in _PLAIN_FOLDERS:
+        return _PLAIN_FOLDERS[folder]
     docstring = ast.get_docstring(ast.parse((SOURCE / folder / "__init__.py").read_text()))
     if not docstring:
         raise SystemExit(f"src/husk/{folder}/__init__.py: say in a docstring what lives here.")
@@ -53,7 +54,7 @@ def rows() -> list[tuple[str, str, str]]:
         known = sorted(targets, key=lambda name: (order.index(name.partition(".")[0]), name))
         found.append((f"{layer}/", content(layer), ", ".join(f"`{name}`" for name in known) or "nothing"))
         inner = sorted(path.parent.name for path in (SOURCE / layer).glob("*/__init__.py"))
-        inner += sorted(name.partition("/")[2] for name in C_FOLDERS if name.startswith(f"{layer}/"))
+        inner += sorted(name.partition("/")[2] for name in _PLAIN_FOLDERS if name.startswith(f"{layer}/"))
         found += [(f"{layer}/{room}/", content(f"{layer}/{room}"), below(layer, room)) for room in inner]
     return found
 

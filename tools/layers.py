@@ -109,6 +109,9 @@ C_FOLDERS = {
     "compat/probe/checks": "The checks of husk-probe, one file for each family of calls.",
 }
 
+# And in those that hold data for a module beside them.
+DATA_FOLDERS = {"conform/report/templates": "The HTML report's page, style sheet and script."}
+
 # Libraries from outside that a kernel layer may import: the few the design names.
 LIBRARIES = {"store": {"blake3"}}
 # Modules that cost more to import than a cold start can spare; a function that needs one imports it itself.
