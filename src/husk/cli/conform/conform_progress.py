@@ -21,7 +21,7 @@ DRAWN = 0.2  # seconds between two pictures on a terminal
 
 def progress_line(progress: Progress) -> str:
     counts = ", ".join(f"{count} {outcome}" for outcome, count in progress.counts.items() if count) or "nothing yet"
-    line = f"{progress.phase}: {progress.done} of {progress.cases}: {counts}; {progress.rate:.1f}/s"
+    line = f"{progress.title}: {progress.done} of {progress.cases}: {counts}; {progress.rate:.1f}/s"
     if progress.ended:
         return f"{line}, {length(progress.seconds)}"
     if progress.seconds_left is not None:
@@ -84,9 +84,9 @@ def _on_terminal() -> Iterator[Watch]:
             if not progress.ended and time.monotonic() - last < DRAWN:
                 return
             last = time.monotonic()
-            if progress.phase not in tasks:
-                tasks[progress.phase] = bars.add_task("", words="")
-            task = tasks[progress.phase]
+            if progress.title not in tasks:
+                tasks[progress.title] = bars.add_task("", words="")
+            task = tasks[progress.title]
             bars.update(task, total=progress.cases, completed=progress.done, words=progress_line(progress))  # type: ignore[arg-type]
 
         yield watch

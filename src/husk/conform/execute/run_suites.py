@@ -26,10 +26,10 @@ from husk.conform.judge.expected import Expected, ExpectedFailure
 from husk.conform.judge.native_baseline import (
     Baseline,
     baseline_path,
+    file_digests,
     from_record,
     load_baseline,
     save_baseline,
-    suite_digest,
 )
 from husk.conform.judge.verdicts import judge, not_reached
 from husk.conform.outcomes import CaseName, CaseResult, RunInfo, RunRecord
@@ -103,7 +103,7 @@ class _Run:
         self.jobs = options.jobs or len(os.sched_getaffinity(0))
         self.filter = Filter(options.filters)
         self.uid = account(where.user).uid
-        self.digests = {suite.name: suite_digest(suite) for suite in suites}
+        self.digests = {suite.name: file_digests(suite) for suite in suites}
         self.units = [unit for suite in suites for unit in self._units(suite)]
         if not self.units:
             raise UsageError(f"no case fits --filter {' '.join(options.filters)}; a pattern is held against FILE/CASE.")
@@ -209,7 +209,7 @@ class _Run:
         known, whole = Baseline(), True
         if not self.options.fresh_baseline:
             for name in self.suites:
-                one = load_baseline(self._baseline_path(name), name)
+                one = load_baseline(self._baseline_path(name), name, self.digests[name])
                 known.outcomes |= one.outcomes
                 known.seconds |= one.seconds
                 known.files |= one.files
@@ -248,7 +248,8 @@ class _Run:
             return True
         workers = self.workers(where, max(1, min(self.jobs, len(units))))
         try:
-            return run_units(phase, units, workers, self.journal, self.watch)
+            title = where.runtime if phase == RUN else phase.replace("-", ", run ")
+            return run_units(phase, title, units, workers, self.journal, self.watch)
         finally:
             workers.close()
 
@@ -265,11 +266,11 @@ class _Run:
 
     # -- files ---------------------------------------------------------------------------------------------------------
     def _baseline_path(self, suite: str) -> Path:
-        return baseline_path(conform_directory(), self.suites[suite], self.digests[suite], self.uid)
+        return baseline_path(conform_directory(), self.suites[suite], self.uid)
 
     def _remember(self, baseline: Baseline) -> None:
         for name in self.suites:
-            save_baseline(self._baseline_path(name), name, baseline)
+            save_baseline(self._baseline_path(name), name, self.digests[name], baseline)
 
     def _write(self, record: RunRecord) -> None:
         path = self.journal.directory / RESULTS_NAME

@@ -23,7 +23,7 @@ MOST_RESTS = 10_000  # processes that one unit may need: only a kind with a mist
 class Progress:
     """How far a phase is. `cases` is what is known to come; some kinds tell only as they go."""
 
-    phase: str
+    title: str  # "native, run 2", "husk"
     cases: int
     done: int = 0  # cases with a result, those of an earlier attempt included
     resumed: int = 0  # of them, from an earlier attempt
@@ -49,11 +49,13 @@ class Progress:
 Watch = Callable[[Progress], None]
 
 
-def run_units(phase: str, units: Sequence[Unit], workers: Workers, journal: Journal, watch: Watch) -> bool:
+def run_units(
+    phase: str, title: str, units: Sequence[Unit], workers: Workers, journal: Journal, watch: Watch
+) -> bool:
     """Run what the journal does not know yet, longest first if the caller ordered them so. False: some units were lost
     and their cases have no result."""
     known = journal.of_phase(phase)
-    progress = Progress(phase, len(known) + sum(max(1, len(unit.cases)) for unit in units))
+    progress = Progress(title, len(known) + sum(max(1, len(unit.cases)) for unit in units))
     for result in known.values():
         progress.counts[result.outcome] += 1
     progress.done = progress.resumed = len(known)

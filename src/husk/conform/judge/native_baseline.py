@@ -1,7 +1,7 @@
 """conform/judge: the native baseline: what each case does without any sandbox, over several runs.
 
-Kept in HUSK_CONFORM/baselines, a file for each suite: for this content of its programs, this kernel and this user. A
-changed program has another file, so it is never judged by what an older one did.
+Kept in HUSK_CONFORM/baselines, a file for each suite, kernel and user. With each program a digest of its content is
+kept, so a changed program is never judged by what an older one did.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from husk.conform.outcomes import FAIL, FLAKY, PASS, RAW, CaseName, RunRecord
+from husk.conform.suite_file import SuiteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from husk.conform.outcomes import CaseResult
     from husk.conform.suite_file import Suite
@@ -59,17 +60,18 @@ def from_record(record: RunRecord) -> Baseline:
     return found
 
 
-def suite_digest(suite: Suite) -> str:
-    """Of everything that decides what its cases do: the programs' content, arguments, variables, settings."""
-    digest = hashlib.blake2b(digest_size=16)
-    about = [suite.name, suite.kind, suite.environment, suite.shown, repr(sorted(suite.settings.items()))]
-    digest.update(json.dumps(about).encode())
-    paths = [one.path for one in suite.files] or sorted(entry.name for entry in suite.place.iterdir())
-    for one in suite.files:
+def file_digests(suite: Suite) -> dict[str, str]:
+    """For each file of the suite a digest of everything that decides what its cases do: its content, its arguments,
+    variables and settings."""
+    about = json.dumps([suite.kind, suite.environment, suite.shown, repr(sorted(suite.settings.items()))])
+    files = suite.files or tuple(SuiteFile(entry.name) for entry in sorted(suite.place.iterdir()))
+    found = {}
+    for one in files:
+        digest = hashlib.blake2b(about.encode(), digest_size=16)
         digest.update(json.dumps([one.path, one.args, one.environment, one.skip]).encode())
-    for path in paths:
-        _add_content(digest, suite.place / path)
-    return digest.hexdigest()
+        _add_content(digest, suite.place / one.path)
+        found[one.path] = digest.hexdigest()
+    return found
 
 
 def _add_content(digest: Any, path: Path) -> None:
@@ -86,42 +88,47 @@ def _add_content(digest: Any, path: Path) -> None:
         return  # not a file: a name that the kind understands, or one that this user may not read
 
 
-def baseline_path(directory: Path, suite: Suite, digest: str, uid: int) -> Path:
-    key = hashlib.blake2b(json.dumps([digest, platform.release(), uid]).encode(), digest_size=12).hexdigest()
+def baseline_path(directory: Path, suite: Suite, uid: int) -> Path:
+    key = hashlib.blake2b(json.dumps([suite.name, platform.release(), uid]).encode(), digest_size=8).hexdigest()
     return directory / "baselines" / f"{suite.name}-{key}.json"
 
 
-def load_baseline(path: Path, suite: str) -> Baseline:
-    """Empty where there is none yet, or where the file is damaged: it is only remembered work."""
+def load_baseline(path: Path, suite: str, digests: Mapping[str, str]) -> Baseline:
+    """Of the files that have not changed since. Empty where there is none yet, or where it is damaged: it is only
+    remembered work."""
     found = Baseline()
     try:
         document = json.loads(path.read_bytes())
         if document["format"] != FORMAT:
             return Baseline()
-        for file, case, seconds, outcomes in document["cases"]:
-            name = CaseName(suite, file, case)
-            found.outcomes[name] = [outcome for outcome in outcomes if outcome in RAW]
-            found.seconds[name] = float(seconds)
-        found.files = {(suite, file): int(runs) for file, runs in document["files"].items()}
+        files = document["files"].items()
+        for file, about in ((file, about) for file, about in files if about["digest"] == digests.get(file)):
+            found.files[(suite, file)] = int(about["runs"])
+            for case, seconds, outcomes in about["cases"]:
+                name = CaseName(suite, file, case)
+                found.outcomes[name] = [outcome for outcome in outcomes if outcome in RAW]
+                found.seconds[name] = float(seconds)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Baseline()
     return found
 
 
-def save_baseline(path: Path, suite: str, baseline: Baseline) -> None:
-    """Whole or not at all."""
+def save_baseline(path: Path, suite: str, digests: Mapping[str, str], baseline: Baseline) -> None:
+    """Whole or not at all. What is remembered of other files of the suite is kept: not every run has all of them."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    document = {
-        "format": FORMAT,
-        "suite": suite,
-        "kernel": platform.release(),
-        "cases": [
-            [name.file, name.case, baseline.seconds.get(name, 0.0), outcomes]
-            for name, outcomes in baseline.outcomes.items()
-            if name.suite == suite
-        ],
-        "files": {file: runs for (of, file), runs in baseline.files.items() if of == suite},
-    }
+    files: dict[str, Any] = {}
+    try:
+        before = json.loads(path.read_bytes())
+        files = {str(file): about for file, about in before["files"].items()} if before["format"] == FORMAT else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    now: dict[str, Any] = {}
+    for name, outcomes in baseline.outcomes.items():
+        if name.suite == suite:
+            runs = baseline.files.get((suite, name.file), 0)
+            about = now.setdefault(name.file, {"digest": digests.get(name.file, ""), "runs": runs, "cases": []})
+            about["cases"].append([name.case, baseline.seconds.get(name, 0.0), outcomes])
+    document = {"format": FORMAT, "suite": suite, "kernel": platform.release(), "files": files | now}
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(json.dumps(document))
     beside.replace(path)
