@@ -15,7 +15,7 @@ from tests.lib.harness import differential
     "name",
     [
         "io_moving", "io_wait", "ipc_shared", "proc_basics", "proc_files", "proc_limits", "proc_threads", "proc_trace",
-        "sig_actions", "sig_eintr", "sig_query", "sig_queue", "sig_shared", "time_timers",
+        "sig_actions", "sig_eintr", "sig_interrupt", "sig_query", "sig_queue", "sig_shared", "time_timers",
     ],
 )
 def test_transcript(name: str) -> None:

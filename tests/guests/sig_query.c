@@ -31,6 +31,8 @@ int main(void) {
     ask("handler of a fault", SIGSEGV, plain);
     set(SIGUSR1, plain, 0);
     ask("handler without SA_RESTART", SIGUSR1, plain);
+    set(SIGPWR, plain, 0);
+    ask("handler of a rare signal without SA_RESTART", SIGPWR, plain);
     /* The action that was read can be set again and called, and is then the handler once more. */
     struct sigaction seen, back, away = {.sa_handler = other};
     MUST(sigaction(SIGUSR1, NULL, &seen));

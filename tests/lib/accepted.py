@@ -29,7 +29,7 @@ _STAND_IN = (
 )
 _RW_NAMES = "husk does not follow renames on an rw mount: the path is the one the program was started by"
 _LINKS = "a layer knows a file by the names it has, not by the one it was opened by"
-_THUNK = "a mere question goes to the host and shows the thunk husk set, see docs/design/002-signals.md"
+_THUNK = "a question about a rare signal goes to the host and shows the thunk husk set, see docs/design/002-signals.md"
 _NO_HANDLES = "a handle would name the host's inode; husk's trees have none, as overlayfs has none"
 _OTHER_MOUNT = "the working directory is a mount of its own inside, and natively it is on the root's file system"
 _BIRTH = "husk does not know when a file of the host's was made"
@@ -71,7 +71,7 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     Accepted(
         "sig_query",
-        "(handler without SA_RESTART): handler same flags 4000000",
+        "(handler of a rare signal without SA_RESTART): handler same flags 4000000",
         ".*: handler OTHER flags 14000000",
         _THUNK,
     ),

@@ -360,8 +360,10 @@ def test_only_husk_calls_carry_the_cookie() -> None:
         assert named(name).verdict(args, ALL_WALLS, cookie).way == "virtual"
 
 
-def test_a_question_about_a_signal_is_the_hosts() -> None:
+def test_a_question_about_a_rare_signal_is_the_hosts() -> None:
     row = named("rt_sigaction")
-    assert row.verdict([17, 0, 0x7FFF0000, 8, 0, 0], ALL_WALLS, 5).way == "native"
+    assert row.verdict([30, 0, 0x7FFF0000, 8, 0, 0], ALL_WALLS, 5).way == "native"
+    assert row.verdict([17, 0, 0x7FFF0000, 8, 0, 0], ALL_WALLS, 5).way == "virtual"
+    assert row.verdict([17, 0, 0x7FFF0000, 8, 5, 0], ALL_WALLS, 5).way == "native"  # husk's own repetition
     assert row.verdict([17, 0x7FFF0000, 0, 8, 0, 0], ALL_WALLS, 5).way == "virtual"
     assert row.verdict([17, 1 << 32, 0, 8, 0, 0], ALL_WALLS, 5).way == "virtual"  # null is null in all 64 bits

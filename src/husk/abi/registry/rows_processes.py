@@ -135,8 +135,9 @@ ROWS = (
         13,
         "rt_sigaction(sig: signal, act: *sigaction, oact: *sigaction, sigsetsize: size)",
         "husk installs handlers without SA_RESTART through the resident page, so that no virtual call ends with an "
-        "EINTR Linux would not give; husk's own repetition of the call, and questions, go to the host",
+        "EINTR Linux would not give; questions about rare signals go to the host",
         native_if(carries_cookie(4)),
+        virtual_if(Arg(0, "the signal").is_in(numbers.SIGNALS_ASKED_ABOUT)),
         native_if(is_null(1, "the new action")),
     ),
     native(14, "rt_sigprocmask(how: SIG_*, nset: *sigset, oset: *sigset, sigsetsize: size)",
