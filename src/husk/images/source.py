@@ -17,7 +17,7 @@ from husk.images.decompress import FileRange, PlainStream, decompress
 from husk.images.tarread import TarReader
 from husk.native import _core
 from husk.store.layout import write_all
-from husk.store.store_errors import StoreError, StoreUsageError
+from husk.store.store_errors import StoreError, StoreUsageError, cannot_open
 
 DOCUMENT_LIMIT = 8 << 20  # of index, manifest and configuration
 MEMBER_LIMIT = 20_000
@@ -129,7 +129,7 @@ def open_archive(path: str) -> tuple[int, int]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise StoreUsageError(f"{path} cannot be imported: {error.strerror}; name a directory or an archive.") from None
+        raise cannot_open(error, f"{path} cannot be imported", "name a directory or an archive.") from None
     found = os.fstat(fd)
     if not st.S_ISREG(found.st_mode):
         os.close(fd)

@@ -50,13 +50,14 @@ def remove_own_tree(path: str) -> None:
                 if entry.is_dir(follow_symlinks=False):
                     remove_own_tree(entry.path)
                 else:
-                    _unlink(entry.path)
+                    remove_file(entry.path)
         os.rmdir(path)
     except FileNotFoundError:
         pass
 
 
-def _unlink(path: str) -> None:
+def remove_file(path: str) -> None:
+    """It is no error if it is gone."""
     try:
         os.unlink(path)
     except FileNotFoundError:

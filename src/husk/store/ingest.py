@@ -21,7 +21,7 @@ from husk.store.ingest_index import TOO_YOUNG_NS, Index
 from husk.store.manifest import NO_BLOB
 from husk.store.manifest_writer import finish_tree
 from husk.store.staging import Stage, run_threads
-from husk.store.store_errors import StoreError, StoreUsageError, no_room, shown
+from husk.store.store_errors import StoreError, cannot_open, no_room, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def ingest(
     try:
         root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise StoreUsageError(f"{directory} cannot be ingested: {error.strerror}; name a directory.") from None
+        raise cannot_open(error, f"{directory} cannot be ingested", "name a directory.") from None
     try:
         with store.writing() as writing:
             work = _Ingest(store, root, writing.stage, options, progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from husk.abi import text
 
 
@@ -15,6 +17,17 @@ class StoreUsageError(StoreError):
     """The person asked for something that makes no sense."""
 
     exit_code = 2
+
+
+# What is wrong with a path that a person named. With any other error the host fails, whatever the path is.
+_WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
+
+
+def cannot_open(error: OSError, doing: str, wanted: str) -> StoreError:
+    """`doing` says what cannot be done with the path, `wanted` is the next step for the person who named it."""
+    if error.errno in _WRONG_PATH:
+        return StoreUsageError(f"{doing}: {error.strerror}; {wanted}")
+    return StoreError(f"{doing}: {error.strerror}.")
 
 
 class BadManifest(StoreError):

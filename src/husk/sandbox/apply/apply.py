@@ -15,6 +15,7 @@ from husk.sandbox.apply.recovery import POINTER, GoneBox, open_host_directory, s
 from husk.sandbox.apply.stage_changes import StagedChanges
 from husk.sandbox.apply.staging_dir import PREFIX
 from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.locked_dir import remove_file
 from husk.store.layout import write_file
 from husk.vfs.layer.delta import stat_of
 from husk.vfs.layer.inodes import LayerDir
@@ -56,7 +57,11 @@ def apply_plan(folder: str, box: GoneBox, source: str, target: str, plan: Plan) 
         times = [found.st_atime_ns, found.st_mtime_ns]
         begun = {"source": source, "target": target, "staging": journal.staging.name, "times": times}
         journal.forget()  # one may be left by an apply that a person gave up by hand
-        write_file(pointer, json.dumps(begun).encode(), durable=True)
+        try:
+            write_file(pointer, json.dumps(begun).encode(), durable=True)
+        except OSError:
+            remove_file(pointer)  # half of it would say that an apply began
+            raise
         try:
             journal.staging.create()
             staged = StagedChanges(journal.staging, plan, root)

@@ -100,7 +100,7 @@ def _program_directory(tree: LayeredTree, name: bytes, uids: Ids, gids: Ids) -> 
     host = b"/" + name
     try:
         mode = os.lstat(host).st_mode
-    except OSError:
+    except FileNotFoundError:
         return
     if st.S_ISLNK(mode):
         make_symlink(tree, name, os.readlink(host))
