@@ -15,7 +15,7 @@ SKILL = "---\nname: {name}\ndescription: A skill for a test.\n---\nRun scripts/w
 WORK = """#!/bin/sh
 case $1 in
 upper) tr a-z A-Z < "$2" > "$3"; echo "wrote $3"; pwd | grep -c results ;;
-stdin) cat > from_stdin; echo "$HOME" > home ;;
+stdin) mkdir sub; cat > sub/from_stdin; echo "$HOME" > home ;;
 dies) kill -SEGV $$ ;;
 hangs) sleep 60 ;;
 garbage) head -c 2000 /dev/urandom ;;
@@ -37,7 +37,7 @@ files = { "c.txt" = "Hello\\n" }
 name = "stdin"
 argv = ["stdin"]
 stdin = "two\\nlines"
-files = { "from_stdin" = "two\\nlines" }
+files = { "sub/from_stdin" = "two\\nlines" }
 [[case]]
 name = "dies"
 argv = ["dies"]

@@ -29,8 +29,17 @@ HEAD = "kind = 'transcripts'\n[settings]\nfind = ['*.sh', '*.c']\nnormalise = ['
 
 
 def test_scripts_and_c(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, HEAD, {"steps.sh": STEPS, "two.c": TWO, "one.c": TWO.split("*/")[1]})
-    assert outcomes(suite) == {
+    files = {
+        "steps.sh": STEPS,
+        "two.c": TWO,
+        "one.c": TWO.split("*/")[1],
+        "no.sh": "#!/bin/sh\n",
+        "by.py": "print(1)\n",
+    }
+    head = HEAD.replace("'*.c'", "'*.c', '*.py'") + "interpreters = { '.py' = 'python3' }\n"
+    assert outcomes(write_suite(tmp_path, head, files)) == {
+        "by.py/transcript": "pass",
+        "no.sh/transcript": "skip",
         "one.c/transcript": "pass",
         "steps.sh/transcript": "pass",
         "two.c/two_loud transcript": "pass",
@@ -81,7 +90,12 @@ def test_an_accepted_difference_is_none(tmp_path: Path) -> None:
     ("more", "files", "said"),
     [
         ("", {}, r"no tests: no file in .* fits \*\.sh or \*\.c"),
-        ("", {"a.sh": "#!/bin/sh\nexit 3\n"}, "no transcript natively: it prints nothing and ends with exit code 3"),
+        ("", {"a.sh": "#!/bin/sh\nexit 3\n"}, "no tests: a.sh and 0 others: no transcript natively: it prints nothing"),
+        (
+            "[[files]]\npath = 'a.sh'\n",
+            {"a.sh": "#!/bin/sh\nexit 3\n"},
+            "prints nothing and ends with exit code 3; take",
+        ),
         ("", {"a.sh": "#!/bin/sh\necho 1; kill -ABRT $$\n"}, "no transcript natively: SIGABRT"),
         ("", {"a.sh": "#!/bin/sh\nyes | head -c 3000000\n"}, "prints more than"),
         ("", {"a.c": "int main( {"}, "a.c: cannot be compiled: .*error"),

@@ -49,7 +49,7 @@ class Ended:
     seconds: float
     stdout: bytes
     stderr: bytes
-    files: dict[str, bytes] = field(default_factory=dict)  # what it wrote into its result directory, bounded
+    files: dict[str, bytes] = field(default_factory=dict)  # what it wrote below its result directory, bounded
     cut: bool = False  # some output was too much to keep
 
 

@@ -267,19 +267,23 @@ def _remove(place: str) -> None:
 
 
 def _read_files(place: str) -> tuple[dict[str, bytes], bool]:
-    """Regular files alone: a link could lead anywhere, and a FIFO would block."""
+    """Regular files alone, by their path below `place`: a link could lead anywhere, and a FIFO would block."""
     found: dict[str, bytes] = {}
     room, cut = MOST_CONTENT, False
-    for name in sorted(os.listdir(place)):
-        if len(found) == MOST_FILES:
-            return found, True
-        try:
-            fd = os.open(f"{place}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-        with open(fd, "rb") as file:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                found[name] = file.read(room)
-                room -= len(found[name])
-                cut = cut or bool(file.read(1))
+    for folder, folders, names, place_fd in os.fwalk(place):
+        folders.sort()
+        for name in sorted(names):
+            if len(found) == MOST_FILES:
+                return found, True
+            try:
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                fd = os.open(name, flags, dir_fd=place_fd)
+            except OSError:
+                continue
+            with open(fd, "rb") as file:
+                if stat.S_ISREG(os.fstat(fd).st_mode):
+                    path = os.path.relpath(os.path.join(folder, name), place)
+                    found[path] = file.read(room)
+                    room -= len(found[path])
+                    cut = cut or bool(file.read(1))
     return found, cut

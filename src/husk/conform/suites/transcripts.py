@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from husk.conform.outcomes import FAIL, PASS
 from husk.conform.suite_file import Reader, SuiteFile
 from husk.conform.suites.compiled import programs_of
-from husk.conform.suites.discover import chosen_files, make_unit, start_words
+from husk.conform.suites.discover import chosen_files, make_unit, no_tests, start_words
 from husk.conform.suites.endings import as_text, bad_ending, exit_code, result, skipped
-from husk.conform.units import Reading, Unit
+from husk.conform.units import SKIP_SETTING, Reading, Unit
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ NORMALISERS = {
     "inode": (r"\binode[ =]\d+", "inode N"),
     "address": (r"\b0x[0-9a-f]{6,16}\b", "0xN"),
 }
-_KEYS = ("find", "compiler", "normalise", "replace", "accepted", "as_root")
+_KEYS = ("find", "compiler", "interpreters", "normalise", "replace", "accepted", "as_root")
 # Only the program's own process knows what its working directory is called: the first line says it.
 _SAY_DIRECTORY = 'pwd && exec "$@"'
 
@@ -43,11 +43,13 @@ def units(suite: Suite, ask: Ask) -> list[Unit]:
     if not suite.settings.get("as_root", True) and ask(_who(suite)).stdout.strip() == b"0":
         raise UsageError(f"{suite.name}: its programs must not run natively as root; run them as an ordinary user.")
     rules = json.dumps(_rules(suite, reader))
-    made = []
-    for one in chosen_files(suite, reader.texts("find")):
-        for name, start, folder in _programs(suite, one, list(reader.texts("compiler")) or ["cc", "-O1"]):
-            unit = _unit(suite, one, name, start, folder)
-            made.append(unit if one.skip else _with_expected(unit, ask(unit), rules))
+    made = [
+        unit if one.skip else _with_expected(unit, ask(unit), rules, listed=bool(suite.files))
+        for one in chosen_files(suite, reader.texts("find"))
+        for unit in _units_of(suite, one, reader)
+    ]
+    if all(unit.setting(SKIP_SETTING) for unit in made):
+        raise no_tests(suite, f"{made[0].file} and {len(made) - 1} others: {made[0].setting(SKIP_SETTING)}.")
     return made
 
 
@@ -55,33 +57,39 @@ def _who(suite: Suite) -> Unit:
     return make_unit(suite, SuiteFile("id"), ["id", "-u"])
 
 
-def _programs(suite: Suite, one: SuiteFile, compiler: list[str]) -> list[tuple[str, list[str], str]]:
-    """Name, command and directory of each program that a file makes."""
-    path = suite.place / one.path
-    if one.skip:
-        return [(path.stem, ["true"], "")]
-    if path.suffix == ".c":
-        return [(built.name, [str(built)], str(built.parent)) for built in programs_of(path, compiler)]
-    return [(path.name, start_words(path), "")]
+def _units_of(suite: Suite, one: SuiteFile, reader: Reader) -> list[Unit]:
+    """One for each program that a file makes."""
+    path, case = suite.place / one.path, " ".join(one.args) or CASE
+    interpreter = dict(reader.pairs("interpreters")).get(path.suffix)
+    if path.suffix == ".c" and not one.skip:
+        built = programs_of(path, list(reader.texts("compiler")) or ["cc", "-O1"])
+        made = [_unit(suite, one, case if len(built) == 1 else f"{each.name} {case}", [str(each)]) for each in built]
+        return [replace(unit, shown=(*unit.shown, str(each.parent))) for unit, each in zip(made, built, strict=True)]
+    start = [] if one.skip else [interpreter, str(path)] if interpreter else start_words(path)
+    return [_unit(suite, one, case, start)]
 
 
-def _unit(suite: Suite, one: SuiteFile, name: str, start: list[str], folder: str) -> Unit:
-    argv = ["/bin/sh", "-c", _SAY_DIRECTORY, "sh", *start, *one.args]
-    case = " ".join(one.args) or CASE
-    made = make_unit(suite, one, argv, cases=[case if name in one.path else f"{name} {case}"])
-    return replace(made, shown=(*made.shown, folder)) if folder else made
+def _unit(suite: Suite, one: SuiteFile, case: str, start: list[str]) -> Unit:
+    return make_unit(suite, one, ["/bin/sh", "-c", _SAY_DIRECTORY, "sh", *start, *one.args], cases=[case])
 
 
-def _with_expected(unit: Unit, native: Ended, rules: str) -> Unit:
-    bad = bad_ending(unit, native)
-    if bad or not native.stdout.count(b"\n") > 1:
-        what = bad[1] if bad else f"it prints nothing and ends with exit code {native.code}"
-        raise UsageError(f"{unit.file}: no transcript natively: {what}; take it out of the suite, or give it a `skip`.")
-    if len(native.stdout) + len(native.stderr) > MOST_EXPECTED:
-        raise UsageError(f"{unit.file}: it prints more than {MOST_EXPECTED} bytes natively; that is no transcript.")
+def _with_expected(unit: Unit, native: Ended, rules: str, *, listed: bool) -> Unit:
+    """The unit, with what the native run printed. What a pattern found and is no transcript is skipped."""
+    fault = ""
+    if bad := bad_ending(unit, native):
+        fault = bad[1]
+    elif native.stdout.count(b"\n") < 2:  # the first line is the directory
+        fault = f"it prints nothing and ends with exit code {native.code}"
+    elif len(native.stdout) + len(native.stderr) > MOST_EXPECTED:
+        fault = f"it prints more than {MOST_EXPECTED} bytes"
+    if fault and listed:
+        raise UsageError(
+            f"{unit.file}: no transcript natively: {fault}; take it out of the suite, or give it a `skip`."
+        )
+    if fault:
+        return replace(unit, settings=((SKIP_SETTING, f"no transcript natively: {fault}"),))
     expected = {"exit": exit_code(native.code), "stdout": as_text(native.stdout), "stderr": as_text(native.stderr)}
-    settings = (("expected", json.dumps(expected)), ("rules", rules))
-    return replace(unit, settings=settings)
+    return replace(unit, settings=(("expected", json.dumps(expected)), ("rules", rules)))
 
 
 def _rules(suite: Suite, reader: Reader) -> dict[str, Any]:
