@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from husk.conform.builders.bazel_graph import SystemLibrary
 from husk.conform.builders.gvisor_build import BuildReport, BuildRequest, build_gvisor
 from husk.conform.builders.ninja_run import COMPILERS
 from husk.conform.builders.program_families import family_of
+from husk.conform.builders.system_packages import ABSEIL, BENCHMARK, find_library
 from husk.conform.suite_file import read_suite
 from husk.sandbox.errors import HuskError, UsageError
 from tests.conform.mini_checkout import write_checkouts
@@ -156,6 +158,25 @@ def test_without_tools_or_libraries(
     (tmp_path / "ninja").symlink_to("/bin/true")
     with pytest.raises(UsageError, match="GoogleTest is not installed; install libgmock-dev"):
         build_gvisor(request(*built[:2], googletest=""), Steps())
+
+
+def test_the_systems_packages_stand_in_for_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "pkg-config"
+    tool.write_text("""#!/bin/sh
+case "$*" in
+  --list-all) printf 'absl_time  x\\nother  y\\nabsl_base  z\\n' ;;
+  '--cflags absl_base absl_time') echo '-std=c++14 -I/a/include' ;;
+  '--libs absl_base absl_time') echo '-L/a/lib -labsl_base' ;;
+  *) exit 1 ;;
+esac
+""")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path) + ":/usr/bin:/bin")
+    links = ("-Wl,--start-group", "-L/a/lib", "-labsl_base", "-Wl,--end-group")
+    # The standard is the same for all: theirs is left out.
+    assert find_library(ABSEIL, "") == SystemLibrary(("-I/a/include",), links)
+    with pytest.raises(UsageError, match="Google Benchmark is not installed; install libbenchmark-dev"):
+        find_library(BENCHMARK, "")
 
 
 def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
