@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-SUFFIXES = {".py", ".pyi", ".typed", ".txt", ".toml", ".html", ".css", ".js"}  # from .txt on: data a module reads
+SUFFIXES = {".py", ".pyi", ".typed", ".txt", ".toml", ".j2", ".html", ".css", ".js"}  # from .txt on: what a module reads
 
 
 def package_files(folder: Path) -> list[str]:

@@ -124,7 +124,7 @@ def test_all_documents_in_a_directory(tmp_path: Path) -> None:
         write_reports([HUSK, BARE], ROWS, history, tmp_path / "b", TODAY, calls=CALLS, uses=USES)
     more = "20260102-040405-husk-bare"
     names = {"SYSCALL_ANALYSIS.md", "CAPABILITIES.md", "EVALUATION_2026-01-02.md"}
-    names |= {"results.json", "junit.xml", f"results-{more}.json", f"junit-{more}.xml"}
+    names |= {"report.html", "results.json", "junit.xml", f"results-{more}.json", f"junit-{more}.xml"}
     assert {path.name for path in first} == {path.name for path in (tmp_path / "a").iterdir()} == names
     assert all(path.read_bytes() == (tmp_path / "b" / path.name).read_bytes() for path in first)
     assert isinstance(read_results(tmp_path / "a" / "results.json"), RunRecord)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from husk.conform.history.database import RecordedRun
+from husk.conform.outcomes import score
 from husk.conform.report.analysis import analysis
 from husk.conform.report.capabilities import capabilities
 from husk.conform.report.evaluation import evaluation
+from husk.conform.report.html_report import html_report
 from husk.conform.report.junit import junit
 from husk.conform.results_file import write_results
 from husk.sandbox.errors import HuskError
@@ -34,8 +37,8 @@ def write_reports(
     calls: Calls | None = None,
     uses: Uses | None = None,
 ) -> list[Path]:
-    """Write SYSCALL_ANALYSIS.md, CAPABILITIES.md, EVALUATION_DATE.md, results.json and junit.xml; return their paths.
-    The first record is the one the documents are about; of each other there are results-RUN.json and
+    """Write SYSCALL_ANALYSIS.md, CAPABILITIES.md, EVALUATION_DATE.md, report.html, results.json and junit.xml; return
+    their paths. The first record is the one the documents are about; of each other there are results-RUN.json and
     junit-RUN.xml. `history` is None where there is nothing earlier to compare with. `today` is YYYY-MM-DD."""
     previous = _previous(records, history)
     try:
@@ -44,6 +47,7 @@ def write_reports(
             _write(out / "SYSCALL_ANALYSIS.md", analysis(records, rows, calls, uses, today)),
             _write(out / "CAPABILITIES.md", capabilities(rows, uses, today)),
             _write(out / f"EVALUATION_{today}.md", evaluation(records, previous, rows, uses, today)),
+            _write(out / "report.html", html_report(records, _trend(records, history), rows, today, previous=previous)),
         ]
         for number, record in enumerate(records):
             more = f"-{_file_name(record.info.run)}" if number else ""
@@ -67,6 +71,16 @@ def _previous(records: Sequence[RunRecord], history: History | None) -> dict[str
                 found[mine.run] = history.record(old.info.run, outputs=False)
                 break
     return found
+
+
+def _trend(records: Sequence[RunRecord], history: History | None) -> list[RecordedRun]:
+    """All runs of the suites that these records are about, in history or not."""
+    runs = {record.info.run: RecordedRun(record.info, score(record.cases)) for record in records}
+    suites = {tuple(sorted(record.info.suites)) for record in records}
+    for run in history.runs() if history is not None else ():
+        if tuple(sorted(run.info.suites)) in suites:
+            runs.setdefault(run.info.run, run)
+    return list(runs.values())
 
 
 def _write(path: Path, content: str | bytes) -> Path:
