@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-SUFFIXES = {".py", ".pyi", ".typed", ".txt", ".toml", ".j2", ".html", ".css", ".js"}  # from .txt on: what a module reads
+SUFFIXES = {".py", ".pyi", ".typed", ".txt", ".toml", ".j2", ".html", ".css", ".js"}  # from .txt on: data
 
 
 def package_files(folder: Path) -> list[str]:
