@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 import husk
+from husk.conform.report.markdown import is_as_written
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "husk"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+# What `husk conform report` wrote names cases and files of other people's suites. A page that was edited, or that the
+# tool did not write, is held to the same rules as every other.
+WRITTEN_PAGES = [page for page in PAGES if page.parent.name == "conformance" and is_as_written(page.read_text())]
+NAMING_PAGES = [page for page in PAGES if page not in WRITTEN_PAGES]
 FOLDERS = ("src", "tests", "docs", "tools", "bench", "examples", "scripts", ".ci")
 # The how-tos write these files themselves.
 WRITTEN_BY_HOWTOS = {"src/husk/vfs/ziptree.py", "husk.vfs.ziptree", "tests/guests/files_fileattr.c"}
@@ -91,7 +96,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+@pytest.mark.parametrize("page", NAMING_PAGES, ids=[str(page.relative_to(ROOT)) for page in NAMING_PAGES])
 def test_a_page_names_what_exists(page: Path) -> None:
     text = page.read_text()
     wrong = [name for name in paths_in(text) if name not in WRITTEN_BY_HOWTOS and not exists(name)]
