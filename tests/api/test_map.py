@@ -90,7 +90,7 @@ def test_results_as_they_end() -> None:
 
     results = husk.map_unordered(times, items(), jobs=1)
     assert next(results) == (0, 0.0) and next(results) == (1, 3.0)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert len(asked) < 5
 
 

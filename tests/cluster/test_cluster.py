@@ -27,34 +27,6 @@ from tests.lib.running import until
 SQUARES = [("square", number) for number in range(40)]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two worker processes, each with a nanny that starts another when it dies."""
-    dask = pytest.importorskip("dask")
-    distributed = pytest.importorskip("distributed")
-    with (
-        # So that a deadly piece of work costs few deaths.
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",
-            host="127.0.0.1",
-            local_directory=str(tmp_path_factory.mktemp("workers")),
-            silence_logs=logging.CRITICAL,
-        ) as made,
-    ):
-        yield made
-
-
-@pytest.fixture
-def workers(cluster: Any) -> Iterator[DaskWorkers]:
-    made = DaskWorkers(cluster.scheduler_address)
-    yield made
-    made.close()
-
-
 def pids(cluster: Any) -> list[int]:
     return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
 
@@ -95,7 +67,7 @@ def test_what_runs_is_ended_when_nobody_waits(there: bool, workers: DaskWorkers,
     answers = where.stream(piece, [("square", 1), ("wait", str(tmp_path)), ("wait", str(tmp_path))])
     assert next(answers) == (0, b"1")
     assert until(lambda: bool(list(tmp_path.glob("began-*"))))
-    answers.close()  # type: ignore[attr-defined]
+    answers.close()
     assert until(lambda: (tmp_path / "stopped").exists())
     assert dict(where.stream(piece, [("square", 2)])) == {0: b"4"}
 
@@ -114,7 +86,7 @@ def test_items_are_asked_for_as_there_is_room(workers: DaskWorkers) -> None:
         asked.clear()
         answers = where.stream(piece, endless())
         assert len({next(answers)[0] for _ in range(5)}) == 5
-        answers.close()  # type: ignore[attr-defined]
+        answers.close()
         assert len(asked) < 30
 
 
@@ -156,8 +128,8 @@ def test_marks_follow_content(tree: Path, monkeypatch: pytest.MonkeyPatch) -> No
     first = trees.look(tree)
     os.utime(tree / "sub" / "file", (1, 1))
     assert trees.look(tree) == first
-    trees.unpack(first.mark, trees.packed(first), tree.parent / "scratch")
-    trees.unpack(first.mark, trees.packed(first), tree.parent / "scratch")  # another one was quicker: no matter
+    trees.unpack(first, trees.packed(first), tree.parent / "scratch")
+    trees.unpack(first, trees.packed(first), tree.parent / "scratch")  # another one was quicker: no matter
     assert trees.look(tree.parent / "scratch" / first.mark / "tree").mark == first.mark
     assert len(list((tree.parent / "scratch").iterdir())) == 1
     (tree / "sub" / "file").write_text("Content")

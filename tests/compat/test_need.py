@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from husk.cluster.local_workers import LocalWorkers
 from husk.compat.census import Asked, Census
 from husk.compat.need.growth import Program, from_census, from_needs, plan
 from husk.compat.need.needs import baseline, listed, patience, try_all, try_together
@@ -67,7 +68,8 @@ def test_each_kind_of_need_is_found() -> None:
     check, longest = baseline(made, "", 60)
     needs = Needs(made.argv, needs=listed(census()))
     told: list[str] = []
-    try_all(made, needs, check, patience(longest), 2, lambda target, manner, _: told.append(f"{target} {manner}"))
+    two = LocalWorkers(2)
+    try_all(made, needs, check, patience(longest), two, lambda target, manner, _: told.append(f"{target} {manner}"))
     assert {str(need.target): need.verdict for need in needs.needs} == VERDICTS
     assert len(told) == len(set(told)) == 2 * len(VERDICTS)
     outcomes = {str(need.target): need.outcomes for need in needs.needs}
@@ -81,7 +83,7 @@ def test_a_check_of_its_own() -> None:
     made = policy()
     check, _ = baseline(made, 'test "$STATUS" = 0 && grep -q done', 60)
     needs = Needs(made.argv, needs=[Need(Target(call)) for call in ("getuid", "read", "openat", "execve")])
-    try_all(made, needs, check, 60, 2, lambda *_: None)
+    try_all(made, needs, check, 60, LocalWorkers(2), lambda *_: None)
     assert [need.verdict for need in needs.needs] == [EITHER, REQUIRED, EITHER, EITHER]
 
 
@@ -103,7 +105,7 @@ def test_a_hang_is_an_outcome() -> None:
     made.argv = ["sh", "-c", "sleep 0.1 & wait; echo over"]
     needs = Needs(made.argv, needs=[Need(Target("clock_nanosleep"))])
     check, _ = baseline(made, "", 60)
-    try_all(made, needs, check, 60, 1, lambda *_: None)
+    try_all(made, needs, check, 60, LocalWorkers(1), lambda *_: None)
     made.argv = ["sh", "-c", "while test -e /tmp; do :; done"]
     from husk.compat.need.try_without import attempt
 

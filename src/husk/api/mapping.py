@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from husk.api import plain_values
@@ -17,8 +17,8 @@ from husk.api.function_source import source_of
 from husk.api.options import mounts_of
 from husk.api.run_result import TimeoutExpired
 from husk.api.sandbox import Sandbox
-from husk.cluster.local_workers import LocalWorkers
-from husk.cluster.work import LostWork, Stop, Stopped, Workers
+from husk.cluster.choose_workers import chosen_workers
+from husk.cluster.work import LostWork, Stop, Stopped
 from husk.sandbox.errors import HuskError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def map_unordered(
     timeout: float | None = None,
     python: str = "python3",
     **options: Any,
-) -> Iterator[tuple[int, Any]]:
+) -> Generator[tuple[int, Any], None, None]:
     """As `map`: the number of each item and its result, or an ItemFailed, as they end. Items are asked for as boxes
     become free, so there may be any number. Closing the iterator stops what is still running."""
     if jobs is not None and jobs < 1:
@@ -122,21 +122,11 @@ def map_unordered(
 
 def _results(
     order: dict[str, Any], items: Iterable[Any], cluster: str | Client | None, jobs: int | None
-) -> Iterator[tuple[int, Any]]:
-    workers = _workers(cluster, jobs)
-    try:
-        for number, answer in workers.stream(_in_a_box, (order | {"item": _wrapped(item)} for item in items)):
+) -> Generator[tuple[int, Any], None, None]:
+    orders = (order | {"item": _wrapped(item)} for item in items)
+    with chosen_workers(cluster, jobs or 0) as workers, closing(workers.stream(_in_a_box, orders)) as answers:
+        for number, answer in answers:
             yield number, _result(number, answer)
-    finally:
-        workers.close()
-
-
-def _workers(cluster: str | Client | None, jobs: int | None) -> Workers:
-    if cluster is None:
-        return LocalWorkers(jobs or os.cpu_count() or 1)
-    from husk.cluster.dask_workers import DaskWorkers
-
-    return DaskWorkers(cluster)
 
 
 def _wrapped(item: object) -> object:

@@ -100,21 +100,27 @@ def _learn(options: Values) -> int:
 
 
 def _test(options: Values) -> int:
+    from husk.cluster.choose_workers import chosen_workers
     from husk.skills.cases import find_cases
-    from husk.skills.compare_cases import BROKEN, DIFFERS, FAILS, check_cases, compare
+    from husk.skills.compare_cases import BROKEN, DIFFERS, FAILS, check_cases
+    from husk.skills.run_cases import run_cases
 
     if not options.paths and options.cases is None:
         raise UsageError("say which skills to test, or give --cases FILE.")
+    if options.native and options.cluster:
+        raise UsageError("--native runs the cases on this machine, outside any box: leave out --native or --cluster.")
     cases = find_cases(options.paths, options.cases)
     check_cases(cases)
     request = _request(options)
     if options.native:
         _announce_native(len(cases), ask=not options.yes and not options.json and sys.stdin.isatty())
-    verdicts = []
-    for case in cases:
-        verdicts.append(compare(case, request, native=options.native))
-        if not options.json:
-            show.verdict(verdicts[-1])
+    found = {}
+    with chosen_workers(options.cluster, 1, namespaces=request.setting.namespaces) as workers:
+        for number, verdict in run_cases(cases, request, workers, native=options.native):
+            found[number] = verdict
+            if not options.json:
+                show.verdict(verdict)
+    verdicts = [found[number] for number in range(len(cases))]
     if options.json:
         say_json([verdict.as_dict() for verdict in verdicts])
     else:

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from husk import __version__
 from husk.cluster import fitness, on_worker, trees
 from husk.cluster.trees import LARGEST_SENT, Tree
-from husk.cluster.work import LostWork, Work
+from husk.cluster.work import Answers, LostWork, Work
 from husk.sandbox.errors import HuskError, UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class DaskWorkers:
         self._trees[tree.mark] = tree
         return tree
 
-    def stream(self, work: Work, items: Iterable[Any]) -> Iterator[tuple[int, bytes | HuskError]]:
+    def stream(self, work: Work, items: Iterable[Any]) -> Answers:
         course = self.course(work)
         left = iter(items)
         more = True
@@ -142,7 +142,7 @@ class DaskWorkers:
                 f" ({tree.size >> 20} MiB); put it on a file system that all workers share."
             )
         content = trees.packed(tree)
-        replies = self._client.run(on_worker.take_tree, mark, content, workers=[worker], on_error="return")
+        replies = self._client.run(on_worker.take_tree, tree, content, workers=[worker], on_error="return")
         for failure in replies.values():
             if isinstance(failure, OSError):
                 raise HuskError(f"worker {worker} cannot keep {tree.path}: {failure.strerror}.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from husk.cluster.trees import Tree
-from husk.cluster.work import Stop, Work
+from husk.cluster.work import Answers, Stop, Work
 from husk.sandbox.errors import HuskError
 
 
@@ -16,7 +16,7 @@ class LocalWorkers:
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
 
-    def stream(self, work: Work, items: Iterable[Any]) -> Iterator[tuple[int, bytes | HuskError]]:
+    def stream(self, work: Work, items: Iterable[Any]) -> Answers:
         stop = Stop()
         left = enumerate(items)
         running: dict[Future[bytes], int] = {}

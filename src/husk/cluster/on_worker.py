@@ -14,7 +14,7 @@ from typing import Any
 
 from husk import __version__
 from husk.cluster import fitness, trees
-from husk.cluster.trees import Entry, NotHere
+from husk.cluster.trees import Entry, NotHere, Tree
 from husk.cluster.work import Stop, Work
 from husk.sandbox.errors import HuskError
 
@@ -84,6 +84,6 @@ async def stop_run(run: str) -> None:
         await asyncio.to_thread(stop.ask)
 
 
-async def take_tree(mark: str, entries: list[Entry], dask_worker: Any) -> None:
+async def take_tree(tree: Tree, entries: list[Entry], dask_worker: Any) -> None:
     place = Path(dask_worker.local_directory, "husk-trees")
-    await asyncio.to_thread(trees.unpack, mark, entries, place)
+    await asyncio.to_thread(trees.unpack, tree, entries, place)

@@ -42,13 +42,18 @@ class Tree:
     mark: str = ""
     size: int = 0
 
+    @property
+    def name(self) -> str:
+        """Kept where it is sent: a skill is called as its directory."""
+        return self.path.name or "root"
+
     def here(self, scratch: Path | None) -> Path:
         """Where it lies for this process: as it was named, or below `scratch`. NotHere: nowhere, or changed."""
         if not self.mark:
             return self.path
         key = (str(self.path), self.mark)
         if key not in _FOUND:
-            sent = scratch / self.mark / "tree" if scratch is not None else None
+            sent = scratch / self.mark / self.name if scratch is not None else None
             if _same(self):
                 _FOUND[key] = self.path
             elif sent is not None and os.path.lexists(sent):
@@ -127,7 +132,7 @@ def packed(tree: Tree) -> list[Entry]:
     return found
 
 
-def unpack(mark: str, entries: list[Entry], scratch: Path) -> None:
+def unpack(tree: Tree, entries: list[Entry], scratch: Path) -> None:
     """Whole or not at all, whoever else unpacks the same there."""
     scratch.mkdir(exist_ok=True)
     scratch.chmod(0o755)  # guests of a husk run as root are another user
@@ -135,7 +140,7 @@ def unpack(mark: str, entries: list[Entry], scratch: Path) -> None:
     beside.chmod(0o755)
     try:
         for name, mode, content in entries:
-            place = beside / "tree" / name if name else beside / "tree"
+            place = beside / tree.name / name if name else beside / tree.name
             if stat.S_ISDIR(mode):
                 place.mkdir()
             elif stat.S_ISLNK(mode):
@@ -143,10 +148,10 @@ def unpack(mark: str, entries: list[Entry], scratch: Path) -> None:
             else:
                 place.write_bytes(content)
                 place.chmod(0o755 if mode & 0o100 else 0o644)
-        beside.rename(scratch / mark)
+        beside.rename(scratch / tree.mark)
     except FileExistsError:
         shutil.rmtree(beside)  # another thread was quicker
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)
-        if not (scratch / mark).exists():
+        if not (scratch / tree.mark).exists():
             raise

@@ -8,7 +8,7 @@ is bytes, made with JSON, and never a pickle.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,6 +54,7 @@ class Stop:
 
 
 Work = Callable[[Any, Stop], bytes]
+Answers = Generator[tuple[int, "bytes | HuskError"], None, None]
 
 
 class Stopped(HuskError):
@@ -67,7 +68,7 @@ class LostWork(HuskError):
 class Workers(Protocol):
     """Something that does work: this process's threads, or a cluster."""
 
-    def stream(self, work: Work, items: Iterable[Any]) -> Iterator[tuple[int, bytes | HuskError]]:
+    def stream(self, work: Work, items: Iterable[Any]) -> Answers:
         """What became of each item, with its number, as it ends. HuskError: the work raised it, or it is LostWork.
         Items are asked for as there is room. Closing the iterator ends what is still running."""
 

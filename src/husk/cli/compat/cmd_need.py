@@ -10,6 +10,7 @@ from husk.cli.exit_codes import INTERRUPTED, failed
 from husk.cli.options.compat_options import NEED
 from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
+from husk.cluster.choose_workers import chosen_workers
 from husk.compat.need.needs import baseline, listed, patience, try_all, try_together
 from husk.compat.need.needs_file import (
     EITHER,
@@ -64,7 +65,7 @@ def _need(options: RunOptions) -> int:
         raise UsageError("husk need makes a box for each attempt: leave out --keep and --as.")
     if any(mount.mode == "rw" for mount in policy.mounts):
         say("husk need: an rw mount is changed by every attempt; with cow each one starts afresh.", file=sys.stderr)
-    jobs, out = _count(more.get("jobs", "")), more.get("out", "")
+    jobs, out, cluster = _count(more.get("jobs", "")), more.get("out", ""), more.get("cluster", "")
     known = _known(out, policy, more.get("test", ""))
     check, longest = baseline(policy, more.get("test", ""), policy.timeout or FIRST_RUN_SECONDS)
     seconds = policy.timeout or patience(longest)
@@ -75,7 +76,8 @@ def _need(options: RunOptions) -> int:
         tell = _Progress(file, sum(manner not in need.outcomes for need in known.needs for manner in MANNERS))
         if not file.tell():
             file.write(head_line(known))
-        try_all(policy, known, check, seconds, jobs, tell)
+        with chosen_workers(cluster, jobs, namespaces=policy.namespaces) as workers:
+            try_all(policy, known, check, seconds, workers, tell, elsewhere=bool(cluster))
         if not known.together:
             known.together = try_together(policy, known, check, seconds)
             file.write(together_line(known.together))

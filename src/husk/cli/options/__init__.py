@@ -71,6 +71,8 @@ class Argument:
 
 HELP = Option("-h, --help", "", "print this text")
 JSON = Option("--json", "", "print the result as one JSON document; an error is one JSON object")
+CLUSTER = Option("--cluster", "ADDRESS", "run them on the workers of a Dask cluster, as tcp://host:8786",
+                 more="[More than one machine](scale.md).")  # fmt: skip
 
 
 class Command:

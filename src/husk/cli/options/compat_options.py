@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options import CLUSTER, JSON, Argument, Command, Option
 from husk.cli.options.run_options import BOX, EXIT_CODES, REPORTS
 from husk.cli.options.values import run_count, time_limit
 from husk.sandbox.policy import Mount
@@ -131,6 +131,7 @@ NEED = Command(
         Option("--out", "FILE", "write every attempt there as it ends; the same command goes on from it",
                group=REPORTS, files=True),
         Option("--jobs", "N", "so many attempts at a time (default: one for each processor)", group=REPORTS),
+        Option("--cluster", "ADDRESS", CLUSTER.help, group=REPORTS, more=CLUSTER.more),
         Option("--json", "", "print the needs as one JSON object; errors too", group=REPORTS),
         *BOX,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options import CLUSTER, JSON, Argument, Command, Option
 from husk.cli.options.values import positive_count, run_count, thread_count, time_limit
 
 _FORMATS = "[The format](formats/results.md)."
@@ -28,7 +28,7 @@ RUN_SUITES = Command(
         Option("--expected", "FILE", "the list of expected failures (default: expected.toml beside the suite file)",
                files=True),
         Option("--resume", "", "go on where the last run of these suites was stopped"),
-        Option("--cluster", "ADDRESS", "run the units on the workers of a Dask cluster, as tcp://host:8786"),
+        CLUSTER,
         Option("--out", "FILE", "write results.json there too", files=True, more=_FORMATS),
         Option("-q, --quiet", "", "no progress, only the result"),
         JSON,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options import CLUSTER, JSON, Argument, Command, Option
 
 NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
 
@@ -94,6 +94,7 @@ SKILL = Command(
                 Option("--cases", "FILE", "the cases, TOML or JSON", files=True, read=Path, default=None),
                 Option("--native", "", "run each case outside any box too, with your rights, and compare"),
                 Option("--yes", "", "do not ask before that"),
+                CLUSTER,
                 JSON,
                 *_BOX_OPTIONS,
             ),

@@ -7,18 +7,21 @@ succeed without effect (a fake) while the program still does its work need not b
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from husk.abi.registry import by_name
 from husk.abi.registry.flags import FLAGS
 from husk.abi.registry.rules import IN_C, Arg
+from husk.cluster.work import LostWork, Stop, Stopped, Workers
 from husk.compat.census import telling
 from husk.compat.emulate import NEVER_REFUSED, Take, taken_away
 from husk.compat.need.needs_file import EITHER, FAKE, FAKEABLE, MANNERS, STUB, STUBBABLE, WORKS, Need, Needs, Target
 from husk.compat.need.try_without import Check, attempt, ended
-from husk.sandbox.errors import UsageError
+from husk.sandbox.errors import HuskError, UsageError
 
 if TYPE_CHECKING:
     from husk.compat.census import Census
@@ -100,29 +103,56 @@ def take(target: Target, manner: str) -> Take:
     raise UsageError(f"{target} is no value that husk knows; write the file anew with `husk need --out`.")
 
 
-def try_all(policy: Policy, needs: Needs, check: Check, seconds: float, jobs: int, told: Told) -> None:
+@dataclass(frozen=True)
+class _Attempt:
+    """`trial` names the whole series; it is empty where attempts run on the machine that saw the program work."""
+
+    policy: Policy
+    target: Target
+    manner: str
+    check: Check
+    seconds: float
+    trial: str = ""
+
+
+def try_all(
+    policy: Policy, needs: Needs, check: Check, seconds: float, workers: Workers, told: Told, *, elsewhere: bool = False
+) -> None:
     """Make every attempt that `needs` lacks. `told` hears of each in this thread, as it ends. An attempt that husk
-    itself could not make ends everything, with what is known so far told."""
+    itself could not make ends everything, with what is known so far told. `elsewhere`: the workers are other machines,
+    and each has to show first that the program works there."""
     wanted = [(need, manner) for need in needs.needs for manner in MANNERS if manner not in need.outcomes]
-    wanted.reverse()
-    running: dict[Future[str], tuple[Need, str]] = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            while wanted or running:
-                while wanted and len(running) < jobs:
-                    need, manner = wanted.pop()
-                    running[pool.submit(_try, policy, need.target, manner, check, seconds)] = (need, manner)
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    need, manner = running.pop(future)
-                    need.outcomes[manner] = future.result()
-                    told(need.target, manner, need.outcomes[manner])
-        finally:
-            for future in running:
-                future.cancel()
+    trial = os.urandom(8).hex() if elsewhere else ""
+    attempts = [_Attempt(policy, need.target, manner, check, seconds, trial) for need, manner in wanted]
+    with closing(workers.stream(_try, attempts)) as answers:
+        for number, answer in answers:
+            if isinstance(answer, HuskError) and not isinstance(answer, LostWork):
+                raise answer
+            need, manner = wanted[number]
+            need.outcomes[manner] = answer.decode() if isinstance(answer, bytes) else "takes its worker along"
+            told(need.target, manner, need.outcomes[manner])
 
 
-def _try(policy: Policy, target: Target, manner: str, check: Check, seconds: float) -> str:
-    return attempt(policy, taken_away([take(target, manner)]), check, seconds)[0]
+def _try(order: _Attempt, stop: Stop) -> bytes:
+    if stop.asked:
+        raise Stopped("nobody waits for this attempt any more.")
+    if order.trial and (outcome := _usual(order.trial, order.policy, order.check, order.seconds)) != WORKS:
+        raise HuskError(
+            f"the program does not pass its test there with everything there ({outcome}); give all workers the same"
+            " programs and files."
+        )
+    without = taken_away([take(order.target, order.manner)])
+    return attempt(order.policy, without, order.check, order.seconds)[0].encode()
+
+
+_seen: dict[str, str] = {}  # trial -> how the program ended with everything there, in this process
+
+
+def _usual(trial: str, policy: Policy, check: Check, seconds: float) -> str:
+    if trial not in _seen:
+        _seen.clear()
+        _seen[trial] = attempt(policy, None, check, seconds)[0]
+    return _seen[trial]
 
 
 def try_together(policy: Policy, needs: Needs, check: Check, seconds: float) -> str:
