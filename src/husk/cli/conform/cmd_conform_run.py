@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from husk.sandbox.errors import UsageError
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
     from husk.conform.execute.run_suites import MakeWorkers
+    from husk.conform.execute.where import Where
     from husk.conform.outcomes import RunRecord
     from husk.conform.suite_file import Suite
 
@@ -42,9 +44,8 @@ def main(options: Values) -> int:
         expected=expected,
         resume=options.resume,
     )
-    workers = _cluster(options.cluster) if options.cluster else None
     try:
-        with told_progress(quiet=options.quiet) as watch:
+        with _workers(options.cluster, place) as workers, told_progress(quiet=options.quiet) as watch:
             record = run_suites(suites, place, how, workers=workers, watch=watch)
     except KeyboardInterrupt:
         say("husk conform: stopped; what ran is recorded: the same command with --resume goes on.", file=sys.stderr)
@@ -60,8 +61,13 @@ def _expected(given: str, suites: list[Suite]) -> Expected:
     return Expected(tuple(row for path in beside if path.exists() for row in read_expected(path).rows))
 
 
-def _cluster(address: str) -> MakeWorkers:
-    raise UsageError(f"--cluster {address}: this husk cannot use a cluster.")
+def _workers(cluster: str, place: Where) -> AbstractContextManager[MakeWorkers | None]:
+    """None: threads of this process."""
+    if not cluster:
+        return nullcontext()
+    from husk.conform.execute.cluster_workers import cluster_workers
+
+    return cluster_workers(cluster, place)
 
 
 def _tell(record: RunRecord, options: Values, expected: Expected) -> int:
