@@ -80,6 +80,14 @@ def test_what_every_file_does_is_no_exercise() -> None:
     assert exercising["pipe2"] == [("mini", "bin/pipe2_test"), ("mini", "bin/pipes")]  # named after it: first
 
 
+def test_a_start_for_each_part_is_no_exercise() -> None:
+    twice = {call: 2 * count for call, count in START.items()} | {"pipe2": 1}
+    files = CALLS.suites["mini"].files | {"bin/parts": TracedFile("0", "exit 0", twice, runs=2)}
+    found = Calls("", {"mini": TracedSuite(files=files)}).exercising()
+    assert "execve" not in found and ("mini", "bin/parts") in found["pipe2"]
+    assert ("mini", "bin/parts") not in found["mmap"]
+
+
 def test_few_files_have_nothing_in_common() -> None:
     one = Calls("", {"mini": TracedSuite(files={"a": traced()})})
     assert one.exercising()["execve"] == [("mini", "a")]
@@ -139,7 +147,7 @@ def test_uses_json_comes_back_whole(tmp_path: Path) -> None:
 
 BAD_COUNT = (
     '{"format": 1, "husk": "", "suites": {"a": {"title": "", "source": "", "files":'
-    ' {"f": {"digest": "", "ended": "", "seconds": 0, "calls": {"read": -1}}}}}}'
+    ' {"f": {"digest": "", "ended": "", "seconds": 0, "runs": 1, "calls": {"read": -1}}}}}}'
 )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from husk.cli.options.parse_words import Values
 
-MOST_FILES = 3
+MOST_FILES = 1
 
 
 def main(options: Values) -> int:
@@ -36,7 +36,7 @@ def main(options: Values) -> int:
     elif options.markdown:
         say(*matrix_table(rows).splitlines())
     else:
-        _show(rows)
+        _show(rows, notes=bool(options.calls_wanted))
         if calls is None:
             say("not traced: no suite file is known to exercise a call; `husk conform trace SUITE…` finds out.")
         if uses is None:
@@ -62,24 +62,25 @@ def as_json(row: Row) -> dict[str, Any]:
     return shown
 
 
-def _show(rows: Sequence[Row]) -> None:
+def _show(rows: Sequence[Row], *, notes: bool) -> None:
+    """Everything about a call where only some are asked for."""
     head = [("call", "left"), ("husk", "left"), ("priority", "left"), ("cases", "right"), ("exercised by", "left"),
-            ("used by", "left"), ("note", "left")]  # fmt: skip
+            ("used by", "left")]  # fmt: skip
     cells = []
     for row in rows:
         users = [*(row.interpreters or ()), *([f"{len(row.skills)} skills"] if row.skills else [])]
-        cells.append(
-            (
-                row.call,
-                row.way + ("*" if row.depends else ""),
-                row.priority,
-                f"{row.passed}/{row.total}" if row.total else "",
-                _exercised(row),
-                ", ".join(users),
-                row.note,
-            )
-        )
+        way = row.way + ("*" if row.depends else "")
+        cases = f"{row.passed}/{row.total}" if row.total else ""
+        cells.append((row.call, way, row.priority, cases, _exercised(row), ", ".join(users)))
     say_table("", head, cells, file=sys.stdout)
+    for row in rows if notes else ():
+        say(f"{row.call}: {row.note}")
+        if row.files:
+            say(f"  exercised by {', '.join(f'{suite}/{file}' for suite, file in row.files)}")
+        if row.skills:
+            say(f"  used by the skills {', '.join(row.skills)}")
+        for name, passed, total in row.by_runtime:
+            say(f"  {name}: {passed} of {total} cases pass")
 
 
 def _exercised(row: Row) -> str:

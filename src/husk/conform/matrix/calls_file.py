@@ -28,6 +28,7 @@ class TracedFile:
     ended: str
     calls: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    runs: int = 1  # how often the program was started: once for each part of its cases
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class TracedSuite:
     source: str = ""
     files: dict[str, TracedFile] = field(default_factory=dict)
 
-    def common(self) -> dict[str, int]:
-        """How often every file of the suite makes a call at least: what starting a program of it costs, whatever it
-        tests. Empty where too few files were traced to tell."""
-        traced = [one.calls for one in self.files.values() if one.calls]
+    def common(self) -> dict[str, float]:
+        """How often every file of the suite makes a call at least, for each start: what starting a program of it costs,
+        whatever it tests. Empty where too few files were traced to tell."""
+        traced = [one for one in self.files.values() if one.calls]
         if len(traced) < FEW_FILES:
             return {}
-        return {call: min(calls.get(call, 0) for calls in traced) for call in traced[0]}
+        return {call: min(one.calls.get(call, 0) / one.runs for one in traced) for call in traced[0].calls}
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class Calls:
         for suite, traced in self.suites.items():
             common = traced.common()
             for file, one in traced.files.items():
-                own = {call: count - common.get(call, 0) for call, count in one.calls.items()}
-                total = sum(own.values())
+                own = {call: count - common.get(call, 0) * one.runs for call, count in one.calls.items()}
+                total = sum(own.values()) or 1
                 for call, count in own.items():
-                    if count > 0:
+                    if count > 0.99:  # once more, whatever division made of it
                         found.setdefault(call, []).append((call not in _words(file), -count / total, suite, file))
         return {call: [(suite, file) for _, _, suite, file in sorted(rows)] for call, rows in found.items()}
 
@@ -95,7 +96,9 @@ def read_calls(path: Path) -> Calls:
 
 def _suite(row: dict[str, Any]) -> TracedSuite:
     files = {
-        name: TracedFile(str(one["digest"]), str(one["ended"]), counts(one["calls"]), float(one["seconds"]))
+        name: TracedFile(
+            str(one["digest"]), str(one["ended"]), counts(one["calls"]), float(one["seconds"]), int(one["runs"]) or 1
+        )
         for name, one in row["files"].items()
     }
     return TracedSuite(str(row["title"]), str(row["source"]), files)

@@ -119,26 +119,26 @@ def _traced(
 def trace_file(units: Sequence[Unit], seconds: float, digest: str, *, namespaces: bool = True) -> TracedFile:
     """All units of a file, within `seconds` together."""
     total: Counter[str] = Counter()
-    used, ended = 0.0, ""
+    used, ended, runs = 0.0, "", 0
     wanted = [part for unit in units for part in _parts(unit)]
     for number, unit in enumerate(wanted):
         if reason := unit.setting(SKIP_SETTING):
-            return TracedFile(digest, f"not run: {reason}", dict(sorted(total.items())), round(used, 1))
+            return TracedFile(digest, f"not run: {reason}")
         limit = min((seconds - used) / (len(wanted) - number), unit.timeout)
         try:
             census = run_traced(
                 _argv(unit), policy=_policy(unit, namespaces), timeout=limit, stdin=b"", keep=MOST_OUTPUT
             )
         except HuskError as error:
-            return TracedFile(digest, f"not run: {error}", dict(sorted(total.items())), round(used, 1))
+            return TracedFile(digest, f"not run: {error}", dict(sorted(total.items())), round(used, 1), max(runs, 1))
         total.update(census.counts())
-        used += census.seconds
+        used, runs = used + census.seconds, runs + 1
         if census.seconds >= limit:
             ended = f"after {seconds:g} s"
         ended = ended or _other_end(census.crash, census.status)
         if used >= seconds:
             break
-    return TracedFile(digest, ended or "exit 0", dict(sorted(total.items())), round(used, 1))
+    return TracedFile(digest, ended or "exit 0", dict(sorted(total.items())), round(used, 1), runs)
 
 
 def _parts(unit: Unit) -> list[Unit]:
