@@ -121,6 +121,16 @@ def test_a_baseline_from_a_file_and_rows_without_a_case(
     assert "0 of 0 pass" in capsys.readouterr().out
 
 
+def test_a_directory_of_programs_is_a_suite(own_data: Path, tmp_path: Path) -> None:
+    place = mini_suite(tmp_path / "mini")
+    (place / "suite.toml").unlink()
+    (place / "tool").write_text("#!/bin/sh\necho no test")
+    (place / "tool").chmod(0o755)
+    words = ["--filter", "*/Typed*", "--under", "native", "--repeat", "1", "--out"]
+    assert run(place, *words, tmp_path / "r.json") == 0
+    assert outcomes(tmp_path / "r.json") == {"mini_test/Typed/0.Works": ("pass", "pass")}
+
+
 # -- stopped, and gone on with -----------------------------------------------------------------------------------------
 FILES = {f"part{number}_test": "" for number in range(6)}
 SLOWLY = ["--under", "native", "--repeat", "1", "--jobs", "1"]

@@ -6,6 +6,7 @@ Here: the values, reading and checking. What the settings of a kind mean is that
 from __future__ import annotations
 
 import fnmatch
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -72,8 +73,11 @@ class Suite:
 
 
 def read_suite(path: Path) -> Suite:
-    """A suite file, or a directory with a `suite.toml`."""
+    """A suite file, or a directory with a `suite.toml`. A directory without one that holds programs is a suite of
+    GoogleTest programs, named after it."""
     if path.is_dir():
+        if not (path / "suite.toml").exists() and _holds_programs(path):
+            return Suite(path.resolve().name, "googletest", path.resolve())
         path = path / "suite.toml"
     content = read_bounded(path, LARGEST_FILE, "name a suite file, or a directory that holds suite.toml.", ".")
     try:
@@ -81,6 +85,10 @@ def read_suite(path: Path) -> Suite:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not a suite file: {error}.") from None
     return _suite(path, table)
+
+
+def _holds_programs(path: Path) -> bool:
+    return any(entry.is_file() and os.access(entry, os.X_OK) for entry in path.iterdir())
 
 
 def _suite(path: Path, table: dict[str, Any]) -> Suite:

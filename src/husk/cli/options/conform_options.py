@@ -33,7 +33,8 @@ RUN_SUITES = Command(
         Option("-q, --quiet", "", "no progress, only the result"),
         JSON,
     ),
-    arguments=(Argument("SUITE", "a suite file, or a directory that holds suite.toml", count="+", attribute="suites"),),
+    arguments=(Argument("SUITE", "a suite file, a directory that holds suite.toml, or one of GoogleTest programs",
+                        count="+", attribute="suites"),),
     end="Exit code 0: every miss is expected; 1: some is not.",
 )  # fmt: skip
 SHOW = Command(

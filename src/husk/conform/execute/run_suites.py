@@ -192,7 +192,7 @@ class _Run:
         left = self._left(
             lambda name: name not in results, lambda unit: not self.journal.is_done(RUN, unit), baseline
         )
-        whole = self._phase(RUN, self.where, left) and whole
+        whole = self._phase(RUN, self.where, left, baseline) and whole
         results = {name: result for name, result in results.items() if self.filter.fits(name)}
         if self.where.is_native:
             baseline.add(results.values())
@@ -234,7 +234,7 @@ class _Run:
             lambda unit: unit in unknown and not self.journal.is_done(phase, unit),
             known,
         )
-        whole = self._phase(phase, native(self.where.user), left)
+        whole = self._phase(phase, native(self.where.user), left, known)
         files = {(unit.suite, unit.file) for unit in unknown}
         added = [one for one in results.values() if one.name in missing or (one.name.suite, one.name.file) in files]
         if added:
@@ -243,13 +243,13 @@ class _Run:
             self._remember(known)
         return whole
 
-    def _phase(self, phase: str, where: Where, units: list[Unit]) -> bool:
+    def _phase(self, phase: str, where: Where, units: list[Unit], times: Baseline) -> bool:
         if not units:
             return True
         workers = self.workers(where, max(1, min(self.jobs, len(units))))
         try:
             title = where.runtime if phase == RUN else phase.replace("-", ", run ")
-            return run_units(phase, title, units, workers, self.journal, self.watch)
+            return run_units(phase, title, units, workers, self.journal, self.watch, times.seconds)
         finally:
             workers.close()
 

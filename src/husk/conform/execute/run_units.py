@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from husk.conform.execute.workers import Workers
 
 TICK = 0.5  # seconds between two looks at progress
+EACH = 0.02  # seconds that a case costs at least, for what is said about the time that is left
 MOST_RESTS = 10_000  # processes that one unit may need: only a kind with a mistake needs more
 
 
@@ -30,6 +31,8 @@ class Progress:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RAW, 0))
     began: float = field(default_factory=time.monotonic)
     running: list[tuple[Unit, float]] = field(default_factory=list)
+    cost: float = 0.0  # what is to be done in this attempt: seconds of an earlier run, and a little for each case
+    spent: float = 0.0  # of it
     ended: bool = False
 
     @property
@@ -43,22 +46,30 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        return max(0, self.cases - self.done) / self.rate if self.rate else None
+        """By what the cases took before: some sleep for seconds, and they begin first."""
+        return self.seconds * max(0.0, self.cost / self.spent - 1) if self.spent else None
 
 
 Watch = Callable[[Progress], None]
 
 
 def run_units(
-    phase: str, title: str, units: Sequence[Unit], workers: Workers, journal: Journal, watch: Watch
+    phase: str,
+    title: str,
+    units: Sequence[Unit],
+    workers: Workers,
+    journal: Journal,
+    watch: Watch,
+    seconds: Mapping[CaseName, float],
 ) -> bool:
-    """Run what the journal does not know yet, longest first if the caller ordered them so. False: some units were lost
-    and their cases have no result."""
+    """Run what the journal does not know yet. `seconds` is what cases took before, to say how much time is left. False:
+    some units were lost and their cases have no result."""
     known = journal.of_phase(phase)
     progress = Progress(title, len(known) + sum(max(1, len(unit.cases)) for unit in units))
     for result in known.values():
         progress.counts[result.outcome] += 1
     progress.done = progress.resumed = len(known)
+    progress.cost = sum(_cost(unit, unit.cases, seconds) for unit in units)
     outstanding, whole, rests = 0, True, 0
     for unit in units:
         if reason := unit.setting(SKIP_SETTING):
@@ -77,6 +88,8 @@ def run_units(
             else:
                 reading = kind(unit.kind).read(unit, ended)
                 _record(journal, phase, progress, unit, reading)
+                rest = reading.rest.cases if reading.rest else ()
+                progress.spent += _cost(unit, [case for case in unit.cases if case not in rest], seconds)
                 outstanding -= 1
                 if reading.rest is not None and rests < MOST_RESTS + len(units):
                     workers.submit(reading.rest)
@@ -86,6 +99,12 @@ def run_units(
     progress.ended = True
     watch(progress)
     return whole
+
+
+def _cost(unit: Unit, cases: Sequence[str], seconds: Mapping[CaseName, float]) -> float:
+    if not unit.cases:
+        return 1.0
+    return sum(EACH + seconds.get(CaseName(unit.suite, unit.file, case), 0.0) for case in cases)
 
 
 def _skipped(unit: Unit, reason: str) -> list[CaseResult]:
