@@ -27,7 +27,9 @@ WRITTEN_BY_HOWTOS = {"src/husk/vfs/ziptree.py", "husk.vfs.ziptree", "tests/guest
 NOT_OURS = {"permissions.toml", "main.py", "fs/coredump.c", ".cursor/mcp.json", ".vscode/mcp.json"}
 
 # Names of Linux and of other programs that our own code does not use.
-FOREIGN_NAMES = {"CAP_SYS_NICE", "HTTP_PROXY", "claude_desktop_config", "sa_restorer", "sd_notify", "unix_diag"}
+FOREIGN_NAMES = {
+    "CAP_SYS_NICE", "GH_TOKEN", "HTTP_PROXY", "claude_desktop_config", "sa_restorer", "sd_notify", "unix_diag",
+}  # fmt: skip
 
 
 @cache

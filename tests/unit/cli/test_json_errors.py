@@ -95,6 +95,7 @@ FAILING = {
     "conform history": (["--case", "none"], 2, "usage"),
     "conform diff": (["latest~1", "latest"], 2, "usage"),
     "conform bisect": (["none"], 2, "usage"),
+    "conform nightly": (["/nowhere"], 2, "usage"),
     "conform import": (["/nowhere"], 2, "usage"),
     "conform forget": (["none"], 2, "usage"),
     "conform trace": (["/nowhere"], 2, "usage"),

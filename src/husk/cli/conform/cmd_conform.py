@@ -31,6 +31,7 @@ _HANDLERS = {
     "history": _handler("cmd_conform_history"),
     "diff": _handler("cmd_conform_diff"),
     "bisect": _handler("cmd_conform_bisect"),
+    "nightly": _handler("cmd_conform_nightly"),
     "import": _handler("cmd_conform_history", "import_runs"),
     "forget": _handler("cmd_conform_history", "forget_runs"),
     "trace": _handler("cmd_conform_trace"),

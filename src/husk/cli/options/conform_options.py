@@ -106,6 +106,19 @@ BISECT = Command(
         Argument("BAD", "another run", count="?"),
     ),
 )  # fmt: skip
+NIGHTLY = Command(
+    "nightly",
+    "trace, choose, run, compare with the night before, write the documents: for a timer",
+    options=(
+        Option("--publish", "", "commit the documents on a branch and open a pull request with gh, or update the open"
+               " one"),
+        Option("--dry-run", "", "show what would be done; nothing is run, written or pushed"),
+        Option("-q, --quiet", "", "no progress, only the result"),
+        JSON,
+    ),
+    arguments=(Argument("CONFIG", "a TOML file that says what to run"),),
+    end="Exit code 0: no change; 3: something to report; 1: a regression.",
+)  # fmt: skip
 IMPORT = Command(
     "import",
     "add the runs of some results.json to the history",
@@ -204,6 +217,7 @@ CONFORM = Command(
         HISTORY,
         DIFF,
         BISECT,
+        NIGHTLY,
         IMPORT,
         FORGET,
         TRACE_SUITES,

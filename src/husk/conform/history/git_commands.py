@@ -41,10 +41,10 @@ def environment() -> dict[str, str]:
     return ours | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
-def git(directory: Path, *words: str) -> str:
+def git(directory: Path, *words: str, more: Mapping[str, str] | None = None) -> str:
     """What it printed, without the end of the last line. CommandFailed: it failed, or took too long."""
     command = ["git", "-C", str(directory), "-c", "core.hooksPath=/dev/null", *words]
-    return run_program(command, directory, shown=["git", *words])
+    return run_program(command, directory, shown=["git", *words], more=more)
 
 
 def run_program(
