@@ -54,7 +54,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "kernel": (
         "call tasks blocking fd_tables shared_files exec.resident",
-        "private_locks record_locks segments listings identity",
+        "private_locks record_locks segments ipc_objects listings identity",
         "exec net",
         "events hooks namecache",
         "syscalls",

@@ -33,9 +33,9 @@ def test_shared_memory_by_key() -> None:
     differential(["{guests}/ipc_sysv", "memory"], case="ipc_sysv memory")
 
 
+@pytest.mark.both_settings
 @pytest.mark.parametrize("name", ["ipc_queue", "ipc_sysv"])
 def test_ipc_by_number_or_name(name: str) -> None:
-    """Only with an ipc namespace. Without one all but shared memory is refused, as the registry's own tests show."""
     differential(["{guests}/" + name], case=name)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from husk.kernel.exec.allowed_programs import AllowedPrograms
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
+    from husk.kernel.ipc_objects import IpcObjects
     from husk.kernel.net.box_net import BoxNet
     from husk.kernel.net.network import Network
     from husk.kernel.net.peers import Peers
@@ -50,6 +51,7 @@ class Shared:
 
     __slots__ = (
         "_diagnosis",
+        "_ipc_objects",
         "_net",
         "_network",
         "_private_locks",
@@ -89,6 +91,7 @@ class Shared:
         self._net: BoxNet | None = None
         self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
         self._segments: Segments | None = None
+        self._ipc_objects: IpcObjects | None = None
         self._private_locks: PrivateLocks | None = None
         self._record_locks: RecordLocks | None = None
 
@@ -110,6 +113,15 @@ class Shared:
 
                 self._segments = Segments(self.live)
             return self._segments
+
+    def ipc_objects(self) -> IpcObjects:
+        with self.vfs.lock:  # two threads may be the first
+            if self._ipc_objects is None:
+                from husk.kernel.ipc_objects import IpcObjects
+
+                owner = self.identity.host_uid, self.identity.host_gid
+                self._ipc_objects = IpcObjects(self.vfs.state.path + b"/ipc", owner)
+            return self._ipc_objects
 
     def private_locks(self) -> PrivateLocks:
         with self.vfs.lock:  # two threads may be the first
@@ -134,6 +146,8 @@ class Shared:
     def close(self) -> None:
         if self._segments is not None:
             self._segments.close()
+        if self._ipc_objects is not None:
+            self._ipc_objects.close()
         if self._private_locks is not None:
             self._private_locks.close()
         if self._record_locks is not None:
@@ -176,6 +190,10 @@ class Kernel:
         self._threads: dict[int, None] = {}
         self._own_names = names is None
         self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
+
+    @property
+    def ipc_objects(self) -> IpcObjects:
+        return self._shared.ipc_objects()
 
     @property
     def segments(self) -> Segments:

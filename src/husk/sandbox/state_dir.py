@@ -109,6 +109,7 @@ def sweep(parent: str) -> None:
         fd = lock_directory(path, wait=False)
         if fd >= 0:
             end_box(entry)
+            _remove_ipc(path)
             if _recover_apply(path):
                 remove_own_tree(path)
             os.close(fd)
@@ -127,6 +128,13 @@ def _is_own_directory(path: str) -> bool:
     except OSError:
         return False
     return st.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not st.S_IMODE(found.st_mode) & 0o066
+
+
+def _remove_ipc(path: str) -> None:
+    if is_there(os.path.join(path, "ipc")):
+        from husk.kernel.ipc_objects import remove_left
+
+        remove_left(path)
 
 
 def _recover_apply(path: str) -> bool:

@@ -8,7 +8,7 @@ docs/design/007-network.md.
 
 from __future__ import annotations
 
-from errno import EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT
+from errno import EAFNOSUPPORT, EINVAL, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT
 
 from husk.abi import numbers
 from husk.abi.registry.rules import (
@@ -48,14 +48,14 @@ SOCKET_LEVEL, TCP_LEVEL = LEVEL.is_in(numbers.SOL_SOCKET), LEVEL.is_in(numbers.I
 IP_LEVEL, IPV6_LEVEL = LEVEL.is_in(numbers.SOL_IP), LEVEL.is_in(numbers.SOL_IPV6)
 
 VIRTUAL = Verdict("virtual")
-NO_IPC_WALL = refuse(ENOSYS, "without an ipc namespace the guest would share keys and queues with the host")
+KEPT_IPC = Verdict("virtual", "without an ipc namespace husk keeps the keys, ids and names, which the host would share")
 ACCEPT = "takes a connection from a socket the guest holds; virtual where the peer's name may have to be translated"
 HOST_ROUTES = "it would choose routes, interfaces or groups of the host's network"
 LARGE_SET = {"the bits above 255": 0xFFFFFF00}
 
 
 def ipc(nr: int, signature: str, reason: str, eintr: str = NEVER) -> Row:
-    return native(nr, signature, reason, native_if(IPC_WALL), otherwise=NO_IPC_WALL, eintr=eintr)
+    return native(nr, signature, reason, native_if(IPC_WALL), otherwise=KEPT_IPC, family="ipc", eintr=eintr)
 
 
 def unless_address(index: int, family: str, nr: int, signature: str, reason: str, *rules: Rule) -> Row:
@@ -218,10 +218,10 @@ ROWS = (
             EINVAL,
             "semaphores take the host's own memory, and sets of up to 32,000 would be gigabytes that no limit counts",
             Arg(1, "nsems").has_any(LARGE_SET),
-            IPC_WALL,
         ),
         native_if(IPC_WALL),
-        otherwise=NO_IPC_WALL,
+        otherwise=KEPT_IPC,
+        family="ipc",
     ),
     ipc(65, "semop(semid: int, tsops: *sembuf, nsops: uint)",
         "acts on semaphores of the box's own ipc namespace", eintr=ALWAYS),
@@ -239,12 +239,13 @@ ROWS = (
     ipc(240, "mq_open(u_name: text, oflag: O_*, mode: mode, u_attr: *mq_attr)",
         "queue names belong to the box's own ipc namespace and are no paths"),
     ipc(241, "mq_unlink(u_name: text)", "queue names belong to the box's own ipc namespace and are no paths"),
-    ipc(242, "mq_timedsend(mqdes: fd, u_msg_ptr: buf, msg_len: size, msg_prio: uint, u_abs_timeout: *timespec)",
+    native(242, "mq_timedsend(mqdes: fd, u_msg_ptr: buf, msg_len: size, msg_prio: uint, u_abs_timeout: *timespec)",
         "sends to a queue the guest holds", eintr=RESTARTS),
-    ipc(243, "mq_timedreceive(mqdes: fd, u_msg_ptr: buf, msg_len: size, u_msg_prio: *uint, u_abs_timeout: *timespec)",
+    native(243,
+           "mq_timedreceive(mqdes: fd, u_msg_ptr: buf, msg_len: size, u_msg_prio: *uint, u_abs_timeout: *timespec)",
         "receives from a queue the guest holds", eintr=RESTARTS),
-    ipc(244, "mq_notify(mqdes: fd, u_notification: *sigevent)",
+    native(244, "mq_notify(mqdes: fd, u_notification: *sigevent)",
         "asks for a signal to the caller when a queue it holds fills"),
-    ipc(245, "mq_getsetattr(mqdes: fd, u_mqstat: *mq_attr, u_omqstat: *mq_attr)",
+    native(245, "mq_getsetattr(mqdes: fd, u_mqstat: *mq_attr, u_omqstat: *mq_attr)",
         "reads or sets attributes of a queue the guest holds"),
 )

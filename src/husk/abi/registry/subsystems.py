@@ -141,13 +141,13 @@ SUBSYSTEMS = (
     Subsystem(
         "System V IPC",
         "ipc/sem.c, ipc/msg.c",
-        "semaphores and message queues of the box's own ipc namespace",
+        "semaphores and message queues of the box's own ipc namespace, or that husk made for it",
         "semget semop semtimedop semctl msgget msgsnd msgrcv msgctl",
     ),
     Subsystem(
         "POSIX message queues",
         "ipc/mqueue.c",
-        "queues of the box's own ipc namespace",
+        "queues of the box's own ipc namespace, or that husk made for it",
         "mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
     ),
 )

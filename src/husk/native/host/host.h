@@ -71,6 +71,15 @@ PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* name_rules.c 
 PyObject *host_py_lock_file(PyObject *self, PyObject *args);
 PyObject *host_py_lock_range(PyObject *self, PyObject *args);
 
+/* ipc.c */
+PyObject *host_py_ipc_make(PyObject *self, PyObject *args);
+PyObject *host_py_ipc_find(PyObject *self, PyObject *args);
+PyObject *host_py_ipc_tell(PyObject *self, PyObject *args);
+PyObject *host_py_ipc_limits(PyObject *self, PyObject *args);
+PyObject *host_py_ipc_give(PyObject *self, PyObject *args);
+PyObject *host_py_ipc_remove(PyObject *self, PyObject *args);
+PyObject *host_py_new_queue(PyObject *self, PyObject *args);
+
 /* sockets.c: on descriptors that stay the caller's. */
 PyObject *host_py_socket_name(PyObject *self, PyObject *args);
 PyObject *host_py_bind_address(PyObject *self, PyObject *args);
