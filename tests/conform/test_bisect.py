@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from husk.cli import main
+from husk.conform.execute.run_suites import Options, run_suites
+from husk.conform.execute.where import Where
 from husk.conform.history.bisect_commits import Search, search_commits
-from husk.conform.history.database import History
+from husk.conform.history.database import History, open_history
 from husk.conform.history.narrow import BROKEN, WORKS, first_changed, narrow, state
-from husk.conform.outcomes import CRASH, FAIL, FLAKY, PASS, SKIP, CaseName
+from husk.conform.outcomes import CRASH, FAIL, FLAKY, PASS, SKIP, CaseName, RunRecord
 from husk.sandbox.errors import UsageError
 from tests.conform.records import a_run
+from tests.conform.small_suites import write_suite
 
 NAME = CaseName("mini", "open", "A")
 
@@ -168,3 +174,42 @@ def test_a_build_that_does_not_end(repository: tuple[Path, list[str]], tmp_path:
 
 def test_states() -> None:
     assert [state(verdict) for verdict in (PASS, FAIL, SKIP, FLAKY)] == [WORKS, BROKEN, "", ""]
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+def test_the_command_runs_the_case_alone(
+    repository: tuple[Path, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two runs with their commits in the history, and a suite whose only interesting case breaks between them."""
+    place, commits = repository
+    monkeypatch.setenv("HUSK_CONFORM", str(tmp_path / "conform"))
+    (tmp_path / "mini").mkdir()
+    ran = tmp_path / "ran"
+    suite = write_suite(
+        tmp_path / "mini", "kind = 'commands'\n[[settings.commands]]\nname = 'a [case]'\nrun = ['true']\n"
+        f"[[settings.commands]]\nname = 'other'\nrun = ['touch', '{ran}']\n", {},
+    )  # fmt: skip
+    for day, commit in ((1, commits[0]), (2, commits[-1])):
+        run_git(place, "checkout", "-q", "-f", commit)
+        subprocess.run(["sh", "build"], cwd=place, check=True)
+        record = run_suites([suite], Where("runtime", (str(place / "runtime"),)), Options(repeat=1))
+        about = {"run": f"2026010{day}-000000-runtime", "started": f"2026-01-0{day}", "commit": commit}
+        info = replace(record.info, **about)  # type: ignore[arg-type]
+        with open_history() as history:
+            history.add(RunRecord(info, record.cases))
+            (name,) = history.cases("*a [[]case]")
+    ran.unlink()
+    kept = sorted((tmp_path / "conform" / "runs").iterdir())
+    words = ["conform", "bisect", str(name), "--json", "--repo", str(place), "--build", "sh build"]
+    more = ["--suite", str(tmp_path / "mini"), "--under", "{tree}/runtime"]
+    assert main([*words, *more, "20260102-000000-runtime", "20260101-000000-runtime"]) == 0
+    out, err = capsys.readouterr()
+    (line,) = json.loads(out)["commits"]
+    assert line.startswith(commits[BREAKS][:7]) and line.endswith(f"Test: Change {BREAKS}")
+    assert "8 commits" in err and not ran.exists()
+    assert sorted((tmp_path / "conform" / "runs").iterdir()) == kept
+    assert main([*words, "--suite", str(tmp_path / "mini")]) == 2
+    assert "--under is missing" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,21 @@ def test_what_fails_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch)
     assert "`git push origin " in said and "Runs and documents are kept" in said
     with open_history() as history:
         assert len(history.runs()) == 2
+
+
+def test_a_stopped_night_keeps_what_it_measured(
+    tmp_path: Path, conform: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, told: Callable[[Use, bool], None], **__: object) -> Uses:
+        told(Use(SKILL, "first", WORKS, digest="1"), False)
+        raise KeyboardInterrupt
+
+    (tmp_path / "mini").mkdir()
+    write_suite(tmp_path / "mini", "kind = 'tap'\n", {"one.t": "#!/bin/sh\n"})
+    (tmp_path / "nightly.toml").write_text(GOOD)
+    conform.mkdir()
+    write_uses(Uses(uses=(Use(SKILL, "second", WORKS, digest="2"),)), conform / "uses.json")
+    monkeypatch.setattr("husk.conform.nightly.night.measure_uses", stopped)
+    assert main(["conform", "nightly", str(tmp_path / "nightly.toml"), "-q"]) == 130
+    assert [one.name for one in read_uses(conform / "uses.json").uses] == ["first", "second"]
+    assert capsys.readouterr().err == "husk conform: stopped.\n"

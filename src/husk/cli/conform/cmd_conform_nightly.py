@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from husk.sandbox.errors import HuskError, UsageError
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
-    from husk.conform.execute.run_suites import Options
+    from husk.conform.execute.run_suites import MakeWorkers, Options
     from husk.conform.execute.where import Where
     from husk.conform.nightly.night import Compared, Night, Prepared
     from husk.conform.outcomes import RunRecord
@@ -42,8 +43,8 @@ def main(options: Values) -> int:
             say(line, file=sys.stderr)
 
     def run(suites: list[Suite], there: Where, how: Options) -> RunRecord:
-        with told_progress(quiet=options.quiet) as watch:
-            return run_suites(suites, there, how, watch=watch)
+        with _workers(config.cluster, there) as workers, told_progress(quiet=options.quiet) as watch:
+            return run_suites(suites, there, how, workers=workers, watch=watch)
 
     night = run_night(config, prepared, today, told, run)
     document = _document(night)
@@ -59,6 +60,15 @@ def main(options: Values) -> int:
     if failure is not None:
         raise HuskError(f"{failure} Runs and documents are kept: {config.out}.") from None
     return EXIT_CODES[night.end]
+
+
+def _workers(cluster: str, there: Where) -> AbstractContextManager[MakeWorkers | None]:
+    """None: threads of this process."""
+    if not cluster:
+        return nullcontext()
+    from husk.conform.execute.cluster_workers import cluster_workers
+
+    return cluster_workers(cluster, there)
 
 
 def _publish(config: NightlyConfig, night: Night, today: str) -> str:

@@ -24,7 +24,7 @@ from husk.conform.matrix.calls_file import Calls, read_calls
 from husk.conform.matrix.coverage import coverage
 from husk.conform.matrix.measure_uses import measure_uses
 from husk.conform.matrix.trace_suites import trace_suites
-from husk.conform.matrix.uses_file import Uses, read_uses, write_uses
+from husk.conform.matrix.uses_file import Use, Uses, read_uses, write_uses
 from husk.conform.nightly.choose_files import BY_FILE, Chosen, choose_files
 from husk.conform.nightly.nightly_config import USED, NightlyConfig
 from husk.conform.outcomes import CaseName, RunRecord, score
@@ -166,13 +166,21 @@ def _keep(history: History, record: RunRecord) -> None:
 
 
 def _uses(config: NightlyConfig, path: Path, today: str, told: Told) -> Uses:
-    """What interpreters and skills call. Those that did not change since the last time are not run again."""
+    """What interpreters and skills call. Those that did not change since the last time are not run again, nor what a
+    night measured before it was stopped."""
     known = read_uses(path) if path.exists() else Uses()
+    found: list[Use] = []
+
+    def heard(use: Use, old: bool) -> None:
+        found.append(use)
+        if not old:
+            told(f"{use.kind} {use.name}: {use.outcome}")
+            names = {(one.kind, one.name) for one in found}
+            rest = [one for one in known.uses if (one.kind, one.name) not in names]
+            write_uses(replace(known, uses=(*found, *rest)), path)
+
     walled = any(one.setting == "walled" for one in config.runs)
-    uses = measure_uses(
-        config.skills, known, today, namespaces=walled,
-        told=lambda use, old: None if old else told(f"{use.kind} {use.name}: {use.outcome}"),
-    )  # fmt: skip
+    uses = measure_uses(config.skills, known, today, namespaces=walled, told=heard)
     write_uses(uses, path)
     return uses
 

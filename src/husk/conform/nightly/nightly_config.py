@@ -18,8 +18,8 @@ SETTINGS = ("walled", "bare")
 # What git takes for a branch or a remote, less what is odd; it begins with no dash, or git would read an option.
 _NAME = re.compile(r"(?!.*(?:\.\.|//|@\{|\.lock$))[A-Za-z0-9_][A-Za-z0-9._/-]*")
 _KEYS = (
-    "format", "suites", "skills", "choose", "files_per_call", "out", "expected", "jobs", "timeout", "repeat", "runs",
-    "publish",
+    "format", "suites", "skills", "choose", "files_per_call", "out", "expected", "jobs", "timeout", "repeat", "cluster",
+    "runs", "publish",
 )  # fmt: skip
 _RUN_KEYS = ("under", "setting", "user")
 _PUBLISH_KEYS = ("repository", "remote", "base", "branch", "title", "files")
@@ -59,6 +59,7 @@ class NightlyConfig:
     jobs: int = 0
     timeout: float = 0.0
     repeat: int = 2
+    cluster: str = ""  # the address of a Dask scheduler
     publish: Publishing | None = None
 
 
@@ -88,7 +89,7 @@ def read_nightly(path: Path) -> NightlyConfig:
         path, tuple(here / one for one in suites), here / out, _runs(table), skills, choose,
         table.count("files_per_call", 10), here / expected if expected else None, _number(table, "jobs", 256),
         float(_number(table, "timeout", 86_400)), table.count("repeat", 2),
-        _publishing(table.table("publish"), here) if "publish" in table else None,
+        table.text("cluster"), _publishing(table.table("publish"), here) if "publish" in table else None,
     )  # fmt: skip
 
 
