@@ -15,16 +15,18 @@ from typing import Any
 import pytest
 
 from husk.cli import main
+from husk.conform.execute.where import Where
 from husk.conform.history.database import open_history
 from husk.conform.matrix.calls_file import Calls, TracedFile, TracedSuite, read_calls
 from husk.conform.matrix.interpreters import INTERPRETERS
 from husk.conform.matrix.measure_uses import measure_uses
 from husk.conform.matrix.uses_file import SKILL, WORKS, Use, Uses, read_uses, write_uses
 from husk.conform.nightly.choose_files import choose_files
-from husk.conform.nightly.night import compare
+from husk.conform.nightly.night import _chosen, compare
 from husk.conform.nightly.nightly_config import read_nightly
 from husk.conform.outcomes import FAIL, FLAKY, PASS, RunRecord
 from husk.conform.suite_file import Suite, SuiteFile
+from husk.conform.units import Ask, Ended, Unit
 from husk.sandbox.errors import UsageError
 from tests.conform.records import a_run
 from tests.conform.small_suites import write_suite
@@ -330,3 +332,25 @@ def test_a_stopped_night_keeps_what_it_measured(
     assert main(["conform", "nightly", str(tmp_path / "nightly.toml"), "-q"]) == 130
     assert [one.name for one in read_uses(conform / "uses.json").uses] == ["first", "second"]
     assert capsys.readouterr().err == "husk conform: stopped.\n"
+
+
+def test_programs_are_asked_for_their_cases_as_the_user_of_the_run(
+    tmp_path: Path, conform: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some refuse to run natively as root."""
+    asked: list[str] = []
+
+    def ask(unit: Unit, there: Where) -> Ended:
+        asked.append(there.user)
+        return Ended(0, False, 0.0, b"", b"")
+
+    def traced(*_: object, ask: Ask, **__: object) -> Calls:
+        ask(Unit("mini", "tap", "one.t", ("true",)))
+        return Calls()
+
+    monkeypatch.setattr("husk.conform.nightly.night.run_unit", ask)
+    monkeypatch.setattr("husk.conform.nightly.night.trace_suites", traced)
+    (tmp_path / "nightly.toml").write_text(f'{GOOD}[[runs]]\nuser = "1000"\n')
+    config = read_nightly(tmp_path / "nightly.toml")
+    _chosen(config, [], Uses(), conform / "calls.json", lambda _: None)
+    assert asked == ["1000"]

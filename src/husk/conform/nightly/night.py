@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from husk.conform.execute.one_unit import run_unit
 from husk.conform.execute.run_suites import Options, run_suites
-from husk.conform.execute.where import Where, where
+from husk.conform.execute.where import Where, native, where
 from husk.conform.history.database import History, open_history
 from husk.conform.history.narrow import state
 from husk.conform.history.run_changes import Change, Changes, changes
@@ -190,9 +191,10 @@ def _chosen(
 ) -> tuple[Calls, Chosen]:
     known = read_calls(path) if path.exists() else Calls()
     traceable = [suite for suite in suites if suite.kind in BY_FILE]
+    asked_as = native(config.runs[0].user)  # some programs must not run natively as root
     calls = trace_suites(
         traceable, known, path, jobs=config.jobs or len(os.sched_getaffinity(0)),
-        namespaces=any(one.setting == "walled" for one in config.runs),
+        namespaces=any(one.setting == "walled" for one in config.runs), ask=lambda unit: run_unit(unit, asked_as),
         told=lambda suite, file, seen: told(f"{suite}/{file}: {len(seen.calls)} calls"),
     )  # fmt: skip
     if config.choose != USED:
