@@ -140,6 +140,8 @@ cc_library(name = "low")
         ('cc_binary(name = "program", srcs = ["no.cc"])', "there is no source no.cc"),
         ('cc_binary(name = "program", srcs = ["a.cc"], deps = ["//no:x"])', "there is no package //no"),
         ('cc_binary(name = "program", srcs = ["a.cc"], deps = [":program"])', "which is a cc_binary"),
+        ('cc_binary(name = "program", srcs = ["../a.cc"])', "leads out of its repository"),
+        ('cc_binary(name = "program", srcs = ["a.cc"], deps = ["///etc:x"])', "leads out of its repository"),
         ('py_binary(name = "program")', "is a py_binary"),
         ('alias(name = "program", actual = ":program")', "an alias of itself"),
     ],

@@ -139,6 +139,35 @@ def test_a_wrong_directory_is_one_sentence(
         build_gvisor(request(built[0], built[1], **changed), Steps())
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "there is no package //test/syscalls/linux, so it is no checkout"),
+        ("cc_binary(", "not in the form of a BUILD file, so it is no checkout"),
+        ("", "test/syscalls/linux/BUILD has no cc_binary, so it is no checkout"),
+    ],
+)
+def test_a_checkout_of_another_shape(
+    built: tuple[Path, Path, BuildReport], tmp_path: Path, text: str | None, sentence: str
+) -> None:
+    package = tmp_path / "test/syscalls/linux"
+    package.mkdir(parents=True)
+    if text is not None:
+        (package / "BUILD").write_text(text)
+    with pytest.raises(UsageError, match=sentence):
+        build_gvisor(request(built[0], tmp_path / "out", source=str(tmp_path)), Steps())
+
+
+def test_a_program_cannot_take_the_place_of_another_file(built: tuple[Path, Path, BuildReport], tmp_path: Path) -> None:
+    package = tmp_path / "test/syscalls/linux"
+    package.mkdir(parents=True)
+    names = ["suite.toml", "build", "../../outside"]
+    (package / "BUILD").write_text("".join(f'cc_binary(name = "{name}", srcs = ["a.cc"])\n' for name in names))
+    (package / "a.cc").write_text("int main() {}\n")
+    report = build_gvisor(request(built[0], tmp_path / "out", source=str(tmp_path)), Steps())
+    assert list(report.left_out) == names and read_suite(tmp_path / "out").files == ()
+
+
 def test_no_program_fits(built: tuple[Path, Path, BuildReport]) -> None:
     with pytest.raises(UsageError, match="no program fits --filter nothing"):
         build_gvisor(request(built[0], built[1], "nothing"), Steps())

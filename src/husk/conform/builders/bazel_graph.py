@@ -173,6 +173,9 @@ class Graph:
 
     def _resolve(self, text: str, near: Label) -> Label:
         label = Label.parse(text, near)
+        # Bazel knows no such labels; here they would be names of files elsewhere.
+        if label.package.startswith("/") or ".." in (*label.package.split("/"), *label.name.split("/")):
+            raise Unbuildable(f"{text} leads out of its repository")
         return Label(self._aliases.get(label.repository, label.repository), label.package, label.name)
 
     def _closure(self, wanted: list[Label]) -> list[Library]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from husk.conform.builders.bazel_files import Reading, Value
 from husk.conform.builders.bazel_graph import Command, Graph, Label, Program, Script, SystemLibrary, Unbuildable
-from husk.conform.builders.ninja_file import WORKPLACE, NinjaFile, data_output, program_output
+from husk.conform.builders.ninja_file import RUNFILES, WORKPLACE, NinjaFile, data_output, program_output
 from husk.conform.builders.ninja_run import Progress, disk_full, find_compiler, find_ninja, run_ninja
 from husk.conform.builders.runfiles_header import HEADER, HEADER_NAME
 from husk.conform.builders.suite_writer import SuiteProgram, write_suite
@@ -28,6 +28,7 @@ from husk.conform.builders.system_packages import ABSEIL, BENCHMARK, GOOGLETEST,
 from husk.sandbox.errors import UsageError
 
 PACKAGE = "test/syscalls/linux"
+SUITE = "suite.toml"
 RUN_PACKAGE = "test/syscalls"  # its BUILD file says how each program wants to be run
 # As Bazel builds by default: quick to compile, and what a test says does not hang on an optimiser.
 FLAGS = ["-std=c++17", "-O0", "-w", "-pthread", "-fno-omit-frame-pointer"]
@@ -42,6 +43,7 @@ _ALIASES = {
     "com_google_benchmark": "benchmark",
     "google_benchmark": "benchmark",
 }
+_RESERVED = (WORKPLACE, RUNFILES, SUITE)  # in the output folder
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "riscv64": "riscv64"}
 
 
@@ -92,12 +94,12 @@ def build_gvisor(request: BuildRequest, progress: Progress) -> BuildReport:
         outputs = [output for name in wanted for output in plan.outputs(name)]
         errors = run_ninja(ninja, work, outputs, request.jobs, progress) if outputs else {}
         report = plan.report(wanted, errors)
-        report.suite = str(out / "suite.toml")
+        report.suite = str(out / SUITE)
         # A program of an earlier build with another filter still belongs to the suite.
         programs = [
             plan.suite_program(name) for name in plan.names if name not in report.failed and (out / name).is_file()
         ]
-        write_suite(out / "suite.toml", programs, _version(source))
+        write_suite(out / SUITE, programs, _version(source))
     return report
 
 
@@ -111,7 +113,10 @@ class _Plan:
         self._data: dict[str, list[str]] = {}  # program: outputs it starts or reads
         self._missing: dict[str, list[str]] = {}
         self._made: dict[Label, str] = {}
-        rules = graph.rules("", PACKAGE)
+        try:
+            rules = graph.rules("", PACKAGE)
+        except Unbuildable as error:
+            raise _other_shape(str(error)) from None
         near = Label("", PACKAGE, "")
         started = {Label.parse(text, near) for rule in rules.values() for text in rule.words("data")}
         self.names = [
@@ -129,6 +134,8 @@ class _Plan:
         self._how = _how_to_run(graph)
 
     def _add(self, name: str) -> None:
+        if name in _RESERVED or "/" in name:
+            raise Unbuildable("it has the name of another file of the output folder, or of one in a folder")
         program = self._graph.program(Label("", PACKAGE, name))
         self.file.add_program(program, program_output(name))
         for label in program.data:

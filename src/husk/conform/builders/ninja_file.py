@@ -10,7 +10,8 @@ import shlex
 
 from husk.conform.builders.bazel_graph import OUTPUT, Command, Graph, Label, Library, Program, Script
 
-WORKPLACE = "build"  # below the output folder
+WORKPLACE = "build"  # below the output folder, as is the next
+RUNFILES = "runfiles"
 
 _HEAD = """\
 # Written by `husk conform build`. Do not edit: it is written anew each time.
@@ -112,7 +113,7 @@ def program_output(name: str) -> str:
 
 def data_output(label: Label) -> str:
     """Where a program looks for what it starts or reads."""
-    return f"../runfiles/_main/{label.package}/{label.name}"
+    return f"../{RUNFILES}/_main/{label.package}/{label.name}"
 
 
 def _folder(label: Label) -> str:
