@@ -83,6 +83,11 @@ static int finds_host_file(void)
 	return FAILED;
 }
 
+static int hangs_without_host_file(void)
+{
+	return finds_host_file() == PASSED ? PASSED : hangs();
+}
+
 /* Natively it passes in every other run: it can find and change the file. */
 static int every_other_time(void)
 {
@@ -124,6 +129,7 @@ static const struct {
 	{ "Bad", "PrintsMuch", "", prints_much },
 	{ "Bad", "Naps", "", naps },
 	{ "Box", "FindsTheHostFile", "", finds_host_file },
+	{ "Box", "HangsWithoutTheHostFile", "", hangs_without_host_file },
 	{ "Box", "EveryOtherTime", "", every_other_time },
 	{ "Typed/0", "Works", "  # TypeParam = int", passes },
 	{ "All/Params", "Works/0", "  # GetParam() = \"a.\\n  b\"", passes },

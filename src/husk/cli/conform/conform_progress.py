@@ -20,8 +20,8 @@ DRAWN = 0.2  # seconds between two pictures on a terminal
 
 
 def progress_line(progress: Progress) -> str:
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in progress.counts.items() if count) or "nothing yet"
-    line = f"{progress.title}: {progress.done} of {progress.cases}: {counts}; {progress.rate:.1f}/s"
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in progress.counts.items() if count)
+    line = f"{progress.title}: {progress.done} of {progress.cases}{counts and f': {counts}'}; {progress.rate:.1f}/s"
     if progress.ended:
         return f"{line}, {length(progress.seconds)}"
     if progress.seconds_left is not None:

@@ -176,7 +176,8 @@ def _filled(word: str, results: str, temporary: str) -> str:
 def _not_started(where: Where, program: str, number: int) -> Ended:
     reason = os.strerror(number)
     if not where.is_native:
-        raise UsageError(f"--under: {program!r} cannot be started: {reason}; is it installed?")
+        hint = f"can the user {where.user} reach it?" if where.user else "is it installed?"
+        raise UsageError(f"--under: {program!r} cannot be started: {reason}; {hint}")
     code = 127 if number == errno.ENOENT else 126
     return Ended(code, False, 0.0, b"", f"{program} cannot be started: {reason}\n".encode())
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from husk.conform.execute.one_unit import account, run_unit
 from husk.conform.execute.run_journal import NAME as JOURNAL
 from husk.conform.execute.run_journal import Journal, read_header
-from husk.conform.execute.run_units import Watch, run_units
+from husk.conform.execute.run_units import Progress, Watch, run_units
 from husk.conform.execute.shards import Filter, Only, cut, longest_first
 from husk.conform.execute.where import Where, native
 from husk.conform.execute.workers import LocalWorkers, Workers
@@ -32,17 +32,18 @@ from husk.conform.judge.native_baseline import (
     save_baseline,
 )
 from husk.conform.judge.verdicts import judge, not_reached
-from husk.conform.outcomes import CaseName, CaseResult, RunInfo, RunRecord
+from husk.conform.outcomes import SKIP, CaseName, CaseResult, RunInfo, RunRecord
 from husk.conform.places import conform_directory
 from husk.conform.results_file import write_results
 from husk.conform.suites import kind
-from husk.conform.units import Unit
+from husk.conform.units import Ended, Unit
 from husk.sandbox.errors import HuskError, UsageError
 
 if TYPE_CHECKING:
     from husk.conform.suite_file import Suite
 
 RESULTS_NAME = "results.json"
+HANGS_NATIVELY = "it hangs natively, and was not run"
 RUN = "run"  # the phase that counts; the others are native-1, native-2, …
 
 
@@ -112,8 +113,14 @@ class _Run:
 
     # -- what there is to run ------------------------------------------------------------------------------------------
     def _units(self, suite: Suite) -> Iterable[Unit]:
-        def ask(unit: Unit) -> Any:
-            return run_unit(unit, native(self.where.user))
+        progress = Progress(f"{suite.name}: asking for cases", len(suite.files))
+
+        def ask(unit: Unit) -> Ended:
+            """Called by several threads, perhaps."""
+            ended = run_unit(unit, native(self.where.user))
+            progress.done += 1
+            self.watch(progress)
+            return ended
 
         for unit in kind(suite.kind).units(suite, ask):
             wanted = self.filter.applied(unit, _only(unit))
@@ -189,15 +196,20 @@ class _Run:
     def whole(self) -> RunRecord:
         baseline, whole = self._native_baseline()
         results = self.journal.of_phase(RUN)
+        hung = set() if self.where.is_native else {name for name in baseline.outcomes if baseline.hangs(name)}
         left = self._left(
-            lambda name: name not in results, lambda unit: not self.journal.is_done(RUN, unit), baseline
+            lambda name: name not in results and name not in hung,
+            lambda unit: not self.journal.is_done(RUN, unit),
+            baseline,
         )
         whole = self._phase(RUN, self.where, left, baseline) and whole
         results = {name: result for name, result in results.items() if self.filter.fits(name)}
         if self.where.is_native:
             baseline.add(results.values())
             self._remember(baseline)
-        found = [*results.values(), *(not_reached(self._silent(results, baseline), baseline) if whole else [])]
+        silent = self._silent(results, baseline)
+        found = [*results.values(), *(CaseResult(name, SKIP, why=HANGS_NATIVELY) for name in silent if name in hung)]
+        found += not_reached(silent, baseline) if whole else []
         cases = judge(found, baseline, self.options.expected, self.where.runtime, self.suites)
         record = RunRecord(self.info, cases).ended_at(_stamp(), whole=whole)
         self._write(record)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from husk.conform.outcomes import FAIL, FLAKY, PASS, RAW, CaseName, RunRecord
+from husk.conform.outcomes import FAIL, FLAKY, HANG, PASS, RAW, CaseName, RunRecord
 from husk.conform.suite_file import SuiteFile
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class Baseline:
 
     def runs(self, name: CaseName) -> int:
         return len(self.outcomes.get(name, ()))
+
+    def hangs(self, name: CaseName) -> bool:
+        """Always: then it costs its whole time wherever it runs, and counts nowhere."""
+        runs = self.outcomes.get(name, [])
+        return bool(runs) and all(outcome == HANG for outcome in runs)
 
     def passes(self, name: CaseName) -> bool:
         """Always, as far as one knows."""
