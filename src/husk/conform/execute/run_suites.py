@@ -19,7 +19,7 @@ from husk.conform.execute.one_unit import account, run_unit
 from husk.conform.execute.run_journal import NAME as JOURNAL
 from husk.conform.execute.run_journal import Journal, read_header
 from husk.conform.execute.run_units import Progress, Watch, run_units
-from husk.conform.execute.shards import Filter, Only, cut, longest_first
+from husk.conform.execute.shards import Filter, Only, cut, spread
 from husk.conform.execute.where import Where, native
 from husk.conform.execute.workers import LocalWorkers, Workers
 from husk.conform.judge.expected import Expected, ExpectedFailure
@@ -137,7 +137,7 @@ class _Run:
                 found += cut(only(unit, cases) if only and len(cases) < len(unit.cases) else unit, only, times.seconds)
             elif not unit.cases and lacks(unit):
                 found.append(unit)
-        return longest_first(found, times.seconds)
+        return spread(found, times.seconds)
 
     # -- beginning and going on ----------------------------------------------------------------------------------------
     def _key(self) -> dict[str, Any]:

@@ -42,13 +42,21 @@ def cut(unit: Unit, only: Only | None, seconds: Mapping[CaseName, float]) -> lis
     return [unit] if len(cuts) == 1 else [only(unit, part) for part in cuts]
 
 
-def longest_first(units: list[Unit], seconds: Mapping[CaseName, float]) -> list[Unit]:
-    """So that none of the long ones begins when the others are done. Those of equal length keep their order."""
+def spread(units: list[Unit], seconds: Mapping[CaseName, float]) -> list[Unit]:
+    """Long units among the short ones, so that the first minutes already show every part of a suite, and none too late:
+    the last fifth of the short ones begins after all of the long ones, so no long one is waited for in the end."""
 
-    def length(unit: Unit) -> float:
-        return sum(seconds.get(CaseName(unit.suite, unit.file, case), 0.0) for case in unit.cases)
+    def is_long(unit: Unit) -> bool:
+        cases = (CaseName(unit.suite, unit.file, case) for case in unit.cases)
+        return sum(seconds.get(name, 0.0) for name in cases) > MOST_SECONDS / 2
 
-    return sorted(units, key=length, reverse=True)
+    groups = ([unit for unit in units if is_long(unit)], [unit for unit in units if not is_long(unit)])
+    placed = [
+        ((number + 0.5) / len(group) * share, unit)
+        for group, share in zip(groups, (0.8, 1.0), strict=True)
+        for number, unit in enumerate(group)
+    ]
+    return [unit for _, unit in sorted(placed, key=lambda one: one[0])]
 
 
 class Filter:
