@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from husk.cli.conform.conform_inputs import known_calls, known_uses, named_records
+from husk.cli.conform.conform_inputs import known_calls, known_traces, known_uses, named_records
 from husk.cli.output import say_result
 from husk.conform.history.database import History, open_history
 from husk.conform.matrix.coverage import coverage
@@ -29,9 +29,9 @@ def main(options: Values) -> int:
         today = options.date or records[0].info.ended[:10] or records[0].info.started[:10]
         if not today:
             raise UsageError("the run has no date; give one with --date YYYY-MM-DD.")
-        calls, uses = known_calls(options.calls), known_uses(options.uses)
-        out = Path(options.out)
-        written = write_reports(records, coverage(records, calls, uses), history, out, today, calls=calls, uses=uses)
+        calls, uses, traces = known_calls(options.calls), known_uses(options.uses), known_traces(options.traces)
+        rows = coverage(records, calls, uses)
+        written = write_reports(records, rows, history, Path(options.out), today, calls=calls, uses=uses, traces=traces)
     say_result({"files": [str(path) for path in written]}, [str(path) for path in written], as_json=options.json)
     return 0
 

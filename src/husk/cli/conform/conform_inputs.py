@@ -1,4 +1,4 @@
-"""cli/conform: what several commands read: runs from files and from the history, calls.json, uses.json, and numbers."""
+"""cli/conform: what several commands read: runs from files and from the history, what was measured, numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from husk.conform.history.database import open_history
 from husk.conform.history.find_run import find_run
 from husk.conform.matrix.calls_file import Calls, read_calls
+from husk.conform.matrix.traces_file import Traces, read_traces
 from husk.conform.matrix.uses_file import Uses, read_uses
 from husk.conform.outcomes import RunRecord
 from husk.conform.places import conform_directory
 from husk.conform.results_file import read_results
 from husk.sandbox.errors import UsageError
 
-CALLS, USES = "calls.json", "uses.json"
+CALLS, USES, TRACES = "calls.json", "uses.json", "traces.json"
 
 
 def kept_file(given: str, name: str) -> Path:
@@ -34,12 +35,17 @@ def known_uses(given: str) -> Uses | None:
     return read_uses(path) if given or path.exists() else None
 
 
+def known_traces(given: str) -> Traces:
+    path = kept_file(given, TRACES)
+    return read_traces(path) if given or path.exists() else {}
+
+
 def named_records(files: Sequence[str], runs: Sequence[str]) -> list[RunRecord]:
     """Files first, then runs of the history, each in the order they were named."""
     records = [read_results(Path(name)) for name in files]
     if runs:
         with open_history() as history:
-            records += [find_run(history, run) for run in runs]
+            records += [find_run(history, run, outputs=True) for run in runs]
     return records
 
 

@@ -149,6 +149,9 @@ TRACE_SUITES = Command(
         Option("--jobs", "N", "files at once (default: the number of processors)"),
         Option("--setting", "walled|bare", "with namespaces (default), or without",
                choices=("walled", "bare"), default="walled"),
+        Option("--misses", "RUN", f"instead, trace the cases that a run missed, each alone, and keep excerpts in"
+               f" traces.json for the report: {_RUN}", more="[The format](formats/traces.md)."),
+        Option("--most", "N", "with --misses: so many cases (default: 300)"),
         Option("--fresh", "", "trace everything anew"),
         Option("-q, --quiet", "", "no progress, only the result"),
         JSON,
@@ -198,6 +201,8 @@ REPORT = Command(
         _FROM_HISTORY,
         _CALLS,
         _USES,
+        Option("--traces", "FILE", "what missed cases called (default: what `husk conform trace --misses` keeps)",
+               files=True, more="[The format](formats/traces.md)."),
         Option("--date", "YYYY-MM-DD", "of the documents (default: when the first run ended)"),
         JSON,
     ),

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 
 
-def find_run(history: History, word: str, runtime: str = "") -> RunRecord:
-    """Without the outputs of its cases. `latest` is the newest run, of `runtime` if one is given; `latest~1` the one
-    before it of the same runtime and the same suites."""
+def find_run(history: History, word: str, runtime: str = "", *, outputs: bool = False) -> RunRecord:
+    """Without the outputs of its cases, unless they are wanted. `latest` is the newest run, of `runtime` if one is
+    given; `latest~1` the one before it of the same runtime and the same suites."""
     found = _LATEST.fullmatch(word)
     if found:
-        return history.record(_back(history, word, int(found[1] or 0), runtime), outputs=False)
+        return history.record(_back(history, word, int(found[1] or 0), runtime), outputs=outputs)
     if "/" in word or word.endswith(".json") or os.path.isfile(word):
         return read_results(Path(word))
-    return history.record(word, outputs=False)
+    return history.record(word, outputs=outputs)
 
 
 def _back(history: History, word: str, steps: int, runtime: str) -> str:

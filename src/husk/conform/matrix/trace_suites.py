@@ -49,7 +49,7 @@ def trace_suites(
             raise UsageError(
                 f"{suite.name}: skills are no test programs; `husk conform uses --skills DIR` traces them."
             )
-        files = _units_by_file(suite, ask or _ask)
+        files = units_by_file(suite, ask or ask_natively)
         wanted = calls.suites.get(suite.name, TracedSuite())
         kept = {file: one for file, one in wanted.files.items() if file in files}
         calls = _with(calls, suite, kept)
@@ -77,11 +77,11 @@ def _with(calls: Calls, suite: Suite, files: dict[str, TracedFile]) -> Calls:
     return Calls(__version__, {**calls.suites, suite.name: traced})
 
 
-def _ask(unit: Unit) -> Ended:
+def ask_natively(unit: Unit) -> Ended:
     return run_unit(unit, native())
 
 
-def _units_by_file(suite: Suite, ask: Ask) -> dict[str, list[Unit]]:
+def units_by_file(suite: Suite, ask: Ask) -> dict[str, list[Unit]]:
     found: dict[str, list[Unit]] = {}
     for unit in kind(suite.kind).units(suite, ask):
         found.setdefault(unit.file, []).append(unit)
@@ -127,7 +127,7 @@ def trace_file(units: Sequence[Unit], seconds: float, digest: str, *, namespaces
         limit = min((seconds - used) / (len(wanted) - number), unit.timeout)
         try:
             census = run_traced(
-                _argv(unit), policy=_policy(unit, namespaces), timeout=limit, stdin=b"", keep=MOST_OUTPUT
+                box_argv(unit), policy=box_policy(unit, namespaces), timeout=limit, stdin=b"", keep=MOST_OUTPUT
             )
         except HuskError as error:
             return TracedFile(digest, f"not run: {error}", dict(sorted(total.items())), round(used, 1), max(runs, 1))
@@ -155,7 +155,7 @@ def _other_end(crash: str, status: int) -> str:
     return crash or (f"exit {status}" if status else "")
 
 
-def _argv(unit: Unit) -> list[str]:
+def box_argv(unit: Unit) -> list[str]:
     return [_in_box(word) for word in unit.argv]
 
 
@@ -163,7 +163,7 @@ def _in_box(word: str) -> str:
     return word.replace(RESULTS, "/tmp").replace(TEMPORARY, "/tmp")
 
 
-def _policy(unit: Unit, namespaces: bool) -> Policy:
+def box_policy(unit: Unit, namespaces: bool) -> Policy:
     policy = Policy([])
     policy.namespaces = namespaces
     policy.env = {name: _in_box(value) for name, value in (*own_environment(), *unit.environment)}

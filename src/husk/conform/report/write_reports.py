@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from husk.conform.history.database import History
     from husk.conform.matrix.calls_file import Calls
     from husk.conform.matrix.coverage import Row
+    from husk.conform.matrix.traces_file import Traces
     from husk.conform.matrix.uses_file import Uses
     from husk.conform.outcomes import RunRecord
 
@@ -36,18 +37,21 @@ def write_reports(
     *,
     calls: Calls | None = None,
     uses: Uses | None = None,
+    traces: Traces | None = None,
 ) -> list[Path]:
     """Write SYSCALL_ANALYSIS.md, CAPABILITIES.md, EVALUATION_DATE.md, report.html, results.json and junit.xml; return
     their paths. The first record is the one the documents are about; of each other there are results-RUN.json and
     junit-RUN.xml. `history` is None where there is nothing earlier to compare with. `today` is YYYY-MM-DD."""
     previous = _previous(records, history)
+    excerpts = {name: one.text for name, one in (traces or {}).items()}
+    page = html_report(records, _trend(records, history), rows, today, previous=previous, traces=excerpts)
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [
             _write(out / "SYSCALL_ANALYSIS.md", analysis(records, rows, calls, uses, today)),
             _write(out / "CAPABILITIES.md", capabilities(rows, uses, today)),
             _write(out / f"EVALUATION_{today}.md", evaluation(records, previous, rows, uses, today)),
-            _write(out / "report.html", html_report(records, _trend(records, history), rows, today, previous=previous)),
+            _write(out / "report.html", page),
         ]
         for number, record in enumerate(records):
             more = f"-{_file_name(record.info.run)}" if number else ""
