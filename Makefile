@@ -116,7 +116,7 @@ $(VENV)/.tools: $(LOCK)
 
 # The list of sources is a prerequisite of its own: without it a deleted file would leave the stamp valid.
 SOURCES := $(shell find src/husk scripts tools/package_files.py -type f \
-	\( -path 'scripts/*' -o -name '*.py' -o -name '*.pyi' -o -name '*.typed' -o -name '*.txt' -o -name '*.toml' -o -name '*.[chS]' -o -name meson.build \) | LC_ALL=C sort)
+	\( -path 'scripts/*' -o -name '*.py' -o -name '*.pyi' -o -name '*.typed' -o -name '*.txt' -o -name '*.toml' -o -name '*.[chS]' -o -path '*/templates/*' -o -name meson.build \) | LC_ALL=C sort)
 
 build/sources.list: FORCE
 	@mkdir -p build

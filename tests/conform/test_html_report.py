@@ -118,6 +118,7 @@ def test_strangers_texts_stay_texts() -> None:
     assert not {name for _, name, _ in parsed.attributes if name.startswith("on") or name == "style"}
     assert not [value for _, name, value in parsed.attributes if name in ("href", "src") and not value.startswith("#")]
     assert "\u202e" not in page and "\x1b" not in page  # neither turns the text around, nor reaches a terminal
+    assert page.count("</script>") == 2 and "<" not in page.partition('id="data">')[2].partition("</script>")[0]
     document = data_of(page)
     assert document["cases"][0][2].startswith("</script><script>")
     assert document["outputs"] and document["traces"] and document["calls"][0][0].startswith("</script>")
@@ -372,6 +373,17 @@ def test_a_case_shows_its_output_its_trace_and_the_registrys_row(page: Page, rec
     page.until("!document.getElementById('drill').open")
     assert page.run("location.hash") == "#verdict=design"
     assert page.run("document.activeElement.textContent").endswith(case.name.case)  # back where one was
+
+
+@pytest.mark.needs("chromium")
+def test_going_back_closes_a_case(page: Page) -> None:
+    page.run("document.querySelector('#changes a').click()")
+    page.until("document.getElementById('drill').open")
+    page.run("history.back()")
+    page.until("!document.getElementById('drill').open")
+    assert page.run("location.hash") == ""
+    page.run("history.forward()")
+    page.until("document.getElementById('drill').open")
 
 
 # Contrast of every text that is shown against what is behind it, the worst of each colour: WCAG's formula.

@@ -17,7 +17,7 @@ from husk.conform.history.run_changes import Changes, changes
 from husk.conform.matrix.coverage import Row
 from husk.conform.matrix.priority import NOT_MEASURED, PRIORITIES
 from husk.conform.outcomes import MISSES, PASS, CaseName, Judged, RunRecord, Score
-from husk.conform.report.page_data import MOST_OUTPUTS, Column, Embedded, columns, embedded, reasons
+from husk.conform.report.page_data import MOST_OUTPUTS, Column, Embedded, columns, embedded, reasons, user_text
 from husk.conform.report.trend_chart import SERIES, TrendPoint, chart, percent, trends_of
 from husk.sandbox.errors import HuskError
 
@@ -88,7 +88,7 @@ def _environment() -> Any:
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_shown,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"percent": percent, "count": _count, "share_of": _shade, "duration": _duration}
+    made.filters |= {"percent": percent, "count": _count, "share_of": _shade, "duration": _duration, "user": user_text}
     made.globals["SERIES"] = SERIES
     return made
 

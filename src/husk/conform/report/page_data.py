@@ -82,8 +82,13 @@ def columns(records: Sequence[RunRecord]) -> list[Column]:
     for record in records:
         info = record.info
         several = len(users[info.runtime]) > 1
-        groups.setdefault(f"{info.runtime} as {info.user or '?'}" if several else info.runtime, []).append(record)
+        groups.setdefault(f"{info.runtime} as {user_text(info.user)}" if several else info.runtime, []).append(record)
     return [_column(label, group) for label, group in groups.items()]
+
+
+def user_text(user: str) -> str:
+    """A user's name, or their number."""
+    return f"uid {user}" if user.isdecimal() else user or "?"
 
 
 def _column(label: str, records: list[RunRecord]) -> Column:

@@ -325,8 +325,10 @@
   });
   addEventListener("hashchange", () => {
     const wanted = readState();
-    const filters = location.hash.includes("=");
-    if (!filters) return; // a section of the page
+    if (!location.hash.includes("=")) { // a section of the page: its links leave the filters alone
+      if (drill.open) apply({ ...state, case: "" });
+      return;
+    }
     apply(wanted);
     if (!wanted.case) by("cases").scrollIntoView();
   });
