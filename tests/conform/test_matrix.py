@@ -33,6 +33,7 @@ CALLS = Calls(
                 "bin/pipe2_test": traced(pipe2=1, write=9, mmap=1),
                 "bin/plain": traced(),
                 "bin/broken": TracedFile("0", "not run: no program"),
+                "bin/waits": TracedFile("0", "after 20 s", {"execve": 1}),
             },
         )
     },

@@ -100,14 +100,35 @@ def test_what_is_missing_is_said() -> None:
     assert "There is no run." in evaluation([], {}, rows, None, TODAY)
 
 
+# What the stricter readers of JUnit XML know: attributes of each element, and what may be inside it.
+KNOWN = {
+    "testsuites": ("name tests failures errors time", "testsuite"),
+    "testsuite": ("name tests failures errors skipped time timestamp hostname", "properties testcase"),
+    "properties": ("", "property"),
+    "property": ("name value", ""),
+    "testcase": ("name classname time", "skipped error failure system-out"),
+    "skipped": ("message type", ""),
+    "error": ("message type", ""),
+    "failure": ("message type", ""),
+    "system-out": ("", ""),
+}
+
+
+def test_junit_has_nothing_that_a_reader_does_not_know() -> None:
+    for element in ET.fromstring(junit(HUSK)).iter():
+        attributes, children = (words.split() for words in KNOWN[element.tag])
+        assert set(element.attrib) <= set(attributes), element.tag
+        assert {child.tag for child in element} <= set(children), element.tag
+
+
 def test_junit_counts_agree() -> None:
     root = ET.fromstring(junit(HUSK))
     assert root.tag == "testsuites"
     assert [suite.get("name") for suite in root] == ["mini/bin/open_test", "mini/bin/pipe_test"]
     for element in (root, *root):
         cases = list(element.iter("testcase"))
-        told = {key: int(element.get(key, "")) for key in ("tests", "failures", "errors", "skipped")}
-        kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+        kinds = {"failures": "failure", "errors": "error"} | ({"skipped": "skipped"} if element is not root else {})
+        told = {key: int(element.get(key, "")) for key in ("tests", *kinds)}
         counted = {key: sum(one.find(tag) is not None for one in cases) for key, tag in kinds.items()}
         assert told == {"tests": len(cases), **counted}
     assert {one.get("name") for one in root.iter("testcase") if one.find("error") is not None} == {"Ends", "Waits"}

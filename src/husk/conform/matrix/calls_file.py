@@ -39,8 +39,8 @@ class TracedSuite:
 
     def common(self) -> dict[str, float]:
         """How often every file of the suite makes a call at least, for each start: what starting a program of it costs,
-        whatever it tests. Empty where too few files were traced to tell."""
-        traced = [one for one in self.files.values() if one.calls]
+        whatever it tests. Empty where too few files were traced to their end to tell."""
+        traced = [one for one in self.files.values() if one.ended.startswith("exit ")]
         if len(traced) < FEW_FILES:
             return {}
         return {call: min(one.calls.get(call, 0) / one.runs for one in traced) for call in traced[0].calls}

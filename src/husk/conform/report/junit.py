@@ -24,6 +24,7 @@ def junit(record: RunRecord) -> bytes:
     for one in record.cases:
         files.setdefault((one.name.suite, one.name.file), []).append(one)
     root = ET.Element("testsuites", {"name": _text(f"husk conform, {info.runtime}"), **_totals(record.cases)})
+    del root.attrib["skipped"]  # a schema of Jenkins knows it for a `testsuite` alone
     for (suite, file), cases in sorted(files.items()):
         about = {"name": _text(f"{suite}/{file}"), **_totals(cases)}
         about |= {"timestamp": info.started.rstrip("Z")} if info.started else {}
