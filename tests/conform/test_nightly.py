@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from husk.cli import main
-from husk.conform.execute.where import Where
+from husk.conform.execute.run_suites import Options, run_suites
+from husk.conform.execute.where import Where, native
 from husk.conform.history.database import open_history
 from husk.conform.matrix.calls_file import Calls, TracedFile, TracedSuite, read_calls
 from husk.conform.matrix.interpreters import INTERPRETERS
@@ -91,13 +92,13 @@ def test_files_that_exercise_what_is_used() -> None:
 
     def chosen(per_call: int) -> list[str]:
         found = choose_files([suite, commands], calls, uses, per_call)
-        assert found.suites[1] == commands and found.files == {"mini": (len(found.suites[0].files), 6)}
-        return [one.path for one in found.suites[0].files]
+        assert found.suites == [suite, commands] and found.counts == {"mini": 6} and set(found.files) == {"mini"}
+        return sorted(found.files["mini"])
 
     # `read` is made by every file as often: that tells nothing. What could not be traced is run.
-    assert chosen(1) == ["futex_test", "broken", "never traced"]
-    assert chosen(2) == ["futex_test", "other", "broken", "never traced"]
-    assert chosen(9) == ["futex_test", "other", "third", "broken", "never traced"]
+    assert chosen(1) == ["broken", "futex_test", "never traced"]
+    assert chosen(2) == ["broken", "futex_test", "never traced", "other"]
+    assert chosen(9) == ["broken", "futex_test", "never traced", "other", "third"]
     with pytest.raises(UsageError, match='choose = "all"'):
         lone = Calls("", {"mini": TracedSuite(files={"quota": TracedFile("", "exit 0", {"quotactl": 3})})})
         choose_files([Suite("mini", "ltp", Path("/"), files=(SuiteFile("quota"),))], lone, uses, 9)
@@ -354,3 +355,14 @@ def test_programs_are_asked_for_their_cases_as_the_user_of_the_run(
     config = read_nightly(tmp_path / "nightly.toml")
     _chosen(config, [], Uses(), conform / "calls.json", lambda _: None)
     assert asked == ["1000"]
+
+
+def test_only_the_chosen_files_are_run(tmp_path: Path, conform: Path) -> None:
+    """And the run is whole all the same: it can be compared."""
+    (tmp_path / "mini").mkdir()
+    says = "#!/bin/sh\necho 1..1; echo ok 1 - it\n"
+    files = {"one.t": says, "two.t": says}
+    suite = write_suite(tmp_path / "mini", "kind = 'tap'\n[settings]\nfind = ['*.t']\n", files)
+    record = run_suites([suite], native(), Options(repeat=1, files={"mini": frozenset({"two.t"})}))
+    assert {one.name.file for one in record.cases} == {"two.t"}
+    assert record.info.whole and not record.info.case_filter

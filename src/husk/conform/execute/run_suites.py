@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,7 @@ class Options:
     fresh_baseline: bool = False  # forget what is remembered of native runs
     expected: Expected = field(default_factory=Expected)
     resume: bool = False
+    files: Mapping[str, frozenset[str]] = field(default_factory=dict)  # suite -> the only files of it that are run
 
 
 # A workers object for each place that units run at: natively for the baseline, then where they are to be measured.
@@ -122,9 +123,10 @@ class _Run:
             self.watch(progress)
             return ended
 
+        files = self.options.files.get(suite.name)
         for unit in kind(suite.kind).units(suite, ask):
             wanted = self.filter.applied(unit, _only(unit))
-            if wanted:
+            if wanted and (files is None or unit.file in files):
                 yield replace(wanted, timeout=self.options.timeout) if self.options.timeout else wanted
 
     def _left(self, lacking: Callable[[CaseName], bool], lacks: Callable[[Unit], bool], times: Baseline) -> list[Unit]:
@@ -141,12 +143,14 @@ class _Run:
 
     # -- beginning and going on ----------------------------------------------------------------------------------------
     def _key(self) -> dict[str, Any]:
+        files = {suite: sorted(files) for suite, files in self.options.files.items()}
         return {
             "suites": [[suite.name, str(suite.place)] for suite in self.suites.values()],
             "runtime": self.where.runtime,
             "words": list(self.where.words),
             "uid": self.uid,
             "filters": list(self.options.filters),
+            **({"files": files} if files else {}),
         }
 
     def _begun(self) -> Journal:

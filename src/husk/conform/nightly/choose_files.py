@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from husk.conform.matrix.calls_file import Calls, TracedFile
 from husk.conform.matrix.uses_file import INTERPRETER, SKILL, Uses
-from husk.conform.suite_file import Suite, SuiteFile
+from husk.conform.suite_file import Suite
 from husk.sandbox.errors import UsageError
 
 # Kinds whose tests are files of their own. Lists of commands and skills are small, and run as a whole.
@@ -16,11 +16,12 @@ BY_FILE = ("googletest", "transcripts", "tap", "ltp", "python")
 
 @dataclass(frozen=True)
 class Chosen:
-    """The suites with the files that are left of them; `files` has both numbers for each suite that was cut."""
+    """The suites that are run; of those in `files` only these files, of so many in `counts`."""
 
     suites: list[Suite]
-    used: frozenset[str]  # the calls that matter
-    files: dict[str, tuple[int, int]]
+    used: frozenset[str] = frozenset()  # the calls that matter
+    files: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def used_calls(uses: Uses) -> frozenset[str]:
@@ -40,20 +41,23 @@ def choose_files(suites: Sequence[Suite], calls: Calls, uses: Uses, per_call: in
         for call in used
         for pair in [one for one in exercising.get(call, ()) if one[0] in names][:per_call]
     }  # fmt: skip
-    found, counts = [], {}
+    whole: list[Suite] = []
+    files: dict[str, frozenset[str]] = {}
+    counts: dict[str, int] = {}
     for suite in suites:
         traced = calls.suites.get(suite.name)
         if suite.kind not in BY_FILE or traced is None:
-            found.append(suite)
+            whole.append(suite)
             continue
-        rows = suite.files or tuple(SuiteFile(file) for file in sorted(traced.files))
-        left = tuple(row for row in rows if (suite.name, row.path) in wanted or _unknown(traced.files, row.path))
-        counts[suite.name] = (len(left), len(rows))
-        if left:
-            found.append(replace(suite, files=left))
-    if not found:
+        every = {row.path for row in suite.files} or set(traced.files)
+        files[suite.name] = frozenset(
+            file for file in every if (suite.name, file) in wanted or _unknown(traced.files, file)
+        )
+        counts[suite.name] = len(every)
+    left = [suite for suite in suites if suite in whole or files[suite.name]]
+    if not left:
         raise UsageError('no program of the suites exercises what the skills call; write choose = "all".')
-    return Chosen(found, used, counts)
+    return Chosen(left, used, {name: chosen for name, chosen in files.items() if chosen}, counts)
 
 
 def _unknown(traced: Mapping[str, TracedFile], file: str) -> bool:

@@ -129,8 +129,9 @@ def run_night(
         uses = _uses(config, place / "uses.json", today, told)
         calls, chosen = _chosen(config, prepared.suites, uses, place / "calls.json", told)
         options = Options(
-            jobs=config.jobs, timeout=config.timeout, repeat=config.repeat, expected=prepared.expected
-        )
+            jobs=config.jobs, timeout=config.timeout, repeat=config.repeat, expected=prepared.expected,
+            files=chosen.files,
+        )  # fmt: skip
         records = []
         with open_history() as history:
             for there in prepared.places:
@@ -198,11 +199,11 @@ def _chosen(
         told=lambda suite, file, seen: told(f"{suite}/{file}: {len(seen.calls)} calls"),
     )  # fmt: skip
     if config.choose != USED:
-        return calls, Chosen(suites, frozenset(), {})
+        return calls, Chosen(suites)
     chosen = choose_files(suites, calls, uses, config.files_per_call)
     told(f"the skills make {len(chosen.used)} different calls")
-    for name, (left, every) in chosen.files.items():
-        told(f"{name}: {left} of {every} programs exercise them")
+    for name, every in chosen.counts.items():
+        told(f"{name}: {len(chosen.files.get(name, ()))} of {every} programs exercise them")
     return calls, chosen
 
 
