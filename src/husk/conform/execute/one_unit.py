@@ -149,7 +149,6 @@ def _run(unit: Unit, where: Where, who: Account, place: str, stopping: Stopping)
     with process, os.fdopen(answered, "rb") as answers, stopping.over(process.stdin.fileno()):
         out, err = _Kept(process.stdout), _Kept(process.stderr)
         document, endless = _follow(answers, (out, err), process.stdin)
-        process.stdin.close()
     if stopping.stopped:
         raise Stopped
     if "errno" in document:
