@@ -75,7 +75,8 @@ import os, unittest
 class Dies(unittest.TestCase):
     def test_a(self): pass
     def test_b(self): os.abort()
-    def test_c(self): pass
+    def test_c(self): os._exit(5)
+    def test_d(self): pass
 """
 HANGS = """
 import time, unittest
@@ -122,7 +123,8 @@ def test_every_ending(tmp_path: Path) -> None:
         "test_left_out/(module)": ("skip", "no gdbm"),
         "test_dies/Dies.test_a": ("pass", ""),
         "test_dies/Dies.test_b": ("crash", "SIGABRT"),
-        "test_dies/Dies.test_c": ("pass", ""),
+        "test_dies/Dies.test_c": ("fail", "it ended the process with exit code 5"),
+        "test_dies/Dies.test_d": ("pass", ""),
         "test_dies/(module)": ("pass", ""),
         "test_hangs/Hangs.test_a": ("hang", "it did not end within 4 s"),
         "test_hangs/Hangs.test_b": ("pass", ""),
@@ -181,7 +183,7 @@ def test_modules_that_run_no_test(ended: Ended, wanted: dict[str, tuple[str, str
 def test_modules_are_found(tmp_path: Path) -> None:
     units = kind("python").units(write_suite(tmp_path, head(tmp_path), FILES), run_natively)
     assert {unit.file: len(unit.cases) for unit in units} == {
-        "test_small": 7, "test_left_out": 0, "test_dies": 3, "test_class": 2, "test_hangs": 2,
+        "test_small": 7, "test_left_out": 0, "test_dies": 4, "test_class": 2, "test_hangs": 2,
     }  # fmt: skip
 
 

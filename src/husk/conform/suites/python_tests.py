@@ -78,16 +78,18 @@ def read(unit: Unit, ended: Ended) -> Reading:
     told = read_lines(as_text(ended.stdout + b"\n" + ended.stderr), unit.file)
     read_junit(ended.files.get(JUNIT, b""), unit.file, told)
     bad = bad_ending(unit, ended)
-    results, ignored = [], list[str]()
-    if bad and told.running:
-        told.outcomes[told.running] = (*bad, 0.0)
-    for case, (outcome, why, seconds) in told.outcomes.items():
-        results.append(result(unit, case, outcome, why, told.traces.get(case, ""), seconds))
-        ignored.append(case)
+    # A test that ends the process, and some versions of regrtest that stumble over an error, leave others unrun.
+    early = told.ran is None and bool(told.outcomes or told.running)
+    if early and told.running:
+        told.outcomes[told.running] = (*(bad or (FAIL, f"it ended the process with exit code {ended.code}")), 0.0)
+    results = [
+        result(unit, case, outcome, why, told.traces.get(case, ""), seconds)
+        for case, (outcome, why, seconds) in told.outcomes.items()
+    ]
     left = [case for case in unit.cases if case not in told.outcomes]
     output = all_output(ended)
-    if bad and told.running and left:
-        return Reading(results, _rest(unit, ignored, left))
+    if early and left:
+        return Reading(results, _rest(unit, list(told.outcomes), left))
     for case in left:
         results.append(result(unit, case, *_not_run(case, told, bad)))
     end = _end(told, ended, bad)
