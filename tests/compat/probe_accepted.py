@@ -41,11 +41,6 @@ IN_HUSK = (
     Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
     Accepted("fcntl", "cmd=F_SET_RW_HINT", "works", "errno EPERM",
              "Linux wants the file's owner, and files that husk makes are root's on the host", who="root"),
-    *(
-        Accepted(call, "another's", "works EPERM", "works EINVAL",
-                 "no other id is mapped in the box's user namespace: Linux says EINVAL before EPERM", setting="walled")
-        for call in ("setuid", "setresuid")
-    ),
     Accepted("prlimit64", "resource=RLIMIT_CORE", "works",
              "no-effect getrlimit(RLIMIT_CORE, &now) == 0 && now.rlim_max == 0",
              "the core limit stays 1, as the row of setrlimit says"),
