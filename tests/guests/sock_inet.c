@@ -189,6 +189,9 @@ static void wrong(const char *loopback) {
     STEP(accept(other, NULL, NULL));
     STEP(listen(other, 1));
     STEP(socket(family, SOCK_SEQPACKET, 0));
+    STEP(socket(family, SOCK_STREAM | 0x40, 0)); /* no flag; Linux looks at flags before anything else */
+    STEP(socket(999, SOCK_STREAM | 0x40, 0));
+    STEP(socketpair(family, SOCK_STREAM | 0x40, 0, NULL));
     STEP(socketpair(family, SOCK_STREAM, 0, (int[2]){0}));
     int on = 1;
     STEP(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));

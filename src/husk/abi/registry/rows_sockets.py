@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 FAMILY = Arg(0, "the family")
 TYPE = Arg(1, "the type", numbers.SOCK_TYPE_MASK)  # the other bits are SOCK_CLOEXEC and SOCK_NONBLOCK
+NO_FLAGS = Arg(1, "the type").has_any(numbers.NO_SOCK_FLAGS)
 PROTOCOL = Arg(2, "the protocol")
 LEVEL, OPTION = Arg(1, "the level"), Arg(2, "the option")
 
@@ -86,6 +87,7 @@ ROWS = (
         41,
         "socket(family: AF_*, type: SOCK_*, protocol: int)",
         "a new socket is connected to nothing; the listed families load no kernel modules and stay in the box",
+        refused_if(EINVAL, "Linux has no such flags", NO_FLAGS, quiet=True),
         native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
         refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
         # Linux would give the same errno, but the reason would not be reported.
@@ -124,6 +126,7 @@ ROWS = (
         53,
         "socketpair(family: AF_*, type: SOCK_*, protocol: int, usockvec: *int)",
         "two ends inside the box, without a name",
+        refused_if(EINVAL, "Linux has no such flags", NO_FLAGS, quiet=True),
         native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
         refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
         otherwise=refuse(EOPNOTSUPP, "only Unix sockets come in pairs"),

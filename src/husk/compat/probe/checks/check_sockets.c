@@ -102,6 +102,11 @@ CHECK(socket, "family=AF_UNIX type=SOCK_RDM: there is none")
     ANSWERS(CALL(socket, AF_UNIX, SOCK_RDM, 0), ESOCKTNOSUPPORT);
 }
 
+CHECK(socket, "a flag that does not exist")
+{
+    ANSWERS(CALL(socket, AF_UNIX, SOCK_STREAM | 0x40, 0), EINVAL);
+}
+
 CHECK(socket, "type=SOCK_NONBLOCK")
 {
     int fd = (int)MUST(CALL(socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0));
@@ -240,6 +245,11 @@ CHECK(socketpair, "family=AF_UNIX type=SOCK_DGRAM")
 CHECK(socketpair, "family=AF_UNIX type=SOCK_SEQPACKET")
 {
     makes_pair(SOCK_SEQPACKET);
+}
+
+CHECK(socketpair, "a flag that does not exist")
+{
+    ANSWERS(CALL(socketpair, AF_UNIX, SOCK_STREAM | 0x40, 0, NULL), EINVAL);
 }
 
 CHECK(socketpair, "family=AF_INET: there are none")
