@@ -64,11 +64,11 @@ class Calls:
                 total = sum(own.values()) or 1
                 for call, count in own.items():
                     if count > 0.99:  # once more, whatever division made of it
-                        found.setdefault(call, []).append((call not in _words(file), -count / total, suite, file))
+                        found.setdefault(call, []).append((call not in words_of(file), -count / total, suite, file))
         return {call: [(suite, file) for _, _, suite, file in sorted(rows)] for call, rows in found.items()}
 
 
-def _words(file: str) -> set[str]:
+def words_of(file: str) -> set[str]:
     """Names of calls that a file's name may hold: socket_inet_loopback_test -> socket, inet, …, socket_inet, …"""
     parts = re.split(r"[^a-z0-9]+", Path(file).name.lower())
     return {"_".join(parts[first:last]) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1)}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from husk.conform.matrix.calls_file import words_of
 from husk.conform.matrix.coverage import REFUSED, Row
 from husk.conform.matrix.priority import CRITICAL, HIGH, LOW
 from husk.conform.matrix.uses_file import WORKS, Uses
@@ -17,12 +18,13 @@ from husk.conform.report.markdown import Markup, code, escaped, listed
 
 MOST_FILES = 8  # with unexplained misses that a recommendation names
 MOST_CALLS = 5  # that are named for one file
-RARE = 12  # a call that no more files exercise tells what a file is about
+RARE = 6  # a call that no more files exercise tells what a file is about
 
 
 @dataclass(frozen=True)
 class FileMisses:
-    """The misses of one file. `calls` are those that few files but this one exercise: what it is about."""
+    """The misses of one file. `calls` tell what it is about: those it is named after, then those that few other files
+    exercise."""
 
     suite: str
     file: str
@@ -44,11 +46,12 @@ class RefusedInUse:
 
 def misses_by_file(record: RunRecord, rows: Sequence[Row]) -> list[FileMisses]:
     """Files with misses: those with the most unexplained ones first, then with the most."""
-    about: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    about: dict[tuple[str, str], list[tuple[bool, int, str]]] = {}
     for row in rows:
         for file in row.files or ():
-            if len(row.files or ()) <= RARE:
-                about.setdefault(file, []).append((len(row.files or ()), row.call))
+            other, count = row.call not in words_of(file[1]), len(row.files or ())
+            if not other or count <= RARE:
+                about.setdefault(file, []).append((other, count, row.call))
     counted: Counter[tuple[str, str]] = Counter()
     missed: dict[tuple[str, str], list[Judged]] = {}
     for one in record.cases:
@@ -57,7 +60,7 @@ def misses_by_file(record: RunRecord, rows: Sequence[Row]) -> list[FileMisses]:
             missed.setdefault(key, []).append(one)
         counted[key] += one.verdict in (*MISSES, "pass")
     found = [
-        FileMisses(*key, misses[0].family, misses, counted[key], [call for _, call in sorted(about.get(key, ()))])
+        FileMisses(*key, misses[0].family, misses, counted[key], [call for _, _, call in sorted(about.get(key, ()))])
         for key, misses in missed.items()
     ]
     return sorted(found, key=lambda one: (-len(one.unexplained), -len(one.misses), one.suite, one.file))
