@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -142,8 +143,16 @@ def test_long_cases_and_long_names_make_small_pieces() -> None:
     assert len(cut(unit(cases), googletest.only, {name("A.3"): 30.0, name("A.7"): 30.0})) >= 4
     long = [f"A.{number}{'x' * 5000}" for number in range(30)]
     assert all(len(piece.argv[-1]) < MOST_LETTERS + 6000 for piece in cut(unit(long), googletest.only, {}))
-    order = spread([unit([f"A.{number}"]) for number in range(10)], {name("A.8"): 30.0, name("A.9"): 30.0})
-    assert [one.cases[0] for one in order].index("A.9") in (6, 7) and order[2].cases == ("A.8",)
+
+
+def test_the_order_spreads_files_and_long_units() -> None:
+    heavy = [unit([f"A.{number}"]) for number in range(4)]
+    light = [Unit("s", "googletest", f"g{number}", ("g",), ("B",)) for number in range(8)]
+    order = [one.file for one in spread([*heavy, *light], {name(f"A.{number}"): 30.0 for number in range(4)})]
+    assert sorted(order) == ["f"] * 4 + [f"g{number}" for number in range(8)]
+    places = [at for at, file in enumerate(order) if file == "f"]
+    assert all(later - earlier >= 2 for earlier, later in itertools.pairwise(places)) and places[-1] < 10
+    assert [file for file in order if file != "f"] == [f"g{number}" for number in range(8)]
 
 
 def test_filters() -> None:

@@ -43,17 +43,20 @@ def cut(unit: Unit, only: Only | None, seconds: Mapping[CaseName, float]) -> lis
 
 
 def spread(units: list[Unit], seconds: Mapping[CaseName, float]) -> list[Unit]:
-    """Long units among the short ones, so that the first minutes already show every part of a suite, and none too late:
-    the last fifth of the short ones begins after all of the long ones, so no long one is waited for in the end."""
+    """The units of each file over the whole run: so the first minutes show every part of a suite, and the pieces of one
+    heavy program do not all run at once. Long units begin within the first four fifths: none is waited for in the
+    end."""
 
     def is_long(unit: Unit) -> bool:
         cases = (CaseName(unit.suite, unit.file, case) for case in unit.cases)
         return sum(seconds.get(name, 0.0) for name in cases) > MOST_SECONDS / 2
 
-    groups = ([unit for unit in units if is_long(unit)], [unit for unit in units if not is_long(unit)])
+    files: dict[tuple[str, str, bool], list[Unit]] = {}
+    for unit in units:
+        files.setdefault((unit.suite, unit.file, is_long(unit)), []).append(unit)
     placed = [
-        ((number + 0.5) / len(group) * share, unit)
-        for group, share in zip(groups, (0.8, 1.0), strict=True)
+        ((number + (at + 0.5) / len(files)) / len(group) * (0.8 if long else 1.0), unit)
+        for at, ((_, _, long), group) in enumerate(files.items())
         for number, unit in enumerate(group)
     ]
     return [unit for _, unit in sorted(placed, key=lambda one: one[0])]
