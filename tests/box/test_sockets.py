@@ -27,3 +27,7 @@ def test_netlink_transcript() -> None:
 @pytest.mark.parametrize("family", ["4", "6"])
 def test_inet_transcript(family: str) -> None:
     differential(["{guests}/sock_inet", family], case="sock_inet " + family)
+
+
+def test_interface_transcript() -> None:
+    differential(["{guests}/net_interface"], case="net_interface")

@@ -209,3 +209,18 @@ def test_servers_and_callers_of_the_host_see_the_boxs_user(place: Path) -> None:
 def peer(connection: socket.socket) -> tuple[int, int]:
     _, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return uid, gid
+
+
+@pytest.mark.needs("python3")
+def test_rules_show_no_interface_of_the_host() -> None:
+    """With rules husk makes the box's network sockets in the host's namespace, where the host would list its own."""
+    ask = (
+        "import array, fcntl, socket, struct\n"
+        "room = array.array('B', bytes(4096))\n"
+        "for kind in (socket.AF_INET, socket.AF_UNIX):\n"
+        "    asked = struct.pack('iL', 4096, room.buffer_info()[0])\n"
+        "    size = struct.unpack('iL', fcntl.ioctl(socket.socket(kind), 0x8912, asked))[0]\n"
+        "    print(size // 40, bytes(room[:2]))\n"
+    )
+    result = husk(["run", "--allow-net", "192.0.2.1:9", "--", "python3", "-c", ask])
+    assert result.out.splitlines() == ["1 b'lo'", "1 b'lo'"], result.err

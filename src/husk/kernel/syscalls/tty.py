@@ -1,11 +1,13 @@
-"""ioctl(2) where it opens a file: TIOCGPTPEER. And what open(2) of a terminal does besides opening it."""
+"""ioctl(2) where it opens a file or tells of the host's network. And what open(2) of a terminal does besides opening
+it."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-from husk.kernel.call import Call, GiveFd, Reply, answered_remotely, i32, u32
+from husk.abi.ioctls import INTERFACE
+from husk.kernel.call import CONTINUE, Call, GiveFd, Reply, answered_remotely, i32, u32
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -14,8 +16,23 @@ if TYPE_CHECKING:
 
 
 def ioctl(call: Call) -> Reply:
-    """TIOCGPTPEER, the only command that the row hands to husk: the slave of a master the guest holds. As in Linux its
-    name plays no part, so neither do mode and owner."""
+    command = u32(call, 1)
+    if command in INTERFACE.values():
+        return _ask_interface(call, i32(call, 0), command)
+    return _open_slave(call)
+
+
+def _ask_interface(call: Call, fd: int, command: int) -> Reply:
+    if not call.kernel.network.mapped:
+        return CONTINUE  # the box uses the host's network as it is; husk judged no pointer
+    from husk.kernel.net.loopback_interface import answer_interface_ioctl
+
+    return answer_interface_ioctl(call, fd, command, call.args[2])
+
+
+def _open_slave(call: Call) -> Reply:
+    """TIOCGPTPEER: the slave of a master the guest holds. As in Linux its name plays no part, so neither do mode and
+    owner."""
     slave, flags = _slave_of(call, i32(call, 0)), u32(call, 2)
     with call.vfs.lock:
         fd = slave.tree.open(call, slave, flags)
