@@ -106,6 +106,12 @@ def test_cases_of_the_files_that_exercise_a_call() -> None:
     assert unexercised.files == () and (unexercised.passed, unexercised.total) == (0, 0)
 
 
+def test_runs_of_one_runtime_stand_in_one_column() -> None:
+    first, second = record("husk", pipes_a=PASS, pipes_b=FAIL), record("husk", pipe2_test_a=PASS, pipes_a=FAIL)
+    found = row(coverage([first, second], CALLS, None), "pipe2")
+    assert found.by_runtime == (("husk", 2, 3),)  # of a file that both ran, the first counts
+
+
 @pytest.mark.parametrize(
     ("interpreters", "skills", "wanted"),
     [

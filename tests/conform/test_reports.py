@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from husk.conform.history.database import History
 from husk.conform.matrix.coverage import coverage
 from husk.conform.outcomes import RunRecord
-from husk.conform.report.analysis import analysis
+from husk.conform.report.analysis import analysis, labelled
 from husk.conform.report.capabilities import capabilities
 from husk.conform.report.evaluation import evaluation
 from husk.conform.report.junit import junit
@@ -119,6 +120,13 @@ def test_junit_has_nothing_that_a_reader_does_not_know() -> None:
         attributes, children = (words.split() for words in KNOWN[element.tag])
         assert set(element.attrib) <= set(attributes), element.tag
         assert {child.tag for child in element} <= set(children), element.tag
+
+
+def test_runs_of_one_runtime_are_told_apart_by_their_suites() -> None:
+    other = RunRecord(replace(INFO, run="20260102-050405-husk", suites=("more", "yet")), HUSK.cases[:1])
+    assert [name for name, _ in labelled([HUSK, other, BARE])] == ["husk, mini", "husk, more, yet", "husk-bare"]
+    text = evaluation([HUSK, other], {}, ROWS, USES, TODAY)
+    assert "### husk, mini\n" in text and "### husk, more, yet\n" in text
 
 
 def test_junit_counts_agree() -> None:

@@ -22,8 +22,8 @@ NATIVE, VIRTUAL, REFUSED = "native", "virtual", "refused"
 @dataclass(frozen=True)
 class Row:
     """One call. `files` is None where no suite was traced, and (suite, file) of those that exercise it otherwise.
-    `passed` of `total` are the cases that count of these files, in the first record; `by_runtime` has both numbers for
-    each record. `interpreters` and `skills` make the call; None: not measured."""
+    `passed` of `total` are the cases that count of these files, in the first record's runtime; `by_runtime` has both
+    numbers for each. `interpreters` and `skills` make the call; None: not measured."""
 
     call: str
     number: int
@@ -51,8 +51,11 @@ def coverage(records: Sequence[RunRecord], exercised: Calls | None, uses: Uses |
     """A row for each call of the registry, the most important first, then by name. `exercised` says which files of the
     suites exercise a call, `uses` which programs make it; None: nothing is known, and the rows say so."""
     files = exercised.exercising() if exercised is not None and exercised.suites else None
-    counts = [(record.info.runtime, _counts(record.cases)) for record in records]
-    rows = [_row(entry, files, counts, uses) for entry in ROWS.values()]
+    counts: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
+    for record in records:  # runs of other suites in the same runtime stand in one column
+        of_runtime = counts.setdefault(record.info.runtime, {})
+        counts[record.info.runtime] = _counts(record.cases) | of_runtime
+    rows = [_row(entry, files, list(counts.items()), uses) for entry in ROWS.values()]
     order = (*PRIORITIES, NOT_MEASURED)
     return sorted(rows, key=lambda row: (order.index(row.priority), row.call))
 

@@ -40,8 +40,8 @@ def analysis(
                 if (some := [row for row in rows if row.priority == priority])
             ],
             "refused": _refused(rows, uses),
-            "families": [(record.info.runtime, _families(record)) for record in records],
-            "files": [(record.info.runtime, _files(record, rows)) for record in records],
+            "families": [(name, _families(record)) for name, record in labelled(records)],
+            "files": [(name, _files(record, rows)) for name, record in labelled(records)],
             "unexercised": listed([code(row.call) for row in unused]) if unused else None,
             "recommendations": recommendations(records, rows, uses),
             "suites": [
@@ -53,6 +53,15 @@ def analysis(
             "uses": uses,
         },
     )
+
+
+def labelled(records: Sequence[RunRecord]) -> list[tuple[str, RunRecord]]:
+    """Each with its runtime's name, and with its suites where other records are of that runtime, too."""
+    runtimes = [record.info.runtime for record in records]
+    return [
+        (f"{name}, {', '.join(record.info.suites)}" if runtimes.count(name) > 1 else name, record)
+        for name, record in zip(runtimes, records, strict=True)
+    ]
 
 
 def run_table(records: Sequence[RunRecord]) -> Markup:

@@ -9,7 +9,7 @@ from husk.conform.history.run_changes import Change, changes
 from husk.conform.matrix.coverage import Row
 from husk.conform.matrix.uses_file import Uses
 from husk.conform.outcomes import FLAKY, MISSES, NOT_NATIVE, SKIP, Judged, RunRecord, score
-from husk.conform.report.analysis import run_table
+from husk.conform.report.analysis import labelled, run_table
 from husk.conform.report.findings import recommendations
 from husk.conform.report.markdown import Markup, code, escaped, fill, listed, percent, table
 
@@ -30,17 +30,17 @@ def evaluation(
         {
             "today": today,
             "runs": run_table(records),
-            "changes": [_changed(record, previous.get(record.info.run)) for record in records],
+            "changes": [_changed(name, record, previous.get(record.info.run)) for name, record in labelled(records)],
             "families": _families(records),
-            "records": [_results(record) for record in records],
+            "records": [_results(name, record) for name, record in labelled(records)],
             "steps": steps[:MOST_STEPS],
             "more_steps": len(steps) - MOST_STEPS,
         },
     )
 
 
-def _changed(record: RunRecord, old: RunRecord | None) -> dict[str, object]:
-    found: dict[str, object] = {"runtime": record.info.runtime, "run": code(record.info.run), "old": None}
+def _changed(name: str, record: RunRecord, old: RunRecord | None) -> dict[str, object]:
+    found: dict[str, object] = {"runtime": name, "run": code(record.info.run), "old": None}
     if old is None:
         return found
     seen = changes(old, record)
@@ -75,17 +75,17 @@ def _families(records: Sequence[RunRecord]) -> Markup:
         lines.append(
             [name, *(f"{one.passed} of {one.counted} ({percent(one.share)})" if one.counted else "–" for one in totals)]
         )
-    return table(("family", *(f"{escaped(record.info.runtime)} #" for record in records)), lines)
+    return table(("family", *(f"{escaped(name)} #" for name, _ in labelled(records))), lines)
 
 
-def _results(record: RunRecord) -> dict[str, object]:
+def _results(name: str, record: RunRecord) -> dict[str, object]:
     total = score(record.cases)
     unexplained = [one for one in record.cases if one.unexpected_miss]
     better = [one for one in record.cases if one.unexpected_pass]
     reasons = Counter((one.expected, one.by_design) for one in record.cases if one.verdict in MISSES and one.expected)
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     return {
-        "runtime": record.info.runtime,
+        "runtime": name,
         "total": total,
         "share": percent(total.share),
         "but_design": percent(total.share_but_design),
