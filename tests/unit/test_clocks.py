@@ -47,6 +47,7 @@ MEANT = {
     "store/store.py": "when an image was made, for people",
     "vfs/synth/synth_tree.py": "file times of made-up files",
     "compat/probe/measured.py": "the date of a measurement, for people",
+    "conform/execute/run_suites.py": "the name of a run, when it began and ended, for people",
 }
 C_WALL = re.compile(r"CLOCK_REALTIME|gettimeofday|\btime\(NULL\)|pthread_cond_timedwait")
 C_MEANT = {

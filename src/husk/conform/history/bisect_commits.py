@@ -130,7 +130,7 @@ class _Answers:
 @contextlib.contextmanager
 def _locked(place: Path) -> Iterator[None]:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -148,7 +148,7 @@ def run_night(
 @contextlib.contextmanager
 def _alone(place: Path) -> Iterator[None]:
     """A night that takes longer than a day must not meet the next one."""
-    lock = os.open(place / "nightly.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(place / "nightly.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
