@@ -141,9 +141,11 @@ SOME = ["--filter", "*/Bad.[CNLA]*", "--filter", "*/Basics.*"]
 
 
 def begin(husk: Path, data: Path, *words: str | Path, **more: Any) -> subprocess.Popen[str]:
+    scratch = data.with_name("scratch")
+    scratch.mkdir()
     return subprocess.Popen(
         [husk, "conform", "run", "--quiet", *words],
-        env={**os.environ, "HUSK_CONFORM": str(data)},
+        env={**os.environ, "HUSK_CONFORM": str(data), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -175,9 +177,9 @@ def test_a_stopped_run_goes_on_to_the_same_totals(
     if number == signal.SIGINT:
         assert stopped.returncode == 130 and "--resume" in error and error.count("\n") == 1
     until = time.monotonic() + 30
-    while processes_named("mini_test") + processes_named("part1_test") and time.monotonic() < until:
+    while any((tmp_path / "scratch").iterdir()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert processes_named(mark(place)) == []
+    assert list((tmp_path / "scratch").iterdir()) == [] and processes_named(mark(place)) == []
     before = journal_lines(own_data)
     with open(next(own_data.glob("runs/*/journal.jsonl")), "ab") as file:
         file.write(b'{"phase": "run", "half a li')
