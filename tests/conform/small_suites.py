@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from husk.conform.execute.one_unit import run_unit
-from husk.conform.execute.where import native
+from husk.conform.execute.where import Where, native
 from husk.conform.outcomes import CaseResult
 from husk.conform.suite_file import Suite, read_suite
 from husk.conform.suites import kind
@@ -27,13 +27,14 @@ def run_natively(unit: Unit) -> Ended:
     return run_unit(unit, native())
 
 
-def run_all(suite: Suite) -> dict[str, CaseResult]:
-    """Every case of the suite, with what is run again because a process ended early, by `file/case`."""
+def run_all(suite: Suite, where: Where | None = None) -> dict[str, CaseResult]:
+    """Every case of the suite, with what is run again because a process ended early, by `file/case`; natively, or
+    elsewhere."""
     module, found = kind(suite.kind), dict[str, CaseResult]()
     waiting = module.units(suite, run_natively)
     while waiting:
         unit = waiting.pop()
-        reading = module.read(unit, run_natively(unit))
+        reading = module.read(unit, run_unit(unit, where or native()))
         for one in reading.results:
             name = f"{one.name.file}/{one.name.case}"
             assert name not in found, "a case has two results"
