@@ -147,8 +147,14 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
     with pytest.raises(UsageError, match=r"no Dask scheduler answers there .*start one with `dask scheduler`"):
         DaskWorkers("tcp://127.0.0.1:9")
-    with pytest.raises(UsageError, match="give the scheduler's address, as tcp://host:8786"):
-        DaskWorkers("no/address://x")
+    for wrong in ("no-address", "no/scheme://x", "tcp://host"):
+        with pytest.raises(UsageError, match="give the scheduler's address, as tcp://host:8786"):
+            DaskWorkers(wrong)
+
+
+def test_no_certificates() -> None:
+    with pytest.raises(UsageError, match="names no certificates"):
+        DaskWorkers("tls://127.0.0.1:9")
 
 
 def test_no_dask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,9 @@ from husk.compat.need.needs_file import Need, Needs, Target
 from husk.compat.need.try_without import Check
 from husk.conform.execute.cluster_workers import ClusterWorkers, _read
 from husk.conform.execute.one_unit import run_unit
-from husk.conform.execute.where import Where, in_husk, native
+from husk.conform.execute.run_suites import Options, run_suites
+from husk.conform.execute.where import Where, behind, in_husk, native
+from husk.conform.suite_file import read_suite
 from husk.conform.units import RESULTS, Ended, Unit
 from husk.sandbox.errors import HuskError
 from husk.sandbox.policy import Policy
@@ -79,6 +81,31 @@ def test_units_end_as_here_though_a_worker_is_killed(cluster: Any, workers: Dask
     here = {unit.file: left_behind(run_unit(unit, native())) for unit in given}
     assert here["3"].code == 3 and here["crash"].code == -signal.SIGSEGV and here["1"].files == {"file": b"result\n"}
     assert on_cluster(workers, native(), given, pids(cluster)[0]) == here
+
+
+def test_a_run_of_a_suite_is_the_same(
+    cluster: Any, workers: DaskWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUSK_CONFORM", str(tmp_path / "conform"))
+    rows = [
+        f'[[settings.commands]]\nname = "{number}"\nrun = ["sh", "-c", "exit {end}"]\n'
+        for number, end in enumerate((0, 0, 1, 0, 2))
+    ]
+    (tmp_path / "suite.toml").write_text('format = 1\nname = "mini"\nkind = "commands"\n' + "\n".join(rows))
+    suite = read_suite(tmp_path)
+    deaths = pids(cluster)[:1]
+
+    def make(where: Where, jobs: int) -> ClusterWorkers:
+        if not where.is_native:
+            os.kill(deaths.pop(), signal.SIGKILL)
+        return ClusterWorkers(workers, where)
+
+    here = run_suites([suite], behind("env"), Options(fresh_baseline=True))
+    there = run_suites([suite], behind("env"), Options(fresh_baseline=True), workers=make)
+    judged = [[(one.name, one.verdict, one.outcome, one.why) for one in record.cases] for record in (here, there)]
+    assert judged[0] == judged[1] and not deaths
+    assert [one[1] for one in judged[0]] == ["pass", "pass", "not-native", "pass", "not-native"]
+    assert here.info.whole and there.info.whole
 
 
 def test_units_that_are_stopped(workers: DaskWorkers, tmp_path: Path) -> None:

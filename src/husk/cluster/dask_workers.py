@@ -321,16 +321,27 @@ class Course:
 
 def _connected(address: str) -> Client:
     try:
-        from distributed import Client
+        from distributed import Client, Security
+        from distributed.comm.addressing import parse_address, parse_host_port
+        from distributed.comm.registry import get_backend
     except ImportError:
         raise UsageError("a cluster needs Dask; install it with `pip install 'husk[conform]'`.") from None
+    try:  # before there is a client, which complains when it is collected half made
+        scheme, place = parse_address(address)
+        get_backend(scheme)
+        if scheme != "inproc":
+            parse_host_port(place)
+    except ValueError as error:
+        raise UsageError(f"cluster {address!r}: {error}; give the scheduler's address, as tcp://host:8786.") from None
+    if scheme == "tls" and Security().get_connection_args("client").get("ssl_context") is None:
+        raise UsageError(
+            f"cluster {address!r}: Dask's configuration names no certificates; give them as distributed.comm.tls.client."
+        )
     # Dask's own messages about a scheduler that does not answer: the caller gets one sentence instead.
     for name in ("distributed.client", "distributed.core", "distributed.comm.core"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except ValueError as error:
-        raise UsageError(f"cluster {address!r}: {error}; give the scheduler's address, as tcp://host:8786.") from None
     except (OSError, TimeoutError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(f"cluster {address!r}: no Dask scheduler answers there ({why}); {START}.") from None
