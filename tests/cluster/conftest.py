@@ -17,8 +17,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")
     with (
-        # So that a deadly piece of work costs few deaths.
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        # So that a deadly piece of work costs few deaths, and nannies get the time they need on a busy machine.
+        dask.config.set({"distributed.scheduler.allowed-failures": 1, "distributed.deploy.lost-worker-timeout": "1h"}),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,

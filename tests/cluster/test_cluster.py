@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -182,6 +184,30 @@ def introduction(*missing: str) -> str:
     return json.dumps({"version": husk.__version__, "missing": missing})
 
 
+class FakeFuture:
+    """Each time it is waited for it has another state."""
+
+    def __init__(self, *states: str) -> None:
+        self._states, self.status = list(states), "pending"
+
+    def add_done_callback(self, call: Callable[[FakeFuture], None]) -> None:
+        self.status = self._states.pop(0)
+        call(self)
+
+
+def test_an_answer_that_is_lost_with_its_worker_is_waited_for_again() -> None:
+    client = FakeClient({"tcp://a:1": husk.__version__}, {"tcp://a:1": introduction()})
+    client.submit = lambda *_, **__: FakeFuture("lost", "pending", "finished")  # type: ignore[attr-defined]
+    client.gather = lambda futures: [b"=done"] * len(futures)  # type: ignore[attr-defined]
+    assert list(DaskWorkers(client).stream(piece, SQUARES[:2])) == [(0, b"done"), (1, b"done")]
+    client = FakeClient({"tcp://a:1": husk.__version__}, {"tcp://a:1": introduction()}, {})
+    client.submit = lambda *_, **__: FakeFuture("cancelled")  # type: ignore[attr-defined]
+    client.gather = lambda futures: []  # type: ignore[attr-defined]
+    client.cancel = lambda *_, **__: None  # type: ignore[attr-defined]
+    with pytest.raises(HuskError, match="the scheduler is gone"):
+        list(DaskWorkers(client).stream(piece, SQUARES[:2]))
+
+
 def test_no_workers() -> None:
     with pytest.raises(HuskError, match="has no workers; start some with `dask worker tcp://scheduler:8786`"):
         DaskWorkers(FakeClient(threads=0), patience=0.2)
@@ -228,13 +254,13 @@ def test_the_last_worker_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         local_directory=str(tmp_path),
         silence_logs=logging.CRITICAL,
     ) as small:
-        workers = DaskWorkers(small.scheduler_address, patience=0.5)
+        workers = DaskWorkers(small.scheduler_address, patience=3)
         try:
-            answers = workers.stream(piece, SQUARES)
+            answers = workers.stream(piece, itertools.repeat(("square", 1)))
             next(answers)
             small.scale(0)
             with pytest.raises(HuskError, match="has no workers"):
-                list(answers)
+                deque(answers, maxlen=0)
         finally:
             workers.close()
 

@@ -253,10 +253,17 @@ class Course:
         return HuskError(f"{self._workers._address}: the scheduler is gone; {count} pieces of work have no answer.")
 
     def _read(self, batch: list[Future]) -> list[tuple[int, bytes | HuskError]]:
-        finished = [future for future in batch if future.status == "finished"]
+        ended = [(future, future.status) for future in batch]  # asked once: it may change at any moment
+        finished = [future for future, status in ended if status == "finished"]
         replies = dict(zip(finished, self._client.gather(finished), strict=True))
         answers: list[tuple[int, bytes | HuskError]] = []
-        for future in batch:
+        for future, status in ended:
+            if status == "cancelled":  # not by us
+                raise self._gone()
+            if status not in ("finished", "error"):
+                # It had ended, and its worker died before the answer was fetched: Dask has it done again.
+                future.add_done_callback(self._ended.put)
+                continue
             order = self._under_way.pop(future)
             answer = self._reply(order, replies[future]) if future in replies else self._failure(order, future)
             if answer is not None:
@@ -267,8 +274,6 @@ class Course:
         """Dask itself could not get an answer. None: it is tried again."""
         from distributed import KilledWorker
 
-        if future.status != "error":
-            raise self._gone()  # cancelled or lost: nobody else cancels it
         error = future.exception()
         if isinstance(error, KilledWorker):
             if order.alone:
@@ -335,7 +340,7 @@ def _connected(address: str) -> Client:
         raise UsageError(f"cluster {address!r}: {error}; give the scheduler's address, as tcp://host:8786.") from None
     if scheme == "tls" and Security().get_connection_args("client").get("ssl_context") is None:
         raise UsageError(
-            f"cluster {address!r}: Dask's configuration names no certificates; give them as distributed.comm.tls.client."
+            f"cluster {address!r}: Dask's configuration names no certificates; set distributed.comm.tls in it."
         )
     # Dask's own messages about a scheduler that does not answer: the caller gets one sentence instead.
     for name in ("distributed.client", "distributed.core", "distributed.comm.core"):
