@@ -119,7 +119,7 @@ def test_handled_rows() -> None:
     partly = {name for nr, name in names.items() if ROWS[nr].way not in HANDLED}
     sockets = {"socket", "listen", "accept", "accept4", "sendto", "recvfrom", "setsockopt", "getsockopt"}
     ipc = {"semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"}
-    assert partly - {"fcntl", "ioctl", "getrlimit"} == sockets | ipc
+    assert partly - {"fcntl", "ioctl", "getrlimit", "setrlimit"} == sockets | ipc
 
 
 def test_a_wall_never_adds_a_refusal() -> None:
@@ -371,3 +371,16 @@ def test_a_question_about_a_rare_signal_is_the_hosts() -> None:
     assert row.verdict([17, 0, 0x7FFF0000, 8, 5, 0], ALL_WALLS, 5).way == "native"  # husk's own repetition
     assert row.verdict([17, 0x7FFF0000, 0, 8, 0, 0], ALL_WALLS, 5).way == "virtual"
     assert row.verdict([17, 1 << 32, 0, 8, 0, 0], ALL_WALLS, 5).way == "virtual"  # null is null in all 64 bits
+
+
+def test_what_is_decided_against_says_why() -> None:
+    """UDP-Lite, leases, dnotify: refused in every setting, with a reason of their own."""
+    for walls in (NO_WALLS, ALL_WALLS):
+        for call, args, word in (
+            ("socket", [2, 2, 136], "UDP-Lite"),
+            ("socket", [10, 2, 136], "UDP-Lite"),
+            ("fcntl", [3, 1024, 0], "F_SETLEASE"),
+            ("fcntl", [3, 1026, 1], "F_NOTIFY"),
+        ):
+            verdict = named(call).verdict([*args, 0, 0, 0], walls)
+            assert verdict.way == "refused" and verdict.errno and word in verdict.reason, call

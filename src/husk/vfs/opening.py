@@ -93,7 +93,7 @@ class Opening:
             trail.links += 1
             if trail.links > MAX_LINKS or trail.resolve & RESOLVE_NO_SYMLINKS:
                 raise error(errno.ELOOP)
-            if node.tree.follow(ctx, node) is not None:
+            if node.tree.follow(ctx, node) is not None or (trail.resolve and node.tree.is_magic(node)):
                 trail.links -= 1
                 node = self._walker.resolve(ctx, directory, trail.last, trail, True)
                 break

@@ -59,7 +59,9 @@ def test_own_processes_are_passed_on(guest: Guest, family: tuple[int, int, int],
 
 @pytest.mark.parametrize("name", BY_PID)
 def test_others_do_not_exist(guest: Guest, name: str) -> None:
-    for pid in (1, os.getpid(), os.getppid(), 2**22 + 1, 2**31 - 1):
+    reaper = os.getpid()  # the first program's parent: how it is scheduled is shown, and nothing else
+    shown = name.startswith("sched_get") or name == "sched_rr_get_interval"
+    for pid in (1, *(() if shown else (reaper,)), os.getppid(), 2**22 + 1, 2**31 - 1):
         assert guest.answer(guest.make(name, *BY_PID[name], pid)) == ("error", errno.ESRCH), pid
         # Linux reads 32 bits: with higher bits set, a pid outside must not look like a pid of no process.
         assert guest.answer(guest.make(name, *BY_PID[name], pid | 1 << 32)) == ("error", errno.ESRCH), pid
@@ -108,3 +110,10 @@ def test_every_such_call_is_here() -> None:
         if (row.verdict(some, bare).way, row.verdict(some, walled).way) == ("virtual", "native")
     }
     assert depends == BY_PID.keys()
+
+
+def test_the_parent_of_the_first_program_is_shown_but_not_changed(guest: Guest) -> None:
+    reaper = os.getpid()
+    for name, first in BY_PID.items():
+        wanted = ("proceed", 0) if "get" in name and name.startswith("sched") else ("error", errno.ESRCH)
+        assert guest.answer(guest.make(name, *first, reaper)) == wanted, name

@@ -21,7 +21,8 @@ ROWS = (
     virtual("open", 437, "openat2(dfd: dirfd, filename: path, how: *open_how, usize: size)",
             "carries a name and resolve flags, which only the virtual path walk can honour", eintr=IN_HUSK),
     virtual("names", 133, "mknod(filename: path, mode: mode, dev: dev)",
-            "makes a name; FIFOs and sockets are allowed, device nodes need a capability no guest has"),
+            "makes a name; FIFOs and sockets are allowed; device nodes need a capability no guest has, and a whiteout "
+            "(0:0), which Linux allows, would hide a file where the host overlays directories"),
     virtual("names", 259, "mknodat(dfd: dirfd, filename: path, mode: mode, dev: dev)",
             "makes a name relative to a directory that may be a placeholder"),
     virtual("names", 83, "mkdir(pathname: path, mode: mode)",

@@ -59,10 +59,8 @@ def process_named(nr: int, signature: str, reason: str, *caller: ArgTest) -> Row
 
 
 CORE_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_CORE)
-CORE_STAYS = (
-    "the core limit stays 1: with any other, 0 included, a host with a pipe as core_pattern feeds a guest's memory to "
-    "a host program"
-)
+OWN_CORE_LIMIT = Arg(0, "the resource").is_in(numbers.RLIMIT_CORE)
+CORE_STAYS = "that of core files stays 1, or a host with a pipe as core_pattern gives a guest's memory to a program"
 
 LOCKS_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_LOCKS)
 OWN_LOCKS_LIMIT = Arg(0, "the resource").is_in(numbers.RLIMIT_LOCKS)
@@ -205,9 +203,10 @@ ROWS = (
     native(
         160,
         "setrlimit(resource: RLIMIT_*, rlim: *rlimit)",
-        "lowers the caller's own limits; the hard ones husk set cannot be raised",
-        answered_if(CORE_STAYS, Arg(0, "the resource").is_in(numbers.RLIMIT_CORE)),
+        "lowers the caller's own limits; the hard ones husk set cannot be raised; " + CORE_STAYS,
+        virtual_if(OWN_CORE_LIMIT),
         answered_if(LOCKS_STAY, OWN_LOCKS_LIMIT),
+        family="processes",
     ),
     virtual(
         "processes",

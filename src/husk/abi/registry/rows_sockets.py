@@ -102,6 +102,12 @@ ROWS = (
         virtual_if(INET, TYPE.is_in(numbers.MAPPED_TYPES), PROTOCOL.is_in(numbers.MAPPED_PROTOCOLS)),
         refused_if(
             EPROTONOSUPPORT,
+            "hardly a program uses UDP-Lite, and its code in the host's kernel would be within a guest's reach",
+            INET,
+            PROTOCOL.is_in(numbers.IPPROTO_UDPLITE),
+        ),
+        refused_if(
+            EPROTONOSUPPORT,
             "servers written in Go try it first and fall back to TCP",
             INET,
             PROTOCOL.is_in(numbers.IPPROTO_MPTCP),

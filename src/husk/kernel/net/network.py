@@ -17,6 +17,7 @@ from husk.native._core import bind_address, get_option, set_option, socket_name
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
 CONNECT, FIRST_FREE_PORT = number("connect"), 1024
+SHORTEST = {2: 16, 10: 24}  # addresses of IPv4 and IPv6; the host says EINVAL for a shorter one
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
 
@@ -34,7 +35,7 @@ class Network:
             check_groups(int.from_bytes(address[8:12], "little"))
             if not any(address[4:8]):
                 return _bind_netlink(call, fd, address)
-        if _privileged(kind[0], address) and not remote_address(address):
+        if len(address) >= SHORTEST.get(kind[0], 0) and _privileged(kind[0], address) and not remote_address(address):
             raise OSError(errno.EACCES, "a privileged port")  # husk itself may have CAP_NET_BIND_SERVICE
         return bind_address(fd, address)
 

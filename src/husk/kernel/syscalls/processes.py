@@ -1,5 +1,5 @@
 """getpgid(2), setpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2),
-get_robust_list(2): calls on a process by number; getrlimit(2) and uname(2).
+get_robust_list(2): calls on a process by number; getrlimit(2), setrlimit(2) and uname(2).
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -15,6 +15,7 @@ from husk.kernel.call import CONTINUE, Call, Refused, Reply, i32
 PRIO_PROCESS = 0  # getpriority's `which`
 RLIMIT_CORE, RLIMIT_LOCKS, RLIMIT_BYTES, UNLIMITED = 4, 10, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
+CORE_LIMIT = 1  # set by husk-init
 HOSTNAME, UTS_FIELD = b"husk", 65
 PER_LINUX32 = 8
 
@@ -42,9 +43,14 @@ def _confined(call: Call, pid: int) -> Reply:
     return CONTINUE
 
 
+def _shown(call: Call) -> Reply:
+    """The parent of the first program is husk's reaper, whose scheduling anyone may see, as that of any parent."""
+    return CONTINUE if i32(call, 0) == call.kernel.tasks.reaper else _on_pid(call)
+
+
 getpgid = getsid = get_robust_list = _on_pid
-sched_getaffinity = sched_setaffinity = sched_getattr = sched_setattr = _on_pid
-sched_getparam = sched_setparam = sched_getscheduler = sched_setscheduler = sched_rr_get_interval = _on_pid
+sched_setaffinity = sched_setattr = sched_setparam = sched_setscheduler = _on_pid
+sched_getaffinity = sched_getattr = sched_getparam = sched_getscheduler = sched_rr_get_interval = _shown
 
 
 def setpgid(call: Call) -> Reply:
@@ -66,16 +72,30 @@ def prlimit64(call: Call) -> Reply:
 
 
 def _core_limit_stays(call: Call) -> Reply:
-    """Success, and nothing happens: the row of setrlimit says why. All processes of a box have the caller's limit."""
+    """Nothing happens: the row of setrlimit says why. All processes of a box have the caller's limit."""
     if not call.kernel.walls.pid:
         _confined(call, i32(call, 0))
-    call.raw.read(call.args[2], RLIMIT_BYTES)  # EFAULT comes first
+    _judge_core_limit(call.raw.read(call.args[2], RLIMIT_BYTES))  # EFAULT comes first
     if call.args[3]:
         with open(f"/proc/{call.tid}/limits", "rb") as limits:
             (line,) = [line for line in limits if line.startswith(b"Max core file size")]
         values = [UNLIMITED if word == b"unlimited" else int(word) for word in line[18:].split()[:2]]
         call.raw.write(call.args[3], b"".join(value.to_bytes(8, "little") for value in values))
     return 0
+
+
+def setrlimit(call: Call) -> Reply:
+    """Only that of core files comes here."""
+    _judge_core_limit(call.raw.read(call.args[1], RLIMIT_BYTES))
+    return 0
+
+
+def _judge_core_limit(wanted: bytes) -> None:
+    soft, hard = int.from_bytes(wanted[:8], "little"), int.from_bytes(wanted[8:], "little")
+    if soft > hard:
+        raise OSError(errno.EINVAL, "the soft limit is above the hard one")
+    if hard > CORE_LIMIT:
+        raise OSError(errno.EPERM, "the hard limit can only be lowered")
 
 
 def _locks_limit_stays(call: Call) -> Reply:

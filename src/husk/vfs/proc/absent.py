@@ -24,7 +24,6 @@ TASK = {
     "map_files": _CHECKPOINT,
     "make-it-fail": "for testing the host kernel",
     "fail-nth": "for testing the host kernel",
-    "mem": "for debuggers, and ptrace is refused; a process reaches its own memory without it",
     "numa_maps": "names host files without device and inode, so no guest path can be given for them",
     "pagemap": _PHYSICAL,
     "patch_state": "patching of the host kernel",

@@ -38,6 +38,7 @@ TASK_FILES = {
     b"limits": 0o444,
     b"loginuid": 0o644,
     b"maps": 0o444,
+    b"mem": 0o600,
     b"mountinfo": 0o444,
     b"mounts": 0o444,
     b"mountstats": 0o400,
@@ -157,6 +158,13 @@ class TaskEntries:
         """ENOENT where the task is gone."""
         self.host_task(task).started()
 
+    def began(self, task: TaskDir) -> int:
+        """When the host first showed it, in nanoseconds; 0 where it is gone."""
+        try:
+            return self.host_task(task).started()
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+
     # -- names -------------------------------------------------------------------------------------------------------
     def lookup(self, directory: Dir, name: bytes) -> Node | None:
         """None: the name is none of a task's."""
@@ -206,7 +214,7 @@ class TaskEntries:
     def _in_part(self, part: PartDir, name: bytes) -> Node:
         task = part.task
         if part.name == b"net":
-            if name in _NET_NAMES:
+            if name in _NET_NAMES and not self.host_task(task).is_zombie():
                 return TaskFile(self._tree, task, part, name)
             raise OSError(errno.ENOENT, "no such name")
         if part.name == b"ns" and name in _NS_NAMES:
@@ -241,7 +249,10 @@ class TaskEntries:
                 for pid in self._pids(after)
             ]
         elif isinstance(directory, TaskDir):
-            self.alive(directory)
+            try:
+                self.alive(directory)
+            except ProcessLookupError:
+                raise OSError(errno.ENOENT, "the process is gone") from None
             names = (*_own_dirs(directory), *_own_files(directory), *_TASK_LINKS)
             found = [self._own_entry(directory, name) for name in names]
         else:

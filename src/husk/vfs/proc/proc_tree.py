@@ -29,6 +29,7 @@ __all__ = ["HeldFile", "ProcTree"]
 HOST_WRITABLE = frozenset({b"comm", b"oom_score_adj", b"timerslack_ns"})
 # Writing succeeds and has no effect: husk-init has set that the host writes no memory of a crashing guest to disk.
 IGNORED = frozenset({b"coredump_filter"})
+NAMESPACED = frozenset({b"mountinfo", b"mounts", b"mountstats"})
 
 
 def _no_file(_host_path: bytes, _dev: int, _ino: int) -> None:
@@ -98,12 +99,14 @@ class ProcTree(SynthTree):
             return self._held_stat(node)
         if not isinstance(node, (TaskDir, PartDir, TaskFile, TaskLink)):
             return super().stat(ctx, node)
-        host_task = self._entries.host_task(node if isinstance(node, TaskDir) else node.task)
+        creds = self.view.creds
+        if isinstance(node, TaskDir):  # what holds it may ask after the task is gone
+            return self.made_stat(self.ino_of(node), st.S_IFDIR | 0o555, nlink=7 if node.thread else 9, uid=creds.uid,
+                                  gid=creds.gid, when=self._entries.began(node))  # fmt: skip
+        host_task = self._entries.host_task(node.task)
         when = host_task.started()
         mode, nlink, size = 0o555, 1, 0
-        if isinstance(node, TaskDir):
-            nlink = 7 if node.thread else 9
-        elif isinstance(node, PartDir):
+        if isinstance(node, PartDir):
             mode, nlink = TASK_DIRS[node.name], 2
             size = len(self._entries.listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
             if node.name == b"task":  # one more for each thread: browsers count their own by it
@@ -114,10 +117,10 @@ class ProcTree(SynthTree):
             mode = 0o777
             if node.fd >= 0:
                 mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=host_task.fd).st_mode & 0o777, 64
-        creds = self.view.creds
-        return self.made_stat(
-            self.ino_of(node), node.kind | mode, nlink=nlink, uid=creds.uid, gid=creds.gid, size=size, when=when
-        )
+        uid, gid = creds.uid, creds.gid
+        if mode != 0o555 and host_task.owned_by_root():
+            uid = gid = 0
+        return self.made_stat(self.ino_of(node), node.kind | mode, nlink=nlink, uid=uid, gid=gid, size=size, when=when)
 
     def _held_stat(self, node: HeldFile) -> Stat:
         host = os.stat(b"fd/%d" % node.fd, dir_fd=self._entries.host_task(node.task).fd)
@@ -159,6 +162,8 @@ class ProcTree(SynthTree):
 
     def _open_task_file(self, ctx: Context, node: TaskFile, flags: int) -> int:
         host_task = self._entries.host_task(node.task)
+        if node.part is node.task and node.name == b"mem":
+            return self._open_memory(ctx, host_task, flags)
         if flags & os.O_ACCMODE != os.O_RDONLY:
             if node.part is node.task and node.name in IGNORED:
                 text = self._text(ctx, node, host_task)
@@ -169,11 +174,22 @@ class ProcTree(SynthTree):
             return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=host_task.fd)
         return snapshot(path_of(node.part, node.name), self._text(ctx, node, host_task), flags)
 
+    def _open_memory(self, ctx: Context, host_task: HostTask, flags: int) -> int:
+        """Of the caller's own process, which can change its memory without it just as well. Into another's only ptrace
+        leads, which the host judges by the caller; this descriptor would be opened by husk."""
+        tasks = self.view.tasks
+        if tasks.tgid_of(host_task.host) != tasks.tgid_of(ctx.tid):
+            raise OSError(errno.EACCES, "the memory of another process")
+        keep = flags & (os.O_ACCMODE | os.O_NONBLOCK)
+        return os.open(b"mem", keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=host_task.fd)
+
     def _text(self, ctx: Context, node: TaskFile, host_task: HostTask) -> bytes:
         from husk.vfs.proc.net_files import net_text  # here, not above: see _fill
         from husk.vfs.proc.task_files import NAMED, TASK_TEXT, running, starting
 
         if node.part is node.task:
+            if node.name in NAMESPACED and host_task.is_zombie():
+                raise OSError(errno.EINVAL, "a process that has ended has no mounts")
             # Asked before and after the host is read: a program may begin, or be complete, in between.
             names = self.view.tasks.starting(host_task.host) if node.name in NAMED else None
             text = TASK_TEXT[node.name](host_task)
@@ -208,7 +224,7 @@ class ProcTree(SynthTree):
         # One of the host's own files that a guest gets: /proc/PID[/task/TID]/comm, or /proc/meminfo.
         from husk.vfs.proc.system_files import HOSTS_OWN
 
-        if parts[-1] not in (HOSTS_OWN if len(parts) == 3 else HOST_WRITABLE):
+        if parts[-1] not in (HOSTS_OWN if len(parts) == 3 else HOST_WRITABLE | {b"mem"}):
             return None
         for place, number in enumerate(parts):
             if number.isdigit():
@@ -258,6 +274,6 @@ class ProcTree(SynthTree):
     def _directory(self, ctx: Context, node: TaskLink) -> Dir:
         ask = self.view.tasks.cwd_of if node.name == b"cwd" else self.view.tasks.root_of
         directory = ask(ctx, node.task.host)
-        if directory is None:
+        if directory is None or self._entries.host_task(node.task).is_zombie():
             raise OSError(errno.ENOENT, "the process is gone")
         return directory

@@ -163,8 +163,9 @@ def fdinfo(task: HostTask, fd: int, mount_id: int, ino: int | None) -> bytes:
             words[4] = b"%d" % task.view.tasks.guest_of(max(int(words[4]), 0))
             words[5] = b"00:00:%d" % (ino or 0)
             line = b"lock:\t" + b" ".join(words) + b"\n"
-        elif key == b"inotify wd" or key.startswith(b"fanotify"):
-            line = line.split(b" ino:")[0] + b"\n"  # the rest names the host's inode
+        elif key == b"inotify wd":  # the host's inode is left out
+            mask = value.partition(b" mask:")[2].partition(b" ")[0]
+            line = b"inotify wd:%s ino:0 sdev:0 mask:%s ignored_mask:0 \n" % (value.partition(b" ")[0], mask)
         made.append(line)
     return b"".join(made)
 

@@ -92,6 +92,20 @@ class HostTask:
         """When the host first showed it, in nanoseconds; ENOENT where the task is gone."""
         return os.stat(b"stat", dir_fd=self.fd).st_mtime_ns
 
+    def owned_by_root(self) -> bool:
+        """Linux gives the files of a zombie, and of a process that hides its memory, to root."""
+        return os.stat(b"stat", dir_fd=self.fd).st_uid != os.fstat(self.fd).st_uid  # the directory stays its own
+
+    def is_zombie(self) -> bool:
+        """Has it ended, and does its parent not know yet? Then it has no working directory any more."""
+        try:
+            os.readlink(b"cwd", dir_fd=self.fd)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            pass
+        return False
+
     def read(self, name: bytes) -> bytes:
         return read_host(name, self.fd)
 

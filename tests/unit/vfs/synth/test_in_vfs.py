@@ -82,7 +82,7 @@ def test_pipes_by_name(box: Box, vfs: Vfs) -> None:
     (b"/dev/tty", os.O_RDWR, errno.ENXIO),
     (b"/proc/self/fd", os.O_WRONLY, errno.EISDIR),
     (b"/proc/self/status/x", os.O_RDONLY, errno.ENOTDIR),
-    (b"/proc/self/mem", os.O_RDONLY, errno.ENOENT),
+    (b"/proc/self/pagemap", os.O_RDONLY, errno.ENOENT),
     (b"/proc/self", os.O_RDONLY | os.O_NOFOLLOW, errno.ELOOP),
 ])
 def test_refusals(box: Box, vfs: Vfs, path: bytes, flags: int, error: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -139,7 +140,7 @@ def test_no_host_number_or_path_in_any_file(box: Box, child: int, thread: int) -
     host = box.tasks.processes[child]
     words = [b"%d" % number for number in (os.getpid(), host, box.tasks.threads[thread]) if number > 999]
     hidden = [b"/root", b"/home", os.fsencode(os.getcwd())]
-    skip = (b"/environ", b"/cmdline", b"/auxv", b"/statm", b"/limits")  # the process's own memory; sizes and limits
+    skip = (b"/environ", b"/cmdline", b"/auxv", b"/mem", b"/statm", b"/limits")  # its own memory; sizes and limits
     checked = 0
     for path, node in box.every_file(b"/proc/%d" % child):
         if node.kind != st.S_IFREG or path.endswith(skip):
@@ -236,7 +237,7 @@ def test_a_dead_process_is_gone_everywhere(box: Box) -> None:
     gone(lambda: box.proc.entries(box.ctx, fds, 0))
     gone(lambda: box.proc.open(box.ctx, file, os.O_RDONLY))
     gone(lambda: box.proc.readlink(box.ctx, link))
-    gone(lambda: box.proc.stat(box.ctx, directory))
+    assert box.proc.stat(box.ctx, directory).ino, "fstat of a directory that is held still works"
 
 
 def test_a_number_used_again_is_another_process(box: Box) -> None:
@@ -439,9 +440,9 @@ def test_the_rest_cannot_be_written(box: Box, name: bytes) -> None:
 
 
 def read_everything(box: Box) -> None:
-    for _, node in box.every_file(b"/proc"):
+    for path, node in box.every_file(b"/proc"):
         node.tree.stat(box.ctx, node)
-        if node.kind == st.S_IFREG:
+        if node.kind == st.S_IFREG and not path.endswith(b"/mem"):  # another's cannot be opened
             os.close(node.tree.open(box.ctx, node, os.O_RDONLY))
 
 
@@ -537,3 +538,15 @@ def test_a_listing_in_pieces_looks_for_processes_once(box: Box, monkeypatch: pyt
     assert names == pids and len(asked) <= 2
     list(box.proc.entries(box.ctx, top, 0))
     assert len(asked) <= 3, "from the beginning it is looked up anew"
+
+
+def test_memory_is_the_callers_own(box: Box, child: int) -> None:
+    value = ctypes.c_uint64(42)
+    fd = box.open(b"/proc/self/mem", os.O_RDWR)
+    try:
+        assert os.pread(fd, 8, ctypes.addressof(value)) == (42).to_bytes(8, "little")
+    finally:
+        os.close(fd)
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        with pytest.raises(PermissionError):
+            box.open(b"/proc/%d/mem" % child, flags)
