@@ -1,4 +1,5 @@
-"""cli: `husk doctor`: which mechanisms work on this machine, which are missing, what that means, and what to do."""
+"""cli: `husk doctor`: which mechanisms work on this machine, which are missing, what that means, and what to do; with
+`--box`, what a running box waits for."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ def main(argv: list[str]) -> int:
 
 
 def _doctor(options: Values) -> int:
+    if options.box:
+        return _box(options)
     findings = examine()
     code = exit_code(findings)
     if options.json:
@@ -40,6 +43,26 @@ def _doctor(options: Values) -> int:
     else:
         say(*table(findings, code).splitlines())
     return code
+
+
+def _box(options: Values) -> int:
+    """What a running box waits for."""
+    from husk.sandbox.kept.operations import waits_of
+
+    waits = waits_of(options.box)
+    if options.json:
+        say_json({"box": options.box, "waits": waits})
+        return 0
+    if not waits:
+        say("No process of the box waits in a call.")
+    for wait in waits:
+        say(f"{_duration(wait['seconds'])}  {wait['program']} (pid {wait['pid']}, thread {wait['tid']})",
+            f"            {wait['call']}", f"            {wait['where']}")  # fmt: skip
+    return 0
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:8.1f} s" if seconds >= 0 else "   unknown"
 
 
 def verdict(findings: list[Finding], code: int) -> str:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from husk.kernel.kernel import Kernel
+
     T = TypeVar("T")
 
 ERESTARTSYS = 512
@@ -50,11 +52,11 @@ def forget() -> None:
 
 
 class _Wait:
-    __slots__ = ("call", "done", "held", "operate", "thread", "weight")
+    __slots__ = ("call", "done", "held", "ident", "operate", "since", "thread", "weight")
 
     def __init__(self, call: Call, operate: Callable[[], Reply], held: int, weight: int) -> None:
         self.call, self.operate, self.held, self.weight = call, operate, held, weight
-        self.done, self.thread = False, 0
+        self.done, self.thread, self.ident, self.since = False, 0, 0, time.monotonic()
 
 
 def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1, weight: int = 0) -> Reply:
@@ -93,9 +95,15 @@ def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1
     return LATER
 
 
+def waiting(kernel: Kernel) -> list[tuple[int, float, int]]:
+    """Of each call of a run that waits here: the guest's thread, since when, and the thread of husk that waits."""
+    with _lock:
+        return [(one.call.tid, one.since, one.ident) for one in _waits if one.call.kernel is kernel and not one.done]
+
+
 def _work(wait: _Wait) -> None:
     raw = wait.call.raw
-    wait.thread = _thread.get_native_id()
+    wait.thread, wait.ident = _thread.get_native_id(), _thread.get_ident()
     try:
         try:
             reply = wait.operate()

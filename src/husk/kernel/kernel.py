@@ -188,6 +188,8 @@ class Kernel:
         self._table_is_full = table_is_full
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
+        # By thread: the call in hand, since when, and the thread as Python knows it. Only `longest_waits` reads it.
+        self.serving: dict[int, tuple[RawCall, float, int] | None] = {}
         self._own_names = names is None
         self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
 
@@ -240,15 +242,18 @@ class Kernel:
         self.tasks.forget()
 
     def _serve(self) -> None:
-        me = _thread.get_native_id()
+        me, ident, serving, clock = _thread.get_native_id(), _thread.get_ident(), self.serving, time.monotonic
         self._threads[me] = None
         clear_umask()
         self._shared.tasks.serve(self.tasks)
         try:
             receive, answer = self.listener.receive, self.answer
             while (raw := receive()) is not None:
+                serving[me] = raw, clock(), ident
                 answer(raw)
+                serving[me] = None
         finally:
+            serving.pop(me, None)
             del self._threads[me]
 
     # -- one call ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import Names
     from husk.native._core import Listener
     from husk.sandbox.box import Box
+    from husk.sandbox.kept.ask_box import Answering
     from husk.sandbox.limits.enforcement import Enforcement
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
@@ -47,6 +48,7 @@ class Served:
         # The first program by descriptor: the reaper reaps it before husk hears of it, and its pid may be used again.
         self._first, self._lock = -1, _thread.allocate_lock()
         self._kernel: Kernel | None = None
+        self._answering: Answering | None = None
         self.enforcement: Enforcement | None = None
         self.recorder = _recorder(box)
         if policy.emulation is not None:
@@ -95,6 +97,7 @@ class Served:
             )
             self._kernel = kernel
             kernel.start()
+            self._answering = _answering(box, kernel)
         except BaseException:
             if self._kernel is None:
                 self._undo_enforcement(launch, tasks)
@@ -130,6 +133,9 @@ class Served:
         """Every process of it ends, and every thread and descriptor of ours with them. Safe to call twice."""
         launch, kernel, enforcement = self.launch, self._kernel, self.enforcement
         try:
+            if self._answering is not None:
+                self._answering.close()
+                self._answering = None
             if launch is not None:
                 if kernel is None:
                     launch.abandon()
@@ -168,7 +174,19 @@ class Served:
             self.launch.forget()
         if self._kernel is not None:
             self._kernel.forget()
-        self.launch = self._kernel = self.enforcement = None
+        self.launch = self._kernel = self.enforcement = self._answering = None
+
+
+def _answering(box: Box, kernel: Kernel) -> Answering | None:
+    """Who runs a box that has a name can be asked what it waits for."""
+    if box.kept is None:
+        return None
+    from husk.sandbox.kept.ask_box import Answering
+
+    try:
+        return Answering(box.kept.kept.path(box.kept.record.name), kernel)
+    except OSError:
+        return None  # a run without it is better than none
 
 
 def _recorder(box: Box) -> Recorder | None:

@@ -12,10 +12,15 @@ SHELLS = ("bash", "fish", "zsh")
 DOCTOR = Command(
     "doctor",
     "what of husk's walls this machine can raise",
-    "Tries every mechanism husk stands on and says what stands, what is missing and what to do.",
-    options=(JSON,),
+    "Tries every mechanism husk stands on and says what stands, what is missing and what to do. With --box: which calls"
+    " a running box waits in, the longest first.",
+    options=(
+        Option("--box", "NAME", "of a box that runs under this name (`husk run --keep NAME`): the calls it waits in",
+               more="For each: the process, the call with its arguments, for how long, and where husk is with it."),
+        JSON,
+    ),
     end="Exit code 0: husk can run fully; 1: with less; 125: the minimum is not there.",
-)
+)  # fmt: skip
 SYSCALLS = Command(
     "syscalls",
     "what husk does with each system call",

@@ -3,6 +3,7 @@
 Below the state directory (docs/formats/box.md):
 
 kept/NAME/record   one box: what it was started from, and which layer holds its names; replaced as a whole
+kept/NAME/doctor-N where a husk that runs it is asked what it waits for
 kept/NAME/running  what runs in it now; valid only while kept/NAME is locked
 layers/ID/         what one run left: `files/`, `names-N`, `seen-N`. Never changed; shared by boxes that grew from it
 kept.lock          held shared by a process that may add a reference to a layer, exclusively by the collection
@@ -232,7 +233,7 @@ class KeptBoxes:
 
     def _clean(self, path: str) -> int:
         """Remove what a killed husk left in the directory of a box that stays."""
-        left = [name for name in ("record.new", "running") if os.path.exists(os.path.join(path, name))]
+        left = [name for name in os.listdir(path) if name in ("record.new", "running") or name.startswith("doctor-")]
         fd = lock_directory(path, wait=False) if left else -1
         if fd < 0:
             return 0

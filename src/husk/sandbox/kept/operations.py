@@ -203,3 +203,18 @@ def drop(kept: KeptBoxes, name: str) -> Record | None:
         os.close(fd)
     kept.collect()
     return record
+
+
+def waits_of(name: str) -> list[dict[str, Any]]:
+    """The calls that a running box waits in, the longest first."""
+    from husk.sandbox.kept.ask_box import ask
+
+    kept = KeptBoxes()
+    if not kept.is_running(name):
+        kept.get(name)  # says so if there is none
+        raise UsageError(f"the box {name!r} does not run; `husk run --keep {name}` runs a program in it.")
+    try:
+        answers = ask(kept.path(name))
+    except TimeoutError:
+        raise HuskError(f"the husk that runs the box {name!r} does not answer; `husk ps` has its pid.") from None
+    return sorted((wait for answer in answers for wait in answer), key=lambda wait: -wait["seconds"])
