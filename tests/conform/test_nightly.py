@@ -22,7 +22,7 @@ from husk.conform.matrix.calls_file import Calls, TracedFile, TracedSuite, read_
 from husk.conform.matrix.interpreters import INTERPRETERS
 from husk.conform.matrix.measure_uses import measure_uses
 from husk.conform.matrix.uses_file import SKILL, WORKS, Use, Uses, read_uses, write_uses
-from husk.conform.nightly.choose_files import choose_files
+from husk.conform.nightly.choose_files import choose_again, choose_files
 from husk.conform.nightly.night import _chosen, compare
 from husk.conform.nightly.nightly_config import read_nightly
 from husk.conform.outcomes import FAIL, FLAKY, PASS, RunRecord
@@ -102,6 +102,31 @@ def test_files_that_exercise_what_is_used() -> None:
     with pytest.raises(UsageError, match='choose = "all"'):
         lone = Calls("", {"mini": TracedSuite(files={"quota": TracedFile("", "exit 0", {"quotactl": 3})})})
         choose_files([Suite("mini", "ltp", Path("/"), files=(SuiteFile("quota"),))], lone, uses, 9)
+
+
+def test_the_choice_stays_while_nothing_changes(tmp_path: Path) -> None:
+    """Counts vary from trace to trace; that alone must not make cases come and go."""
+
+    def calls(**counts: int) -> Calls:
+        files = {name: TracedFile("", "exit 0", {"futex": count}) for name, count in counts.items()}
+        return Calls("", {"mini": TracedSuite(files={**files, "quota": TracedFile("", "exit 0", {"quotactl": 3})})})
+
+    def chosen(traced: Calls, used: str = "futex", per_call: int = 1) -> list[str]:
+        uses = Uses(uses=(Use(SKILL, "a", WORKS, calls={used: 1}),))
+        suite = Suite("mini", "tap", Path("/"))
+        found = choose_again([suite], traced, uses, per_call, tmp_path / "chosen.json")
+        assert found.suites == [suite]
+        return sorted(found.files["mini"])
+
+    # Of whose calls it is the larger share ranks first; with equal shares the name decides.
+    assert chosen(calls(b=1, c=1)) == ["b"]
+    (tmp_path / "chosen.json").write_text((tmp_path / "chosen.json").read_text().replace('"b"', '"c"'))
+    assert chosen(calls(b=1, c=1)) == ["c"]
+    assert chosen(calls(a=1, b=1, c=1)) == ["a"]  # a new program
+    assert chosen(calls(a=1, b=1, c=1), per_call=2) == ["a", "b"]
+    assert chosen(calls(a=1, b=1, c=1), "quotactl") == ["quota"]
+    (tmp_path / "chosen.json").write_text("not JSON")
+    assert chosen(calls(b=1, c=1)) == ["b"]
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from husk.conform.matrix.calls_file import Calls, TracedFile
 from husk.conform.matrix.uses_file import INTERPRETER, SKILL, Uses
@@ -30,6 +33,33 @@ def used_calls(uses: Uses) -> frozenset[str]:
     return frozenset(call for one in measured for call in one.calls)
 
 
+def choose_again(suites: Sequence[Suite], calls: Calls, uses: Uses, per_call: int, path: Path) -> Chosen:
+    """As choose_files, and the choice is kept in `path` as long as the skills make the same calls and the suites have
+    the same programs. How often a program makes a call varies from trace to trace, and a choice that varied with it
+    would make cases come and go every night."""
+    chosen = choose_files(suites, calls, uses, per_call)
+    every = {suite.name: sorted(_every(suite, calls)) for suite in suites}
+    key = hashlib.sha256(json.dumps([per_call, sorted(chosen.used), every]).encode()).hexdigest()
+    try:
+        kept = json.loads(path.read_bytes())
+        files = {str(name): frozenset(map(str, found)) for name, found in kept["files"].items()}
+        same = kept["key"] == key
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        same = False
+    if same:
+        left = [suite for suite in suites if suite.name in files or suite.name not in chosen.counts]
+        return Chosen(left, chosen.used, files, chosen.counts)
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(json.dumps({"key": key, "files": {name: sorted(one) for name, one in chosen.files.items()}}))
+    beside.replace(path)
+    return chosen
+
+
+def _every(suite: Suite, calls: Calls) -> set[str]:
+    traced = calls.suites.get(suite.name)
+    return {row.path for row in suite.files} or set(traced.files if traced else ())
+
+
 def choose_files(suites: Sequence[Suite], calls: Calls, uses: Uses, per_call: int) -> Chosen:
     """For each call that is used, the `per_call` files that exercise it most. A file that could not be traced stays:
     nobody knows what it exercises."""
@@ -49,7 +79,7 @@ def choose_files(suites: Sequence[Suite], calls: Calls, uses: Uses, per_call: in
         if suite.kind not in BY_FILE or traced is None:
             whole.append(suite)
             continue
-        every = {row.path for row in suite.files} or set(traced.files)
+        every = _every(suite, calls)
         files[suite.name] = frozenset(
             file for file in every if (suite.name, file) in wanted or _unknown(traced.files, file)
         )

@@ -26,7 +26,7 @@ from husk.conform.matrix.coverage import coverage
 from husk.conform.matrix.measure_uses import measure_uses
 from husk.conform.matrix.trace_suites import trace_suites
 from husk.conform.matrix.uses_file import Use, Uses, read_uses, write_uses
-from husk.conform.nightly.choose_files import BY_FILE, Chosen, choose_files
+from husk.conform.nightly.choose_files import BY_FILE, Chosen, choose_again
 from husk.conform.nightly.nightly_config import USED, NightlyConfig
 from husk.conform.outcomes import CaseName, RunRecord, score
 from husk.conform.places import conform_directory
@@ -200,7 +200,7 @@ def _chosen(
     )  # fmt: skip
     if config.choose != USED:
         return calls, Chosen(suites)
-    chosen = choose_files(suites, calls, uses, config.files_per_call)
+    chosen = choose_again(suites, calls, uses, config.files_per_call, path.with_name("chosen.json"))
     told(f"the skills make {len(chosen.used)} different calls")
     for name, every in chosen.counts.items():
         told(f"{name}: {len(chosen.files.get(name, ()))} of {every} programs exercise them")
