@@ -42,6 +42,8 @@ FIGURES: list[tuple[str, str, str, str, float]] = [
     ("processes", "at most 256 segments", "kernel/segments.py", "MOST", 256),
     ("processes", "of 1 TiB together", "kernel/segments.py", "LARGEST", 1 << 40),
     ("api", "At most 64 MiB of each captured stream", "api/process.py", "MOST_KEPT", 64 * MIB),
+    ("scale", "up to 32 MiB", "cluster/trees.py", "LARGEST_SENT", 32 * MIB),
+    (DESIGN + "018-cluster", "if it is at most 32 MiB", "cluster/trees.py", "LARGEST_SENT", 32 * MIB),
     ("skills", "more than 100 folders", "skills/archive.py", "MOST_DEPTH", 100),
     ("skills", "20,000 entries", "skills/archive.py", "MOST_ENTRIES", 20_000),
     ("skills", "512 MiB", "skills/archive.py", "MOST_BYTES", 512 * MIB),
