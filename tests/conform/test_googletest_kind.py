@@ -137,6 +137,13 @@ def test_the_json_file_speaks_for_a_program_that_closed_its_output() -> None:
     assert reading.results[1].why == "x.cc:7 no" and reading.results[0].seconds == 0.5
 
 
+def test_what_fails_outside_any_case_is_no_case() -> None:
+    odd = {"name": "NonTestSuiteFailure", "testsuite": [{"name": "", "status": "RUN", "failures": [{"failure": "x"}]}]}
+    content = json.dumps({"testsuites": [odd]}).encode()
+    reading = read(UNIT, ended(ran(*ONE, *TWO, *THREE, *ALL), 1, files={"results.json": content}))
+    assert set(outcomes(reading)) == set(UNIT.cases)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"testsuites": [1]}', b'{"testsuites": [{}]}', b"[" * 100_000])
 def test_malformed_json_leaves_the_text(content: bytes) -> None:
     reading = read(UNIT, ended(ran(*ONE, *TWO, *THREE, *ALL), 1, files={"results.json": content}))

@@ -128,6 +128,8 @@ def read(unit: Unit, ended: Ended) -> Reading:
     text = ended.stdout.decode("utf-8", "replace")
     seen = _seen_in_text(text)
     for name, one in _seen_in_json(ended.files.get(JSON_NAME, b"")):
+        if name not in unit.cases:
+            continue  # "NonTestSuiteFailure.": what failed outside any case
         before = seen.get(name, _Seen())
         seen[name] = _Seen(one.outcome, one.seconds or before.seconds, before.why or one.why, before.output)
     for case in unit.cases:
