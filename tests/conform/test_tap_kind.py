@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from husk.conform.execute.shards import Filter
 from husk.conform.suites import kind
 from husk.conform.suites.tap_stream import read_tap
 from husk.conform.units import Ended, Unit
@@ -128,3 +129,12 @@ def test_no_suite(tmp_path: Path, head: str, files: dict[str, str], said: str) -
     suite = write_suite(tmp_path, f"kind = 'tap'\n{head}", files)
     with pytest.raises(UsageError, match=said):
         kind("tap").units(suite, run_natively)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "runs"),
+    [("t/a.t/*", True), ("t/a*", True), ("*/3 opens", True), ("mini/t/a.t/1", True), ("t/b*", False), ("t/a.t", False)],
+)
+def test_a_filter_leaves_out_files_whose_cases_are_not_known_yet(pattern: str, runs: bool) -> None:
+    unit = Unit("mini", "tap", "t/a.t", ("a.t",))
+    assert (Filter((pattern,)).applied(unit, None) is unit) == runs

@@ -66,16 +66,29 @@ class Filter:
     """Shell patterns for FILE/CASE or SUITE/FILE/CASE; without any, every case fits."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
+        self._texts = tuple(patterns)
         self._patterns = [re.compile(fnmatch.translate(pattern)) for pattern in patterns]
 
     def fits(self, name: CaseName) -> bool:
         texts = (f"{name.file}/{name.case}", str(name))
         return not self._patterns or any(one.match(text) for one in self._patterns for text in texts)
 
+    def _may_fit(self, unit: Unit) -> bool:
+        """Whether a case of some name would fit: a beginning of a pattern fits what stands before that name."""
+        starts = (f"{unit.file}/", f"{unit.suite}/{unit.file}/")
+        return any(
+            fnmatch.fnmatchcase(start, pattern[:end])
+            for start in starts
+            for pattern in self._texts
+            for end in range(1, len(pattern) + 1)
+        )
+
     def applied(self, unit: Unit, only: Only | None) -> Unit | None:
-        """The unit with the cases that fit. Where only a run can tell the cases, the whole unit."""
-        if not self._patterns or not unit.cases:
+        """The unit with the cases that fit. Where only a run can tell the cases, the whole unit if one may fit."""
+        if not self._patterns:
             return unit
+        if not unit.cases:
+            return unit if self._may_fit(unit) else None
         wanted = [case for case in unit.cases if self.fits(CaseName(unit.suite, unit.file, case))]
         if not wanted:
             return None
