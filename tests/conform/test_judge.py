@@ -30,7 +30,7 @@ from husk.sandbox.errors import UsageError
     [
         (PASS, [PASS, PASS], PASS),
         (CRASH, [PASS], CRASH),
-        (SKIP, [PASS], SKIP),
+        (SKIP, [PASS], FAIL),
         (PASS, [PASS, FAIL], FLAKY),
         (FAIL, [SKIP, PASS], FLAKY),
         (PASS, [FAIL], NOT_NATIVE),

@@ -20,7 +20,7 @@ RAW = (PASS, FAIL, CRASH, HANG, SKIP)
 NOT_NATIVE, FLAKY = "not-native", "flaky"
 VERDICTS = (*RAW, NOT_NATIVE, FLAKY)
 MISSES = (FAIL, CRASH, HANG)  # what counts against a runtime
-COUNTED = (PASS, *MISSES)  # the denominator of a score: a skip is no miss, and no pass
+COUNTED = (PASS, *MISSES)  # the denominator of a score; the verdict "skip" is for cases that skip natively, too
 
 MOST_OUTPUT = 64 << 10  # bytes of a case's output that are kept
 

@@ -1,8 +1,8 @@
 """conform/judge: the list of expected failures: which cases are known to miss, why, and whether by design.
 
-A TOML file. Each `[[expected]]` row has `case`, a shell pattern for SUITE/FILE/CASE, and `reason`; if wanted `design`
-(the page that argues it), `by_design` (refused on purpose) and `runtime`, a pattern for where it holds: `husk*` unless
-given, which is husk in both settings.
+A TOML file. Each `[[expected]]` row has `case`, a shell pattern for SUITE/FILE/CASE or a list of some, and `reason`; if
+wanted `design` (the page that argues it), `by_design` (refused on purpose) and `runtime`, a pattern for where it holds:
+`husk*` unless given, which is husk in both settings.
 """
 
 from __future__ import annotations
@@ -75,7 +75,13 @@ def read_expected(path: Path) -> Expected:
     rows = table.pop("expected", [])
     if table or not isinstance(rows, list):
         raise UsageError(f"{path}: a list of expected failures holds [[expected]] rows alone.")
-    return Expected(tuple(_row(f"{path}: row {number}", row) for number, row in enumerate(rows, 1)))
+    return Expected(tuple(one for number, row in enumerate(rows, 1) for one in _rows(f"{path}: row {number}", row)))
+
+
+def _rows(where: str, row: dict[str, Any]) -> list[ExpectedFailure]:
+    """One for each pattern."""
+    cases = row.get("case")
+    return [_row(where, row | {"case": case}) for case in cases] if isinstance(cases, list) else [_row(where, row)]
 
 
 def _row(where: str, row: dict[str, Any]) -> ExpectedFailure:
