@@ -23,6 +23,7 @@ NAME = b"lo".ljust(16, b"\0")
 INDEX = struct.pack("<i", 1)
 UP_LOOPBACK_RUNNING = 0x49
 ARPHRD_LOOPBACK = 772
+ETHTOOL_GLINK = struct.pack("<I", 10)
 ANSWERS = {
     "SIOCGIFFLAGS": struct.pack("<H", UP_LOOPBACK_RUNNING),
     "SIOCGIFMETRIC": struct.pack("<i", 0),
@@ -59,11 +60,21 @@ def answer_interface_ioctl(call: Call, fd: int, command: int, address: int) -> i
         call.raw.write(address, NAME)
         return 0
     told = ANSWERS.get(asked) or (ADDRESSES.get(asked) if family == AF_INET else None)
-    if told is None:
-        raise OSError(errno.EOPNOTSUPP if asked == "SIOCETHTOOL" else errno.ENOTTY, "not answered for this socket")
+    if told is None and asked != "SIOCETHTOOL":
+        raise OSError(errno.ENOTTY, "not answered for this socket")
     if found[:16].partition(b"\0")[0] != b"lo":
         raise OSError(errno.ENODEV, "the box has only lo")
+    if told is None:
+        return _ask_link(call, int.from_bytes(found[16:24], "little"))
     call.raw.write(address + 16, told)
+    return 0
+
+
+def _ask_link(call: Call, address: int) -> int:
+    """SIOCETHTOOL: whether there is a link, which is all that ordinary programs ask."""
+    if call.raw.read(address, 4) != ETHTOOL_GLINK:
+        raise OSError(errno.EOPNOTSUPP, "lo is no device")
+    call.raw.write(address + 4, struct.pack("<I", 1))
     return 0
 
 

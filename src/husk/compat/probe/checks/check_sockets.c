@@ -138,6 +138,10 @@ CHECK(socket, "family=AF_INET type=SOCK_DGRAM")
 {
     network_kind(AF_INET, SOCK_DGRAM, 0);
 }
+CHECK(socket, "family=AF_INET type=SOCK_DGRAM protocol=136: UDP-Lite")
+{
+    network_kind(AF_INET, SOCK_DGRAM, IPPROTO_UDPLITE);
+}
 CHECK(socket, "family=AF_INET6 type=SOCK_STREAM")
 {
     network_kind(AF_INET6, SOCK_STREAM, 0);
