@@ -13,6 +13,7 @@ import os
 
 from husk.kernel.longest_waits import waits
 from husk.native.threads import start_thread
+from husk.sandbox.locked_dir import remove_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Answering:
         self._kernel, self._name = kernel, os.path.join(directory, f"{PREFIX}{kernel.tasks.reaper}")
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
-            _remove(self._name)
+            _sweep(directory)
             with_directory(self._name, self._socket.bind)
             self._socket.listen(4)
             start_thread(self._answer)
@@ -62,7 +63,7 @@ class Answering:
                 asker.close()
 
     def close(self) -> None:
-        _remove(self._name)
+        remove_file(self._name)
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)  # lets the thread leave
         except OSError:
@@ -107,8 +108,18 @@ def with_directory(name: str, use: Any) -> None:
         os.close(fd)
 
 
-def _remove(name: str) -> None:
-    try:
-        os.unlink(name)
-    except FileNotFoundError:
-        pass
+def _sweep(directory: str) -> None:
+    """Remove the sockets of runs that were killed: those on which no process listens."""
+    for name in os.listdir(directory):
+        if not name.startswith(PREFIX):
+            continue
+        trying = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
+        path = os.path.join(directory, name)
+        try:
+            with_directory(path, trying.connect)
+        except ConnectionRefusedError:
+            remove_file(path)
+        except (BlockingIOError, FileNotFoundError):
+            pass  # a run with many askers, or one that ends just now
+        finally:
+            trying.close()
