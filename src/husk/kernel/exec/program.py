@@ -257,7 +257,9 @@ def _program_headers(fd: int, header: bytes) -> list[tuple[int, ...]] | None:
         return None
     try:
         table = _pread(fd, phnum * 56, phoff)
-    except OSError:
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
         return None
     if len(table) < phnum * 56:
         return None

@@ -77,7 +77,13 @@ def apply_plan(folder: str, box: GoneBox, source: str, target: str, plan: Plan) 
             if isinstance(error, HuskError):
                 raise
             raise HuskError(f"{source} cannot be written ({error.strerror}); nothing was applied.") from None
-        settle(pointer, box, journal, target, times)
+        try:
+            settle(pointer, box, journal, target, times)
+        except OSError as error:
+            raise HuskError(
+                f"everything is applied to {source}, but husk cannot tidy up ({error.strerror}); the next command on"
+                " this box does."
+            ) from None
     finally:
         journal.staging.close()
         os.close(root)
