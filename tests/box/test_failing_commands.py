@@ -54,9 +54,12 @@ def place() -> Iterator[Place]:
 
 
 def recorded(place: Place) -> Seen:
-    """What a person would see: boxes and what they changed, images, the project. The boxes first: what the host kept
-    husk from finishing, the next command on the box finishes or undoes."""
+    """What a person would see: boxes and what they changed, images, the project. What the host kept husk from finishing
+    is finished or undone first, by the next run of the box."""
     names = sorted(place.boxes())
+    for name in names:
+        if (place.state / "kept" / name / "apply").exists():
+            place.sh(name, "true")
     changed = {name: place.changes(name) for name in names}
     seen: Seen = {str(path): path.read_bytes() for path in place.project.rglob("*") if path.is_file()}
     seen["boxes"] = names
