@@ -65,7 +65,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "compat": ("surface surface_writer census prefixes bounded_file html_shell", "runtimes", "probe look trace", "*"),
     # Values and files; then how suites run, and how they are judged; then what is made of the records.
     "conform": (
-        "outcomes units suite_file results_file places",
+        "outcomes units suite_file json_file results_file places",
         "suites judge",
         "execute history",
         "matrix",

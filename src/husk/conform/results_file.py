@@ -5,14 +5,12 @@ It can be read back whole: reports are made from it as well as from history.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from husk.compat.bounded_file import read_bounded
+from husk.conform.json_file import read_json, write_json
 from husk.conform.outcomes import RAW, VERDICTS, CaseName, Judged, RunInfo, RunRecord, score
-from husk.sandbox.errors import UsageError
 
 FORMAT = 1
 LARGEST_FILE = 1 << 30
@@ -41,26 +39,19 @@ def _case(one: Judged) -> dict[str, Any]:
 
 
 def write_results(record: RunRecord, path: Path) -> None:
-    """Whole or not at all."""
-    beside = path.with_name(f".{path.name}.new")
-    text = json.dumps(as_document(record), ensure_ascii=False, indent=1) + "\n"
-    beside.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes its JSON escape
-    beside.replace(path)
+    write_json(as_document(record), path)
 
 
 def read_results(path: Path) -> RunRecord:
-    content = read_bounded(path, LARGEST_FILE, "`husk conform run --out FILE` writes one.", ".")
-    try:
-        document = json.loads(content)
-        if document["format"] != FORMAT:
-            raise UsageError(f"{path}: a file of another husk (format {document['format']!r}).")
-        known = {one.name for one in fields(RunInfo)}
-        about = {key: value for key, value in document["run"].items() if key in known}
-        about["suites"] = tuple(map(str, about.get("suites", ())))
-        _checked(about, _BLANK)
-        return RunRecord(RunInfo(**about), [_judged(row) for row in document["cases"]])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path}: not a results.json of husk ({type(error).__name__}: {error}).") from None
+    return read_json(path, "results.json", FORMAT, LARGEST_FILE, "husk conform run --out FILE", _record)
+
+
+def _record(document: dict[str, Any]) -> RunRecord:
+    known = {one.name for one in fields(RunInfo)}
+    about = {key: value for key, value in document["run"].items() if key in known}
+    about["suites"] = tuple(map(str, about.get("suites", ())))
+    _checked(about, _BLANK)
+    return RunRecord(RunInfo(**about), [_judged(row) for row in document["cases"]])
 
 
 def _judged(row: dict[str, Any]) -> Judged:

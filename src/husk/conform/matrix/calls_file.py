@@ -5,14 +5,12 @@ Here: the values, reading and writing, and which files exercise a call. Not here
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from husk.compat.bounded_file import read_bounded
-from husk.sandbox.errors import UsageError
+from husk.conform.json_file import read_json, write_json
 
 FORMAT = 1
 LARGEST_FILE = 256 << 20
@@ -75,23 +73,16 @@ def words_of(file: str) -> set[str]:
 
 
 def write_calls(calls: Calls, path: Path) -> None:
-    """Whole or not at all; the same calls always give the same bytes."""
-    document = {"format": FORMAT, **asdict(calls)}
-    beside = path.with_name(f".{path.name}.new")
-    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    beside.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes its JSON escape
-    beside.replace(path)
+    """The same calls always give the same bytes."""
+    write_json({"format": FORMAT, **asdict(calls)}, path, sort_keys=True)
 
 
 def read_calls(path: Path) -> Calls:
-    content = read_bounded(path, LARGEST_FILE, "`husk conform trace SUITE…` writes one.", ".")
-    try:
-        document = json.loads(content)
-        if document["format"] != FORMAT:
-            raise UsageError(f"{path}: a file of another husk (format {document['format']!r}).")
-        return Calls(str(document["husk"]), {name: _suite(row) for name, row in document["suites"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path}: not a calls.json of husk ({type(error).__name__}: {error}).") from None
+    return read_json(path, "calls.json", FORMAT, LARGEST_FILE, "husk conform trace SUITE…", _calls)
+
+
+def _calls(document: dict[str, Any]) -> Calls:
+    return Calls(str(document["husk"]), {name: _suite(row) for name, row in document["suites"].items()})
 
 
 def _suite(row: dict[str, Any]) -> TracedSuite:

@@ -5,14 +5,12 @@ Here: the values, reading and writing. Not here: measuring (measure_uses.py), an
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from husk.compat.bounded_file import read_bounded
+from husk.conform.json_file import read_json, write_json
 from husk.conform.matrix.calls_file import counts
-from husk.sandbox.errors import UsageError
 
 FORMAT = 1
 LARGEST_FILE = 64 << 20
@@ -55,24 +53,16 @@ class Uses:
 
 
 def write_uses(uses: Uses, path: Path) -> None:
-    """Whole or not at all."""
-    beside = path.with_name(f".{path.name}.new")
-    document = {"format": FORMAT, **asdict(uses)}
-    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    beside.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes its JSON escape
-    beside.replace(path)
+    write_json({"format": FORMAT, **asdict(uses)}, path, sort_keys=True)
 
 
 def read_uses(path: Path) -> Uses:
-    content = read_bounded(path, LARGEST_FILE, "`husk conform uses` writes one.", ".")
-    try:
-        document = json.loads(content)
-        if document["format"] != FORMAT:
-            raise UsageError(f"{path}: a file of another husk (format {document['format']!r}).")
-        about = {key: str(document[key]) for key in ("husk", "kernel", "setting", "date")}
-        return Uses(**about, uses=tuple(_use(row) for row in document["uses"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path}: not a uses.json of husk ({type(error).__name__}: {error}).") from None
+    return read_json(path, "uses.json", FORMAT, LARGEST_FILE, "husk conform uses", _uses)
+
+
+def _uses(document: dict[str, Any]) -> Uses:
+    about = {key: str(document[key]) for key in ("husk", "kernel", "setting", "date")}
+    return Uses(**about, uses=tuple(_use(row) for row in document["uses"]))
 
 
 def _use(row: dict[str, Any]) -> Use:
