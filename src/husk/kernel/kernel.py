@@ -188,8 +188,8 @@ class Kernel:
         self._table_is_full = table_is_full
         self._handlers, self._mixed = handlers(), mixed_calls()
         self._threads: dict[int, None] = {}
-        # By thread: the call in hand, since when, and the thread as Python knows it. Only `longest_waits` reads it.
-        self.serving: dict[int, tuple[RawCall, float, int] | None] = {}
+        # By thread: the call in hand, and the thread as Python knows it. Only `longest_waits` reads it.
+        self.serving: dict[int, tuple[RawCall, int] | None] = {}
         self._own_names = names is None
         self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
 
@@ -242,14 +242,14 @@ class Kernel:
         self.tasks.forget()
 
     def _serve(self) -> None:
-        me, ident, serving, clock = _thread.get_native_id(), _thread.get_ident(), self.serving, time.monotonic
+        me, ident, serving = _thread.get_native_id(), _thread.get_ident(), self.serving
         self._threads[me] = None
         clear_umask()
         self._shared.tasks.serve(self.tasks)
         try:
             receive, answer = self.listener.receive, self.answer
             while (raw := receive()) is not None:
-                serving[me] = raw, clock(), ident
+                serving[me] = raw, ident
                 answer(raw)
                 serving[me] = None
         finally:

@@ -73,8 +73,8 @@ def _held(kernel: Kernel) -> dict[int, tuple[float, str]]:
     held = {}
     for serving in list(kernel.serving.values()):
         if serving is not None and not serving[0].answered:
-            raw, since, thread = serving
-            held[raw.tid] = now - since, "husk serves it: " + _functions(frames.get(thread))
+            raw, thread = serving
+            held[raw.tid] = now - raw.received_ns / 1e9, "husk serves it: " + _functions(frames.get(thread))
     for tid, since, thread in blocking.waiting(kernel):
         held[tid] = now - since, "husk waits for it in a thread of its own: " + _functions(frames.get(thread))
     return held
