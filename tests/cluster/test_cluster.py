@@ -161,7 +161,7 @@ def test_no_certificates() -> None:
 
 def test_no_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(UsageError, match=r"pip install 'husk\[conform\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'huskbox\[conform\]'"):
         DaskWorkers("tcp://127.0.0.1:9")
 
 

@@ -218,7 +218,7 @@ def test_other_machines_are_named_and_not_looked_at(tmp_path: Path) -> None:
 
 def test_without_the_libraries_it_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "capstone", None)
-    with pytest.raises(UsageError, match=re.escape("pip install 'husk[compat]'")):
+    with pytest.raises(UsageError, match=re.escape("pip install 'huskbox[compat]'")):
         look_at(program("exact"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'husk[mcp]')")
+pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'huskbox[mcp]')")
 
 from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
 

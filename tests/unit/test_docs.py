@@ -131,3 +131,30 @@ def test_a_wrong_name_would_be_noticed() -> None:
     assert exists("tests/escape/kill_*.c") and not exists("tests/escape/kull_*.c")
     assert is_defined("husk.vfs.walk") and is_defined("husk.Sandbox") and not is_defined("husk.vfs.no")
     assert not is_defined("husk.no_such_label")
+
+
+# On PyPI `husk` is an unrelated package. A clone may be called so: /path/to/husk[mcp].
+STRANGERS_PACKAGE = re.compile(r"""(?<![\w/.-])husk\[[a-z]+[],]|\bpip install (?:-U |--upgrade )?['"]?husk\b(?!-|/)""")
+
+
+def test_texts_name_the_distribution_and_not_a_strangers_package() -> None:
+    assert 'name = "huskbox"' in (ROOT / "pyproject.toml").read_text()
+    kinds = (".py", ".md", ".toml", ".yml", ".txt", ".c", ".html")
+    wrong = [
+        f"{name}: {line.strip()}"
+        for name in files()
+        if name.endswith(kinds) and name != "tests/unit/test_docs.py"
+        for line in (ROOT / name).read_text().splitlines()
+        if STRANGERS_PACKAGE.search(line)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("text", ["pip install husk", "pip install 'husk[mcp]'", "install husk[conform].", "husk[a,b]"])
+def test_the_strangers_name_would_be_noticed(text: str) -> None:
+    assert STRANGERS_PACKAGE.search(text)
+
+
+@pytest.mark.parametrize("text", ["pip install huskbox", "'huskbox[mcp]'", "/path/to/husk[mcp]", "test_husk[bare]"])
+def test_other_names_are_let_pass(text: str) -> None:
+    assert not STRANGERS_PACKAGE.search(text)

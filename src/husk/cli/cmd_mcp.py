@@ -48,7 +48,7 @@ def _serve(options: Values) -> int:
     try:
         import mcp  # noqa: F401 — is it there at all?
     except ModuleNotFoundError:
-        raise UsageError("it needs the package `mcp`; install it beside husk: pip install 'mcp >= 1.25, < 2'") from None
+        raise UsageError("it needs the package `mcp`: pip install 'huskbox[mcp]'") from None
     import asyncio
 
     from husk.mcp import server

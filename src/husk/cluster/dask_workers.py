@@ -82,7 +82,7 @@ class DaskWorkers:
         # Two steps: the first is a function of the standard library, which a worker without husk can answer too.
         for worker, version in self._ask_all(importlib.metadata.version, "husk").items():
             if not isinstance(version, str):
-                faults[worker] = "has no husk; install the same husk there (pip install husk)"
+                faults[worker] = "has no husk; install the same husk there (pip install huskbox)"
             elif version != __version__:
                 faults[worker] = fitness.other_version(version)
         if not faults:
@@ -330,7 +330,7 @@ def _connected(address: str) -> Client:
         from distributed.comm.addressing import parse_address, parse_host_port
         from distributed.comm.registry import get_backend
     except ImportError:
-        raise UsageError("a cluster needs Dask; install it with `pip install 'husk[conform]'`.") from None
+        raise UsageError("a cluster needs Dask; install it with `pip install 'huskbox[conform]'`.") from None
     try:  # before there is a client, which complains when it is collected half made
         scheme, place = parse_address(address)
         get_backend(scheme)

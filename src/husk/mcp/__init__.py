@@ -1,2 +1,2 @@
-"""mcp: boxes as tools for agents, over the Model Context Protocol. Needs the package `mcp` (husk[mcp]), which only
+"""mcp: boxes as tools for agents, over the Model Context Protocol. Needs the package `mcp` (huskbox[mcp]), which only
 `server` and `tools` import. docs/agents.md is its manual."""

@@ -46,7 +46,7 @@ def _need_libraries() -> None:
         import capstone  # noqa: F401
         import elftools  # noqa: F401
     except ImportError:
-        raise UsageError("looking at programs needs two more libraries: pip install 'husk[compat]'") from None
+        raise UsageError("looking at programs needs two more libraries: pip install 'huskbox[compat]'") from None
 
 
 def _file(path: str, tree: FileTree, deadline: float, depth: int) -> Look:

@@ -108,7 +108,7 @@ def prepare(config: NightlyConfig) -> Prepared:
     try:
         import jinja2  # noqa: F401
     except ModuleNotFoundError:
-        raise HuskError("reports need jinja2; install husk[conform].") from None
+        raise HuskError("reports need jinja2; install huskbox[conform].") from None
     suites = [read_suite(path) for path in config.suites]
     if len({suite.name for suite in suites}) < len(suites):
         raise UsageError(f"{config.path}: two of the suites have the same name.")

@@ -83,7 +83,7 @@ def _environment() -> Any:
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError:
-        raise HuskError("The HTML report needs jinja2: pip install 'husk[conform]'.") from None
+        raise HuskError("The HTML report needs jinja2: pip install 'huskbox[conform]'.") from None
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_shown,
         trim_blocks=True, lstrip_blocks=True,

@@ -69,7 +69,7 @@ def fill(template: str, values: dict[str, Any]) -> str:
     try:
         import jinja2
     except ModuleNotFoundError:
-        raise HuskError("reports need jinja2; install husk[conform].") from None
+        raise HuskError("reports need jinja2; install huskbox[conform].") from None
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("husk.conform.report", "templates"),
         undefined=jinja2.StrictUndefined,
