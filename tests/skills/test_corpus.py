@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from husk.skills.describe import describe
 from husk.skills.open_skill import open_skill
+from husk.skills.scan.describe import describe
 from tests.skills.calling import husk_skill
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "skills"

@@ -8,11 +8,11 @@ import pytest
 
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting
-from husk.skills.describe import describe
 from husk.skills.hints import hints
 from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import Permissions
 from husk.skills.running import Request
+from husk.skills.scan.describe import describe
 from tests.skills.calling import make_skill
 
 

@@ -10,7 +10,7 @@ import pytest
 from husk.sandbox.policy import Policy
 from husk.sandbox.runner import Events, Runner
 from husk.skills.learn_permissions import refusal_key
-from husk.skills.started_programs import started_programs
+from husk.skills.scan.started_programs import started_programs
 from tests.lib import running
 from tests.skills.calling import husk_skill, make_skill
 
@@ -122,7 +122,7 @@ def test_what_goes_with_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (home / "office").write_text('#!/bin/sh\ncase $1 in\n -x) shift ;;\nesac\nexec "$(dirname "$0")"/office.bin\n')
     (home / "office").chmod(0o755)
     (tmp_path / "bin/office").symlink_to(home / "office")
-    monkeypatch.setattr("husk.skills.started_programs.DEFAULT_PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setattr("husk.skills.scan.started_programs.DEFAULT_PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     assert started_programs("office") == [f"{home}/", "dirname", "sh"]
     assert started_programs("nosuchprogram") == []
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.errors import UsageError
-from husk.skills.describe import Description, describe, reachable_scripts
-from husk.skills.distributions import is_requirement
 from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import Permissions, propose, read_permissions
 from husk.skills.running import choose
-from husk.skills.scan_text import shell_programs
+from husk.skills.scan.describe import Description, describe, reachable_scripts
+from husk.skills.scan.distributions import is_requirement
+from husk.skills.scan.scan_text import shell_programs
 from tests.skills.calling import make_skill
 
 PYTHON = """#!/usr/bin/env python3

@@ -16,10 +16,10 @@ from husk.sandbox.errors import UsageError
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills import learn_permissions
 from husk.skills.box_runner import Setting
-from husk.skills.describe import describe
 from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import propose, read_limits, read_permissions
 from husk.skills.running import Request, prepare
+from husk.skills.scan.describe import describe
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values

@@ -64,9 +64,9 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
     config = session_of(ctx).config
 
     def look() -> dict[str, Any]:
-        from husk.skills.describe import describe
         from husk.skills.open_skill import open_skill
         from husk.skills.permission_file import propose
+        from husk.skills.scan.describe import describe
 
         path = find(config, skill)
         try:

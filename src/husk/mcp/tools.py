@@ -170,7 +170,7 @@ async def run_code(
     timeout: Seconds = None,
 ) -> dict[str, Any]:
     """Run a piece of Python, shell or other code in the box. The answer is that of `run`."""
-    from husk.skills.languages import INTERPRETERS
+    from husk.skills.scan.languages import INTERPRETERS
 
     interpreter, _ = INTERPRETERS[language]
     held = await session_of(ctx).box(box)

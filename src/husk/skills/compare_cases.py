@@ -21,10 +21,10 @@ from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import DEFAULT_PATH
 from husk.sandbox.result import Result
 from husk.skills.cases import Case, Run, check_run
-from husk.skills.describe import describe
 from husk.skills.open_skill import open_skill
 from husk.skills.packages.pip_packages import find_missing
 from husk.skills.running import INPUT, OUTPUT, SKILL, Prepared, Request, choose, prepare
+from husk.skills.scan.describe import describe
 
 WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"
 SECONDS = 120

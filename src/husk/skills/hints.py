@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from husk.skills.describe import Description, reachable_scripts
-from husk.skills.languages import Script
+from husk.skills.scan.describe import Description, reachable_scripts
+from husk.skills.scan.languages import Script
 
 if TYPE_CHECKING:
     from husk.sandbox.policy import Policy

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from husk.sandbox.result import Result
-from husk.skills.distributions import distribution_key
 from husk.skills.output_files import Produced
 from husk.skills.permission_file import Permissions
 from husk.skills.running import INPUT, OUTPUT, WORK, Request
+from husk.skills.scan.distributions import distribution_key
 
 ROOM = 10  # a later run may take this many times as long
 LEAST_SECONDS = 10

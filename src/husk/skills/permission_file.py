@@ -13,11 +13,11 @@ from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import NAMES, Limits
 from husk.sandbox.policy import DEFAULT_PATH, Mount, read_rules
 from husk.sandbox.toml_reader import read_toml
-from husk.skills.describe import Description
-from husk.skills.distributions import DEBIAN, distribution_key, is_requirement
-from husk.skills.languages import INTERPRETERS
 from husk.skills.open_skill import Skill
-from husk.skills.started_programs import started_programs
+from husk.skills.scan.describe import Description
+from husk.skills.scan.distributions import DEBIAN, distribution_key, is_requirement
+from husk.skills.scan.languages import INTERPRETERS
+from husk.skills.scan.started_programs import started_programs
 
 VERSION = 1
 DEFAULT_LIMITS = {"time": "10m", "memory": "2G", "processes": "512", "disk": "4G", "disk-files": "100000"}

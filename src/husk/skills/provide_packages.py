@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy
-from husk.skills.describe import PACKAGES, REQUIREMENTS, Description, reachable_scripts
-from husk.skills.distributions import distribution_key, distribution_of
-from husk.skills.languages import Script
 from husk.skills.packages import npm_packages, pip_packages
 from husk.skills.packages.layers import Layer
 from husk.skills.packages.sources import npm_source, pip_source
+from husk.skills.scan.describe import PACKAGES, REQUIREMENTS, Description, reachable_scripts
+from husk.skills.scan.distributions import distribution_key, distribution_of
+from husk.skills.scan.languages import Script
 
 if TYPE_CHECKING:
     from husk.skills.running import Request

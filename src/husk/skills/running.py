@@ -16,15 +16,15 @@ from husk.sandbox.result import Result
 from husk.sandbox.runner import Runner
 from husk.skills.box_runner import Around, Setting
 from husk.skills.box_runner import run as run_box
-from husk.skills.describe import Description, describe
-from husk.skills.distributions import DEBIAN
 from husk.skills.hints import hints
-from husk.skills.languages import INTERPRETERS, Script
 from husk.skills.open_skill import Skill
 from husk.skills.output_files import Produced, Staging
 from husk.skills.packages.npm_packages import name_of
 from husk.skills.permission_file import DEFAULT_LIMITS, Permissions, check_bound
 from husk.skills.provide_packages import PackageProvider
+from husk.skills.scan.describe import Description, describe
+from husk.skills.scan.distributions import DEBIAN
+from husk.skills.scan.languages import INTERPRETERS, Script
 
 if TYPE_CHECKING:
     from husk.kernel.emulation import Emulation

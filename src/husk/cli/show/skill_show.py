@@ -8,8 +8,8 @@ from pathlib import Path
 from husk.cli.output import say
 from husk.sandbox.result import Result
 from husk.skills.compare_cases import Verdict
-from husk.skills.describe import Description
 from husk.skills.output_files import Produced
+from husk.skills.scan.describe import Description
 
 MOST = 20
 

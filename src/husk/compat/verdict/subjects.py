@@ -39,9 +39,9 @@ def look_at_subject(word: str, store: str = "") -> Look:
 
 def _skill(word: str) -> Look:
     """A skill is what it starts: the interpreters of its scripts, the programs that they name, its own programs."""
-    from husk.skills.describe import describe
-    from husk.skills.languages import INTERPRETERS
     from husk.skills.open_skill import open_skill
+    from husk.skills.scan.describe import describe
+    from husk.skills.scan.languages import INTERPRETERS
 
     with open_skill(Path(word)) as skill:
         found = describe(skill)

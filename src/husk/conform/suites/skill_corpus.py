@@ -22,9 +22,9 @@ from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH
 from husk.skills.cases import FILES, Case, Run, check_run, find_cases
 from husk.skills.compare_cases import check_cases
-from husk.skills.describe import describe
 from husk.skills.open_skill import open_skill
 from husk.skills.running import choose
+from husk.skills.scan.describe import describe
 
 if TYPE_CHECKING:
     from husk.conform.suite_file import Suite

@@ -8,7 +8,7 @@ import re
 import shutil
 
 from husk.sandbox.policy import DEFAULT_PATH
-from husk.skills.scan_text import shell_programs
+from husk.skills.scan.scan_text import shell_programs
 
 HEAD = 1 << 16
 HELPERS = ("/usr/lib/{}/", "/usr/lib/{}-core/", "/usr/libexec/{}/")

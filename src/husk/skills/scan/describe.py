@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from husk.skills.distributions import NPM, distribution_key, distribution_of, is_requirement
-from husk.skills.languages import Script, find_scripts
 from husk.skills.open_skill import Skill
-from husk.skills.scan_python import scan_python
-from husk.skills.scan_text import scan_text
+from husk.skills.scan.distributions import NPM, distribution_key, distribution_of, is_requirement
+from husk.skills.scan.languages import Script, find_scripts
+from husk.skills.scan.scan_python import scan_python
+from husk.skills.scan.scan_text import scan_text
 
 REQUIREMENTS = ("requirements.txt", "scripts/requirements.txt")
 PACKAGES = ("package.json", "scripts/package.json")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from husk.skills.distributions import NODE_BUILTIN
-from husk.skills.languages import Script
 from husk.skills.open_skill import Skill
+from husk.skills.scan.distributions import NODE_BUILTIN
+from husk.skills.scan.languages import Script
 
 HOST = re.compile(r"\b(?:https?|wss?|ftp)://([A-Za-z0-9.-]+\.[A-Za-z]{2,}(?::\d+)?|localhost(?::\d+)?)")
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")

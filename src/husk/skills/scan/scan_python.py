@@ -8,10 +8,10 @@ import tomllib
 import warnings
 from pathlib import PurePosixPath
 
-from husk.skills.distributions import is_standard
-from husk.skills.languages import Script
 from husk.skills.open_skill import Skill
-from husk.skills.scan_text import HOST, programs_of_words, shell_programs
+from husk.skills.scan.distributions import is_standard
+from husk.skills.scan.languages import Script
+from husk.skills.scan.scan_text import HOST, programs_of_words, shell_programs
 
 MOST = 2 << 20
 RUNNERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "system", "popen"}
