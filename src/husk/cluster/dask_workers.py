@@ -80,7 +80,7 @@ class DaskWorkers:
             time.sleep(0.1)
         faults: dict[str, str] = {}
         # Two steps: the first is a function of the standard library, which a worker without husk can answer too.
-        for worker, version in self._ask_all(importlib.metadata.version, "husk").items():
+        for worker, version in self._ask_all(importlib.metadata.version, "huskbox").items():
             if not isinstance(version, str):
                 faults[worker] = "has no husk; install the same husk there (pip install huskbox)"
             elif version != __version__:
