@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": ("run_options", "cmd_run"),
     "shell": ("run_options", "cmd_shell"),
-    "skill": ("skill_options", "cmd_skill"),
+    "skill": ("skill_options", "skill.cmd_skill"),
     "image": ("image_options", "cmd_image"),
     "ps": ("box_options", "cmd_boxes:ps"),
     "diff": ("box_options", "cmd_boxes:diff"),

@@ -77,6 +77,17 @@ def run_command(
         return failed(command, words, error)
 
 
+def handler_in(module: str, function: str = "main") -> Handler:
+    """The handler `function(values) -> exit code` of a module that is imported only when it is called."""
+
+    def handle(values: Values) -> int:
+        __import__(module)
+        code: int = getattr(sys.modules[module], function)(values)
+        return code
+
+    return handle
+
+
 def failed(command: Command, words: list[str], error: Exception) -> int:
     """Report what went wrong; returns the exit code. A fault of husk's own is raised again, unless --json asks for it
     as an object."""

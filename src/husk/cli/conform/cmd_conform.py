@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from husk.cli.exit_codes import run_command
+from husk.cli.exit_codes import handler_in, run_command
 from husk.cli.options.conform_options import CONFORM
 
 if TYPE_CHECKING:
     from husk.cli.exit_codes import Handler
-    from husk.cli.options.parse_words import Values
 
 
 def _handler(name: str, function: str = "main") -> Handler:
-    def handle(values: Values) -> int:
-        module = f"husk.cli.conform.{name}"
-        __import__(module)
-        code: int = getattr(sys.modules[module], function)(values)
-        return code
-
-    return handle
+    return handler_in(f"husk.cli.conform.{name}", function)
 
 
 # Each module beside this one has a `main(values) -> exit code`; one has more, for commands of a few lines.

@@ -1,4 +1,4 @@
-"""cli: print the results of `husk skill`. Text that comes from a skill is untrusted: control characters are escaped."""
+"""cli/skill: print the results of `husk skill`. Text from a skill is untrusted: control characters are escaped."""
 
 from __future__ import annotations
 

@@ -1,0 +1,17 @@
+"""cli/skill: `husk skill`: hands each sub-command to its own module, which is imported only then."""
+
+from __future__ import annotations
+
+from husk.cli.exit_codes import handler_in, run_command
+from husk.cli.options.skill_options import SKILL
+
+_HANDLERS = {
+    "inspect": handler_in("husk.cli.skill.cmd_skill_inspect"),
+    "run": handler_in("husk.cli.skill.cmd_skill_run"),
+    "learn": handler_in("husk.cli.skill.cmd_skill_run", "learn"),
+    "test": handler_in("husk.cli.skill.cmd_skill_test"),
+}
+
+
+def main(words: list[str]) -> int:
+    return run_command(SKILL, words, _HANDLERS)
