@@ -207,12 +207,21 @@ class Tasks:
         return int(self._status(host_tid, b"Tgid:") or b"0")
 
     def _descends(self, host_pid: int) -> bool:
-        pid = self.tgid_of(host_pid) if self.reaper else 0
+        return bool(self.reaper) and self.descends(self.tgid_of(host_pid), self.reaper)
+
+    def descends(self, host_pid: int, ancestor: int) -> bool:
+        """Both are processes, by their host numbers."""
+        pid = host_pid
         while pid > 1:
             pid = int(self._status(pid, b"PPid:") or b"0")
-            if pid == self.reaper:
+            if pid == ancestor:
                 return True
         return False
+
+    def shows(self, host_pid: int) -> int:
+        """The guest number of a process that a guest can ask about by a call on itself: the reaper is the parent of the
+        first program and leads the session, so getppid and getsid tell its number. 0: no such process."""
+        return host_pid if host_pid == self.reaper and not self._own_namespace else self.guest_of(host_pid)
 
     def _status(self, pid: int, label: bytes) -> bytes:
         try:

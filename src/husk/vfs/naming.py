@@ -229,7 +229,7 @@ class Naming:
         tree = directory.tree
         info = tree.stat(ctx, directory)
         if tree.fixed_names:
-            raise error(errno.EPERM)
+            raise error(tree.removal_error(directory))
         if not permitted(ctx.creds, info, WRITE | SEARCH):
             raise error(errno.EACCES)
         if info.mode & st.S_ISVTX and sticky_forbids(ctx.creds, info, tree.stat(ctx, node)):

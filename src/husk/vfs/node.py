@@ -215,7 +215,7 @@ class Tree:
 
     dev: int = 0  # st_dev as the guest sees it
     fstype: bytes = b"none"  # as /proc/mounts shows it
-    fixed_names = False  # no name can be made or removed, whatever the modes say (proc)
+    fixed_names = False  # no name can be made or removed, whatever the modes say (proc): see `removal_error`
     read_only: bool = True
     host_backed: bool = False  # `open` with O_PATH leads to a host file for every node but directories
     stable_modes: bool = False  # directories change mode and owner only through set_mode and set_owner
@@ -224,6 +224,10 @@ class Tree:
     root: Dir
 
     # -- names -------------------------------------------------------------------------------------------------
+    def removal_error(self, directory: Dir) -> int:
+        """The errno for removing a name from a directory of a tree with fixed names."""
+        return errno.EPERM
+
     def lookup(self, ctx: Context, directory: Dir, name: bytes) -> Node:
         """The node called `name`; ENOENT where there is none."""
         raise OSError(errno.ENOENT, "no such name")

@@ -44,11 +44,13 @@ def _confined(call: Call, pid: int) -> Reply:
 
 
 def _shown(call: Call) -> Reply:
-    """The parent of the first program is husk's reaper, whose scheduling anyone may see, as that of any parent."""
+    """The parent of the first program is husk's reaper, whose group, session and scheduling anyone may
+    see, as those of any parent."""
     return CONTINUE if i32(call, 0) == call.kernel.tasks.reaper else _on_pid(call)
 
 
-getpgid = getsid = get_robust_list = _on_pid
+get_robust_list = _on_pid
+getpgid = getsid = _shown
 sched_setaffinity = sched_setattr = sched_setparam = sched_setscheduler = _on_pid
 sched_getaffinity = sched_getattr = sched_getparam = sched_getscheduler = sched_rr_get_interval = _shown
 

@@ -300,7 +300,10 @@ class TaskEntries:
 
     def listed(self, task: TaskDir, name: bytes) -> list[bytes]:
         """Opened by name below the task's own directory descriptor, so it is the same task that is listed."""
-        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.host_task(task).fd)
+        try:
+            opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.host_task(task).fd)
+        except ProcessLookupError:
+            raise OSError(errno.ENOENT, "the process is gone") from None
         try:
             return [os.fsencode(each) for each in os.listdir(opened)]
         finally:

@@ -55,6 +55,16 @@ class TaskLink(Node):
         self.task, self.part, self.name, self.fd = task, part, name, fd
 
 
+class NamespaceFile(Node):
+    """Where a link of ns leads. It can be looked at, not opened: what a guest cannot hold it cannot enter."""
+
+    __slots__ = ("name", "number", "part")
+
+    def __init__(self, tree: Tree, part: Dir, name: bytes, number: int) -> None:
+        super().__init__(tree, st.S_IFREG)
+        self.part, self.name, self.number = part, name, number
+
+
 class SelfLink(Node):
     """/proc/self and /proc/thread-self: their text depends on the calling thread."""
 

@@ -11,9 +11,9 @@ import stat as st
 
 from husk.vfs.node import Dir, Node, Stat
 from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, TaskEntries
-from husk.vfs.proc.proc_nodes import HeldFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
+from husk.vfs.proc.proc_nodes import HeldFile, NamespaceFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
 from husk.vfs.proc.view import View
-from husk.vfs.synth.synth_tree import SynthTree, path_of, snapshot
+from husk.vfs.synth.synth_tree import SynthTree, path_of, read_host, snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ HOST_WRITABLE = frozenset({b"comm", b"oom_score_adj", b"timerslack_ns"})
 # Writing succeeds and has no effect: husk-init has set that the host writes no memory of a crashing guest to disk.
 IGNORED = frozenset({b"coredump_filter"})
 NAMESPACED = frozenset({b"mountinfo", b"mounts", b"mountstats"})
+NSFS_DEVICE = 4  # of Linux's file system of namespaces, the same on every machine that was looked at
 
 
 def _no_file(_host_path: bytes, _dev: int, _ino: int) -> None:
@@ -88,6 +89,12 @@ class ProcTree(SynthTree):
             *self._entries.entries(directory, after),
         ]
 
+    def removal_error(self, directory: Dir) -> int:
+        """As measured on Linux 6.18: EACCES for an ordinary user, but not in directories that judge access by
+        themselves."""
+        judges = isinstance(directory, TaskDir) or (isinstance(directory, PartDir) and directory.name == b"fd")
+        return errno.EPERM if judges or not self.view.creds.uid else errno.EACCES
+
     def ino_of(self, node: Node) -> int:
         return node.ino if isinstance(node, SelfLink) else self._entries.ino_of(node) or super().ino_of(node)
 
@@ -97,6 +104,8 @@ class ProcTree(SynthTree):
             return self.made_stat(node.ino, st.S_IFLNK | 0o777)
         if isinstance(node, HeldFile):
             return self._held_stat(node)
+        if isinstance(node, NamespaceFile):
+            return Stat(NSFS_DEVICE, node.number, st.S_IFREG | 0o444, 1, 0, 0, 0, 0, 4096, 0, *[self.born] * 3)
         if not isinstance(node, (TaskDir, PartDir, TaskFile, TaskLink)):
             return super().stat(ctx, node)
         creds = self.view.creds
@@ -104,7 +113,14 @@ class ProcTree(SynthTree):
             return self.made_stat(self.ino_of(node), st.S_IFDIR | 0o555, nlink=7 if node.thread else 9, uid=creds.uid,
                                   gid=creds.gid, when=self._entries.began(node))  # fmt: skip
         host_task = self._entries.host_task(node.task)
-        when = host_task.started()
+        try:
+            when = host_task.started()
+        except ProcessLookupError:
+            if not isinstance(node, PartDir):
+                raise
+            if node.name == b"fd":
+                raise OSError(errno.ENOENT, "the process is gone") from None
+            return self.made_stat(self.ino_of(node), st.S_IFDIR | TASK_DIRS[node.name], nlink=2)
         mode, nlink, size = 0o555, 1, 0
         if isinstance(node, PartDir):
             mode, nlink = TASK_DIRS[node.name], 2
@@ -175,10 +191,11 @@ class ProcTree(SynthTree):
         return snapshot(path_of(node.part, node.name), self._text(ctx, node, host_task), flags)
 
     def _open_memory(self, ctx: Context, host_task: HostTask, flags: int) -> int:
-        """Of the caller's own process, which can change its memory without it just as well. Into another's only ptrace
-        leads, which the host judges by the caller; this descriptor would be opened by husk."""
+        """Of the caller's own process, which can change its memory without it just as well, and of its descendants,
+        which it may trace. Others the host would judge by the caller; this descriptor is opened by husk."""
         tasks = self.view.tasks
-        if tasks.tgid_of(host_task.host) != tasks.tgid_of(ctx.tid):
+        caller, owner = tasks.tgid_of(ctx.tid), tasks.tgid_of(host_task.host)
+        if caller != owner and not (_children_traceable() and tasks.descends(owner, caller)):
             raise OSError(errno.EACCES, "the memory of another process")
         keep = flags & (os.O_ACCMODE | os.O_NONBLOCK)
         return os.open(b"mem", keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=host_task.fd)
@@ -259,7 +276,8 @@ class ProcTree(SynthTree):
         if not isinstance(node, TaskLink) or node.name == b"exe":
             return None  # exe: its text is a guest path, walked like any other
         if node.fd < 0 and node.part is not node.task:
-            raise OSError(errno.EACCES, "a guest may not hold a namespace")
+            number = self.readlink(ctx, node).partition(b":[")[2].rstrip(b"]")
+            return NamespaceFile(self, node.part, node.name, int(number))
         if node.fd < 0:
             return self._directory(ctx, node)
         kind = st.S_IFMT(os.stat(b"fd/%d" % node.fd, dir_fd=self._entries.host_task(node.task).fd).st_mode)
@@ -277,3 +295,11 @@ class ProcTree(SynthTree):
         if directory is None or self._entries.host_task(node.task).is_zombie():
             raise OSError(errno.ENOENT, "the process is gone")
         return directory
+
+
+def _children_traceable() -> bool:
+    """Does the host let a process trace its descendants? (Yama's setting 2 asks for a capability, 3 forbids it.)"""
+    try:
+        return int(read_host(b"/proc/sys/kernel/yama/ptrace_scope")) <= 1
+    except FileNotFoundError:
+        return True

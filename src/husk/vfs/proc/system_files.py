@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from husk.vfs.synth.synth_tree import SynthDir, SynthTree
 
 
+_SOFTIRQS = 10  # kinds of them
+
+
 # -- files directly in /proc ------------------------------------------------------------------------------------------
 def _loadavg(tasks: Tasks) -> bytes:
     pids = tasks.guest_pids() or [1]
@@ -27,8 +30,8 @@ def _stat(tasks: Tasks) -> bytes:
     made = []
     for line in read_host(b"/proc/stat").splitlines():
         key, _, value = line.partition(b" ")
-        if key in (b"intr", b"softirq"):
-            line = key + b" " + value.partition(b" ")[0]  # the total; the rest maps the host's hardware
+        if key in (b"intr", b"softirq"):  # the total; the rest tells of the host's hardware and its network
+            line = key + b" " + value.partition(b" ")[0] + b" 0" * _SOFTIRQS * (key == b"softirq")
         elif key == b"processes":
             line = b"processes %d" % max(tasks.guest_pids(), default=1)
         made.append(line + b"\n")

@@ -26,7 +26,7 @@ def _group_number(task: HostTask, host_number: int, ns_numbers: bytes) -> int:
 
     `ns_numbers` are the columns of NSpgid or NSsid: the innermost counts if the guest is in a deeper pid namespace.
     """
-    if known := task.view.tasks.guest_of(host_number):
+    if known := task.view.tasks.shows(host_number):
         return known
     columns = ns_numbers.split()
     if len(columns) > task.view.outer()[0]:
@@ -37,7 +37,7 @@ def _group_number(task: HostTask, host_number: int, ns_numbers: bytes) -> int:
 
 def _parent(task: HostTask, host_parent: int) -> int:
     """The guest's number of a parent. The parent of the box's first process is in no list, but getppid returns it."""
-    known = task.view.tasks.guest_of(host_parent)
+    known = task.view.tasks.shows(host_parent)
     if known or not host_parent:
         return known
     try:
@@ -86,7 +86,7 @@ def _stat(task: HostTask) -> bytes:
     ns = None
     for index, key in ((2, b"NSpgid"), (3, b"NSsid")):
         number = int(fields[index])
-        known = tasks.guest_of(number)
+        known = tasks.shows(number)
         if not known:
             ns = ns or dict(status_lines(task.read(b"status")))
             known = _group_number(task, number, ns.get(key, b""))

@@ -53,6 +53,12 @@ class FakeTasks:
     def guest_of(self, host_pid: int) -> int:
         return next((guest for guest, host in (self.processes | self.threads).items() if host == host_pid), 0)
 
+    def descends(self, host_pid: int, ancestor: int) -> bool:
+        return False
+
+    def shows(self, host_pid: int) -> int:
+        return self.guest_of(host_pid)
+
     def tgid_of(self, host_tid: int) -> int:
         with open(f"/proc/{host_tid}/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("Tgid:"))
