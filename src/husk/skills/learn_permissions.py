@@ -5,30 +5,30 @@ from __future__ import annotations
 import math
 
 from husk.sandbox.result import Result
-from husk.skills.output_files import Produced
 from husk.skills.permission_file import Permissions
-from husk.skills.running import INPUT, OUTPUT, WORK, Request
+from husk.skills.refusal_levels import UNEXPECTED, Judged, judge
+from husk.skills.running import Request
 from husk.skills.scan.distributions import distribution_key
 
 ROOM = 10  # a later run may take this many times as long
 LEAST_SECONDS = 10
+TEMPORARY = "/tmp/"  # programs made there have another name in each run
 
 
-def tighten(
-    start: Permissions, request: Request, result: Result, produced: Produced, packages: list[str]
-) -> Permissions:
+def tighten(start: Permissions, request: Request, result: Result, packages: list[str]) -> Permissions:
     """The smallest manifest that this run would have needed. `packages` are the requirements that were installed."""
     touched = [*result.read, *(path for _, path in result.changes)]
     seconds = max(LEAST_SECONDS, math.ceil(result.seconds * ROOM))
     return Permissions(
         skill=start.skill,
         content=start.content,
-        input=request.input is not None and any(path.startswith(f"{INPUT}/") for path in touched),
-        output=bool(produced.files) or any(path.startswith(f"{OUTPUT}/") for path in touched),
-        work=request.work is not None and any(path.startswith(f"{WORK}/") for path in touched),
+        # What the command line gave, used or not: the same command line has to be allowed again.
+        input=request.input is not None,
+        output=request.output is not None,
+        work=request.work is not None,
         mounts=[text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)],
-        hosts=sorted({*request.hosts, *start.hosts}) if request.hosts or request.permissions else [],
-        programs=sorted(result.ran),
+        hosts=sorted({*request.hosts, *(request.permissions.hosts if request.permissions else [])}),
+        programs=sorted({TEMPORARY if path.startswith(TEMPORARY) else path for path in result.ran}),
         pip=[text for text in start.pip if distribution_key(text) in {distribution_key(name) for name in packages}],
         npm=[text for text in start.npm if text in packages],
         limits=start.limits | {"time": str(seconds)},
@@ -36,12 +36,16 @@ def tighten(
     )
 
 
-def beyond(allowed: Permissions, result: Result) -> list[str]:
-    """What a run needed or tried beyond its manifest."""
-    found = [
-        f"{item['what']}: {item['reason']}" for item in result.refusals if refusal_key(item) not in allowed.expected
-    ]
-    return found + [str(limit) for limit in result.limits]
+def beyond(allowed: Permissions, result: Result) -> list[Judged]:
+    """What a run needed or tried beyond its manifest, with how much each matters."""
+    found = [judge(item) for item in result.refusals if refusal_key(item) not in allowed.expected]
+    return found + [Judged("limit", str(limit), UNEXPECTED, "a limit of the manifest") for limit in result.limits]
+
+
+def level_notes(result: Result) -> dict[str, str]:
+    """For the refusals that a manifest expects: what they would have been without the box."""
+    judged = {refusal_key(item): judge(item) for item in result.refusals}
+    return {key: f"{found.level}: {found.why}" for key, found in judged.items() if found.fails}
 
 
 def refusal_key(refusal: dict[str, object]) -> str:

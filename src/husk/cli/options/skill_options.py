@@ -82,6 +82,8 @@ SKILL = Command(
                 *_RUN_OPTIONS,
                 Option("-o, --write", "FILE", "where to (default: NAME.permissions.toml)", files=True, read=Path,
                        default=None),
+                Option("--exit", "CODE", "learn from a run with this exit code too: a script may report by it; any:"
+                       " from every one", many=True),
                 *_BOX_OPTIONS,
             ),
             arguments=(_SKILL,),

@@ -8,7 +8,7 @@ from husk.cli.options.skill_options import SKILL
 _HANDLERS = {
     "inspect": handler_in("husk.cli.skill.cmd_skill_inspect"),
     "run": handler_in("husk.cli.skill.cmd_skill_run"),
-    "learn": handler_in("husk.cli.skill.cmd_skill_run", "learn"),
+    "learn": handler_in("husk.cli.skill.cmd_skill_learn"),
     "test": handler_in("husk.cli.skill.cmd_skill_test"),
 }
 

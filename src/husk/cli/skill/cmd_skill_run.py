@@ -1,10 +1,9 @@
-"""cli/skill: `husk skill run` and `learn`: a script of a skill in a box. The work is in husk.skills.running."""
+"""cli/skill: `husk skill run`: a script of a skill in a box. The work is in husk.skills.running."""
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from husk.cli.cmd_run import with_signals
@@ -15,19 +14,17 @@ from husk.cli.skill.skill_request import read_request
 from husk.sandbox.errors import UsageError
 from husk.skills import learn_permissions
 from husk.skills.open_skill import open_skill
-from husk.skills.permission_file import propose
 from husk.skills.running import prepare
-from husk.skills.scan.describe import describe
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
 
 
 def main(options: Values) -> int:
-    return _run_skill(options, shell=options.shell, quiet=options.quiet)
+    return run_skill(options, shell=options.shell, quiet=options.quiet)
 
 
-def _run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
+def run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
     if shell and not (os.isatty(0) and os.isatty(1)):
         raise UsageError("--shell needs a terminal for input and output; without one, run the script.")
     if shell and options.json:
@@ -42,36 +39,17 @@ def _run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
         if not (quiet or options.json):
             show.notes(prepared.notes)
         outcome, produced = prepared.run(capture=options.json, around=with_signals)
-    beyond = learn_permissions.beyond(request.permissions, outcome) if options.check and request.permissions else []
+    judged = learn_permissions.beyond(request.permissions, outcome) if options.check and request.permissions else []
+    beyond = [str(item) for item in judged if item.fails]
     code = NEEDS_MORE if beyond else outcome.exit_code
     if options.json:
-        say_json(show.as_dict(outcome, produced) | {"beyond": beyond, "notes": prepared.notes})
+        say_json(
+            show.as_dict(outcome, produced)
+            | {"beyond": beyond, "judged": [item.as_dict() for item in judged], "notes": prepared.notes}
+        )
     elif not quiet:
         show.outcome(outcome, produced, options.output)
     if beyond:
         say(f"husk skill: it needs more than {options.permissions} gives:", file=sys.stderr)
-        show.lines(beyond)
+        show.judged(judged)
     return code
-
-
-def learn(options: Values) -> int:
-    if options.check:
-        return _run_skill(options, shell=False, quiet=False)
-    request = read_request(options, written=True)
-    with open_skill(options.path) as skill:
-        prepared = prepare(skill, request)
-        start = request.permissions or propose(describe(skill))[0]
-        start.skill, start.content = skill.name, skill.digest()
-        target = options.write or options.permissions or Path(f"{skill.name}.permissions.toml")
-        outcome, produced = prepared.run(capture=options.json, around=with_signals)
-    if outcome.exit_code:
-        show.outcome(outcome, produced, options.output)
-        raise UsageError(f"the run ended with exit code {outcome.exit_code}, so nothing was learnt from it.")
-    tight = learn_permissions.tighten(start, request, outcome, produced, prepared.provided.given)
-    target.write_text(tight.text(), "utf-8")
-    if options.json:
-        say_json(show.as_dict(outcome, produced) | {"permissions": tight.text(), "file": str(target)})
-    else:
-        show.outcome(outcome, produced, options.output)
-        say(f"husk skill: learnt; {target} allows what this run used.", file=sys.stderr)
-    return 0

@@ -9,6 +9,7 @@ from husk.cli.output import say
 from husk.sandbox.result import Result
 from husk.skills.compare_cases import Verdict
 from husk.skills.output_files import Produced
+from husk.skills.refusal_levels import FAILING, HARMLESS, Judged, judge
 from husk.skills.scan.describe import Description
 
 MOST = 20
@@ -49,6 +50,14 @@ def notes(texts: list[str]) -> None:
         say(f"husk skill: {text}", file=sys.stderr)
 
 
+def judged(found: list[Judged]) -> None:
+    """What goes beyond a manifest, the worst first; what is harmless is only counted."""
+    for level in FAILING:
+        lines([f"{item} ({level}: {item.why})" for item in found if item.level == level])
+    if harmless := sum(item.level == HARMLESS for item in found):
+        say(f"    and {harmless} harmless", file=sys.stderr)
+
+
 def lines(texts: list[str]) -> None:
     for text in texts[:MOST]:
         say(f"    {text}", file=sys.stderr)
@@ -66,11 +75,18 @@ def outcome(result: Result, produced: Produced, out: Path | None) -> None:
         (f"in {out}", [f"{name} ({size} bytes)" for name, size in produced.files]),
         ("left in the box", produced.left),
         ("changed in the box, and gone with it", changed),
-        ("refused", [_refusal(item) for item in result.refusals]),
+        *((f"refused, {level}", texts) for level, texts in _by_level(result.refusals).items()),
     ):
         if texts:
             say(f"  {title}:", file=sys.stderr)
             lines(texts)
+
+
+def _by_level(refusals: list[dict[str, object]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {level: [] for level in (*FAILING, HARMLESS)}
+    for item in refusals:
+        found[judge(item).level].append(_refusal(item))
+    return found
 
 
 def _refusal(item: dict[str, object]) -> str:
@@ -91,7 +107,7 @@ def as_dict(result: Result, produced: Produced) -> dict[str, object]:
         "files": [{"path": name, "size": size} for name, size in produced.files],
         "left": produced.left,
         "changes": [{"change": change, "path": path} for change, path in result.changes],
-        "refusals": result.refusals,
+        "refusals": [item | {"level": judge(item).level, "why": judge(item).why} for item in result.refusals],
         "limits": [str(limit) for limit in result.limits],
         "faults": result.faults,
         "programs": result.ran,
