@@ -45,7 +45,7 @@ LAYERS = KERNEL_LAYERS | {
 ORDER: dict[str, tuple[str, ...]] = {
     "abi": ("*", "registry"),
     "vfs": (
-        "clock fd_reserve host_view invalidation node permissions pinned state",
+        "access clock fd_reserve host_view invalidation node permissions pinned state",
         "holders mount_table mounts placeholders running_programs walk",
         "host synth",
         "layer proc",

@@ -37,11 +37,16 @@ def test_on_a_copy(name: str) -> None:
     differential(["{guests}/" + name], case=name + " on a copy", manner="cow")
 
 
+def test_acls_on_a_copy() -> None:
+    """A host tree has none inside: its ids would be the host's."""
+    differential(["{guests}/files_acl"], case="files_acl on a copy", manner="cow")
+
+
 IN_TMP = 'd=$(mktemp -d) && cd "$d" && {guests}/PROGRAM | sed "s,$d,DIR,g"'
 
 
 # The matrix takes seconds, and a copy-on-write mount is the same kind of tree.
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "files_matrix"])
+@pytest.mark.parametrize("name", ["files_acl", *(name for name in PROGRAMS if name != "files_matrix")])
 def test_in_tmp_without_namespaces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.lib import running
 

@@ -119,6 +119,45 @@ def test_diff_tells_everything(place: Place) -> None:
     }
 
 
+ACL = "system.posix_acl_access"
+SET_ACL = """
+import os, struct
+def acl(*entries):
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+rights = acl((1, 6, -1 % 2**32), (2, 6, 4321), (4, 0, -1 % 2**32), (16, 6, -1 % 2**32), (32, 0, -1 % 2**32))
+for name in ("/p/file", "/workspace/made"):
+    open(name, "a").close()
+    os.setxattr(name, "system.posix_acl_access", rights)
+os.setxattr("/workspace", "system.posix_acl_default", rights)
+"""
+GET_ACL = """
+import os
+for name in ("/p/file", "/workspace/made"):
+    print(oct(os.stat(name).st_mode), os.getxattr(name, "system.posix_acl_access").hex())
+print(os.getxattr("/workspace", "system.posix_acl_default").hex())
+"""
+
+
+@pytest.mark.both_settings
+@pytest.mark.needs("python3")
+def test_acls_stay_with_the_box(place: Place) -> None:
+    (place.project / "file").write_text("1")
+    os.chmod(place.project / "file", 0o640)
+    wanted = place.python("box", SET_ACL + GET_ACL, *place.cow)
+    assert wanted.startswith("0o100660 0200")
+    assert place.python("box", GET_ACL) == wanted
+    found = {one["path"]: one for one in place.json("diff", "box")["changes"]}
+    text = "user::rw-,user:4321:rw-,group::---,mask::rw-,other::---"
+    assert found["/p/file"]["differs"]["xattrs"] == {"before": {}, "now": {ACL: text}}
+    # In an image they are still there. On the host they would mean other users; there the group gets its own rights.
+    place.husk("commit", "box", "made")
+    in_image = GET_ACL.replace('("/p/file", ', "[").replace('made")', 'made"]')
+    assert place.husk("run", "--image", "made", "--", "python3", "-c", in_image).splitlines() == wanted.splitlines()[1:]
+    place.husk("apply", "box", "/p", "--yes")
+    assert ACL not in os.listxattr(place.project / "file")
+    assert os.stat(place.project / "file").st_mode & 0o777 == 0o600
+
+
 def test_a_patch_is_one(place: Place) -> None:
     (place.project / "text").write_text("one\ntwo\nthree\n")
     (place.project / "binary").write_bytes(b"\0\1")

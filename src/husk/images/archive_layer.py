@@ -181,8 +181,8 @@ class LayerBuilder:
 
     def _keep_xattrs(self, entry: TarEntry, path: bytes) -> None:
         for name, value in (entry.xattrs or {}).items():
-            # As for an ingested directory: the rest are labels of a host's security modules, and ACLs with its users.
-            if name.startswith(b"user.") or name == b"security.capability":
+            # The rest are labels of a host's security modules. The ids of an ACL are the archive's, like its owners.
+            if name.startswith((b"user.", b"system.posix_acl_")) or name == b"security.capability":
                 if not name or len(name) > NAME_LIMIT or b"\0" in name or len(value) > 65536:
                     raise refuse(entry.name, "an attribute of it is badly named or too large")
                 self.budget.count_names(entry.name, len(name) + len(value))

@@ -7,7 +7,7 @@ import stat as st
 
 from husk.vfs.clock import now
 from husk.vfs.layer.content_copy import with_copies
-from husk.vfs.node import Dir, Entry, error
+from husk.vfs.node import ACL_ACCESS, ACLS, Dir, Entry, error
 from husk.vfs.permissions import (
     READ,
     SEARCH,
@@ -179,6 +179,9 @@ class Attributes:
     # -- extended attributes -----------------------------------------------------------------------------------
     def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
         with self._lock:
+            if name in ACLS and self._may_have_acl(node):
+                node.tree.may_use(node)
+                return node.tree.get_xattr(ctx, node, name)
             self._xattr(ctx, node, name, READ)
             return node.tree.get_xattr(ctx, node, name)
 
@@ -196,13 +199,50 @@ class Attributes:
                 raise error(errno.EINVAL)
             if len(value) > XATTR_SIZE_MAX:
                 raise error(errno.E2BIG)
+            if name in ACLS:
+                self._set_acl(ctx, node, name, value)
+                return
             self._xattr(ctx, node, name, WRITE)
             node.tree.set_xattr(ctx, node, name, value, flags)
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         with self._lock:
+            if name in ACLS:
+                self._set_acl(ctx, node, name, b"")
+                return
             self._xattr(ctx, node, name, WRITE)
             node.tree.remove_xattr(ctx, node, name)
+
+    def _may_have_acl(self, node: Node) -> bool:
+        return node.tree.keeps_acls and node.kind != st.S_IFLNK
+
+    def _set_acl(self, ctx: Context, node: Node, name: bytes, value: bytes) -> None:
+        """Linux's order: the value's form, the kind of file, the owner, and only then whether the ACL makes sense."""
+        tree = node.tree
+        if tree.read_only:
+            raise error(errno.EROFS)
+        tree.may_change(node)
+        from husk.vfs.access.posix_acl import check, mode_of, pack, parse
+
+        entries = parse(value)
+        if not self._may_have_acl(node):
+            raise error(errno.EOPNOTSUPP)
+        if name != ACL_ACCESS and node.kind != st.S_IFDIR:
+            if entries:
+                raise error(errno.EACCES)
+            return
+        info = tree.stat(ctx, node)
+        require_owner(ctx.creds, info)
+        if entries:
+            check(entries)
+        mode, is_plain = info.mode, not entries
+        if name == ACL_ACCESS:
+            if entries:
+                mode, is_plain = mode_of(entries, mode)
+            mode = chmod_result(ctx.creds, info, mode)
+        self._before(node)
+        tree.set_acl(ctx, node, name, None if is_plain else pack(entries), mode & 0o7777)
+        self._search_changed(ctx, node)
 
     def _xattr(self, ctx: Context, node: Node, name: bytes, want: int) -> None:
         """xattr_permission: users may use user.* only, and only on files and directories."""

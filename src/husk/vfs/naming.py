@@ -6,7 +6,7 @@ import errno
 import stat as st
 
 from husk.vfs.node import Dir, error
-from husk.vfs.permissions import SEARCH, WRITE, may_hard_link, permitted, require, sticky_forbids
+from husk.vfs.permissions import SEARCH, WRITE, may_hard_link, new_mode, permitted, require, sticky_forbids
 from husk.vfs.walk import PATH_MAX
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ class Naming:
             directory, name = self._free_name(ctx, start, path, st.S_IFDIR)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
-            directory.tree.mkdir(ctx, directory, name, mode & 0o1777 & ~ctx.umask())
+            directory.tree.mkdir(ctx, directory, name, new_mode(ctx, directory, mode & 0o1777))
 
     def symlink(self, ctx: Context, target: bytes, start: Dir, path: bytes) -> None:
         with self._lock:
@@ -57,7 +57,7 @@ class Naming:
             self._may_create(ctx, directory)
             if kind in (st.S_IFCHR, st.S_IFBLK):
                 raise error(errno.EPERM)
-            bits = mode & 0o7777 & ~ctx.umask()
+            bits = new_mode(ctx, directory, mode & 0o7777)
             self._invalidate(directory, False)
             if kind == st.S_IFREG:
                 directory.tree.create(ctx, directory, name, bits)
@@ -74,6 +74,7 @@ class Naming:
                 raise error(errno.EADDRINUSE) from None
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
+            # Linux applies the umask of a socket itself, so a default ACL does not take its place.
             return directory.tree.bind(ctx, directory, name, mode & 0o7777 & ~ctx.umask(), make)
 
     def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:

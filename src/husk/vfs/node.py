@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from husk.vfs.layer.watch_mirror import MirrorDir
 
 
+# The extended attributes that hold POSIX ACLs: that of a file, and that of what will be made in a directory.
+ACL_ACCESS, ACL_DEFAULT = ACLS = b"system.posix_acl_access", b"system.posix_acl_default"
+
+
 def error(code: int) -> OSError:
     """The exception for one errno; written `raise error(ENOENT)`."""
     return OSError(code, strerror(code))
@@ -75,9 +79,11 @@ class Stat:
     """What stat(2) returns; times in nanoseconds.
 
     `boxed`: the file is the box's own, of its image or made by the guest. Files that the host keeps are never boxed.
+    `acl`: the access ACL that the tree keeps for it, as an extended attribute's value.
     """
 
     __slots__ = (
+        "acl",
         "atime",
         "blksize",
         "blocks",
@@ -113,8 +119,9 @@ class Stat:
         btime: int = 0,
         *,
         boxed: bool = False,
+        acl: bytes | None = None,
     ) -> None:
-        self.boxed = boxed
+        self.boxed, self.acl = boxed, acl
         self.dev, self.ino, self.mode, self.nlink = dev, ino, mode, nlink
         self.uid, self.gid, self.rdev, self.size = uid, gid, rdev, size
         self.blksize, self.blocks = blksize, blocks
@@ -220,6 +227,7 @@ class Tree:
     host_backed: bool = False  # `open` with O_PATH leads to a host file for every node but directories
     stable_modes: bool = False  # directories change mode and owner only through set_mode and set_owner
     writes_to_host: bool = False  # what a guest writes changes a host file that is not the box's own
+    keeps_acls: bool = False  # has POSIX ACLs, with the box's own ids
     cacheable_by_name: bool = False  # `node_view` may answer for single names of a directory
     root: Dir
 
@@ -342,6 +350,14 @@ class Tree:
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         raise OSError(errno.EOPNOTSUPP, "no extended attributes")
+
+    def set_acl(self, ctx: Context, node: Node, name: bytes, value: bytes | None, mode: int) -> None:
+        """One of `ACLS`, or None to remove it, and the mode that goes with it."""
+        raise OSError(errno.EOPNOTSUPP, "no ACLs")
+
+    def has_default_acl(self, directory: Dir) -> bool:
+        """Does an ACL say the permissions of what is made here? Then the umask does not count."""
+        return False
 
     # -- from the host back to a node --------------------------------------------------------------------------
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:

@@ -8,7 +8,7 @@ import stat as st
 
 from husk.vfs.layer.content_copy import with_copies
 from husk.vfs.node import Dir, error
-from husk.vfs.permissions import READ, SEARCH, WRITE, permitted, require, require_owner
+from husk.vfs.permissions import READ, SEARCH, WRITE, new_mode, permitted, require, require_owner
 from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS
 
 TYPE_CHECKING = False
@@ -112,7 +112,7 @@ class Opening:
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         self._invalidate(directory, False)
         # The mode of a new file binds the next open, not this one.
-        bits = mode & 0o7777 & ~ctx.umask()
+        bits = new_mode(ctx, directory, mode & 0o7777)
         node, fd = tree.create_open(ctx, directory, name, bits, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
         return Opened(fd, node)
 
@@ -130,7 +130,7 @@ class Opening:
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         if directory.removed:
             raise error(errno.EPERM)  # ext4's answer
-        node, fd = tree.tmpfile(ctx, directory, mode & 0o7777 & ~ctx.umask(), flags)
+        node, fd = tree.tmpfile(ctx, directory, new_mode(ctx, directory, mode & 0o7777), flags)
         return Opened(fd, node)
 
     def _finish(self, ctx: Context, node: Node, flags: int) -> Opened:

@@ -13,7 +13,7 @@ from husk.vfs.node import error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.vfs.node import Credentials, Stat
+    from husk.vfs.node import Context, Credentials, Dir, Stat
 
 READ, WRITE, SEARCH = 4, 2, 1
 OVERFLOW_ID = 65534  # Linux, too, shows it as the owner that a user namespace has no number for
@@ -27,6 +27,10 @@ def permitted(creds: Credentials, info: Stat, want: int) -> bool:
         return st.S_ISDIR(info.mode) or not want & EXECUTE or bool(info.mode & 0o111)
     if info.uid == creds.uid:
         bits = info.mode >> 6
+    elif info.acl is not None and info.mode & 0o070:  # Linux, too, does not look at an ACL whose mask allows nothing
+        from husk.vfs.access.posix_acl import allows
+
+        return allows(info.acl, creds, info.gid, want)
     elif info.gid in creds.groups:
         bits = info.mode >> 3
     else:
@@ -101,6 +105,11 @@ def inherit(creds: Credentials, directory_mode: int, directory_gid: int, mode: i
     elif mode & (st.S_ISGID | st.S_IXGRP) == st.S_ISGID | st.S_IXGRP and directory_gid not in creds.groups:
         mode &= ~st.S_ISGID
     return mode, directory_gid
+
+
+def new_mode(ctx: Context, directory: Dir, mode: int) -> int:
+    """The permissions of something new: a default ACL takes the umask's place."""
+    return mode if directory.tree.has_default_acl(directory) else mode & ~ctx.umask()
 
 
 def may_hard_link(creds: Credentials, info: Stat) -> bool:

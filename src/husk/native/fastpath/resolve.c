@@ -111,6 +111,13 @@ void fast_image_stat(const struct manifest_entry *entry, struct stat *s)
     s->st_atim = s->st_ctim = s->st_mtim;
 }
 
+/* C judges by the mode alone. */
+static bool has_acl(const struct manifest *m, const struct manifest_entry *entry)
+{
+    static const char name[] = "system.posix_acl_access";
+    return entry->xattrs_size && memmem(m->xattrs + entry->xattrs, entry->xattrs_size, name, sizeof name - 1);
+}
+
 /* fast_lookup in an image. A file that was never opened has no link yet: FAST_PYTHON. */
 static enum fast_outcome look_in_image(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
 {
@@ -120,7 +127,7 @@ static enum fast_outcome look_in_image(struct fast_resolved *path, uint64_t flag
     const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(path->dir->manifest, id);
     if (id == MANIFEST_NONE)
         return FAST_MISSING;
-    if (!entry || path->dir->absent)
+    if (!entry || path->dir->absent || has_acl(path->dir->manifest, entry))
         return FAST_PYTHON;
     fast_image_stat(entry, host);
     host->st_dev = path->dir->host_dev;

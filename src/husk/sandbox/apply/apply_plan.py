@@ -16,6 +16,7 @@ from husk.sandbox.apply.ruled_changes import ChangesByRule
 from husk.sandbox.errors import HuskError
 from husk.vfs.layer.delta import delta, is_same_content, is_same_inode, is_unchanged, stat_of, xattrs_of
 from husk.vfs.layer.inodes import Inode, LayerDir
+from husk.vfs.node import ACLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,14 +177,21 @@ class Plan:
         return False
 
     def staged_mode(self, change: Change) -> int:
-        mode = stat_of(change).mode & 0o7777
+        info = stat_of(change)
+        mode = info.mode & 0o7777
+        if info.acl is not None:
+            # The ACL stays in the box, whose users are not the host's. Without it the mode's group bits would give the
+            # group what only the mask allowed.
+            from husk.vfs.access.posix_acl import group_permissions
+
+            mode = mode & ~0o070 | group_permissions(info.acl) << 3
         if isinstance(change.node, LayerDir):
             return mode & ~st.S_ISUID
         return mode & ~SET_ID
 
     def attributes(self, change: Change) -> dict[bytes, bytes]:
         assert change.node is not None
-        return xattrs_of(change.node)
+        return {name: value for name, value in xattrs_of(change.node).items() if name not in ACLS}
 
 
 def _is_content_of(node: Inode, was: Was) -> bool:

@@ -27,6 +27,7 @@ from husk.vfs.layer.overlay import (
     judged,
     untouched,
 )
+from husk.vfs.node import ACLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def layer_of(tree: LayeredTree, writing: Writing) -> str:
             size=info.size if is_file else 0,
             mtime_ns=info.mtime,
             target=target_of(change.node) if st.S_ISLNK(info.mode) else b"",
-            xattrs=xattrs_of(change.node),
+            xattrs=_renumbered(xattrs_of(change.node), uids, gids),
             blob=blob,
             link=_link(change.node, info.nlink, info.ino),
             flags=_opaque(change),
@@ -90,6 +91,15 @@ def _owners(tree: LayeredTree) -> tuple[dict[int, int], dict[int, int]]:
     if lower is None or lower.is_host:
         return {}, {}
     return {shown: meant for meant, shown in lower.uids.items()}, {shown: meant for meant, shown in lower.gids.items()}
+
+
+def _renumbered(attributes: dict[bytes, bytes], uids: dict[int, int], gids: dict[int, int]) -> dict[bytes, bytes]:
+    """ACLs name users and groups, whose ids change like those of owners."""
+    if not any(name in attributes for name in ACLS):
+        return attributes
+    from husk.vfs.access.posix_acl import of_box
+
+    return attributes | of_box(attributes, uids, gids)
 
 
 def _link(node: Node, nlink: int, ino: int) -> object:
@@ -189,7 +199,7 @@ def _copied(writer: ManifestWriter, change: Change, node: LayerDir, made: Names)
             size=entry.size if entry.is_file else 0,
             mtime_ns=entry.mtime_ns,
             target=entry.target,
-            xattrs=entry.xattrs,
+            xattrs=_renumbered(entry.xattrs, overlay.uids, overlay.gids),
             blob=entry.blob if entry.is_file else b"",
             flags=entry.flags,
         )

@@ -7,6 +7,7 @@ import stat as st
 
 from husk.vfs.layer.delta import ANYONE, delta, stat_of, target_of, xattrs_of
 from husk.vfs.layer.inodes import LayerDir
+from husk.vfs.node import ACLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +126,15 @@ def _details(change: Change) -> dict[str, tuple[object, object]]:
 
 
 def _shown(attributes: dict[bytes, bytes]) -> dict[str, str]:
-    return {os.fsdecode(name): value.decode("utf-8", "backslashreplace") for name, value in sorted(attributes.items())}
+    return {os.fsdecode(name): _value(name, value) for name, value in sorted(attributes.items())}
+
+
+def _value(name: bytes, value: bytes) -> str:
+    if name not in ACLS:
+        return value.decode("utf-8", "backslashreplace")
+    from husk.vfs.access.posix_acl import as_text
+
+    return as_text(value)
 
 
 def _content_differs(change: Change, now_size: int, old_size: int) -> bool:

@@ -13,7 +13,7 @@ import stat as st
 
 from husk.native._core import HostStat
 from husk.vfs.host.host_file import beneath
-from husk.vfs.layer.lower import Lower
+from husk.vfs.layer.lower import Lower, guest_attributes
 from husk.vfs.node import Damaged, error
 
 TYPE_CHECKING = False
@@ -171,7 +171,7 @@ class ImageLower(Lower):
 
     def xattrs(self, rel: bytes) -> dict[bytes, bytes]:
         found = self._entry(rel).xattrs
-        return {name: value for name, value in found.items() if name.startswith(b"user.")} if found else found
+        return guest_attributes(found, self.uids, self.gids) if found else found
 
     def trace(self, path: bytes, dev: int, ino: int) -> tuple[bytes, tuple[int, int]] | None:
         name = beneath(self.path, path)

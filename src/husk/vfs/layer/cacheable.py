@@ -10,7 +10,7 @@ import stat as st
 from husk.abi.structs import pack_stat
 from husk.vfs.host_view import HostView, given_view, host_showing
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
-from husk.vfs.node import Stat
+from husk.vfs.node import ACL_ACCESS, Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Cacheable:
         if isinstance(node, Inode):
             return self._upper_file(node)
         if isinstance(node, LayerDir) and node.mounted is None and node.lower is None:
-            return given_view(node.tree.stat(ctx, node))
+            info = node.tree.stat(ctx, node)
+            return None if info.acl is not None else given_view(info)  # C judges by the mode alone
         return None
 
     def handle(self, node: Node, dev: int, ino: int) -> HostView | None:
@@ -87,7 +88,7 @@ class Cacheable:
         through one name is announced for that name's directory only."""
         if node.kind != st.S_IFREG or not node.number or node.source is not None or node.others or node.nlink != 1:
             return None
-        if node.mode & PRIVILEGE:
+        if node.mode & PRIVILEGE or (node.xattrs and ACL_ACCESS in node.xattrs):
             return None
         if node.parent is not None and node.parent.mirror is not None:
             return None  # it is opened by its watched name, and a rename of a directory above moves that

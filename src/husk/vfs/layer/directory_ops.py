@@ -11,7 +11,7 @@ from husk.native._core import stat_beneath, stat_fd
 from husk.vfs.clock import now
 from husk.vfs.host.host_file import HOST_FLAGS
 from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode, attribute_bytes, weight
-from husk.vfs.node import error
+from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, error
 from husk.vfs.permissions import inherit
 
 TYPE_CHECKING = False
@@ -99,7 +99,23 @@ class DirectoryOps:
         self._state.room_for(1)
         self._copy_up.directory(directory)
         mode, gid = inherit(ctx.creds, directory.mode, directory.gid, mode)
-        return Inode(self._tree, self._state.new_number(), mode, ctx.creds.uid, gid, now())
+        inode = Inode(self._tree, self._state.new_number(), mode, ctx.creds.uid, gid, now())
+        if directory.xattrs and ACL_DEFAULT in directory.xattrs and not st.S_ISLNK(mode):
+            self._inherit_acl(directory.xattrs[ACL_DEFAULT], inode)
+        return inode
+
+    def _inherit_acl(self, default: bytes, child: Inode | LayerDir) -> None:
+        from husk.vfs.access.posix_acl import inherited
+
+        child.mode, access = inherited(default, child.mode)
+        found = {} if access is None else {ACL_ACCESS: access}
+        if isinstance(child, LayerDir):
+            found[ACL_DEFAULT] = default
+        if found:
+            more = weight(attribute_bytes(found))
+            self._state.room_for(1 + more)
+            child.xattrs = found
+            self._state.count(more)
 
     def _new_path(self, directory: LayerDir, name: bytes, number: int) -> bytes:
         """Where the real file of a new name is made. A watcher of the directory sees it appear in the mirror."""
@@ -125,6 +141,8 @@ class DirectoryOps:
         mode, gid = inherit(ctx.creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
         child = LayerDir(self._tree, directory, name, self._state.new_number())
         child.describe(mode, ctx.creds.uid, gid, now())
+        if directory.xattrs and ACL_DEFAULT in directory.xattrs:
+            self._inherit_acl(directory.xattrs[ACL_DEFAULT], child)
         if directory.mirror is not None and directory.mirror.complete:
             directory.mirror.show(name, child)
         self._put(directory, name, child)

@@ -26,7 +26,7 @@ from husk.vfs.layer.lower import Lower
 from husk.vfs.layer.metadata import Metadata
 from husk.vfs.layer.reverse_lookup import ReverseLookup
 from husk.vfs.layer.upper_files import UpperFiles
-from husk.vfs.node import Dir, Entry, Stat, Tree, error, place_names
+from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, Dir, Entry, Stat, Tree, error, place_names
 from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
@@ -50,6 +50,7 @@ class LayeredTree(Tree):
     read_only = False
     stable_modes = True
     host_backed = True
+    keeps_acls = True
     cacheable_by_name = True
 
     def __init__(
@@ -238,7 +239,10 @@ class LayeredTree(Tree):
     def stat(self, ctx: Context | None, node: Node) -> Stat:
         if isinstance(node, LowerNode):
             info, node.info = node.info, None
-            return self.lower_stat(info or node.lower.stat(node.rel), node.lower)
+            found = self.lower_stat(info or node.lower.stat(node.rel), node.lower)
+            if not node.lower.is_host:
+                found.acl = node.lower.xattrs(node.rel).get(ACL_ACCESS)
+            return found
         if isinstance(node, LayerDir):
             return self._dir_stat(node)
         if isinstance(node, Inode):
@@ -266,6 +270,8 @@ class LayeredTree(Tree):
             if not node.copied_up:
                 found = self.lower_stat(info, node.lower)
                 found.ino = node.ino
+                if not node.lower.is_host:
+                    found.acl = node.lower.xattrs(node.rel).get(ACL_ACCESS)
                 return found
             nlink, size, blocks = info.nlink, info.size, info.blocks
         # File systems that do not count sub-directories say 1 for every directory.
@@ -288,6 +294,7 @@ class LayeredTree(Tree):
             node.ctime,
             node.btime,
             boxed=self.boxed and (node.lower is None or not node.lower.is_host),
+            acl=node.xattrs.get(ACL_ACCESS) if node.xattrs else None,
         )
 
     def open(self, ctx: Context, node: Node, flags: int) -> int:
@@ -412,13 +419,21 @@ class LayeredTree(Tree):
         return self._metadata.get_xattr(node, name)
 
     def list_xattr(self, ctx: Context, node: Node) -> list[bytes]:
-        return list(self._metadata.xattrs(node))
+        names = list(self._metadata.xattrs(node))
+        names.sort(key=lambda name: not name.startswith(b"system."))  # Linux lists ACLs first
+        return names
 
     def set_xattr(self, ctx: Context, node: Node, name: bytes, value: bytes, flags: int) -> None:
         self._metadata.set_xattr(node, name, value, flags)
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         self._metadata.remove_xattr(node, name)
+
+    def set_acl(self, ctx: Context, node: Node, name: bytes, value: bytes | None, mode: int) -> None:
+        self._metadata.set_acl(node, name, value, mode)
+
+    def has_default_acl(self, directory: Dir) -> bool:
+        return ACL_DEFAULT in self._metadata.xattrs(directory)
 
     # -- from the host back to a node: ReverseLookup -----------------------------------------------------------
     def host_depth(self, path: bytes) -> int:

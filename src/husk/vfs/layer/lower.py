@@ -11,7 +11,7 @@ import os
 
 from husk.native._core import open_beneath, stat_beneath, stat_fd
 from husk.vfs.host.host_file import beneath, close_guarded, entry_kind, open_lower, read_link, stat_as
-from husk.vfs.node import Stat, error
+from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, Stat, error
 from husk.vfs.permissions import READ, permitted
 
 TYPE_CHECKING = False
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from husk.vfs.node import Credentials
 
 S_IFMT, S_IFREG = 0o170000, 0o100000
+
+
+def guest_attributes(found: dict[bytes, bytes], uids: dict[int, int], gids: dict[int, int]) -> dict[bytes, bytes]:
+    """The attributes of a manifest's entry that a guest sees: its own, and ACLs with the box's ids."""
+    shown = {name: value for name, value in found.items() if name.startswith(b"user.")}
+    if ACL_ACCESS in found or ACL_DEFAULT in found:
+        from husk.vfs.access.posix_acl import of_box
+
+        shown |= of_box(found, uids, gids)
+    return shown
 
 
 class Lower:

@@ -8,7 +8,7 @@ import stat as st
 
 from husk.vfs.clock import about_now, now
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, attribute_bytes, weight
-from husk.vfs.node import Stat, error
+from husk.vfs.node import ACL_ACCESS, Stat, error
 from husk.vfs.permissions import without_privilege
 
 TYPE_CHECKING = False
@@ -63,6 +63,7 @@ class Metadata:
             ctime,
             node.btime,
             boxed=self._boxed and (node.source is None or not node.source[0].is_host),
+            acl=node.xattrs.get(ACL_ACCESS) if node.xattrs else None,
         )
 
     def set_mode(self, node: Node, mode: int) -> None:
@@ -70,6 +71,10 @@ class Metadata:
         target.mode = st.S_IFMT(target.mode) | mode & 0o7777
         if isinstance(target, Inode) and mode & PRIVILEGE and target.kind == st.S_IFREG:
             target.plain_mtime = self._files.stat(target).mtime
+        if target.xattrs and ACL_ACCESS in target.xattrs:
+            from husk.vfs.access.posix_acl import with_mode
+
+            target.xattrs[ACL_ACCESS] = with_mode(target.xattrs[ACL_ACCESS], mode)
         self._changed(target)
 
     def set_owner(self, node: Node, uid: int, gid: int) -> None:
@@ -150,7 +155,7 @@ class Metadata:
             os.chmod(path, os.stat(path, dir_fd=self._state.fd).st_mode & 0o777, dir_fd=self._state.fd)
 
     # -- extended attributes -----------------------------------------------------------------------------------
-    # Only user.* reaches a tree; attributes of host files do not show, so nothing of the host's labels leaks in.
+    # Only user.* and ACLs reach a tree; attributes of host files do not show, so nothing of the host's labels leaks in.
     def xattrs(self, node: Node) -> dict[bytes, bytes]:
         if isinstance(node, LowerNode) or (
             isinstance(node, LayerDir) and not node.copied_up and node.lower is not None
@@ -190,4 +195,13 @@ class Metadata:
         before = attribute_bytes(target.xattrs)
         del target.xattrs[name]
         self._state.count(weight(attribute_bytes(target.xattrs)) - weight(before))
+        self._changed(target)
+
+    def set_acl(self, node: Node, name: bytes, value: bytes | None, mode: int) -> None:
+        if value is not None:
+            self.set_xattr(node, name, value, 0)
+        elif name in self.xattrs(node):
+            self.remove_xattr(node, name)
+        target = self._changeable(node)
+        target.mode = st.S_IFMT(target.mode) | mode
         self._changed(target)

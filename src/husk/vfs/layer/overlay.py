@@ -15,8 +15,8 @@ from husk.native._core import stat_beneath
 from husk.vfs.host.host_file import open_lower
 from husk.vfs.layer.inodes import WHITEOUT, Base, Inode, LayerDir
 from husk.vfs.layer.lazy_dirs import wait, waiting_in
-from husk.vfs.layer.lower import Lower
-from husk.vfs.node import ROOT_CONTEXT
+from husk.vfs.layer.lower import Lower, guest_attributes
+from husk.vfs.node import ACLS, ROOT_CONTEXT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Content = Callable[[Entry], tuple[Lower, bytes]]
 
-# husk's own attributes. A guest sees and sets `user.*` only, so none of these can be the guest's.
+# husk's own attributes. A guest sees and sets `user.*` and ACLs only, so none of these can be the guest's.
 NODE = b"husk.node"  # what a manifest has no field for
 FROM = b"husk.from"  # the lower file or directory this one still shows
 JUDGED = b"husk.judged"  # mode and owner of that one when the metadata here were made
@@ -37,7 +37,6 @@ TWIN = b"husk.twin"  # the hard-linked lower file that this file replaced
 ONLY = b"husk.only"  # the names of the lower directory that show, where not all do
 FIRST = b"husk.first"  # of the root: directories that must not wait
 HAS_LINKS = b"husk.links"  # of the root: some file has several names
-GUEST = b"user."
 JUDGED_FORM = struct.Struct("<III")  # mode, uid, gid on the host
 NODE_FORM = struct.Struct("<qqqQIi")  # atime, ctime, btime, inode number, links, sub-directories
 
@@ -150,7 +149,12 @@ class Overlay:
         """husk's own attributes count only where husk wrote them: a layer may come from an untrusted source, and such
         an attribute could show what the host keeps from guests."""
         found = entry.xattrs
-        return (_of_guest(found) or {}) if self.plain and found else found
+        if not self.plain:
+            return found
+        return {name: value for name, value in found.items() if name.startswith(b"user.") or name in ACLS}
+
+    def _of_guest(self, attributes: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
+        return guest_attributes(attributes, self.uids, self.gids) or None
 
     def below(self, entry: Entry) -> Iterator[Entry]:
         """All in it, a directory before what is in it."""
@@ -256,7 +260,7 @@ class Overlay:
     def _set_metadata(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
         uid, gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
         node.describe(entry.mode, uid, gid, entry.mtime_ns)
-        node.xattrs = _of_guest(attributes)
+        node.xattrs = self._of_guest(attributes)
         if NODE in attributes:
             node.atime, node.ctime, node.btime, _, _, node.subdirs = NODE_FORM.unpack(attributes[NODE])
 
@@ -286,7 +290,7 @@ class Overlay:
         uid, gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
         inode = Inode(tree, self._number(attributes), entry.mode, uid, gid, entry.mtime_ns)
         inode.target, inode.nlink = entry.target, entry.nlink
-        inode.xattrs = _of_guest(attributes)
+        inode.xattrs = self._of_guest(attributes)
         if NODE in attributes:
             inode.atime, inode.ctime, inode.btime, _, inode.nlink, _ = NODE_FORM.unpack(attributes[NODE])
         if entry.is_file:
@@ -332,10 +336,6 @@ class Overlay:
 def _as_judged(attributes: dict[bytes, bytes], lower: Lower, rel: bytes) -> bool:
     """Images never change."""
     return not lower.is_host or attributes.get(JUDGED) == judged(lower, rel)
-
-
-def _of_guest(attributes: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
-    return {name: value for name, value in attributes.items() if name.startswith(GUEST)} or None
 
 
 def _is_lower_dir(directory: LayerDir, name: bytes) -> bool:
