@@ -53,7 +53,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "*",
     ),
     "kernel": (
-        "call tasks blocking fd_tables shared_files exec.resident",
+        "changed_names call tasks blocking fd_tables shared_files exec.resident",
         "private_locks record_locks segments ipc_objects listings identity",
         "exec net",
         "events hooks namecache",

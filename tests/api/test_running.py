@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import husk
+from tests.lib.running import scratch
 
 
 def test_output_status_and_input(box: husk.Sandbox) -> None:
@@ -41,7 +42,31 @@ def test_state_lasts_from_run_to_run(box: husk.Sandbox) -> None:
     box.run("mkdir -p d; echo one > d/f; ln -s f d/l", shell=True, check=True)
     done = box.run("cat d/l; rm d/l", shell=True, capture_output=True, text=True)
     assert done.stdout == "one\n" and done.returncode == 0
-    assert box.diff() == done.changes and husk.Change("added", "/workspace/d/f") in box.diff()
+    assert box.diff() == [husk.Change("added", "/workspace/d"), husk.Change("added", "/workspace/d/f")]
+    assert done.changes == [husk.Change("deleted", "/workspace/d/l")]
+
+
+def test_a_run_tells_its_own_changes(box: husk.Sandbox) -> None:
+    """Not those of the runs before it, nor what was opened for writing and not written."""
+    box.run("mkdir d; echo one > d/f; echo two > kept; echo three > opened", shell=True, check=True)
+    box.write("given", b"by the caller")
+    assert box.run(["cat", "kept", "given"], capture_output=True).changes == []
+    done = box.run("mv d e; echo more >> kept; : >> opened; chmod 600 given", shell=True, check=True)
+    assert {change.path: change.kind for change in done.changes} == {
+        "/workspace/d": "deleted", "/workspace/e": "added", "/workspace/e/f": "added", "/workspace/given": "changed",
+        "/workspace/kept": "changed",
+    }  # fmt: skip
+
+
+def test_changes_on_the_host() -> None:
+    with scratch() as out, husk.Sandbox(mounts=[f"{out}:/out:rw"]) as box:
+        for name in ("gone", "old"):
+            (out / name).write_text(name)
+        done = box.run("rm /out/gone; mv /out/old /out/new", shell=True, check=True)
+    assert {change.path: change.kind for change in done.host_changes} == {
+        "/out/gone": "deleted", "/out/new": "added", "/out/old": "deleted",
+    }  # fmt: skip
+    assert done.changes == []
 
 
 def test_working_directory(box: husk.Sandbox) -> None:

@@ -214,3 +214,54 @@ def test_walls_of_the_setting(place: Path) -> None:
     walls = json.loads(run(place, "true", "--json").out)["walls"]
     if setting() == "bare":
         assert not any(walls[name] for name in ("user", "mount", "pid", "net", "ipc")), walls
+
+
+CHANGING = """
+    cd /out; rm gone; mv old new; mkdir d; echo x >d/f; mv d e; chmod 600 mode; ln mode twin; ln -s mode link
+    echo more >>appended; : >>untouched; truncate -s 1 cut; echo t >t; mv t replaced; echo came >went; rm went
+    mkdir -p deep/er; rm -r tree; touch -d 2001-01-01 dated; mv moved was; echo in >was/in
+"""
+CHANGED = {
+    "appended": "changed", "cut": "changed", "dated": "changed", "deep": "added", "deep/er": "added", "e": "added",
+    "e/f": "added", "gone": "deleted", "link": "added", "mode": "metadata", "moved": "deleted", "new": "added",
+    "old": "deleted", "replaced": "changed", "tree": "deleted", "twin": "added", "was": "added", "was/in": "added",
+}  # fmt: skip
+
+
+def changing(place: Path) -> Path:
+    out = place / "out"
+    out.mkdir()
+    for name in ("gone", "old", "mode", "appended", "untouched", "cut", "replaced", "dated"):
+        (out / name).write_text("before\n")
+    for name in ("tree", "moved"):
+        (out / name).mkdir()
+        (out / name / "inner").write_text("before\n")
+    place.chmod(0o755)
+    for path in (out, *out.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    return out
+
+
+@pytest.mark.parametrize("watched", [[], ["--summary"], ["-v"]])
+def test_changes_of_the_host(place: Path, watched: list[str]) -> None:
+    """Every change by name is told, below `rw` mounts, too, whether or not the run is watched."""
+    result = run(place, CHANGING, "--json", *watched, "--mount", f"{changing(place)}:/out:rw")
+    assert result.status == 0, result.err
+    said = json.loads(result.out)
+    assert {item["path"].removeprefix("/out/"): item["change"] for item in said["host_changes"]} == CHANGED
+    assert said["changes"] == []
+    if "--summary" in watched:
+        assert "changed on the host:\n    /out/appended (changed)\n" in result.err
+
+
+def test_changes_as_events(place: Path) -> None:
+    out = changing(place)
+    script = "cd /out; rm gone; mv old new; mkdir d; chmod 700 d; ln -s a link; : >cut; rmdir d"
+    run(place, script, "--events", str(place / "events"), "--mount", f"{out}:/out:rw")
+    found = [json.loads(line) for line in (place / "events").read_text().splitlines()]
+    changes = [[event[key] for key in ("change", "path", "to") if key in event]
+               for event in found if event["event"] == "change"]  # fmt: skip
+    assert changes == [
+        ["deleted", "/out/gone"], ["renamed", "/out/old", "/out/new"], ["added", "/out/d"], ["metadata", "/out/d"],
+        ["added", "/out/link"], ["changed", "/out/cut"], ["deleted", "/out/d"],
+    ]  # fmt: skip

@@ -74,6 +74,7 @@ class Result(subprocess.CompletedProcess[Any]):
     stderr: Any = None
     denials: list[Denial] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    host_changes: list[Change] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     events: list[dict[str, object]] = field(default_factory=list)
     limits: list[Exceeded] = field(default_factory=list)
@@ -205,6 +206,7 @@ def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Resu
         -ended.signal if ended.signal else ended.exit_code,
         denials=[_denial(refusal) for refusal in ended.refusals],
         changes=[Change(kind, path) for kind, path in ended.changes],
+        host_changes=[Change(kind, path) for kind, path in ended.host_changes],
         usage=Usage(ended.seconds, ended.user_seconds, ended.system_seconds, ended.max_rss),
         events=events,
         limits=ended.limits,

@@ -30,8 +30,8 @@ def show(result: Result) -> None:
     system = len(result.read) - len(own)
     _list("read", own, f"{system} file{'s' if system != 1 else ''} of the system" if system else "")
     _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
-    if result.written:
-        _list("written on the host", result.written, "")
+    if result.host_changes:
+        _list("changed on the host", [f"{path} ({change})" for change, path in result.host_changes], "")
     _list("refused", [f"{item['what']}: {item['reason']}{_allow(item)}" for item in result.refusals], "")
     lost = [f"{count} {kind}" for kind, count in result.lost.items() if count]
     if lost:

@@ -106,6 +106,15 @@ class Call(Context):
         # The host charges its buffer to the user that opens it first (native/host/credentials.c).
         return open_interruptible(b"/proc/self/fd/%d" % pin, flags, self.kernel.identity.host_uid)
 
+    def changed(self, change: str, node: Node, name: bytes = b"", before: int | None = None) -> None:
+        self.kernel.events.changed(self, change, node, name, before)
+
+    def renamed(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes, moved: Node, *, replaced: bool) -> None:
+        self.kernel.events.renamed(self, (old, old_name), (new, new_name), moved, replaced=replaced)
+
+    def exchanged(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes) -> None:
+        self.kernel.events.exchanged(self, (old, old_name), (new, new_name))
+
     def may_grow(self, size: int) -> None:
         # Not prlimit(2): for another user's process it takes CAP_SYS_RESOURCE, which root in a container may lack.
         limits = read_host(b"/proc/%d/limits" % self.tid)

@@ -12,15 +12,19 @@ import os
 from husk.abi.registry import row
 from husk.abi.text import harmless, shown
 from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
+from husk.kernel.changed_names import ChangedNames
 from husk.native._core import ClosedFileSystem, DeniedByRule, HiddenByRule, ProtectedByRule
-from husk.vfs.node import Damaged
+from husk.vfs.node import Damaged, Dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.kernel.exec.program import Program
+    from husk.vfs.node import Node
     from husk.vfs.opening import Opened
+
+    Entry = tuple[Dir, bytes]  # a directory and a name in it
 
 # Bytes for all names of files read, written and run together. Not a number of names: a guest can make a name as long as
 # it likes, in directories that are deep enough.
@@ -70,7 +74,7 @@ class Events:
         self.full = False  # no more events may be written
         self.faults: list[str] = []
         self.read: dict[bytes, None] = {}
-        self.written: dict[bytes, None] = {}  # on the host, through a mount that allows it
+        self.changes = ChangedNames()  # always kept: a change costs far more than a note of it
         self.ran: dict[bytes, None] = {}
         self.names_lost = 0  # opens and execs whose name was not kept
         self._names_room = NAMES_ROOM
@@ -114,8 +118,6 @@ class Events:
             recorder.opened(where, flags)
         if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY):
             self._keep(self.read, where)
-        if flags & (os.O_ACCMODE | os.O_TRUNC) and opened.node.tree.writes_to_host:
-            self._keep(self.written, where)
         self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
 
     def _keep(self, names: dict[bytes, None], name: bytes) -> None:
@@ -126,6 +128,49 @@ class Events:
             return
         names[name] = None
         self._names_room -= len(name) + NAME_COSTS
+
+    def changed(self, call: Call, change: str, node: Node, name: bytes, before: int | None) -> None:
+        where = self._place(call, (node, name)) if name and isinstance(node, Dir) else self._path(call, node)
+        if where is None or not node.tree.host_backed:  # a pipe's or a device's
+            return
+        self.changes.note(change, where, node.tree.writes_to_host, before)
+        if self._tell and before is None:
+            self._say({"event": "change", "pid": call.tid, "call": call_name(call.nr), "change": change,
+                       "path": shown(where)})  # fmt: skip
+
+    def renamed(self, call: Call, old: Entry, new: Entry, moved: Node, *, replaced: bool) -> None:
+        one, other = self._place(call, old), self._place(call, new)
+        if one is not None and other is not None:
+            on_host = moved.tree.writes_to_host
+            self.changes.renamed(one, other, on_host, replaced=replaced, directory=isinstance(moved, Dir))
+            self._say_rename(call, "renamed", one, other)
+
+    def exchanged(self, call: Call, old: Entry, new: Entry) -> None:
+        one, other = self._place(call, old), self._place(call, new)
+        if one is not None and other is not None:
+            self.changes.exchanged(one, other, old[0].tree.writes_to_host)
+            self._say_rename(call, "exchanged", one, other)
+
+    def _say_rename(self, call: Call, change: str, old: bytes, new: bytes) -> None:
+        if self._tell:
+            self._say({"event": "change", "pid": call.tid, "call": call_name(call.nr), "change": change,
+                       "path": shown(old), "to": shown(new)})  # fmt: skip
+
+    def _path(self, call: Call, node: Node) -> bytes | None:
+        """None for a file without a name: what happens to it is gone with its last descriptor."""
+        if not isinstance(node, Dir):
+            entry = node.tree.name_of(node)
+            return self._place(call, entry) if entry is not None else None
+        try:
+            return call.vfs.path_of(node)
+        except OSError:
+            return None
+
+    def _place(self, call: Call, entry: Entry) -> bytes | None:
+        try:
+            return os.path.join(call.vfs.path_of(entry[0]), entry[1])
+        except OSError:  # the directory was removed, and the name with it
+            return None
 
     def executed(self, call: Call, name: bytes, program: Program) -> None:
         if call.kernel.recorder is not None:

@@ -43,6 +43,7 @@ def full_result(result: Result, box: str) -> dict[str, Any]:
         "limits": [str(limit) for limit in result.limits],
         "weakened": result.weakened,
         "changes": changes(result.changes),
+        "host_changes": changes(result.host_changes),
         "stdout": text_of(result.stdout),
         "stderr": text_of(result.stderr),
     }
@@ -53,9 +54,10 @@ def short_result(full: dict[str, Any], address: str, most: int) -> dict[str, Any
     answer = full | {"resource": address}
     for stream in ("stdout", "stderr"):
         answer[stream] = shortened(full[stream], most, f"{address}/{stream}")
-    if len(full["changes"]) > MOST_CHANGES:
-        answer["changes"] = full["changes"][:MOST_CHANGES]
-        answer["changes_not_shown"] = len(full["changes"]) - MOST_CHANGES
+    for name in ("changes", "host_changes"):
+        if len(full[name]) > MOST_CHANGES:
+            answer[name] = full[name][:MOST_CHANGES]
+            answer[f"{name}_not_shown"] = len(full[name]) - MOST_CHANGES
     return answer
 
 

@@ -14,7 +14,7 @@ from husk.vfs.image.default_image import default_image, make_directory_in
 from husk.vfs.image.etc_files import etc_files
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
-from husk.vfs.node import Context, Credentials, Dir
+from husk.vfs.node import ROOT_CONTEXT, Context, Credentials, Dir
 from husk.vfs.permissions import id_map, overflow_map
 from husk.vfs.proc.proc_tree import ProcTree
 from husk.vfs.state import State
@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.kernel.changed_names import ChangedNames
     from husk.kernel.tasks import LiveRuns
     from husk.native._core import HostStat
     from husk.sandbox.image_source import ImageSource
@@ -74,6 +75,22 @@ class Files:
         for where, tree in self.layers:
             found += [(change, os.fsdecode(where.rstrip(b"/") + path)) for change, path in tree.changes()]
         return sorted(found, key=lambda item: item[1])
+
+    def changes_of_run(self, changed: ChangedNames) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """In the box, and on the host through `rw` mounts."""
+        differing = {os.fsencode(path): change for change, path in self.changes()}
+        in_box, on_host = changed.of_run(differing, self._modified)
+        return _listed(in_box), _listed(on_host)
+
+    def _modified(self, path: bytes) -> int | None:
+        try:
+            return self.vfs.stat(ROOT_CONTEXT, self.vfs.root, path, follow=False).mtime
+        except OSError:
+            return None
+
+
+def _listed(changes: dict[bytes, str]) -> list[tuple[str, str]]:
+    return [(change, os.fsdecode(path)) for path, change in sorted(changes.items())]
 
 
 def build(

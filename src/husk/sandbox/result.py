@@ -15,6 +15,7 @@ class Result:
         "changes",
         "exit_code",
         "faults",
+        "host_changes",
         "limits",
         "lost",
         "max_rss",
@@ -31,7 +32,6 @@ class Result:
         "user_seconds",
         "walls",
         "weakened",
-        "written",
     )
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Result:
         self.seconds = self.user_seconds = self.system_seconds = 0.0
         self.max_rss = 0  # bytes, of the largest process
         self.refusals: list[dict[str, object]] = []
-        self.changes: list[tuple[str, str]] = []
+        self.changes: list[tuple[str, str]] = []  # of the box's own files, or of its copies
+        self.host_changes: list[tuple[str, str]] = []  # made through `rw` mounts
         self.ran: list[str] = []  # programs that were started, when events were watched
         self.read: list[str] = []  # files opened for reading, likewise
-        self.written: list[str] = []  # files of the host opened for writing, likewise
         self.faults: list[str] = []
         self.walls: dict[str, object] = {}
         self.weakened: list[str] = []  # walls the caller chose to do without
@@ -59,7 +59,8 @@ class Result:
             name: getattr(self, name) for name in self.__slots__ if name not in ("ran", "stdout", "stderr", "trace")
         }
         shown["limits"] = [limit.as_dict() for limit in self.limits]
-        shown["changes"] = [{"change": change, "path": path} for change, path in self.changes]
+        for name in ("changes", "host_changes"):
+            shown[name] = [{"change": change, "path": path} for change, path in getattr(self, name)]
         for name in ("stdout", "stderr"):
             data = getattr(self, name)
             if data is not None:

@@ -342,8 +342,7 @@ def collect(result: Result, box: Box, policy: Policy, events: Events, stop: Stop
     files, walls, met = box.files, box.walls, stop.met
     result.refusals = list(events.refusals.values())
     result.faults = events.faults
-    result.changes = files.changes()
-    result.written = [os.fsdecode(path) for path in events.written]
+    result.changes, result.host_changes = files.changes_of_run(events.changes)
     result.read = [os.fsdecode(path) for path in events.read]
     result.ran = [os.fsdecode(path) for path in events.ran]
     result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
@@ -361,7 +360,7 @@ def collect(result: Result, box: Box, policy: Policy, events: Events, stop: Stop
         "events": events.lost,
         "refusals": events.refusals_lost,
         "changes": sum(tree.changes_left_out for _, tree in files.layers),
-        "names": events.names_lost,
+        "names": events.names_lost + events.changes.lost,
     }
 
 

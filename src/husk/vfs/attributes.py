@@ -107,6 +107,7 @@ class Attributes:
             self._before(node)
             tree.set_mode(ctx, node, chmod_result(ctx.creds, info, mode))
             self._search_changed(ctx, node)
+            ctx.changed("metadata", node)
 
     def chown(self, ctx: Context, node: Node, uid: int, gid: int) -> None:
         """-1 leaves one alone."""
@@ -127,6 +128,7 @@ class Attributes:
             if mode != info.mode:
                 tree.set_mode(ctx, node, mode & 0o7777)
             self._search_changed(ctx, node)
+            ctx.changed("metadata", node)
 
     def _before(self, node: Node) -> None:
         if isinstance(node, Dir):
@@ -156,6 +158,7 @@ class Attributes:
                 require(ctx.creds, info, WRITE)
             moment = now()
             tree.set_times(ctx, node, moment if atime == NOW else atime, moment if mtime == NOW else mtime)
+            ctx.changed("metadata", node)
 
     def truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
         if size < 0:
@@ -175,6 +178,7 @@ class Attributes:
         if size > info.size:
             ctx.may_grow(size)
         node.tree.truncate(ctx, node, size)
+        ctx.changed("changed", node)
 
     # -- extended attributes -----------------------------------------------------------------------------------
     def get_xattr(self, ctx: Context, node: Node, name: bytes) -> bytes:
@@ -204,6 +208,7 @@ class Attributes:
                 return
             self._xattr(ctx, node, name, WRITE)
             node.tree.set_xattr(ctx, node, name, value, flags)
+            ctx.changed("metadata", node)
 
     def remove_xattr(self, ctx: Context, node: Node, name: bytes) -> None:
         with self._lock:
@@ -212,6 +217,7 @@ class Attributes:
                 return
             self._xattr(ctx, node, name, WRITE)
             node.tree.remove_xattr(ctx, node, name)
+            ctx.changed("metadata", node)
 
     def _may_have_acl(self, node: Node) -> bool:
         return node.tree.keeps_acls and node.kind != st.S_IFLNK

@@ -34,6 +34,7 @@ class Naming:
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             directory.tree.mkdir(ctx, directory, name, new_mode(ctx, directory, mode & 0o1777))
+            ctx.changed("added", directory, name)
 
     def symlink(self, ctx: Context, target: bytes, start: Dir, path: bytes) -> None:
         with self._lock:
@@ -45,6 +46,7 @@ class Naming:
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             directory.tree.symlink(ctx, directory, name, target)
+            ctx.changed("added", directory, name)
 
     def mknod(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
         with self._lock:
@@ -63,6 +65,7 @@ class Naming:
                 directory.tree.create(ctx, directory, name, bits)
             else:
                 directory.tree.mknod(ctx, directory, name, kind | bits)
+            ctx.changed("added", directory, name)
 
     def bind(self, ctx: Context, start: Dir, path: bytes, mode: int, make: Callable[[int, bytes], None]) -> Node:
         """The name of a socket: `make(directory_fd, host_name)` binds the real one there. EADDRINUSE where the name is
@@ -75,7 +78,9 @@ class Naming:
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             # Linux applies the umask of a socket itself, so a default ACL does not take its place.
-            return directory.tree.bind(ctx, directory, name, mode & 0o7777 & ~ctx.umask(), make)
+            node = directory.tree.bind(ctx, directory, name, mode & 0o7777 & ~ctx.umask(), make)
+            ctx.changed("added", directory, name)
+            return node
 
     def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:
         with self._lock:
@@ -99,6 +104,7 @@ class Naming:
             raise error(errno.EPERM)
         self._invalidate(directory, False)
         node.tree.link(ctx, node, directory, name)
+        ctx.changed("added", directory, name)
 
     # -- removing ----------------------------------------------------------------------------------------------
     def rmdir(self, ctx: Context, start: Dir, path: bytes) -> None:
@@ -116,6 +122,7 @@ class Naming:
                 raise error(errno.EBUSY)
             self._invalidate(directory, True)
             directory.tree.rmdir(ctx, directory, trail.last)
+            ctx.changed("deleted", directory, trail.last)
 
     def unlink(self, ctx: Context, start: Dir, path: bytes) -> None:
         with self._lock:
@@ -131,6 +138,7 @@ class Naming:
             self._may_delete(ctx, directory, node, is_dir=False)
             self._invalidate(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
+            ctx.changed("deleted", directory, trail.last)
 
     # -- renaming ----------------------------------------------------------------------------------------------
     def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> None:
@@ -190,6 +198,10 @@ class Naming:
         self._invalidate(old, structural)
         self._invalidate(new, structural)
         tree.rename(ctx, old, from_trail.last, new, to_trail.last, flags)
+        if flags & EXCHANGE:
+            ctx.exchanged(old, from_trail.last, new, to_trail.last)
+        else:
+            ctx.renamed(old, from_trail.last, new, to_trail.last, source, replaced=target is not None)
 
     def _peek(self, ctx: Context, directory: Dir, trail: Trail) -> Node | None:
         try:

@@ -67,6 +67,16 @@ class Context:
     def may_grow(self, size: int) -> None:
         """EFBIG where this caller must not make a file `size` bytes long."""
 
+    def changed(self, change: str, node: Node, name: bytes = b"", before: int | None = None) -> None:
+        """Told after a tree has acted: entry `name` of the directory `node` was `added` or `deleted`, or `node` itself
+        is `changed` or has other `metadata`. `before`: it was opened for writing, and was last modified then."""
+
+    def renamed(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes, moved: Node, *, replaced: bool) -> None:
+        """Told after a tree has renamed `moved`."""
+
+    def exchanged(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes) -> None:
+        """Told after a tree has exchanged two names."""
+
     def open_fifo(self, pin: int, flags: int) -> int:
         """Open the FIFO that `pin` is an O_PATH descriptor of. May block."""
         return os.open(b"/proc/self/fd/%d" % pin, flags | os.O_CLOEXEC)

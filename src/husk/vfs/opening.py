@@ -114,6 +114,7 @@ class Opening:
         # The mode of a new file binds the next open, not this one.
         bits = new_mode(ctx, directory, mode & 0o7777)
         node, fd = tree.create_open(ctx, directory, name, bits, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+        ctx.changed("added", directory, name)
         return Opened(fd, node)
 
     def _tmpfile(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
@@ -173,7 +174,11 @@ class Opening:
             if tree.read_only:
                 raise error(errno.EROFS)
             self._programs.require_not_running(info)
-        elif kind == st.S_IFIFO:
+            fd = tree.open(ctx, node, flags)
+            if tree.host_backed:
+                ctx.changed("changed", node, before=None if flags & os.O_TRUNC else info.mtime)
+            return Opened(fd, node)
+        if kind == st.S_IFIFO:
             # Linux allows it on a read-only file system. But `ro` promises that nothing of the host is written to.
             if tree.read_only and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR):
                 raise error(errno.EROFS)

@@ -1,0 +1,146 @@
+"""kernel: which names a run changed, in every mode and whether or not anybody watches. The vfs tells of each change
+after a tree has made it (`Context.changed`); here the changes of one name become one.
+
+Nothing here decides anything. It is bounded, and what had no room is counted: a guest chooses the names.
+"""
+
+from __future__ import annotations
+
+import _thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOM, NAME_COSTS = 32 << 20, 300  # bytes for all names together
+
+
+class Name:
+    """One name and what is below it. `change` is "" where only something below it changed.
+
+    `before` is the time of the last modification when the file was opened for writing: whether the guest then wrote
+    anything is seen at the end. `moved`: a directory that came here with all that was in it."""
+
+    __slots__ = ("before", "below", "change", "moved", "on_host")
+
+    def __init__(self) -> None:
+        self.change, self.on_host, self.moved = "", False, False
+        self.before: int | None = None
+        self.below: dict[bytes, Name] = {}
+
+
+class ChangedNames:
+    """A tree of names, so that a directory is renamed together with all that changed in it, at no cost.
+
+    The words are those of a box's diff: `added`, `changed`, `deleted`, `metadata`."""
+
+    __slots__ = ("_lock", "_room", "_root", "lost")
+
+    def __init__(self, room: int = ROOM) -> None:
+        self._root = Name()
+        self._room = room
+        self.lost = 0  # changes whose name was not kept
+        self._lock = _thread.allocate_lock()  # several threads of husk serve the guest
+
+    def note(self, change: str, path: bytes, on_host: bool, before: int | None = None) -> None:
+        with self._lock:
+            name = self._name(path)
+            if name is None:
+                self.lost += 1
+            else:
+                self._set(name, change, on_host, before)
+
+    def renamed(self, old: bytes, new: bytes, on_host: bool, *, replaced: bool, directory: bool) -> None:
+        with self._lock:
+            source, target = self._name(old), self._name(new)
+            if source is None or target is None:
+                self.lost += 1
+                return
+            if replaced:
+                self._set(target, "deleted", on_host, None)
+            target.below, source.below = source.below, {}
+            target.moved = directory and not (source.change == "added" and not source.moved)
+            self._set(source, "deleted", on_host, None)
+            self._set(target, "added", on_host, None)
+
+    def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
+        with self._lock:
+            first, second = self._name(one), self._name(other)
+            if first is None or second is None:
+                self.lost += 1
+                return
+            first.below, second.below = second.below, first.below
+            for name in (first, second):
+                name.moved = True
+                self._set(name, "changed", on_host, None)
+
+    def _set(self, name: Name, change: str, on_host: bool, before: int | None) -> None:
+        was = name.change
+        if change == "deleted":
+            change = "" if was == "added" else change
+            name.moved = False
+            name.below = {}  # all that was in it is gone, too
+        elif change == "added":
+            change = "changed" if was == "deleted" else change
+        elif was and not (change == "changed" and was == "metadata"):
+            change = was
+        if was != "changed" or before is None:
+            name.before = before
+        name.change, name.on_host = change, on_host
+
+    def _name(self, path: bytes) -> Name | None:
+        found = self._root
+        for part in path.split(b"/"):
+            if not part:
+                continue
+            below = found.below.get(part)
+            if below is None:
+                cost = len(part) + NAME_COSTS
+                if cost > self._room:
+                    return None
+                self._room -= cost
+                below = found.below[part] = Name()
+            found = below
+        return found
+
+    # -- when the run is over ------------------------------------------------------------------------------------------
+    def of_run(
+        self, differing: dict[bytes, str], modified: Callable[[bytes], int | None]
+    ) -> tuple[dict[bytes, str], dict[bytes, str]]:
+        """What this run changed in the box, and on the host. `differing` is all that the box's layers differ in: a box
+        keeps the changes of earlier runs, too. `modified` gives the time of a file's last modification."""
+        # What a directory brought along when it was renamed is known to the layer alone. And where names were lost,
+        # rather an earlier run's change is told than none of this one's.
+        in_box = {path: word for path, word in differing.items() if self.lost or self._concerns(path)}
+        on_host: dict[bytes, str] = {}
+        for path, name in self._all():
+            if name.before is not None and modified(path) == name.before:
+                in_box.pop(path, None)
+            elif name.on_host:
+                on_host[path] = name.change
+            elif name.change == "deleted" or path in differing:
+                in_box[path] = "changed" if name.change == "metadata" else name.change
+        return in_box, on_host
+
+    def _all(self) -> Iterator[tuple[bytes, Name]]:
+        """Every changed name with its path. No recursion: a guest can make directories deeper than Python's stack."""
+        waiting = [(b"", self._root)]
+        while waiting:
+            path, name = waiting.pop()
+            if name.change:
+                yield path, name
+            waiting += [(path + b"/" + part, below) for part, below in name.below.items()]
+
+    def _concerns(self, path: bytes) -> bool:
+        """Did this run change the name, or bring it along with a directory above it?"""
+        found = self._root
+        for part in path.split(b"/"):
+            if not part:
+                continue
+            below = found.below.get(part)
+            if below is None:
+                return found.moved or found.change == "added"
+            found = below
+            if found.moved:
+                return True
+        return bool(found.change)
