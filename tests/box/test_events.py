@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,13 @@ def test_events_are_json_lines(place: Path, outside: Path) -> None:
     for event in found:
         if event["event"] == "refused":
             assert event["call"] and event["errno"] and event["reason"], event
-        else:
+        elif event["event"] not in ("begin", "end"):
             assert event["pid"] > 0
+    assert [event["argv"] for event in found if event["event"] == "exec"][1] == ["cat", "/in/a"]
+    assert [event["event"] for event in found].count("begin") == 1 and found[0]["format"] == 1
+    assert (found[-1]["event"], found[-1]["exit_code"], set(found[-1]["lost"].values())) == ("end", 3, {0})
+    times = [event["time"] for event in found]
+    assert abs(times[0] - time.time()) < 600 and times[0] <= times[-1]
 
 
 def test_refusal_of_a_read_only_mount(place: Path) -> None:
@@ -265,3 +271,17 @@ def test_changes_as_events(place: Path) -> None:
         ["deleted", "/out/gone"], ["renamed", "/out/old", "/out/new"], ["added", "/out/d"], ["metadata", "/out/d"],
         ["added", "/out/link"], ["changed", "/out/cut"], ["deleted", "/out/d"],
     ]  # fmt: skip
+
+
+def test_addresses_as_events(place: Path) -> None:
+    code = "import socket as s; u = s.socket(s.AF_UNIX); u.bind('there'); s.socket(s.AF_UNIX).connect_ex('none')"
+    found = events_of(place, f'/usr/bin/python3 -c "{code}"')
+    addresses = [(event["call"], event["address"], event["errno"]) for event in found if event["event"] == "address"]
+    assert addresses == [("bind", "unix:there", ""), ("connect", "unix:none", "ENOENT")]
+
+
+def test_a_log_that_cannot_be_written_is_no_success(place: Path) -> None:
+    result = run(place, "true", "--events", "/dev/full")
+    assert result.status == 125
+    assert result.err == "husk: --events /dev/full is not complete: No space left on device.\n"
+    assert run(place, "exit 3", "--events", "/dev/full").status == 3

@@ -124,7 +124,7 @@ def test_done_or_not_done(place: Place, name: str) -> None:
 
 
 def test_a_log_of_events_on_a_full_disk() -> None:
-    """It ends with a whole line, husk says that it is not complete, and the guest goes on."""
+    """It ends with a whole line, husk says that it is not complete and ends with 125, and the guest goes on."""
     if os.getuid() != 0:
         pytest.skip("only root can mount a small file system")
     with scratch() as top:
@@ -139,7 +139,7 @@ def test_a_log_of_events_on_a_full_disk() -> None:
             cwd=top, env=env, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
     said = "husk: --events small/log is not complete: No space left on device."
-    assert done.stdout.splitlines() == ["end", "exit 0", said], done
+    assert done.stdout.splitlines() == ["end", "exit 125", said], done
     assert done.stderr.endswith("\n") and len([json.loads(line) for line in done.stderr.splitlines()]) > 50
 
 

@@ -7,6 +7,7 @@ import _thread
 import errno
 import os
 import sys
+import time
 
 from husk.cli.exit_codes import failed  # not when something failed: there may be no descriptor left to import it with
 from husk.cli.options.run_options import RUN
@@ -19,6 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.result import Result
 
+HUSK_FAILED = 125
+ROOM_FOR_END = 256  # bytes; the longest last line has some 200
+FORMAT = 1  # of --events: docs/formats/events.md
 MOST_KEPT = 16 << 20  # bytes of each stream that --json shows; what comes after is counted
 
 
@@ -37,7 +41,11 @@ def main(args: list[str]) -> int:
 def _run(options: RunOptions) -> int:
     log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
     events = Events(log.tell if log else None, _trace if options.verbose else None, collect=options.summary)
+    if log:
+        log.begins(options.policy.argv)
     result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
+    if log:
+        log.ends(result)
     if log and log.failure:
         say(f"husk: --events {options.events} is not complete: {log.failure}.", file=sys.stderr)
     for fault in result.faults:
@@ -57,7 +65,8 @@ def _run(options: RunOptions) -> int:
         advice = hint(options.policy, result)
         if advice:
             say(f"husk: {advice}", file=sys.stderr)
-    return result.exit_code
+    # Whoever asked for a log must not take half of one for the whole.
+    return HUSK_FAILED if log and log.failure and not result.exit_code else result.exit_code
 
 
 def with_signals(runner: Runner) -> Result:
@@ -89,7 +98,8 @@ class EventLog:
         import json
 
         self._encode = json.dumps
-        self._room, self._whole, self.failure = room, 0, ""
+        self._room = None if room is None else max(0, room - ROOM_FOR_END)
+        self._whole, self.failure = 0, ""
         self._lock = _thread.allocate_lock()
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -97,6 +107,24 @@ class EventLog:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO):
                 raise  # no mistake of the caller's
             raise UsageError(f"--events {path}: {error.strerror}.") from None
+
+    def begins(self, argv: list[str]) -> None:
+        from husk import __version__
+
+        self._try({"time": time.time(), "event": "begin", "format": FORMAT, "husk": __version__, "argv": argv})
+
+    def ends(self, result: Result) -> None:
+        """A log without this line is not complete."""
+        ended = {name: getattr(result, name) for name in ("exit_code", "signal", "seconds", "lost")}
+        if self._room is not None:
+            self._room = ROOM_FOR_END
+        self._try({"time": time.time(), "event": "end", **ended})
+
+    def _try(self, event: dict[str, object]) -> None:
+        try:
+            self.tell(event)
+        except (OSError, Full):
+            pass  # `failure` says so
 
     def tell(self, event: dict[str, object]) -> None:
         line = (self._encode(event) + "\n").encode()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+from time import time
 
 from husk.abi.registry import row
 from husk.abi.text import harmless, shown
-from husk.kernel.call import Call, GiveFd, Refused, Reply, working_directory
+from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply, working_directory
 from husk.kernel.changed_names import ChangedNames
 from husk.native._core import ClosedFileSystem, DeniedByRule, HiddenByRule, ProtectedByRule
 from husk.vfs.node import Damaged, Dir
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # Bytes for all names of files read, written and run together. Not a number of names: a guest can make a name as long as
 # it likes, in directories that are deep enough.
 NAMES_ROOM, NAME_COSTS = 32 << 20, 128
+MOST_WORDS, LONGEST_WORD = 64, 1024  # of a program's arguments
 MOST_REFUSALS = 1000  # a guest that is refused in a loop must not fill our memory
 # Here the box has names of its own: that the host also has something there is no reason to report a refusal.
 OWN_TREES = frozenset(
@@ -85,6 +87,16 @@ class Events:
         if self._trace:
             result = "fd" if isinstance(reply, GiveFd) else str(reply) if isinstance(reply, int) else "…"
             self._line(f"[{call.tid}] {signature(call)} = {result}")
+        if reply is not LATER:
+            self.reached(call, "")
+
+    def reached(self, call: Call, error: str) -> None:
+        """A call that carried an address has been answered."""
+        if self._tell and call.copied_address is not None:
+            from husk.abi.registry.signatures import spell_address
+
+            address = harmless(spell_address(call.copied_address))
+            self._say_of(call, {"event": "address", "call": call_name(call.nr), "address": address, "errno": error})
 
     def failed(self, call: Call, error: OSError) -> str:
         """Returns husk's reason, "" where Linux itself would have said no."""
@@ -92,6 +104,7 @@ class Events:
         name = errno.errorcode.get(number, str(number))
         if self._trace:
             self._line(f"[{call.tid}] {signature(call)} = -1 {name} ({error.strerror})")
+        self.reached(call, name)
         told = isinstance(error, (Refused, Damaged, ClosedFileSystem, *BY_RULE))
         if told or (number == errno.ENOENT and call.texts) or number == errno.EROFS:
             advice = self._reason(call, number, error)
@@ -118,7 +131,8 @@ class Events:
             recorder.opened(where, flags)
         if flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_PATH | os.O_DIRECTORY):
             self._keep(self.read, where)
-        self._say({"event": "open", "pid": call.tid, "path": shown(where), "flags": open_flags(flags)})
+        if self._tell:
+            self._say_of(call, {"event": "open", "path": shown(where), "flags": open_flags(flags)})
 
     def _keep(self, names: dict[bytes, None], name: bytes) -> None:
         if name in names:
@@ -135,8 +149,7 @@ class Events:
             return
         self.changes.note(change, where, node.tree.writes_to_host, before)
         if self._tell and before is None:
-            self._say({"event": "change", "pid": call.tid, "call": call_name(call.nr), "change": change,
-                       "path": shown(where)})  # fmt: skip
+            self._say_of(call, {"event": "change", "call": call_name(call.nr), "change": change, "path": shown(where)})
 
     def renamed(self, call: Call, old: Entry, new: Entry, moved: Node, *, replaced: bool) -> None:
         one, other = self._place(call, old), self._place(call, new)
@@ -153,8 +166,8 @@ class Events:
 
     def _say_rename(self, call: Call, change: str, old: bytes, new: bytes) -> None:
         if self._tell:
-            self._say({"event": "change", "pid": call.tid, "call": call_name(call.nr), "change": change,
-                       "path": shown(old), "to": shown(new)})  # fmt: skip
+            paths = {"path": shown(old), "to": shown(new)}
+            self._say_of(call, {"event": "change", "call": call_name(call.nr), "change": change, **paths})
 
     def _path(self, call: Call, node: Node) -> bytes | None:
         """None for a file without a name: what happens to it is gone with its last descriptor."""
@@ -172,12 +185,15 @@ class Events:
         except OSError:  # the directory was removed, and the name with it
             return None
 
-    def executed(self, call: Call, name: bytes, program: Program) -> None:
+    def executed(self, call: Call, name: bytes, program: Program, argv: int) -> None:
+        """`argv` is where the guest has its arguments: they may change until the program starts."""
         if call.kernel.recorder is not None:
             call.kernel.recorder.executed(program.exe)
         if self.watching:
             self._keep(self.ran, program.exe)
-            self._say({"event": "exec", "pid": call.tid, "path": shown(name), "program": shown(program.exe)})
+        if self._tell:
+            words = [shown(word) for word in _arguments(call, argv)]
+            self._say_of(call, {"event": "exec", "path": shown(name), "program": shown(program.exe), "argv": words})
 
     def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:
         """A refusal that answers no system call: a name that the box's resolver may not look up."""
@@ -239,10 +255,13 @@ class Events:
         except OSError:
             return name
 
+    def _say_of(self, call: Call, event: dict[str, object]) -> None:
+        self._say(event | {"pid": call.tid})
+
     def _say(self, event: dict[str, object]) -> None:
         if self._tell:
             try:
-                self._tell(event)
+                self._tell({"time": round(time(), 6), **event})
             except Full:
                 self.full = True
                 self.lost += 1
@@ -255,6 +274,20 @@ class Events:
                 self._trace(line)
             except Exception:
                 self.lost += 1
+
+
+def _arguments(call: Call, where: int) -> list[bytes]:
+    """The first words of a program's arguments; what cannot be read ends them."""
+    words: list[bytes] = []
+    try:
+        while len(words) < MOST_WORDS:
+            address = int.from_bytes(call.raw.read(where + 8 * len(words), 8), "little")
+            if not address:
+                break
+            words.append(call.raw.cstring(address)[:LONGEST_WORD])
+    except OSError:
+        pass
+    return words
 
 
 def cast_count(refusal: dict[str, object]) -> int:

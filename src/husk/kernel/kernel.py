@@ -314,10 +314,12 @@ class Kernel:
 
     def answered_later(self, call: Call, given: int) -> None:
         """A call that had to wait in a thread of its own has been answered."""
+        self.events.reached(call, "")
         if self.recorder is not None:
             self.recorder.answered(call, given)
 
     def failed_later(self, call: Call, error: OSError) -> None:
+        self.events.reached(call, errno.errorcode.get(error.errno or errno.EIO, str(error.errno)))
         if self.recorder is not None:
             self.recorder.failed(call, error, "")
 

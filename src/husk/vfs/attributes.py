@@ -249,6 +249,7 @@ class Attributes:
         self._before(node)
         tree.set_acl(ctx, node, name, None if is_plain else pack(entries), mode & 0o7777)
         self._search_changed(ctx, node)
+        ctx.changed("metadata", node)
 
     def _xattr(self, ctx: Context, node: Node, name: bytes, want: int) -> None:
         """xattr_permission: users may use user.* only, and only on files and directories."""

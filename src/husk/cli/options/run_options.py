@@ -57,7 +57,7 @@ BOX = (
            " [what is emulated](compatibility.md#emulate)."),
 )  # fmt: skip
 _EVENTS = Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,
-                 more="The kinds are `open`, `exec`, `refused` and `fault`.")  # fmt: skip
+                 more="The kinds and their fields: [the format](formats/events.md).")  # fmt: skip
 _SUMMARY = Option("--summary", "", "say at the end what was read, changed and refused", group=REPORTS)
 _VERBOSE = Option("-v, --verbose", "", "one line per virtual call, on stderr", group=REPORTS)
 _JSON = Option(

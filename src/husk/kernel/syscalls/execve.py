@@ -63,7 +63,7 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
                 call.looked_up = call.vfs.root, name
                 call.kernel.names.learn_program(call, name, program, describe(program, call.kernel.eintr_bitmap))
         info = describe(program, call.kernel.eintr_bitmap)
-        call.kernel.events.executed(call, name, program)
+        call.kernel.events.executed(call, name, program, argv)
         # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
         empty = call.args[name_argument] + len(call.given.get(name_argument, name))
         fds = program.program_fd, program.interpreter_fd
