@@ -285,3 +285,18 @@ def test_a_log_that_cannot_be_written_is_no_success(place: Path) -> None:
     assert result.status == 125
     assert result.err == "husk: --events /dev/full is not complete: No space left on device.\n"
     assert run(place, "exit 3", "--events", "/dev/full").status == 3
+
+
+def test_a_program_that_fails_after_a_refusal_is_explained(place: Path, outside: Path) -> None:
+    """One line, in a plain run; of all refusals the one that most likely matters."""
+    said = run(place, f"cat {outside} 2>/dev/null || exit 3")
+    assert said.status == 3
+    assert said.err == (
+        f"husk: refused: {outside}: nothing is mounted there; to allow it, --mount {outside}:{outside}:ro\n"
+    )
+    said = run(place, f"{{ echo >/in/b; cat {outside}; }} 2>/dev/null; exit 3")
+    assert said.err.startswith("husk: refused: /in/b: it is mounted read-only; to allow it, mount it with :rw")
+    assert said.err.endswith(" (1 more refusal: --summary)\n") and said.err.count("\n") == 1
+    assert run(place, f"cat {outside} 2>/dev/null; exit 3", "--quiet").err == ""
+    assert run(place, f"cat {outside} 2>/dev/null; exit 0").err == ""
+    assert run(place, "exit 3").err == ""

@@ -59,10 +59,10 @@ def _run(options: RunOptions) -> int:
         from husk.cli.summary import show
 
         show(result)
-    if result.exit_code and not options.json:
-        from husk.cli.summary import hint
+    if result.exit_code and not (options.json or options.quiet):
+        from husk.cli.summary import hint, likely_refusal
 
-        advice = hint(options.policy, result)
+        advice = hint(options.policy, result) or ("" if options.summary else likely_refusal(result))
         if advice:
             say(f"husk: {advice}", file=sys.stderr)
     # Whoever asked for a log must not take half of one for the whole.

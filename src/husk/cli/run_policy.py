@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class RunOptions:
     """What the command line says."""
 
-    __slots__ = ("events", "help", "json", "more", "policy", "summary", "verbose")
+    __slots__ = ("events", "help", "json", "more", "policy", "quiet", "summary", "verbose")
 
     def __init__(self, words: list[str], command: Command = RUN) -> None:
         """`command` has the options of `husk run`, or of some of them, and perhaps more: those are in `more`."""
         self.policy = Policy([])
         self.events = ""
-        self.json = self.summary = self.verbose = self.help = False
+        self.json = self.quiet = self.summary = self.verbose = self.help = False
         self.more: dict[str, str] = {}
         path = f"husk {command.name}"
         said = Words(path, command, words)
@@ -52,6 +52,9 @@ class RunOptions:
 
     def _json(self, _: str) -> None:
         self.json = True
+
+    def _quiet(self, _: str) -> None:
+        self.quiet = True
 
     def _summary(self, _: str) -> None:
         self.summary = True
@@ -165,6 +168,7 @@ FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
     "json": RunOptions._json,
     "no_default_rules": RunOptions._no_default_rules,
     "no_namespaces": RunOptions._no_namespaces,
+    "quiet": RunOptions._quiet,
     "summary": RunOptions._summary,
     "verbose": RunOptions._verbose,
 }

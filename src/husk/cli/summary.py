@@ -73,6 +73,18 @@ def hint(policy: Policy, result: Result) -> str:
     return ""
 
 
+def likely_refusal(result: Result) -> str:
+    """For a program that failed: the refusal that most likely matters. Programs look for many files that they can do
+    without, so whatever else was refused comes first; and of these the last one, next to the failure."""
+    if result.signal or result.limits or not result.refusals:
+        return ""
+    others = [item for item in result.refusals if item["errno"] != "ENOENT"]
+    item = (others or result.refusals)[-1]
+    rest = len(result.refusals) - 1
+    more = f" ({rest} more refusal{'s' if rest != 1 else ''}: --summary)" if rest else ""
+    return f"refused: {item['what']}: {item['reason']}{_allow(item)}{more}"
+
+
 def _is_file(word: str) -> bool:
     try:
         return os.path.isfile(word)

@@ -302,10 +302,10 @@ def test_events(tmp_path: Path) -> None:
     assert any(event["event"] == "open" and event["path"] == "/etc/hostname" for event in events)
 
 
-def test_a_log_that_cannot_be_written_harms_nobody() -> None:
-    """The disk is full: the guest must not notice."""
+def test_a_log_that_cannot_be_written_harms_no_guest() -> None:
+    """The disk is full: the guest must not notice. Whoever wanted the log must."""
     done = run("--events", "/dev/full", "--", "/bin/sh", "-c", "ls /usr >/dev/null; ls /nowhere 2>/dev/null; echo done")
-    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert (done.returncode, done.stdout) == (125, "done\n")
     assert "Traceback" not in done.stderr
 
 

@@ -59,6 +59,8 @@ BOX = (
 _EVENTS = Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,
                  more="The kinds and their fields: [the format](formats/events.md).")  # fmt: skip
 _SUMMARY = Option("--summary", "", "say at the end what was read, changed and refused", group=REPORTS)
+_QUIET = Option("-q, --quiet", "", "say nothing of refusals when the program fails", group=REPORTS,
+                more="Without it one line names the refusal that most likely matters, and what allows it.")  # fmt: skip
 _VERBOSE = Option("-v, --verbose", "", "one line per virtual call, on stderr", group=REPORTS)
 _JSON = Option(
     "--json", "", "print the result as one JSON object, with the guest's output inside; errors too", group=REPORTS,
@@ -76,7 +78,7 @@ RUN = Command(
     "run a program in a box",
     "Run PROGRAM in a box of its own: the host's /usr and a little of /etc, read-only beneath a layer that is thrown"
     " away, and a private /tmp, /home and /workspace. Nothing else of the host is there.",
-    options=(*BOX, _EVENTS, _JSON, _SUMMARY, _VERBOSE),
+    options=(*BOX, _EVENTS, _JSON, _QUIET, _SUMMARY, _VERBOSE),
     program="PROGRAM ARGS…",
     program_first=True,
     end=EXIT_CODES,
