@@ -55,7 +55,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "kernel": (
         "changed_names call tasks blocking fd_tables shared_files exec.resident",
         "private_locks record_locks segments ipc_objects listings identity",
-        "exec net",
+        "cred exec net",
         "events hooks namecache",
         "syscalls",
         "*",

@@ -270,8 +270,6 @@ static void of_kernel(void) {
     door("bpf", syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof attributes));
     struct perf_event_attr event = {.type = PERF_TYPE_SOFTWARE, .size = sizeof event, .exclude_kernel = 1, .exclude_hv = 1};
     door("perf_event_open", syscall(SYS_perf_event_open, &event, 0, -1, -1, 0));
-    door("keyctl", syscall(SYS_keyctl, 0, -3, 1));
-    door("add_key", syscall(SYS_add_key, "user", "husk-door", "x", 1, -3));
     door("kexec_load", syscall(SYS_kexec_load, 0, 0, NULL, 0));
     door("init_module", syscall(SYS_init_module, "", 0, ""));
     door("finit_module", syscall(SYS_finit_module, 0, "", 0));

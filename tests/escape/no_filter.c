@@ -10,7 +10,7 @@
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
-/* Its next system call becomes keyctl(KEYCTL_GET_KEYRING_ID, session, create), which husk's filter answers with ENOSYS. */
+/* Its next system call becomes userfaultfd(UFFD_USER_MODE_ONLY), which husk's filter refuses. */
 static long call_in(pid_t pid) {
     struct user_regs_struct registers;
     int status;
@@ -19,8 +19,8 @@ static long call_in(pid_t pid) {
         return -EPERM;
     /* It was in a system call, so a syscall instruction is right behind it. */
     registers.rip -= 2;
-    registers.rax = SYS_keyctl, registers.orig_rax = -1;
-    registers.rdi = 0, registers.rsi = -3, registers.rdx = 1;
+    registers.rax = SYS_userfaultfd, registers.orig_rax = -1;
+    registers.rdi = 1;
     ptrace(PTRACE_SETREGS, pid, 0, &registers);
     for (int i = 0; i < 2; i++)
         if (ptrace(PTRACE_SYSCALL, pid, 0, 0) != 0 || waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status))

@@ -75,8 +75,6 @@ MAYBE = {
     "userfaultfd": FILTER,
     "bpf": FILTER,
     "perf_event_open": FILTER,
-    "keyctl": FILTER,
-    "add_key": FILTER,
     "kexec_load": FILTER,
     "init_module": FILTER,
     "finit_module": FILTER,

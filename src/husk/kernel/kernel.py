@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.abi.registry.rules import Walls
+    from husk.kernel.cred.inherited import Inherited
+    from husk.kernel.cred.keyrings import Keyrings
     from husk.kernel.emulation import Emulation
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
@@ -51,7 +53,9 @@ class Shared:
 
     __slots__ = (
         "_diagnosis",
+        "_inherited",
         "_ipc_objects",
+        "_keyrings",
         "_net",
         "_network",
         "_private_locks",
@@ -92,6 +96,8 @@ class Shared:
         self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
         self._segments: Segments | None = None
         self._ipc_objects: IpcObjects | None = None
+        self._inherited: Inherited | None = None
+        self._keyrings: Keyrings | None = None
         self._private_locks: PrivateLocks | None = None
         self._record_locks: RecordLocks | None = None
 
@@ -122,6 +128,22 @@ class Shared:
                 owner = self.identity.host_uid, self.identity.host_gid
                 self._ipc_objects = IpcObjects(self.vfs.state.path + b"/ipc", owner)
             return self._ipc_objects
+
+    def inherited(self) -> Inherited:
+        with self.vfs.lock:  # two threads may be the first
+            if self._inherited is None:
+                from husk.kernel.cred.inherited import Inherited
+
+                self._inherited = Inherited(self.live.host_pids)
+            return self._inherited
+
+    def keyrings(self) -> Keyrings:
+        with self.vfs.lock:  # two threads may be the first
+            if self._keyrings is None:
+                from husk.kernel.cred.keyrings import Keyrings
+
+                self._keyrings = Keyrings(self.inherited(), (self.creds.uid, self.creds.gid))
+            return self._keyrings
 
     def private_locks(self) -> PrivateLocks:
         with self.vfs.lock:  # two threads may be the first
@@ -200,6 +222,14 @@ class Kernel:
     @property
     def segments(self) -> Segments:
         return self._shared.segments()
+
+    @property
+    def inherited(self) -> Inherited:
+        return self._shared.inherited()
+
+    @property
+    def keyrings(self) -> Keyrings:
+        return self._shared.keyrings()
 
     @property
     def private_locks(self) -> PrivateLocks:

@@ -82,6 +82,8 @@ MADE = {
     "kernel/dmesg_restrict": "1",
     "kernel/domainname": "(none)",
     "kernel/io_uring_disabled": "2",
+    "kernel/keys/maxbytes": "20000",
+    "kernel/keys/maxkeys": "200",
     "kernel/kptr_restrict": "2",
     "kernel/modules_disabled": "1",
     "kernel/overflowgid": "65534",
