@@ -84,12 +84,13 @@ class Layout:
         return self.place
 
 
-def saved(*layers: bytes, tags: list[str]) -> bytes:
-    """What `docker save` wrote before it knew OCI."""
+def saved(*layers: bytes, tags: list[str], flat: bool = False) -> bytes:
+    """What `docker save` wrote before it knew OCI. `flat`: as podman and skopeo write it, without directories."""
     config = json.dumps({"os": "linux", "architecture": "amd64", "config": CONFIG,
                          "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]}}).encode()
     name = hashlib.sha256(config).hexdigest()
-    names = [f"{hashlib.sha256(b'%d' % number).hexdigest()}/layer.tar" for number in range(len(layers))]
+    end = ".tar" if flat else "/layer.tar"
+    names = [hashlib.sha256(b"%d" % number).hexdigest() + end for number in range(len(layers))]
     manifest = json.dumps([{"Config": f"{name}.json", "RepoTags": tags, "Layers": names}]).encode()
     return tar(*(member(one, content=layer) for one, layer in zip(names, layers, strict=True)),
                member(f"{name}.json", content=config), member("manifest.json", content=manifest))

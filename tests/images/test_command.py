@@ -102,7 +102,7 @@ def test_a_refusal_is_no_mistake_of_the_person(store: Store, tmp_path: Path) -> 
 
 def test_limits_can_be_raised(store: Store, tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tar(*(folder(f"d{number}") for number in range(10))))
-    words = ["import", str(tmp_path / "a.tar")]
+    words = ["import", "--data", str(tmp_path / "a.tar")]
     assert "--max-entries" in image(store, *words, "--max-entries", "5", code=1).stderr
     assert "--max-bytes" in image(store, *words, "--max-bytes", "1k", code=1).stderr
     image(store, *words, "--max-entries", "10", "--max-bytes", "1m")

@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -243,3 +244,34 @@ def test_another_machine_s_image(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StoreUsageError, match="only linux/arm64"):
         import_image(store, str(layout.place), "x")
     assert store.images.list() == []
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("first", [(), (member("README", content=b"read me"),)])
+def test_an_archive_whose_description_comes_last(
+    store: Store, tmp_path: Path, pack: Callable[[bytes], bytes], first: tuple[Any, ...]
+) -> None:
+    """podman and skopeo begin with a layer, named by its digest."""
+    data = saved(BASE, ABOVE, tags=["it:2"], flat=True)
+    if first:
+        data = tar(*first)[:1024] + data  # without the zeros at the end
+    report = import_image(store, write(tmp_path, "it.tar", pack(data)))
+    assert (report.kind, report.image, len(report.layers)) == ("oci", "it:2", 2)
+
+
+def test_a_root_that_has_a_manifest_of_its_own(store: Store, tmp_path: Path) -> None:
+    data = tar(member("manifest.json", content=b'{"name": "app"}'), folder("bin"), member("bin/x", mode=0o755))
+    report = import_image(store, write(tmp_path, "app.tar", data), data=False)
+    assert report.kind == "tar" and "manifest.json" in shown(store, report)
+
+
+@pytest.mark.parametrize("kind", ["tar", "directory"])
+def test_a_root_without_a_program_is_no_root(store: Store, tmp_path: Path, kind: str) -> None:
+    """Such as an archive of layers that husk does not know."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "layer").write_text("x")
+    source = str(tmp_path / "d") if kind == "directory" else write(tmp_path, "d.tar", tar(member("layer", content=b"x")))
+    with pytest.raises(StoreUsageError, match="holds no program.*--data"):
+        import_image(store, source, "d", data=False)
+    assert store.images.list() == []
+    assert import_image(store, source, "d").image == "d"

@@ -73,7 +73,9 @@ def _import(options: Values) -> int:
     store = Store.create(options.store)
     limits = Limits(options.max_bytes, options.max_entries, options.max_ratio)
     with progress("importing", quiet=options.json) as advance:
-        report = import_image(store, options.source, options.name, ref=options.ref, limits=limits, progress=advance)
+        report = import_image(
+            store, options.source, options.name, ref=options.ref, limits=limits, progress=advance, data=options.data
+        )
     say_result(report.as_json(), show.imported(report, left_out=options.show_left_out), as_json=options.json)
     return 0
 

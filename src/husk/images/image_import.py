@@ -54,17 +54,19 @@ def import_image(
     ref: str = "",
     limits: Limits | None = None,
     progress: Progress | None = None,
+    data: bool = True,
 ) -> ImportReport:
-    """Make an image of a directory or an archive."""
+    """Make an image of a directory or an archive. Not `data`: a plain root without a program is refused, since it is
+    most likely not what was meant."""
     started = time.monotonic()
     if name:
         check_name(name)
     budget = Budget(limits or Limits())
     try:
         if os.path.isdir(source):
-            report = _import_directory(store, source, name, ref, budget, progress)
+            report = _import_directory(store, source, name, ref, budget, progress, data)
         else:
-            report = _import_archive(store, source, name, ref, budget, progress)
+            report = _import_archive(store, source, name, ref, budget, progress, data)
     except OSError as error:
         raise StoreError(failure(store, error)) from error
     report.seconds = time.monotonic() - started
@@ -72,26 +74,27 @@ def import_image(
 
 
 def _import_directory(
-    store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None
+    store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None, data: bool
 ) -> ImportReport:
     bundle = FolderBundle(source)
     try:
-        found = oci.find_image(bundle, ref) if bundle.has("oci-layout") or _is_saved(bundle) else None
+        found = _described(bundle, ref)
         if found is not None:
             with store.writing() as writing:
                 return _import_layers(writing, bundle, found, name or _declared_name(found, source), budget, progress)
     finally:
         bundle.close()
     _refuse_ref(ref)
-    return _import_tree(store, source, name or _file_name(source), progress)
+    return _import_tree(store, source, name or _file_name(source), progress, data)
 
 
-def _is_saved(bundle: Bundle) -> bool:
+def _described(bundle: Bundle, ref: str) -> oci.FoundImage | None:
     """A root file system may hold a manifest.json too; the one of `docker save` is a list."""
-    return bundle.has("manifest.json") and bundle.document("manifest.json").lstrip()[:1] == b"["
+    saved = bundle.has("manifest.json") and bundle.document("manifest.json").lstrip()[:1] == b"["
+    return oci.find_image(bundle, ref) if saved or bundle.has("oci-layout") else None
 
 
-def _import_tree(store: Store, source: str, name: str, progress: Progress | None) -> ImportReport:
+def _import_tree(store: Store, source: str, name: str, progress: Progress | None, data: bool) -> ImportReport:
     report = ImportReport("directory")
     with store.writing() as writing:  # from the beginning: no collection may run between the blobs and their name
         # Secrets too: a root file system is wanted whole, and a missing file would break what runs in it.
@@ -99,10 +102,19 @@ def _import_tree(store: Store, source: str, name: str, progress: Progress | None
         report.files, report.bytes = found.files, found.bytes
         report.new_blobs, report.new_bytes = found.new_blobs, found.new_bytes
         manifest = found.manifest
+        if not data:
+            _require_program(source, store.open_manifest(manifest))
         if found.others:
             manifest = _without_devices(writing, store.open_manifest(manifest), report)
         _set_image(writing, name, [manifest], ImageConfig(), report)
     return report
+
+
+def _require_program(source: str, root: Manifest) -> None:
+    if not any(st.S_ISREG(entry.mode) and entry.mode & 0o111 for entry in root.walk()):
+        raise StoreUsageError(
+            f"{source} holds no program, so it is no root file system; name one, or give --data for files to be mounted."
+        )
 
 
 def _without_devices(writing: Writing, manifest: Manifest, report: ImportReport) -> str:
@@ -118,7 +130,7 @@ def _without_devices(writing: Writing, manifest: Manifest, report: ImportReport)
 
 
 def _import_archive(
-    store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None
+    store: Store, source: str, name: str, ref: str, budget: Budget, progress: Progress | None, data: bool
 ) -> ImportReport:
     fd, size = open_archive(source)
     with store.writing() as writing:
@@ -130,7 +142,7 @@ def _import_archive(
                     os.close(packed)
                 bundle = TarBundle(os.dup(fd), size, budget)
                 try:
-                    found = oci.find_image(bundle, ref)
+                    found = _described(bundle, ref)
                     if found is not None:
                         own = name or _declared_name(found, source)
                         return _import_layers(writing, bundle, found, own, budget, progress)
@@ -141,6 +153,8 @@ def _import_archive(
             layer = LayerBuilder(writing.stage, budget, whiteouts=False)
             _read_layer(layer, FileRange(fd, 0, size), budget, progress, report)
             manifest = writing.put_manifest(layer.finish())
+            if not data:
+                _require_program(source, _open_staged(writing, manifest))
             _set_image(writing, name or _file_name(source), [manifest], ImageConfig(), report)
             return report
         finally:

@@ -21,7 +21,7 @@ from husk.store.store_errors import StoreError, StoreUsageError, cannot_open
 
 DOCUMENT_LIMIT = 8 << 20  # of index, manifest and configuration
 MEMBER_LIMIT = 20_000
-_FRAME = (b"oci-layout", b"index.json", b"manifest.json", b"repositories", b"blobs")
+_DESCRIPTIONS = (b"oci-layout", b"index.json", b"manifest.json")
 
 
 class Bundle:
@@ -113,14 +113,17 @@ class TarBundle(Bundle):
 
 
 def looks_like_bundle(fd: int, size: int, budget: Budget) -> bool:
-    """Judged by the first member only; reading the whole archive decides."""
+    """Is there a description of an image among the first members? Tools put it in different places, the last one too.
+    A root file system is known by its first directory; then no more of it is read. Reading the whole archive decides."""
     reader = TarReader(decompress(FileRange(fd, 0, size), Budget(budget.limits)), Budget(budget.limits))
     for entry in reader:
-        first = archive_path(entry.name).partition(b"/")[0]
-        if not first:
-            continue
-        hexadecimal = first.removesuffix(b".json")
-        return first in _FRAME or (len(hexadecimal) == 64 and not hexadecimal.strip(b"0123456789abcdef"))
+        first, _, below = archive_path(entry.name).partition(b"/")
+        if first in _DESCRIPTIONS and not below and entry.kind == tarread.FILE:
+            return True
+        hexadecimal = first.partition(b".")[0]
+        is_digest = len(hexadecimal) == 64 and not hexadecimal.strip(b"0123456789abcdef")
+        if first and first != b"blobs" and not is_digest and (below or entry.kind != tarread.FILE):
+            return False
     return False
 
 

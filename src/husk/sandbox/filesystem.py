@@ -369,18 +369,31 @@ def not_started(files: Files, workdir: str, program: bytes, error: int) -> HuskE
     """Why the first execve failed, although the program was found."""
     name = os.fsdecode(program)
     if error == errno.ENOENT:
-        interpreter = _interpreter(files, os.path.join(os.fsencode(workdir), program))
+        interpreter = _missing_interpreter(files, os.fsencode(workdir), program)
         if interpreter.endswith("\r"):
             return NotFound(
                 f"{name}: its lines end in CR LF, as on Windows, and Linux takes the CR for a part of the interpreter's"
                 f" name; remove them: sed -i 's/\\r$//' {os.path.basename(name)}"
             )
-        return NotFound(f"{name}: its interpreter {interpreter} is not in the box; mount that too.")
+        which = f"its interpreter {interpreter}" if interpreter else "what it needs to start"
+        return NotFound(f"{name}: {which} is not in the box; mount that too.")
     if error == errno.ENOEXEC:
         return NotExecutable(
             f"{name}: not a program for x86-64 Linux; a script needs a #! line, or run it with its interpreter."
         )
     return NotExecutable(f"{name}: cannot be executed ({os.strerror(error)}).")
+
+
+def _missing_interpreter(files: Files, workdir: bytes, program: bytes) -> str:
+    """The first one that the box lacks: an interpreter may be a script, too, or need a loader. "" where none is found
+    out."""
+    for _ in range(6):  # Linux follows five
+        program = os.fsencode(_interpreter(files, os.path.join(workdir, program)))
+        try:
+            files.vfs.walk(files.vfs.context, files.vfs.root, os.path.join(workdir, program))
+        except OSError:
+            return os.fsdecode(program)
+    return ""
 
 
 def _interpreter(files: Files, program: bytes) -> str:

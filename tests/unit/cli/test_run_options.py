@@ -177,6 +177,7 @@ def test_a_program_only_the_host_has(
 @pytest.mark.parametrize(("script", "mode", "code", "advice"), [
     ("#!/bin/sh\r\necho\r\n", 0o755, 127, r"sed -i 's/\r$//' script"),
     ("#!/no/such/shell\n", 0o755, 127, "its interpreter /no/such/shell is not in the box"),
+    ("#!/work/other\n", 0o755, 127, "its interpreter /no/such/shell is not in the box"),
     ("#!/bin/sh\n", 0o644, 126, "chmod +x it"),
 ])
 def test_a_script_that_cannot_start(
@@ -184,6 +185,8 @@ def test_a_script_that_cannot_start(
 ) -> None:
     (tmp_path / "script").write_bytes(script.encode())
     (tmp_path / "script").chmod(mode)
+    (tmp_path / "other").write_text("#!/no/such/shell\n")
+    (tmp_path / "other").chmod(0o755)
     tmp_path.chmod(0o755)
     assert main(["--mount", f"{tmp_path}:/work", "--workdir", "/work", "--", "./script"]) == code
     assert advice in one_sentence(capsys)

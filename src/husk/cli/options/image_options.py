@@ -46,6 +46,7 @@ IMAGE = Command(
                 Option("--max-ratio", "N", "refuse a higher ratio of unpacked to packed (default: 200)",
                        read=positive_count, default=200),
                 Option("--show-left-out", "", "list what was left out"),
+                Option("--data", "", "take a root without a single program: files for `--mount IMAGE:DST:image`"),
                 *_SHARED,
             ),
             arguments=(
