@@ -270,8 +270,9 @@ def test_a_root_without_a_program_is_no_root(store: Store, tmp_path: Path, kind:
     """Such as an archive of layers that husk does not know."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "layer").write_text("x")
-    source = str(tmp_path / "d") if kind == "directory" else write(tmp_path, "d.tar", tar(member("layer", content=b"x")))
-    with pytest.raises(StoreUsageError, match="holds no program.*--data"):
+    archive = write(tmp_path, "d.tar", tar(member("layer", content=b"x")))
+    source = str(tmp_path / "d") if kind == "directory" else archive
+    with pytest.raises(StoreUsageError, match=r"holds no program.*--data"):
         import_image(store, source, "d", data=False)
     assert store.images.list() == []
     assert import_image(store, source, "d").image == "d"

@@ -113,7 +113,7 @@ def _import_tree(store: Store, source: str, name: str, progress: Progress | None
 def _require_program(source: str, root: Manifest) -> None:
     if not any(st.S_ISREG(entry.mode) and entry.mode & 0o111 for entry in root.walk()):
         raise StoreUsageError(
-            f"{source} holds no program, so it is no root file system; name one, or give --data for files to be mounted."
+            f"{source} holds no program, so it is no root file system; name one, or use --data for files to be mounted."
         )
 
 

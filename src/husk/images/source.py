@@ -114,7 +114,7 @@ class TarBundle(Bundle):
 
 def looks_like_bundle(fd: int, size: int, budget: Budget) -> bool:
     """Is there a description of an image among the first members? Tools put it in different places, the last one too.
-    A root file system is known by its first directory; then no more of it is read. Reading the whole archive decides."""
+    A root file system is known by its first directory; then no more of it is read. Reading the whole decides."""
     reader = TarReader(decompress(FileRange(fd, 0, size), Budget(budget.limits)), Budget(budget.limits))
     for entry in reader:
         first, _, below = archive_path(entry.name).partition(b"/")
