@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from husk.abi.registry.rules import Walls
     from husk.walls.ids import Ids
 
-PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON = 0x344E4C50, 1, 2, 4, 8, 16
+PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON, PRIVATE_NETWORK = 0x344E4C50, 1, 2, 4, 8, 16, 32
 TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
 SAID_GO, SAID_END = b"g", b"e"
 
@@ -86,7 +86,8 @@ def pack(walls: Walls, ids: Ids, order: Order) -> bytes:
         | (TERMINAL if order.terminal >= 0 else 0)
         | (0 if argv else WAIT)
         | (JOIN if order.joined else 0)
-        | (PERSON if order.person >= 0 else 0),
+        | (PERSON if order.person >= 0 else 0)
+        | (PRIVATE_NETWORK if walls.private_net else 0),
         clone_flags(walls),
         ids.uid,
         ids.gid,

@@ -22,6 +22,7 @@ from husk.walls.init_plan import (
     MAP_IDS,
     PLAN,
     PLAN_MAGIC,
+    PRIVATE_NETWORK,
     REAPER,
     REPORT,
     STOPPED,
@@ -65,7 +66,7 @@ int main(void)
                (unsigned long long)p->limits[i].soft, (unsigned long long)p->limits[i].hard);
     printf("limits.bytes %zu\nlimits.offset %zu\n", sizeof p->limits, offsetof(struct init_plan, limits));
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb); O(when_ns);
-    C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL);
+    C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL); C(PLAN_PRIVATE_NETWORK);
     C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);
     C(REPORT_REAPER); C(STEP_MARK);
     C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_TERMINAL);
@@ -123,8 +124,10 @@ def test_every_field_arrives(reader: Path, walls: Walls) -> None:
     assert plan["sizeof.plan"] == PLAN.size + LIMITS_BYTES
     assert (plan["limits.offset"], plan["limits.bytes"]) == (PLAN.size, LIMITS_BYTES)
     assert plan["magic"] == PLAN_MAGIC == plan["PLAN_MAGIC"]
-    assert plan["flags"] == (plan["PLAN_SWITCH_USER"] if os.geteuid() == 0 else 0)
-    assert (plan["PLAN_SWITCH_USER"], plan["PLAN_TERMINAL"]) == (SWITCH_USER, TERMINAL)
+    private = plan["PLAN_PRIVATE_NETWORK"] if walls.private_net else 0
+    assert plan["flags"] == (plan["PLAN_SWITCH_USER"] if os.geteuid() == 0 else 0) | private
+    numbers = plan["PLAN_SWITCH_USER"], plan["PLAN_TERMINAL"], plan["PLAN_PRIVATE_NETWORK"]
+    assert numbers == (SWITCH_USER, TERMINAL, PRIVATE_NETWORK)
     assert (plan["uid"], plan["gid"]) == (ids.uid, ids.gid)
     assert plan["namespaces"] == (ALL_NAMESPACES if walls.user else 0)
     assert plan["landlock_abi"] == walls.landlock

@@ -1,4 +1,4 @@
-"""kernel: a box's network in a network namespace of its own, which has a loopback and nothing else.
+"""kernel: a box's network in a network namespace of its own, which has a loopback and an eth0 that leads nowhere.
 
 Sockets live in the box's namespace: no address is translated, and a guest that wants another address is refused with a
 reason. husk.kernel.net.mapped is the other kind of network.
@@ -17,6 +17,7 @@ from husk.native._core import bind_address, get_option, set_option, socket_name
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
 CONNECT, FIRST_FREE_PORT = number("connect"), 1024
+ETH_ADDRESS, ETH_BROADCAST = b"\xc6\x33\x64\x01", b"\xc6\x33\x64\xff"  # of eth0 (native/init/interfaces.c)
 SHORTEST = {2: 16, 10: 24}  # addresses of IPv4 and IPv6; the host says EINVAL for a shorter one
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
@@ -35,7 +36,7 @@ class Network:
             check_groups(int.from_bytes(address[8:12], "little"))
             if not any(address[4:8]):
                 return _bind_netlink(call, fd, address)
-        if len(address) >= SHORTEST.get(kind[0], 0) and _privileged(kind[0], address) and not remote_address(address):
+        if len(address) >= SHORTEST.get(kind[0], 0) and _privileged(kind[0], address) and _own_address(address):
             raise OSError(errno.EACCES, "a privileged port")  # husk itself may have CAP_NET_BIND_SERVICE
         return bind_address(fd, address)
 
@@ -46,7 +47,7 @@ class Network:
         if kind[0] == AF_NETLINK and call.nr == CONNECT and not any(socket_name(fd, False)[4:8]):
             _bind_netlink(call, fd, b"\x10\0" + bytes(10))
         remote = remote_address(address)
-        if remote and not is_multicast(address):
+        if remote and not is_multicast(address) and not _on_eth(address):
             raise unreachable(remote)
         return address
 
@@ -142,6 +143,15 @@ def is_multicast(address: bytes) -> bool:
     if address[:2] == b"\2\0":
         return address[4] >> 4 == 14 or address[4:8] == b"\xff\xff\xff\xff"
     return address[:2] == b"\n\0" and address[8] == 255
+
+
+def _on_eth(address: bytes) -> bool:
+    ip = address[4:8] if address[:2] == b"\2\0" else address[20:24] if address[8:20] == MAPPED_PREFIX else b""
+    return ip in (ETH_ADDRESS, ETH_BROADCAST)
+
+
+def _own_address(address: bytes) -> bool:
+    return not remote_address(address) or _on_eth(address)
 
 
 def remote_address(address: bytes) -> str:

@@ -5,12 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -89,15 +87,6 @@ static void empty_root(void)
     close(ours), close(start);
 }
 
-static void raise_loopback(void)
-{
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-        init_give_up(STEP_LOOPBACK);
-    close(fd);
-}
-
 /* Sends husk a socket by which it learns which sockets are connected. It can only be made in the network namespace. */
 static void send_diagnosis_socket(void)
 {
@@ -156,7 +145,7 @@ void init_build(void)
     if (init_plan->namespaces & CLONE_NEWUTS && sethostname("husk", 4) < 0)
         init_give_up(STEP_HOSTNAME);
     if (init_plan->namespaces & CLONE_NEWNET)
-        raise_loopback(), send_diagnosis_socket();
+        init_raise_interfaces(), send_diagnosis_socket();
     if (init_plan->namespaces & CLONE_NEWIPC && init_plan->namespaces & CLONE_NEWNS)
         mount_mqueues();
     if (init_plan->namespaces & CLONE_NEWNS)
