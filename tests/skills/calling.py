@@ -34,8 +34,10 @@ def husk_skill(
     stdin: str = "",
     timeout: float = 100,
     more_env: dict[str, str] | None = None,
+    kept: bool = False,
 ) -> Answer:
-    """`place` holds state and cache, and is the working directory. In the bare setting boxes go without namespaces."""
+    """`place` holds state and cache, and is the working directory. In the bare setting boxes go without namespaces.
+    `kept`: the box is to stay."""
     (place / "state").mkdir(exist_ok=True)
     keep = {key: value for key, value in os.environ.items() if key in ("PYTHONPATH", "PATH", "LANG")}
     env = keep | {"HOME": str(place), "HUSK_STATE": str(place / "state"), "HUSK_CACHE": str(place / "cache")}
@@ -52,9 +54,16 @@ def husk_skill(
         text=True,
         timeout=timeout,
     )
-    assert not list((place / "state").iterdir()), "the box left state behind"
+    assert kept or not list((place / "state").iterdir()), "the box left state behind"
     assert "Traceback" not in done.stderr, done.stderr
     return Answer(done)
+
+
+def husk_box(place: Path, *arguments: str | Path) -> Answer:
+    """A command for kept boxes: `diff`, `apply`, `drop`."""
+    env = os.environ | {"HOME": str(place), "HUSK_STATE": str(place / "state")}
+    words = [*running.husk_command(), *map(str, arguments)]
+    return Answer(subprocess.run(words, env=env, capture_output=True, text=True, timeout=100))
 
 
 def make_skill(place: Path, name: str, files: dict[str, str], head: str = HEAD) -> Path:

@@ -57,7 +57,8 @@ def test_a_working_directory_is_a_copy(tmp_path: Path) -> None:
     (work / "file").write_text("old\n")
     answer = husk_skill(tmp_path, "run", skill, "--work", work, "--out", tmp_path / "out")
     assert answer.out == "new\n/workspace\n" and (work / "file").read_text() == "old\n"
-    assert "/workspace/file (changed)" in answer.err and os.listdir(tmp_path / "out") == ["x"]
+    assert "file (4 bytes)" in answer.err and sorted(os.listdir(tmp_path / "out")) == ["file", "x"]
+    assert (tmp_path / "out/file").read_text() == "new\n"
 
 
 def test_what_is_handed_over_cannot_harm(tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ import errno
 import os
 import posixpath
 import stat as st
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, overload
 
+from husk.vfs.layer.content_copy import copy_content
 from husk.vfs.node import Context, Dir
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from husk.sandbox.filesystem import Files as Mounted
@@ -44,6 +47,15 @@ class BoxFiles:
                 file.seek(offset)
             data = file.read(size)
         return data.decode() if text else data
+
+    def copy_out(self, path: Name, target: int) -> None:
+        """Write the content of a file to the descriptor of an empty file. A link is not followed, and holes stay holes:
+        a guest can make a file of a terabyte that takes no room."""
+        source = self._open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            copy_content(source, target)
+        finally:
+            os.close(source)
 
     def write(self, path: Name, data: str | bytes, *, parents: bool = True, append: bool = False) -> None:
         """Make or replace a file, and the directories above it unless `parents` is false."""
@@ -114,6 +126,20 @@ class BoxFiles:
             os.close(opened.host_fd)
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), where)
         return opened.host_fd
+
+
+class FilesOf(BoxFiles):
+    """The files of a box whose run is over and which its owner has not closed yet."""
+
+    def __init__(self, files: Mounted) -> None:
+        self._files = files
+
+    @contextmanager
+    def _mounted(self) -> Iterator[Mounted]:
+        yield self._files
+
+    def _start(self) -> str:
+        return "/"
 
 
 def _named(error: OSError, path: str) -> OSError:

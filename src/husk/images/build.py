@@ -173,11 +173,13 @@ class _Build:
         config = ImageConfig(self.config.env | self.recipe.env).as_json()
         made: list[str] = []
 
-        def keep(files: Files) -> None:
-            with self.store.writing() as writing:
-                made.append(layer_of(files.layers[0][1], writing))
-                writing.publish()
-                self.leases.append(self.store.lease(made))
+        def keep(files: Files, result: Result) -> str:
+            if not result.exit_code:
+                with self.store.writing() as writing:
+                    made.append(layer_of(files.layers[0][1], writing))
+                    writing.publish()
+                    self.leases.append(self.store.lease(made))
+            return ""
 
         with tempfile.TemporaryDirectory(prefix="husk-build-") as folder, open(os.devnull, "rb") as nothing:
             if step.inputs:

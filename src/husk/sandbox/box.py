@@ -223,6 +223,14 @@ class Box:
         """What takes long need not be finished any more."""
         self.files.vfs.state.end()
 
+    def begin_keeping(self, name: str) -> None:
+        """Keep a box that was to be dropped, before its `keep`. It was built with `lasting`."""
+        from husk.sandbox.kept.keeping import Keeping
+
+        self.policy.keep = name
+        self.kept = Keeping(self.policy)
+        self.kept.begin(self.policy, self.source)
+
     def keep(self, argv: list[str], result: Result) -> None:
         """After the last run, where the policy wants it: what the box is now is to stay."""
         if self.kept is not None and self.state is not None:

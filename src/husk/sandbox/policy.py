@@ -25,13 +25,15 @@ class Mount:
     source is the name of an image of the store, shown read-only.
 
     Links in the source are followed when it is named, here, and never again. `ruled`: the rules for names hold below
-    it, as for everything of a person's."""
+    it, as for everything of a person's. `passing`: it is gone after this run; a kept box does not remember it."""
 
-    __slots__ = ("mode", "ruled", "source", "target")
+    __slots__ = ("mode", "passing", "ruled", "source", "target")
 
-    def __init__(self, source: str, target: str, mode: str = "ro", *, ruled: bool = True) -> None:
+    def __init__(
+        self, source: str, target: str, mode: str = "ro", *, ruled: bool = True, passing: bool = False
+    ) -> None:
         self.source = source if mode == "image" else os.path.realpath(source)
-        self.target, self.mode, self.ruled = target, mode, ruled
+        self.target, self.mode, self.ruled, self.passing = target, mode, ruled, passing
 
     @classmethod
     def parse(cls, text: str) -> Mount:

@@ -33,7 +33,8 @@ class Runner:
 
     `stdin` is input to give instead of the first descriptor. `keep`: the result holds so many bytes of each output
     stream, and the streams go nowhere else. `unnamed` replaces the image that the policy names. `at_end` sees the box's
-    files after a run that ended well."""
+    files and the result when the run is over, and may return a name to keep the box under, where the policy has none.
+    """
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Runner:
         stdin: bytes | None = None,
         keep: int = 0,
         unnamed: Unnamed | None = None,
-        at_end: Callable[[Files], None] | None = None,
+        at_end: Callable[[Files, Result], str] | None = None,
     ) -> None:
         self.policy, self.events = policy, events
         self._stdio, self._stdin, self._keep = stdio, stdin, keep
@@ -100,14 +101,15 @@ class Runner:
     def _run_behind(
         self, plan: Plan, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None, wakes: int
     ) -> Result:
-        box = Box(plan, self._unnamed)
+        box = Box(plan, self._unnamed, lasting=self._at_end is not None)
         try:
             if box.source is not None:
                 self.policy.adopt_program(box.source)
             result = self._launched(box, stdio, kept, wakes)
+            name = self._at_end(box.files, result) if self._at_end is not None else ""
+            if name and not self.policy.keep:
+                box.begin_keeping(name)
             box.keep(self.policy.argv, result)
-            if self._at_end is not None and not result.exit_code:
-                self._at_end(box.files)
             return result
         finally:
             box.close()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from husk.sandbox.policy import WORKDIR, Mount, Policy
 from husk.sandbox.result import Result
 from husk.sandbox.runner import Events, Runner
+
+if TYPE_CHECKING:
+    from husk.sandbox.filesystem import Files
 
 MOST_KEPT = 64 << 20
 Around = Callable[[Runner], Result]
@@ -39,8 +43,15 @@ class Setting:
         return policy
 
 
-def run(policy: Policy, *, stdin: bytes | None = None, capture: bool = False, around: Around = Runner.run) -> Result:
+def run(
+    policy: Policy,
+    *,
+    stdin: bytes | None = None,
+    capture: bool = False,
+    around: Around = Runner.run,
+    at_end: Callable[[Files, Result], str] | None = None,
+) -> Result:
     """Run it. `stdin` None is the caller's own. `capture`: the output is kept instead of shown. `around` may hand the
-    box's signals to the caller before it runs it."""
+    box's signals to the caller before it runs it. `at_end` as for Runner."""
     events = Events(None, None, collect=True)
-    return around(Runner(policy, events, stdin=stdin, keep=MOST_KEPT if capture else 0))
+    return around(Runner(policy, events, stdin=stdin, keep=MOST_KEPT if capture else 0, at_end=at_end))

@@ -23,8 +23,9 @@ from husk.sandbox.result import Result
 from husk.skills.cases import Case, Run, check_run
 from husk.skills.open_skill import open_skill
 from husk.skills.packages.pip_packages import find_missing
-from husk.skills.running import INPUT, OUTPUT, SKILL, Prepared, Request, choose, prepare
+from husk.skills.running import Prepared, Request, choose, prepare
 from husk.skills.scan.describe import describe
+from husk.skills.skill_places import INPUT, OUTPUT, SKILL
 
 WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"
 SECONDS = 120

@@ -1,7 +1,8 @@
 """skills: open a skill, a folder or an archive: its front matter and the list of its files.
 
-A `Skill` is read, never changed. Links may only lead to files of the folder, because a box shows nothing else; a link
-that leads out or in a circle is reported, not followed.
+A `Skill` is read, never changed; `frozen` makes a copy first, so that all who read it see one state. Links may only
+lead to files of the folder, because a box shows nothing else; a link that leads out or in a circle is reported, not
+followed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import stat as st
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from husk.sandbox.errors import UsageError
 from husk.skills.archive import unpack
 from husk.skills.frontmatter import Head, read_head
+from husk.skills.frozen_copy import copy_frozen, fingerprint
 
 ARCHIVES = (".skill", ".zip")
 MOST_FILES = 50_000
@@ -36,10 +38,22 @@ class Skill:
     root: Path
     head: Head
     files: list[str]  # relative, sorted; links among them only where they lead to a file of the skill
+    folder: str = ""  # the name of its folder, where that is known
+    mark: str = ""  # of a folder that can change while the skill runs: what it was
 
     @property
     def name(self) -> str:
-        return self.head.name or self.root.name
+        return self.head.name or self.folder or self.root.name
+
+    @property
+    def passing(self) -> bool:
+        """Is its folder a copy that is removed when the skill is closed?"""
+        return self.root != self.source.resolve()
+
+    @property
+    def changed(self) -> bool:
+        """Has its folder changed since it was opened?"""
+        return bool(self.mark) and fingerprint(self.root) != self.mark
 
     def check(self) -> None:
         """Raise UsageError if the skill cannot be used."""
@@ -74,12 +88,26 @@ class Skill:
 
 
 @contextmanager
-def open_skill(source: Path) -> Iterator[Skill]:
-    """The skill at `source`: a directory, its SKILL.md, or an archive, whose unpacked copy is removed afterwards."""
+def open_skill(source: Path, *, frozen: bool = False, watched: bool = False) -> Iterator[Skill]:
+    """The skill at `source`: a directory, its SKILL.md, or an archive, whose unpacked copy is removed afterwards.
+    `frozen`: of a directory, a copy as well, unless it is very large. `watched`: the skill says whether its folder has
+    changed since."""
     if source.name.lower() == "skill.md" and source.is_file():
         source = source.parent
     if source.is_dir():
-        yield _read(source, source.resolve(), source.resolve().name)
+        root = source.resolve()
+        mark = fingerprint(root) if watched else ""
+        skill = replace(_read(source, root, root.name), mark=mark)  # before a copy: is it a skill at all?
+        if not frozen:
+            yield skill
+            return
+        with _private_folder() as place:
+            if copy_frozen(root, place / "skill", source):
+                yield _read(source, place / "skill", root.name)
+            else:
+                yield replace(skill, mark=mark or fingerprint(root))
+    elif source.is_symlink() and not source.exists():
+        raise UsageError(f"{source}: a link that leads nowhere (to {os.readlink(source)}).")
     elif not source.exists():
         raise UsageError(
             f"{source}: there is no such file or directory; name a folder with a SKILL.md, or a .skill file."
@@ -87,15 +115,22 @@ def open_skill(source: Path) -> Iterator[Skill]:
     elif source.suffix.lower() not in ARCHIVES or not source.is_file():
         raise UsageError(f"{source}: not a skill; name a folder with a SKILL.md, or a {' or '.join(ARCHIVES)} file.")
     else:
-        place = Path(tempfile.mkdtemp(prefix="husk-skill-"))
-        try:
-            place.chmod(0o755)  # the guest of a husk run as root is another user
+        with _private_folder() as place:
             (place / "skill").mkdir()
             unpack(source, place / "skill")
             root, folder = _root_of(place / "skill", source)
             yield _read(source, root, folder)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="husk-skill-")).resolve()
+    try:
+        if os.geteuid() == 0:
+            place.chmod(0o755)  # the guest of a husk run as root is another user
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _root_of(place: Path, source: Path) -> tuple[Path, str]:
@@ -120,6 +155,10 @@ def _read(source: Path, root: Path, folder: str) -> Skill:
             raise UsageError(f"{source}: SKILL.md leads out of the skill's folder.")
         raw = document.read_bytes()[:MOST_HEADER_FILE]
     except FileNotFoundError:
+        if document.is_symlink():
+            raise UsageError(
+                f"{source}: SKILL.md is a link that leads nowhere (to {os.readlink(document)}); put the file there."
+            ) from None
         near = [entry.name for entry in root.iterdir() if entry.name.lower() == "skill.md"]
         hint = f"; {near[0]} must be called SKILL.md" if near else ""
         raise UsageError(f"{source}: there is no SKILL.md in it{hint}.") from None
@@ -132,7 +171,7 @@ def _read(source: Path, root: Path, folder: str) -> Skill:
         head.fatal("SKILL.md is not UTF-8 text")
     else:
         head = read_head(text, folder)
-    return Skill(source, root, head, sorted(_files(root, head)))
+    return Skill(source, root, head, sorted(_files(root, head)), folder)
 
 
 def _files(root: Path, head: Head) -> Iterator[str]:

@@ -76,7 +76,7 @@ class Permissions:
             "[files]",
             "# The skill itself is at /skill, read-only. Everything else it sees of your files is named here or on the",
             "# command line, and only if allowed here.",
-            f"{f'input = {_truth(self.input)}':<15} # --in DIR: read-only, at /in",
+            f"{f'input = {_truth(self.input)}':<15} # --in DIR: at /in, changes go to a copy",
             f"{f'output = {_truth(self.output)}':<15} # --out DIR: what it leaves in /out and in its working directory",
             f"{f'work = {_truth(self.work)}':<15} # --work DIR: at /workspace, changes go to a copy",
             *_list("mounts", self.mounts, notes, '# "HOST:PLACE:ro", as for husk run --mount'),

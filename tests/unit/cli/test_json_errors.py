@@ -63,6 +63,8 @@ FAILING = {
     "shell": ([], 2, "usage"),
     "skill inspect": (["/nowhere"], 2, "usage"),
     "skill run": (["/nowhere"], 2, "usage"),
+    "skill exec": (["/nowhere", "--", "true"], 2, "usage"),
+    "skill shell": (["/nowhere"], 2, "usage"),
     "skill learn": (["/nowhere"], 2, "usage"),
     "skill test": ([], 2, "usage"),
     "image ls": ([], 2, "usage"),

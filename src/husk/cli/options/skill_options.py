@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from husk.cli.options import CLUSTER, JSON, Argument, Command, Option
+from husk.sandbox.policy import Mount
 
 NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
 
@@ -32,25 +33,39 @@ _BOX_OPTIONS = (
            attribute="runtime"),
 )  # fmt: skip
 
-_RUN_OPTIONS = (
-    Option("--script", "REL", "which script, where there are several"),
+_SCRIPT = (
+    Option("--script", "REL", "which script, where there are several (a module as well: scripts.report)"),
     Option("--permissions", "FILE", "hold the skill to this manifest", files=True, read=Path, default=None),
+)  # fmt: skip
+_RUN_OPTIONS = (
     Option("--max-permissions", "FILE", "refuse a manifest that asks for more than this one", files=True, read=Path,
            default=None),
-    Option("--in", "DIR", "show DIR at /in, read-only", attribute="input", files=True, read=Path, default=None),
-    Option("--out", "DIR", "put what it leaves in /out and in its working directory into DIR", attribute="output",
-           files=True, read=Path, default=None),
+    Option("--in", "DIR", "show DIR at /in; changes go to a copy", attribute="input", files=True, read=Path,
+           default=None),
+    Option("--out", "DIR", "put what it leaves in /out and in its working directory, and what it changes in /in, into"
+           " DIR", attribute="output", files=True, read=Path, default=None),
     Option("--work", "DIR", "show DIR as the working directory; changes go to a copy", files=True, read=Path,
            default=None),
+    Option("--mount", "SRC:DST[:MODE]", "show a directory or file, as for husk run", many=True, files=True,
+           read=Mount.parse),
     Option("--lock", "FILE", "hold packages to the versions and hashes in FILE; written if it is not there", files=True,
            read=Path, default=None),
     Option("--check", "", f"fail (exit code {NEEDS_MORE}) if it needs more than --permissions gives"),
     Option("--json", "", "print the outcome as one JSON object, with the output inside; errors too"),
 )  # fmt: skip
 
+_KEEP = Option("--keep", "NAME", "keep the box under this name, for husk diff and husk apply (without this and --out, a"
+               " box that changed what --in or --work shows is kept all the same)")  # fmt: skip
+_QUIET = Option("-q, --quiet", "", "say nothing beside what the script says")
+_SEVERAL = (
+    Option("--also", "PATH", "one more skill in the same box", many=True, files=True, read=Path),
+    Option("--permissions", "FILE", "hold the skill to this manifest; one for each skill", many=True, files=True,
+           read=Path),
+)  # fmt: skip
+
 SKILL = Command(
     "skill",
-    "agent skills: inspect, run, learn, test",
+    "agent skills: inspect, run, exec, shell, learn, test",
     "Agent skills: look at them, run them in a box, test them.",
     commands=(
         Command(
@@ -67,18 +82,36 @@ SKILL = Command(
             "run",
             "run a script of a skill in a box",
             options=(
+                *_SCRIPT,
                 *_RUN_OPTIONS,
+                _KEEP,
                 Option("--shell", "", "open a shell in the prepared box instead"),
-                Option("-q, --quiet", "", "say nothing beside what the script says"),
+                _QUIET,
                 *_BOX_OPTIONS,
             ),
             arguments=(_SKILL,),
             program="ARGS…",
         ),
         Command(
+            "exec",
+            "run any command with a skill's files, packages and permissions",
+            "Run any command in the box of a skill. It starts in a copy of the skill's folder, or in --work.",
+            options=(*_SEVERAL, *_RUN_OPTIONS, _KEEP, _QUIET, *_BOX_OPTIONS),
+            arguments=(_SKILL,),
+            program="CMD…",
+        ),
+        Command(
+            "shell",
+            "a shell in the box of a skill; without a terminal it reads commands from its input",
+            "A shell in the box of a skill. It starts in a copy of the skill's folder, or in --work.",
+            options=(*_SEVERAL, *_RUN_OPTIONS, _KEEP, _QUIET, *_BOX_OPTIONS),
+            arguments=(_SKILL,),
+        ),
+        Command(
             "learn",
             "run once and write a manifest of what was used",
             options=(
+                *_SCRIPT,
                 *_RUN_OPTIONS,
                 Option("-o, --write", "FILE", "where to (default: NAME.permissions.toml)", files=True, read=Path,
                        default=None),

@@ -8,6 +8,8 @@ from husk.cli.options.skill_options import SKILL
 _HANDLERS = {
     "inspect": handler_in("husk.cli.skill.cmd_skill_inspect"),
     "run": handler_in("husk.cli.skill.cmd_skill_run"),
+    "exec": handler_in("husk.cli.skill.cmd_skill_exec"),
+    "shell": handler_in("husk.cli.skill.cmd_skill_exec", "shell"),
     "learn": handler_in("husk.cli.skill.cmd_skill_learn"),
     "test": handler_in("husk.cli.skill.cmd_skill_test"),
 }

@@ -29,7 +29,7 @@ def main(options: Values) -> int:
         return run_skill(options, shell=False, quiet=False)
     accepted = _exit_codes(options.exit)
     request = read_request(options, written=True)
-    with open_skill(options.path) as skill:
+    with open_skill(options.path, frozen=True) as skill:
         prepared = prepare(skill, request)
         start = request.permissions or propose(describe(skill))[0]
         start.skill, start.content = skill.name, skill.digest()
@@ -39,6 +39,8 @@ def main(options: Values) -> int:
     if outcome.signal or outcome.limits or outcome.exit_code not in (accepted or [outcome.exit_code]):
         show.outcome(outcome, produced, options.output)
         raise UsageError(f"the run ended {_ending(outcome.exit_code, cut=bool(outcome.signal or outcome.limits))}.")
+    if produced.notes:
+        raise UsageError(f"{produced.notes[0]}, so nothing was learnt from it; run it again when the folder rests.")
     tight = learn_permissions.tighten(start, request, outcome, prepared.provided.given)
     text = tight.text(learn_permissions.level_notes(outcome))
     target.write_text(text, "utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from husk.cli.cmd_run import with_signals
@@ -14,7 +15,7 @@ from husk.cli.skill.skill_request import read_request
 from husk.sandbox.errors import UsageError
 from husk.skills import learn_permissions
 from husk.skills.open_skill import open_skill
-from husk.skills.running import prepare
+from husk.skills.running import Request, prepare
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
@@ -26,30 +27,44 @@ def main(options: Values) -> int:
 
 def run_skill(options: Values, *, shell: bool, quiet: bool) -> int:
     if shell and not (os.isatty(0) and os.isatty(1)):
-        raise UsageError("--shell needs a terminal for input and output; without one, run the script.")
+        raise UsageError("--shell needs a terminal; without one, `husk skill shell` reads commands from its input.")
     if shell and options.json:
         raise UsageError("--shell talks to the terminal and has no --json.")
-    if options.check and options.permissions is None:
+    return show_run(options, read_request(options), quiet=quiet)
+
+
+def show_run(options: Values, request: Request, *, quiet: bool) -> int:
+    """Run what was asked for and say how it went."""
+    if options.check and not options.permissions:
         raise UsageError(
             "--check needs --permissions FILE, the manifest to check the run against; `husk skill learn` writes one."
         )
-    request = read_request(options)
-    with open_skill(options.path) as skill:
-        prepared = prepare(skill, request)
+    request.keep_changes = True
+    with ExitStack() as opened:
+        # A kept box outlives a copy of the skill. Where its working directory is the skill's, it shows the folder.
+        lasting = request.keep or ((request.command or request.shell) and request.input and not request.output)
+        skill, *also = [
+            opened.enter_context(open_skill(path, frozen=not lasting, watched=bool(lasting)))
+            for path in (options.path, *getattr(options, "also", ()))
+        ]
+        prepared = prepare(skill, request, also)
         if not (quiet or options.json):
             show.notes(prepared.notes)
         outcome, produced = prepared.run(capture=options.json, around=with_signals)
-    judged = learn_permissions.beyond(request.permissions, outcome) if options.check and request.permissions else []
+    held = prepared.permissions
+    judged = learn_permissions.beyond(held, outcome) if options.check and held is not None else []
     beyond = [str(item) for item in judged if item.fails]
     code = NEEDS_MORE if beyond else outcome.exit_code
     if options.json:
         say_json(
             show.as_dict(outcome, produced)
-            | {"beyond": beyond, "judged": [item.as_dict() for item in judged], "notes": prepared.notes}
+            | {"beyond": beyond, "judged": [item.as_dict() for item in judged]}
+            | {"notes": prepared.notes + produced.notes}
         )
     elif not quiet:
-        show.outcome(outcome, produced, options.output)
+        show.outcome(outcome, produced, options.output, held=held is not None)
     if beyond:
-        say(f"husk skill: it needs more than {options.permissions} gives:", file=sys.stderr)
+        given = options.permissions if isinstance(options.permissions, list) else [options.permissions]
+        say(f"husk skill: it needs more than {' and '.join(map(str, given))} gives:", file=sys.stderr)
         show.judged(judged)
     return code

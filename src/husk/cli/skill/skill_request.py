@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
+from husk.sandbox.kept.kept_boxes import check_name
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills.box_runner import Setting
 from husk.skills.permission_file import read_limits, read_permissions
@@ -45,9 +46,14 @@ def read_request(options: Values, *, written: bool = False) -> Request:
     request.args = options.program
     for name in ("script", "input", "output", "work", "lock", "shell"):
         setattr(request, name, getattr(options, name, getattr(request, name)))
-    path = getattr(options, "permissions", None)
-    if path is not None and (path.exists() or not written):
-        request.permissions = read_permissions(path)
+    request.keep = check_name(options.keep) if getattr(options, "keep", "") else ""
+    request.mounts = getattr(options, "mount", [])
+    given = getattr(options, "permissions", None) or []
+    for path in given if isinstance(given, list) else [given]:
+        if path.exists() or not written:
+            request.more_permissions.append(read_permissions(path))
+    if len(request.more_permissions) == 1:
+        request.permissions = request.more_permissions.pop()
     most = getattr(options, "max_permissions", None)
     request.most = read_permissions(most) if most is not None else None
     read_limits(request.limits)  # before any work: a limit that makes no sense

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from husk.cli.output import say
 from husk.sandbox.result import Result
+from husk.skills.changed_files import fold
 from husk.skills.compare_cases import Verdict
 from husk.skills.output_files import Produced
 from husk.skills.refusal_levels import FAILING, HARMLESS, Judged, judge
 from husk.skills.scan.describe import Description
+from husk.skills.skill_places import INPUT, OUTPUT, SKILL, SKILLS, WORK
 
 MOST = 20
+SHOWN_CACHES = 5
 
 
 def description(found: Description) -> None:
@@ -65,37 +68,62 @@ def lines(texts: list[str]) -> None:
         say(f"    … and {len(texts) - MOST} more", file=sys.stderr)
 
 
-def outcome(result: Result, produced: Produced, out: Path | None) -> None:
+def outcome(result: Result, produced: Produced, out: Path | None, *, held: bool = False) -> None:
+    """`held`: a manifest says what the skill may use."""
     say("", f"husk skill: exit code {result.exit_code} after {result.seconds:.2f} s", file=sys.stderr)
     for fault in result.faults:
         say("husk: a fault of husk's own (the guest saw EIO):", *fault.splitlines(), file=sys.stderr)
-    changed = [f"{path} ({change})" for change, path in result.changes if not path.startswith("/tmp/")]
     for title, texts in (
-        ("limits", [str(limit) for limit in result.limits]),
         (f"in {out}", [f"{name} ({size} bytes)" for name, size in produced.files]),
+        (_changed(produced, out), _lost(result, produced, out)),
         ("left in the box", produced.left),
-        ("changed in the box, and gone with it", changed),
-        *((f"refused, {level}", texts) for level, texts in _by_level(result.refusals).items()),
+        ("limits", [str(limit) for limit in result.limits]),
+        *((f"refused, {level}", texts) for level, texts in _by_level(result.refusals, held=held).items()),
     ):
         if texts:
             say(f"  {title}:", file=sys.stderr)
             lines(texts)
+    if produced.kept:
+        name, places = produced.kept, produced.changed_mounts
+        applies = [f"husk apply {name}{f' {place}' if len(places) > 1 else ''}" for place in places]
+        say(f"  kept: {'; '.join([f'husk diff {name}', *applies, f'husk drop {name}'])}", file=sys.stderr)
+    if caches := fold(result.changes)[1]:
+        more = f" and {len(caches) - SHOWN_CACHES} more places" if len(caches) > SHOWN_CACHES else ""
+        say(f"  caches and settings, not listed: {', '.join(caches[:SHOWN_CACHES])}{more}", file=sys.stderr)
+    notes(produced.notes)
 
 
-def _by_level(refusals: list[dict[str, object]]) -> dict[str, list[str]]:
+def _changed(produced: Produced, out: Path | None) -> str:
+    if produced.kept:
+        return "changed in the box"
+    if out is not None:
+        return "changed elsewhere in the box, and gone with it"
+    return "changed in the box, and gone with it (--out DIR brings files back, --keep NAME keeps the box)"
+
+
+def _lost(result: Result, produced: Produced, out: Path | None) -> list[str]:
+    """The changes that `--out` does not bring back."""
+    back = (f"{WORK}/", f"{INPUT}/") if out is not None else ()
+    return [f"{path} ({change})" for change, path in fold(result.changes)[0] if not path.startswith(back)]
+
+
+def _by_level(refusals: list[dict[str, object]], *, held: bool) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {level: [] for level in (*FAILING, HARMLESS)}
     for item in refusals:
-        found[judge(item).level].append(_refusal(item))
+        found[judge(item).level].append(_refusal(item, held=held))
     return found
 
 
-def _refusal(item: dict[str, object]) -> str:
-    """A refusal, with advice in the words of the manifest, which holds a skill's permissions."""
-    advice = str(item["allow"])
+def _refusal(item: dict[str, object], *, held: bool) -> str:
+    """A refusal, with advice that fits the command: the manifest's own words where one holds the skill."""
+    advice, what = str(item["allow"]), str(item["what"])
+    if item["errno"] == "EROFS" and what.startswith((f"{SKILL}/", f"{SKILLS}/")):
+        advice = f"write to the working directory, or to {OUTPUT} with --out DIR: a skill's own files stay as they are"
+        return f"{what}: {item['reason']}; {advice}"
     for option, section in (("--mount ", "[files] mounts"), ("--allow-net ", "[network] hosts")):
-        if advice.startswith(option):
+        if held and advice.startswith(option):
             advice = f'"{advice.removeprefix(option)}" in {section}'
-    return f"{item['what']}: {item['reason']}" + (f"; to allow it, {advice}" if advice else "")
+    return f"{what}: {item['reason']}" + (f"; to allow it, {advice}" if advice else "")
 
 
 def as_dict(result: Result, produced: Produced) -> dict[str, object]:
@@ -106,6 +134,7 @@ def as_dict(result: Result, produced: Produced) -> dict[str, object]:
         "stderr": (result.stderr or b"").decode("utf-8", "backslashreplace"),
         "files": [{"path": name, "size": size} for name, size in produced.files],
         "left": produced.left,
+        "kept": produced.kept,
         "changes": [{"change": change, "path": path} for change, path in result.changes],
         "refusals": [item | {"level": judge(item).level, "why": judge(item).why} for item in result.refusals],
         "limits": [str(limit) for limit in result.limits],

@@ -65,7 +65,7 @@ class Record:
 
     def note_mounts(self, policy: Policy) -> None:
         """What a box has of the host, and the rules for that."""
-        self.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts]
+        self.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts if not mount.passing]
         self.rules = [[rule.verb, rule.pattern] for rule in policy.rules]
         self.default_rules = policy.default_rules
 

@@ -1,0 +1,87 @@
+"""skills: a copy of a skill's folder, made when the skill is opened. What is checked, read and run is this one state,
+whatever happens to the folder meanwhile.
+
+`.git` is not copied: no box needs it, and no manifest is bound to what is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat as st
+from pathlib import Path
+
+from husk.sandbox.errors import UsageError
+
+MOST_BYTES = 1 << 30
+LEFT_OUT = ".git"
+TRIES = 3
+
+
+def fingerprint(root: Path) -> str:
+    """Changes whenever a file below `root` does, as far as names, sizes and times tell."""
+    whole = hashlib.sha256()
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != LEFT_OUT)
+        for name in sorted([*names, *folders]):
+            path = os.path.join(folder, name)
+            try:
+                found = os.lstat(path)
+            except OSError:
+                continue  # it is gone, which the next fingerprint shows
+            size = 0 if st.S_ISDIR(found.st_mode) else found.st_size
+            told = (path, found.st_mode, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, size)
+            whole.update(repr(told).encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
+
+
+def copy_frozen(root: Path, target: Path, shown: Path) -> bool:
+    """Copy `root` to `target`, which is not there yet. False: it is too large to copy. `shown` names it in errors."""
+    before = fingerprint(root)
+    for _ in range(TRIES):
+        if not _copy(root, target):
+            shutil.rmtree(target, ignore_errors=True)
+            return False
+        after = fingerprint(root)
+        if after == before:
+            return True
+        before = after
+        shutil.rmtree(target, ignore_errors=True)
+    raise UsageError(f"{shown}: its files change all the time; wait until nothing writes to the skill, then try again.")
+
+
+def _copy(root: Path, target: Path) -> bool:
+    room = MOST_BYTES
+    owned = os.geteuid() == 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != LEFT_OUT]
+        there = target / os.path.relpath(folder, root)
+        _make_folder(Path(folder), there, owned=owned)
+        for name in [*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))]:
+            source = os.path.join(folder, name)
+            try:
+                found = os.lstat(source)
+                if st.S_ISREG(found.st_mode):
+                    room -= found.st_size
+                    if room < 0:
+                        return False
+                if st.S_ISREG(found.st_mode) or st.S_ISLNK(found.st_mode):
+                    shutil.copy2(source, there / name, follow_symlinks=False)
+                    if owned:
+                        os.chown(there / name, found.st_uid, found.st_gid, follow_symlinks=False)
+            except OSError:
+                continue  # gone, or not for this user to read: then it is not in the box either
+    return True
+
+
+def _make_folder(source: Path, target: Path, *, owned: bool) -> None:
+    found = source.lstat()
+    target.mkdir(parents=True)
+    # The user must be able to write into it, whatever the original says, and to remove it.
+    target.chmod(st.S_IMODE(found.st_mode) | 0o700)
+    if owned:
+        os.chown(target, found.st_uid, found.st_gid)
+
+
+__all__ = ["copy_frozen", "fingerprint"]
