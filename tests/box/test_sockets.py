@@ -9,7 +9,7 @@ from tests.lib.harness import differential
 pytestmark = pytest.mark.both_settings
 
 
-@pytest.mark.parametrize("name", ["sock_stream", "sock_dgram", "sock_passing", "sock_peers"])
+@pytest.mark.parametrize("name", ["sock_stream", "sock_dgram", "sock_passing", "sock_peers", "sock_credentials"])
 def test_unix_transcript(name: str) -> None:
     differential(["{guests}/" + name], case=name)
 

@@ -18,7 +18,7 @@ import errno
 import os
 import time
 
-from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply
+from husk.kernel.call import ANSWERED, LATER, Call, GiveFd, Refused, Reply
 from husk.kernel.exec import resident
 from husk.native._core import wake_thread
 from husk.native.threads import start_thread
@@ -61,11 +61,11 @@ class _Wait:
 
 def later(call: Call, operate: Callable[[], Reply], held: int, *, also: int = -1, weight: int = 0) -> Reply:
     """Answer `call` with what `operate` returns. `operate` must give up on EINTR. `held` is a descriptor that is closed
-    at the end; `also` is one that `operate` closes, or this function, if `operate` never runs. `weight`: bytes of
-    husk's memory that the call holds."""
+    at the end, or -1; `also` is one that `operate` closes, or this function, if `operate` never runs. `weight`: bytes
+    of husk's memory that the call holds."""
     global _watching
     wait = _Wait(call, operate, held, weight)
-    scarce = is_in_reserve(held)
+    scarce = is_in_reserve(max(held, also))
     with _lock:
         others = [one for one in _waits if one.call.kernel is call.kernel and not one.done]
         waiting, bytes_held = len(others), weight + sum(one.weight for one in others)
@@ -109,8 +109,11 @@ def _work(wait: _Wait) -> None:
             reply = wait.operate()
         finally:
             wait.done = True
-            os.close(wait.held)  # before the guest runs on: husk's copy of the descriptor would be observable
-        if isinstance(reply, GiveFd):
+            if wait.held >= 0:
+                os.close(wait.held)  # before the guest runs on: husk's copy of the descriptor would be observable
+        if reply is ANSWERED and raw.answered:
+            given = 0
+        elif isinstance(reply, GiveFd):
             given = raw.reply_fd(reply.fd, reply.cloexec, reply.alone)
         elif isinstance(reply, int):
             raw.reply(given := reply)

@@ -61,6 +61,7 @@ typedef struct {
     uint64_t cookie;               /* marks husk's own remote calls for the filter */
     struct notify_leader *leader;  /* owned; which thread receives */
     struct remote_exec_table *execs; /* owned; programs that wait for their loader */
+    struct remote_messages *messages; /* owned; headers of messages that guests' own threads send */
     int loader_fd;                 /* borrowed */
     int mapped;                    /* network addresses have to be translated */
     int confined;                  /* a name that a guest slips into a native send leads nowhere */

@@ -191,6 +191,7 @@ ROWS = (
         no_option(SOCKET_LEVEL, numbers.SO_ZEROCOPY, EOPNOTSUPP, "husk sends some messages from memory of its own"),
         no_option(TCP_LEVEL, numbers.TCP_HARMFUL, ENOPROTOOPT,
                   "loads kernel modules, or connects past the check of connect"),
+        virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_PASSCRED)),
         native_if(PRIVATE_NET),
         no_option(SOCKET_LEVEL, numbers.SO_FILTERS, EPERM,
                   "husk's own filter on this socket keeps out packets of foreign senders"),

@@ -137,6 +137,19 @@ def control_out(
     return pack_control(made)
 
 
+def control_of_guest(call: Call, header: Header) -> tuple[bytes, bool] | None:
+    """The guest's control messages as its own thread sends them, and whether credentials are among them. None if some
+    are of another kind, or broken: the host must see none of those before husk."""
+    control = call.raw.read(header.control_at, header.control_room) if header.control_room else b""
+    try:
+        found = control_messages(control)
+    except OSError:
+        return None
+    if any(level != SOL_SOCKET or kind not in (SCM_RIGHTS, SCM_CREDENTIALS) for level, kind, _ in found):
+        return None
+    return pack_control(found), any(kind == SCM_CREDENTIALS for _, kind, _ in found)
+
+
 _pid_is_free: bool | None = None
 
 

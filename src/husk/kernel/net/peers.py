@@ -1,7 +1,10 @@
-"""kernel: peer credentials (SO_PEERCRED) of Unix connections that husk made.
+"""kernel: peer credentials (SO_PEERCRED) of Unix connections that husk made, and who asks for those of messages.
 
 husk connects in the guest's place, so the host reports husk as the peer. husk notes which guest process connected, by
 the inode of the connecting socket. For an accepted socket it finds the peer's inode by the host's socket diagnosis.
+
+Credentials of messages (SO_PASSCRED) come from the host, which attaches those of the process that sends. husk notes
+which sockets ask for them: then the guest's own thread has to send (syscalls/sendmsg.py).
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ import errno
 import os
 import struct
 
-from husk.native._core import receive_message, send_message, socket_name
+from husk.native._core import get_option, receive_message, send_message, socket_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 MOST_PEERS = 65536
+SOL_SOCKET, SO_ACCEPTCONN = 1, 30
 SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 20, 1, 2
 AF_UNIX, ANY_STATE, UDIAG_SHOW_PEER, UNIX_DIAG_PEER, NO_COOKIE = 1, 0xFFFFFFFF, 4, 2, 0xFFFFFFFF
 REQUEST = struct.Struct("<IHHII BBHIIIII")
@@ -27,7 +31,8 @@ HEADERS, ATTRIBUTE = 16 + 16, struct.Struct("<HH")
 class Peers:
     """`diagnosis` is a NETLINK_SOCK_DIAG socket in the box's network namespace, or -1."""
 
-    __slots__ = ("_answered", "_connectors", "_diagnosis", "_listeners", "_lock", "_only_connectors", "_sequence")
+    __slots__ = ("_answered", "_any_asks", "_asking", "_connectors", "_diagnosis", "_listeners", "_lock",
+                 "_only_connectors", "_sequence")
 
     def __init__(self, diagnosis: int) -> None:
         self._diagnosis = diagnosis
@@ -35,6 +40,8 @@ class Peers:
         self._only_connectors: dict[bytes, bytes] = {}  # host address of a listener -> its only connector, or empty
         self._answered: dict[int, bytes] = {}  # inode of an accepted socket -> its peer
         self._listeners: dict[bytes, bytes] = {}  # host address -> the listening process
+        self._asking: dict[int, bytes] = {}  # inodes of connected sockets that ask for credentials of messages
+        self._any_asks = False  # an unconnected socket asks: any sender may reach it, or one that it accepts
         self._sequence = 0
         self._lock = _thread.allocate_lock()
 
@@ -63,6 +70,8 @@ class Peers:
     def credentials(self, fd: int) -> bytes | None:
         """struct ucred of the other end of a connection that husk made; None when it is not known any more."""
         try:
+            if get_option(fd, SOL_SOCKET, SO_ACCEPTCONN, 4) != bytes(4):
+                return self._listeners.get(socket_name(fd, False))  # a listening socket tells who listens
             if (server := self._listeners.get(socket_name(fd, True))) is not None:
                 return server
         except OSError:
@@ -76,6 +85,26 @@ class Peers:
         if known is not None:
             _store(self._answered, own, known)  # stays true after the peer is gone
         return known
+
+    def note_asking(self, fd: int) -> None:
+        """A socket may have SO_PASSCRED from now on."""
+        try:
+            socket_name(fd, True)
+        except OSError:
+            self._any_asks = True
+        _store(self._asking, os.fstat(fd).st_ino, b"")
+        self._any_asks |= len(self._asking) == MOST_PEERS  # from here on some are forgotten
+
+    def wants_credentials(self, fd: int) -> bool:
+        """Will the host attach credentials to what is sent on this Unix socket? True if that is not known."""
+        if self._any_asks or not self._asking:
+            return self._any_asks
+        own = os.fstat(fd).st_ino
+        try:
+            with self._lock:
+                return own in self._asking or self._peer_inode(own) in self._asking
+        except OSError:
+            return True
 
     def _peer_inode(self, inode: int) -> int:
         self._sequence = self._sequence + 1 & 0xFFFFFFFF

@@ -2,18 +2,21 @@
 
 husk sends in the guest's place, on a duplicate of its socket, to the address it copied: a Unix datagram's path would be
 looked up by the host, and only husk knows what it means. Messages without an address come here too where they are
-hidden behind a pointer (sendmsg). Receiving comes here only when an address is to be translated
-(native/fastpath/messages.c).
+hidden behind a pointer (sendmsg). If the receiver asks for the sender's credentials, the guest's own thread sends them,
+with a header that husk keeps (native/remote/sealed_send.c). Receiving comes here only when an address is to be
+translated (native/fastpath/messages.c).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import struct
 import time
 
+from husk.abi.registry import number
 from husk.kernel.blocking import later, patiently
-from husk.kernel.call import Call, Reply, i32, signal_caller, u32
+from husk.kernel.call import ANSWERED, Call, Reply, i32, signal_caller, u32
 from husk.kernel.net import msghdr as messages
 from husk.kernel.net.msghdr import Header, copy_header
 from husk.kernel.net.netlink import check_only_queries
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 MSG_DONTWAIT, MSG_TRUNC, MSG_NOSIGNAL = 0x40, 0x20, 0x4000
 MSG_WAITALL, MSG_WAITFORONE, MSG_FASTOPEN, MSG_ZEROCOPY = 0x100, 0x10000, 0x20000000, 0x4000000
 MSG_ERRQUEUE = 0x2000
-SIGPIPE, MOST_MESSAGES = 13, 1024
+SIGPIPE, MOST_MESSAGES, SENDMSG = 13, 1024, number("sendmsg")
 CONNECTED = (SOCK_STREAM, SOCK_SEQPACKET)
 PIECE = 1 << 18  # of a stream, copied and sent at once
 WAITING_PIECE = 1 << 16  # the same while the socket is full: as many as calls may wait are held at a time
@@ -182,12 +185,52 @@ class _Sending:
             signal_caller(self.call, SIGPIPE)
 
 
+def _control_for_guest(call: Call, fd: int, header: Header) -> bytes | None:
+    """The control messages of a message that the guest's own thread has to send, because it carries credentials or its
+    receiver asks for them. None if husk can send it."""
+    if header.name_room or header.control_room > messages.MOST_CONTROL or socket_kind(fd)[0] != AF_UNIX:
+        return None
+    if call.kernel.network.is_netlink(fd):
+        return None
+    own = messages.control_of_guest(call, header)
+    return own[0] if own is not None and (own[1] or call.kernel.peers.wants_credentials(fd)) else None
+
+
+def _send_by_guest(call: Call, fd: int, header: Header, flags: int, control: bytes) -> Reply:
+    parts = b"".join([struct.pack("<Qq", *part) for part in header.parts])
+    waits = not flags & MSG_DONTWAIT and os.get_blocking(fd)
+    theirs, sent, stream = i32(call, 0), False, socket_kind(fd)[1] == SOCK_STREAM
+    try:
+        sent = patiently(call, lambda: call.raw.send(theirs, fd, parts, control, flags, waits, stream))
+        if sent:
+            return ANSWERED
+        # The host is too old, or another process traces the thread: husk sends, and the credentials show husk.
+        sending = _Sending(call, fd, header, flags)
+        try:
+            return sending.go_on(0)
+        except OSError:
+            if sending.sent:
+                return sending.sent
+            raise
+        finally:
+            sending.close()
+    finally:
+        if not sent:
+            os.close(fd)
+
+
 def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
         if flags & MSG_FASTOPEN:
             raise OSError(errno.EOPNOTSUPP, "MSG_FASTOPEN connects as well")
-        sending = _Sending(call, fd, header(), flags)
+        copied = header()
+        control = _control_for_guest(call, fd, copied) if call.nr == SENDMSG else None
+        if control is not None:
+            own, fd, carried = fd, -1, control
+            # In a thread of its own: a receiver has to let the guest's sendmsg continue meanwhile.
+            return later(call, lambda: _send_by_guest(call, own, copied, flags, carried), -1, also=own)
+        sending = _Sending(call, fd, copied, flags)
         try:
             return sending.go_on(MSG_DONTWAIT)
         except OSError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AF_UNIX, AF_NETLINK = 1, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
 SOCK_CLOEXEC, SOCK_NONBLOCK = 0o2000000, 0o4000
-SOL_SOCKET, SO_PEERCRED, UCRED_SIZE = 1, 17, 12
+SOL_SOCKET, SO_PASSCRED, SO_PEERCRED, UCRED_SIZE = 1, 16, 17, 12
 LONGEST_ADDRESS, LONGEST_UNIX_ADDRESS = 128, 110
 
 Kind = tuple[int, int]
@@ -122,9 +122,13 @@ def getsockopt(call: Call) -> Reply:
 
 
 def setsockopt(call: Call) -> Reply:
-    """Options of a mapped network that husk keeps in the host's place."""
+    """SO_PASSCRED, and options of a mapped network that husk keeps in the host's place."""
     fd = socket_of(call, i32(call, 0))
     try:
+        if (i32(call, 1), i32(call, 2)) == (SOL_SOCKET, SO_PASSCRED):
+            if socket_kind(fd)[0] == AF_UNIX:
+                call.kernel.peers.note_asking(fd)
+            return CONTINUE  # nothing was judged
         size = i32(call, 4)
         if size < 4:
             raise OSError(errno.EINVAL, "too short for an option")

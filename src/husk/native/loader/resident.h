@@ -19,6 +19,9 @@
 #define HUSK_RESIDENT_BYTES (HUSK_RESIDENT_CODE_BYTES + HUSK_RESIDENT_DATA_BYTES)
 #define HUSK_RESIDENT_DATA (HUSK_RESIDENT + HUSK_RESIDENT_CODE_BYTES)
 
+/* Headers of messages: pages that only husk writes to (native/remote/sealed_send.c). The loader has no part in it. */
+#define HUSK_MESSAGES (HUSK_RESIDENT + 0x8000000)
+
 #define HUSK_RESIDENT_MAGIC 0x7365726bu /* "kres" */
 #define HUSK_RESIDENT_VERSION 1u
 

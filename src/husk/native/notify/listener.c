@@ -42,7 +42,8 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     self->leader = notify_leader_new();
     self->execs = remote_exec_table_new();
-    if (!self->leader || !self->execs) {
+    self->messages = remote_messages_new();
+    if (!self->leader || !self->execs || !self->messages) {
         PyErr_NoMemory();
         return -1;
     }
@@ -62,6 +63,7 @@ static void Listener_dealloc(Listener *self)
         close(self->fd);
     fast_cache_release(self->cache);
     remote_exec_table_free(self->execs);
+    remote_messages_free(self->messages);
     notify_leader_free(self->leader);
     Py_XDECREF(self->recorder);
     Py_TYPE(self)->tp_free((PyObject *)self);
@@ -88,6 +90,10 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             continue;
         }
         notify_unpin_receiver(notif->pid);
+        if (notif->data.nr == SYS_sendmsg && remote_is_sealed_send(self, notif)) {
+            notify_answer_continue(self->fd, notif->id);
+            continue;
+        }
         if (recorder && trace_answer(recorder, self->fd, notif))
             continue;
         switch (notif->data.nr) {

@@ -178,16 +178,50 @@ int remote_call(struct remote_thread *thread, long nr, const uint64_t args[6], l
     return error ? error : finish_call(thread, result);
 }
 
+int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result)
+{
+    struct user_regs_struct regs;
+    int error = set_call(thread, nr, args);
+    if (!error)
+        error = to_call_stop(thread);
+    if (!error && ptrace(PTRACE_GETREGS, thread->tid, 0, &regs) < 0)
+        error = failed(thread->tid);
+    if (error)
+        return error;
+    /* From here on only the tracer can change what the kernel will use. */
+    if ((long)regs.orig_rax == nr && regs.rdi == args[0] && regs.rsi == args[1] && regs.rdx == args[2])
+        return finish_call(thread, result);
+    regs.orig_rax = -1; /* the kernel skips it */
+    if (ptrace(PTRACE_SETREGS, thread->tid, 0, &regs) < 0)
+        return failed(thread->tid);
+    error = finish_call(thread, result);
+    return error ? error : -EINVAL;
+}
+
+static int leave(struct remote_thread *thread, const struct user_regs_struct *regs)
+{
+    if (ptrace(PTRACE_SETREGS, thread->tid, 0, regs) < 0 ||
+        ptrace(PTRACE_SETSIGMASK, thread->tid, sizeof thread->signal_mask, &thread->signal_mask) < 0 ||
+        ptrace(PTRACE_DETACH, thread->tid, 0, 0) < 0)
+        return failed(thread->tid);
+    return 0;
+}
+
 int remote_finish(struct remote_thread *thread, int64_t value)
 {
     struct user_regs_struct regs = thread->registers;
     regs.rax = value;
     regs.orig_rax = -1;
-    if (ptrace(PTRACE_SETREGS, thread->tid, 0, &regs) < 0 ||
-        ptrace(PTRACE_SETSIGMASK, thread->tid, sizeof thread->signal_mask, &thread->signal_mask) < 0 ||
-        ptrace(PTRACE_DETACH, thread->tid, 0, 0) < 0)
-        return failed(thread->tid);
-    return 0;
+    return leave(thread, &regs);
+}
+
+int remote_repeat(struct remote_thread *thread, long nr)
+{
+    struct user_regs_struct regs = thread->registers;
+    regs.rip -= 2;
+    regs.rax = nr;
+    regs.orig_rax = -1;
+    return leave(thread, &regs);
 }
 
 int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool watched)

@@ -19,9 +19,12 @@ int remote_wait_stop(struct remote_thread *thread, pid_t tid); /* after the answ
 int remote_detach(struct remote_thread *thread);               /* with the registers it has */
 int remote_block_signals(struct remote_thread *thread);
 int remote_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result);
+/* Likewise. -EINVAL: the guest has exchanged the instruction meanwhile, and no call, or another one, was made. */
+int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result);
 int remote_finish(struct remote_thread *thread, int64_t value); /* detach; the notified call returns `value` */
 /* Detach inside an execveat with these arguments. `watched`: stay until it is over, and if it fails close args[0]. */
 int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool watched);
+int remote_repeat(struct remote_thread *thread, long nr); /* detach; the thread makes the notified call `nr` again */
 void remote_abandon(pid_t tid); /* detach from a thread that turned out not to be the caller's */
 void remote_delete_timer(void); /* before one of husk's own threads ends: its timer does not end with it */
 
@@ -35,6 +38,8 @@ bool remote_is_dead(pid_t tid);
  * stored in `guest_fd`. On an error other than REMOTE_TRACED the call has been answered and the thread runs on. */
 int remote_stop_with_fd(int listener, const struct seccomp_notif *notif, int source, bool cloexec,
                         struct remote_thread *thread, int *guest_fd);
+/* Answer with errno `number` (0: the call returns 0), and stop the thread on its way out. */
+int remote_stop_answered(Call *call, int number, struct remote_thread *thread);
 PyObject *remote_py_seek(Call *call, PyObject *args);
 PyObject *remote_py_map(Call *call, PyObject *args);
 PyObject *remote_py_unmap(Call *call, PyObject *args);
@@ -60,6 +65,15 @@ int remote_exec_loader(Listener *listener, const struct seccomp_notif *notif, in
                        uint64_t envp, struct remote_exec *exec);
 /* Takes over the program's and the interpreter's descriptor. */
 PyObject *remote_py_exec_loader(Call *call, PyObject *args);
+
+/* sealed_send.c: a message that the guest's own thread sends, with a header that no guest can change. */
+#define REMOTE_AGAIN INT64_MIN /* as a call's value: the guest makes the call again */
+struct remote_messages *remote_messages_new(void); /* the caller owns it; NULL: no memory */
+void remote_messages_free(struct remote_messages *messages);
+bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif *notif); /* it may continue */
+/* send(fd, own_fd, parts, control, flags, waits, stream): True if the guest's thread has sent, or has got an error.
+ * Then own_fd is closed, before the guest runs on. Not for receivers: one of them lets the sendmsg continue. */
+PyObject *remote_py_send(Call *call, PyObject *args);
 
 /* signals.c */
 int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *notif);

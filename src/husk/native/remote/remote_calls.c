@@ -47,8 +47,7 @@ int remote_stop_with_fd(int listener, const struct seccomp_notif *notif, int sou
     return error;
 }
 
-/* Answer with errno `number` (0: the call returns 0), and stop the thread on its way out. */
-static int stop_answered(Call *call, int number, struct remote_thread *thread)
+int remote_stop_answered(Call *call, int number, struct remote_thread *thread)
 {
     int error = remote_attach(call->notif.pid);
     if (error == -ESRCH) {
@@ -89,7 +88,7 @@ static PyObject *run(Call *call, struct injected injected, action *act, const ui
     struct remote_thread thread;
     int64_t value = 0;
     if (injected.source < 0)
-        error = stop_answered(call, 0, &thread);
+        error = remote_stop_answered(call, 0, &thread);
     else
         error = remote_stop_with_fd(call->listener->fd, &call->notif, injected.source, injected.cloexec, &thread, &fd);
     if (injected.taken)
@@ -223,7 +222,7 @@ PyObject *remote_py_interrupt(Call *call, PyObject *args)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     struct remote_thread thread;
-    error = stop_answered(call, number, &thread);
+    error = remote_stop_answered(call, number, &thread);
     if (!error)
         error = remote_detach(&thread);
     remote_delete_timer(); /* the calling thread, of kernel/blocking.py, ends after this */
