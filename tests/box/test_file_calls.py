@@ -20,6 +20,7 @@ PROGRAMS = [
     "files_locks",
     "files_matrix",
     "files_moves",
+    "files_opath",
     "files_resolve",
     "files_statx",
     "files_xattrs",

@@ -24,9 +24,6 @@ class Accepted:
 _SET_ID = "on an rw mount husk drops set-id bits: a guest must not leave a set-user-id file of the caller's on the host"
 _EXECUTE_ONLY = "husk reads a program to run it, and a user cannot read what is execute-only"
 _NO_UID_0 = "uid and gid 0 are not mapped in the box's user namespace: the host says EINVAL before it says EPERM"
-_STAND_IN = (
-    "the host cannot inject an O_PATH descriptor; the guest gets a stand-in opened for neither reading nor writing"
-)
 _RW_NAMES = "husk does not follow renames on an rw mount: the path is the one the program was started by"
 _LINKS = "a layer knows a file by the names it has, not by the one it was opened by"
 _THUNK = "a question about a rare signal goes to the host and shows the thunk husk set, see docs/design/002-signals.md"
@@ -59,16 +56,6 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted("files_open", "mode 107755", "mode 101755", _SET_ID),
     Accepted("files_open", "file 7755 ''", "file 1755 ''", _SET_ID, name="sticky_bits"),
     Accepted("files_stat", "mode 107755", "mode 101755", _SET_ID),
-    *(
-        Accepted(
-            case,
-            f"path{what}: fd {fd} status 2.0000 descriptor {flag}",
-            f"path{what}: fd {fd} status 3 descriptor {flag}",
-            _STAND_IN,
-        )
-        for case in ("files_open", "files_open in tmp")
-        for what, fd, flag in ((" of a link", 3, 0), ("", 7, 1))
-    ),
     Accepted(
         "sig_query",
         "(handler of a rare signal without SA_RESTART): handler same flags 4000000",
@@ -128,11 +115,6 @@ ACCEPTED: tuple[Accepted, ...] = (
     *(
         Accepted(f"files_matrix{where}", r"(link|rename).*\(//?(dir)?\) = -1 .*", ".* -1 EXDEV", _OTHER_MOUNT)
         for where in ("", " on a copy")
-    ),
-    *(
-        Accepted(f"files_moves{where}", rf"{call} = -1 EBADF", rf"{call} = {result}", _STAND_IN)
-        for where in _EVERYWHERE
-        for call, result in ((r"fsync\(path\)", "0"), (r"ftruncate\(path, 7\)", "-1 EINVAL"))
     ),
     Accepted("files_statx", "birth time known 1 and just now 1", "birth time known 0 and just now 0", _BIRTH),
     *(

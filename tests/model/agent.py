@@ -60,10 +60,8 @@ def build(root: bytes) -> None:
 class Stale:
     """Which descriptors must not be used for what.
 
-    The host cannot inject an O_PATH descriptor, so husk gives a stand-in that is open for neither reading nor writing;
-    some native calls fail with another errno for that (`names` holds these descriptors). And as with
-    overlayfs, a descriptor that was opened for reading only before the first write to a file of the host goes on
-    showing the host's content. `lower` holds files that were not written to so far, `shows` which descriptors show
+    As with overlayfs, a descriptor that was opened for reading only before the first write to a file of the host goes
+    on showing the host's content. `lower` holds files that were not written to so far, `shows` which descriptors show
     which of them. Only what this says on the native side counts: steps it leaves out are left out everywhere.
     """
 
@@ -74,20 +72,16 @@ class Stale:
         self.lower = lower or set()
         self.shows: dict[int, int] = {}
         self.slots: set[int] = set()
-        self.names: set[int] = set()
 
     def concerns(self, operation: str, arguments: list[Any]) -> bool:
-        by_host = {"copy": 2, "ftruncate": 1, "map": 1, "pread": 1, "punch": 1, "read": 1, "seek": 1, "write": 1}
-        if self.names.intersection(arguments[: by_host.get(operation, 0)]):
-            return True
         place = self.READS.get(operation)
         return place is not None and arguments[place] in self.slots
 
     def opened(self, slot: int, flags: int, inode: int) -> None:
         self.closed(slot)
         if flags & os.O_PATH:
-            self.names.add(slot)
-        elif flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR):
+            return
+        if flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR):
             self.written(inode)
         elif inode in self.lower:
             self.shows[slot] = inode
@@ -98,10 +92,8 @@ class Stale:
             self.slots |= {slot for slot, shown in self.shows.items() if shown == inode}
 
     def copied(self, slot: int, other: int) -> None:
-        stale, named, shown = other in self.slots, other in self.names, self.shows.get(other)
+        stale, shown = other in self.slots, self.shows.get(other)
         self.closed(slot)
-        if named:
-            self.names.add(slot)
         if stale:
             self.slots.add(slot)
         if shown is not None:
@@ -109,7 +101,6 @@ class Stale:
 
     def closed(self, slot: int) -> None:
         self.slots.discard(slot)
-        self.names.discard(slot)
         self.shows.pop(slot, None)
 
 

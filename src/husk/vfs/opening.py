@@ -142,9 +142,9 @@ class Opening:
         tree.may_use(node)
         if flags & os.O_PATH:
             if isinstance(node, Dir):
-                return Opened(self._placeholders.open_path_only(node), node)
+                return Opened(self._placeholders.open_path_only(node, flags), node)
             o_path_fd = tree.open(ctx, node, os.O_PATH) if tree.host_backed else -1
-            return Opened(self._state.stand_in(node, o_path_fd), node)
+            return Opened(self._state.stand_in(node, o_path_fd, flags), node)
         want = WANTS[flags & os.O_ACCMODE]
         if flags & os.O_TRUNC:
             want |= WRITE

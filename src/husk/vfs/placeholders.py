@@ -43,11 +43,11 @@ class Placeholders:
             self._make_room()
         return self._state.placeholder_fd(directory, flags, searchable=searchable)
 
-    def open_path_only(self, directory: Dir) -> int:
+    def open_path_only(self, directory: Dir, flags: int) -> int:
         """For an O_PATH descriptor."""
         if directory.path_only is None:
             self._make_room()
-        return self._state.path_only_placeholder(directory)
+        return self._state.path_only_placeholder(directory, flags)
 
     def _make_room(self) -> None:
         """Before another placeholder is made."""

@@ -23,6 +23,8 @@ FILES, MIRROR = b"files", b"mirror"
 ORPHANS_MAX = 8192
 STAND_INS_MAX = 1 << 16
 O_PATH_FDS_MAX = 256
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+SHOWN_OF_O_PATH = os.O_DIRECTORY | os.O_NOFOLLOW  # by F_GETFL, of a descriptor with O_PATH
 GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY  # of a directory's flags
 
 
@@ -211,8 +213,8 @@ class State:
         wanted = flags & GUEST_SEES
         return os.open(b"%d" % number, wanted | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
 
-    def path_only_placeholder(self, directory: Dir) -> int:
-        """Like `placeholder_fd`, for an O_PATH descriptor: one that can be walked from but not listed."""
+    def path_only_placeholder(self, directory: Dir, flags: int) -> int:
+        """Like `placeholder_fd`, with O_PATH: one that can be walked from but not listed."""
         number = directory.path_only
         if number is None:
             self._placeholders += 1
@@ -220,7 +222,10 @@ class State:
             os.mkdir(b"%d" % number, 0o755, dir_fd=self.placeholders_fd)
             self.dirs[number] = directory
             self.path_only.add(number)
-        return os.open(b"%d" % number, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
+        return self._o_path(b"%d" % number, flags)
+
+    def _o_path(self, name: bytes, flags: int) -> int:
+        return os.open(name, os.O_PATH | flags & SHOWN_OF_O_PATH | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
 
     def drop_placeholder(self, number: int) -> Dir | None:
         """Remove a placeholder that is not held. The directory it stood for; None if it stays, for a watch or as a
@@ -247,19 +252,15 @@ class State:
         number = self.placeholder_number(link)
         return number in self.path_only or number in self.stand_ins
 
-    def stand_in(self, node: Node, o_path_fd: int) -> int:
-        """A descriptor that only names `node`: nothing can be read or written through it.
-
-        The host cannot put a true O_PATH descriptor into a guest's table, so an empty file stands in, opened with the
-        access mode that Linux keeps for "neither". husk keeps `o_path_fd`, the true one (-1: there is none): it still
-        knows the file when it is renamed or removed.
+    def stand_in(self, node: Node, o_path_fd: int, flags: int) -> int:
+        """An O_PATH descriptor that stands for `node`: of an empty file, whose number is the node's. husk keeps
+        `o_path_fd`, that of the file itself (-1: there is none): it still knows the file when it is renamed or removed.
         """
         self._placeholders += 1
         name = b"%d" % self._placeholders
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            os.close(os.open(name, flags, 0o600, dir_fd=self.placeholders_fd))
-            fd = os.open(name, os.O_ACCMODE | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
+            os.close(os.open(name, NEW_FILE, 0o600, dir_fd=self.placeholders_fd))
+            fd = self._o_path(name, flags)
         except OSError:
             if o_path_fd >= 0:
                 os.close(o_path_fd)

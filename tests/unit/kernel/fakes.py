@@ -202,6 +202,9 @@ class FakeCall:
         self.answers.append(("value", 0))
         return 0
 
+    def give_path(self, fd: int, cloexec: bool) -> int:
+        return self.reply_fd(os.dup(fd), cloexec, False)
+
     def give_terminal(self, fd: int, cloexec: bool) -> int:
         return self.reply_fd(fd, cloexec, True)
 

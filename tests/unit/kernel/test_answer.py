@@ -44,7 +44,7 @@ class PoisonedCall(FakeCall):
     """The guest cannot be inspected: the first question fails. Answers still get through."""
 
     cstring = read = write = fd_link = fd_stat = get_fd = position = cwd_link = umask = tgid = boom  # type: ignore[assignment]
-    add_fd = change_directory = exec_loader = seek = boom  # type: ignore[assignment]
+    add_fd = change_directory = exec_loader = give_path = seek = boom  # type: ignore[assignment]
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ SUBSYSTEMS = (
         "net/socket.c, net/unix/, net/ipv4/, net/ipv6/, net/netlink/",
         "Unix sockets; IP sockets where a private network namespace is all the network; connecting, binding and "
         "messages with an address are husk's",
-        "socket socketpair listen accept accept4 sendto recvfrom shutdown setsockopt getsockopt",
+        "socket socketpair listen accept accept4 sendto recvfrom recvmsg shutdown setsockopt getsockopt",
     ),
     Subsystem(
         "System V IPC",

@@ -7,7 +7,7 @@ import os
 import stat as st
 import struct
 
-from husk.kernel.call import AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
+from husk.kernel.call import ANSWERED, AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
 
 O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 # The flags open(2) knows. open and openat ignore other bits; openat2 gives EINVAL.
@@ -109,7 +109,21 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
         from husk.kernel.syscalls.tty import hand_over
 
         return hand_over(call, opened.node, opened.host_fd, flags)
-    if not flags & os.O_PATH:  # the stand-in for such a descriptor is not the file
-        call.kernel.names.opened(opened.node, opened.host_fd)
+    if flags & os.O_PATH:
+        return _give_path(call, opened.host_fd, cloexec=cloexec)
+    call.kernel.names.opened(opened.node, opened.host_fd)
     shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO or call.kernel.names.watched
     return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)
+
+
+def _give_path(call: Call, fd: int, *, cloexec: bool) -> Reply:
+    """seccomp puts no O_PATH descriptor into a guest's table, so the guest is made to receive one as a message."""
+    try:
+        if call.raw.give_path(fd, cloexec) != -errno.EBUSY:
+            return ANSWERED
+        # Another process traces the thread. Then it gets an open file without access, by the mode that Linux keeps for
+        # "neither read nor write"; a directory has no such mode.
+        mode = os.O_RDONLY if st.S_ISDIR(os.fstat(fd).st_mode) else os.O_ACCMODE
+        return GiveFd(os.open(b"/proc/self/fd/%d" % fd, mode | os.O_CLOEXEC), cloexec=cloexec)
+    finally:
+        os.close(fd)

@@ -45,6 +45,7 @@ PyObject *remote_py_map(Call *call, PyObject *args);
 PyObject *remote_py_unmap(Call *call, PyObject *args);
 PyObject *remote_py_interrupt(Call *call, PyObject *args);
 PyObject *remote_py_change_directory(Call *call, PyObject *args);
+PyObject *remote_py_give_path(Call *call, PyObject *args);
 PyObject *remote_py_give_terminal(Call *call, PyObject *args); /* takes over the descriptor */
 
 /* pending_exec.c: programs that wait for their loader. */

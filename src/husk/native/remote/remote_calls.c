@@ -1,12 +1,17 @@
-/* native: the remote calls that Python asks for: seek, map and unmap memory, change the working directory, take a
- * controlling terminal, and look at signals. Each returns 0, or -errno if the thread is gone or REMOTE_TRACED. */
+/* native: the remote calls that Python asks for: seek, map and unmap memory, change the working directory, receive an
+ * O_PATH descriptor, take a controlling terminal, and look at signals. Each returns 0, or -errno if the thread is gone
+ * or REMOTE_TRACED. */
 #include "remote/remote.h"
 
 #include "notify/notify.h"
 #include "trace/trace.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -154,6 +159,71 @@ static int change_directory(struct remote_thread *thread, int fd, const uint64_t
     return error ? error : close_fd(thread, fd);
 }
 
+/* What recvmsg(2) needs in the guest's memory to receive one descriptor. */
+struct mail {
+    struct msghdr message;
+    struct iovec part;
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    char byte;
+};
+
+static void mail_address(struct mail *mail, uint64_t at)
+{
+    *mail = (struct mail){0};
+    mail->part.iov_base = (void *)(uintptr_t)(at + offsetof(struct mail, byte));
+    mail->part.iov_len = 1;
+    mail->message.msg_iov = (void *)(uintptr_t)(at + offsetof(struct mail, part));
+    mail->message.msg_iovlen = 1;
+    mail->message.msg_control = (void *)(uintptr_t)(at + offsetof(struct mail, control));
+    mail->message.msg_controllen = sizeof mail->control.bytes;
+}
+
+/* `fd` is a socket in which a descriptor waits. It comes out under another number, and then takes the place of the
+ * socket, whose number was the lowest free one. The memory that the message takes is mapped for it: a stack may have no
+ * room. */
+static int receive_path(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
+{
+    struct mail mail;
+    long at = 0, got = 0, done = 0;
+    int path = -1;
+    /* No register is left for the cookie, as above. */
+    uint64_t room[6] = {0, sizeof mail, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1ULL, 0};
+    int error = remote_call(thread, SYS_mmap, room, &at);
+    if (error)
+        return error;
+    *value = at;
+    if (at < 0 && at > -4096)
+        return close_fd(thread, fd);
+    mail_address(&mail, at);
+    *value = -EFAULT;
+    if (guest_write(thread->tid, at, &mail, sizeof mail) == (ssize_t)sizeof mail) {
+        uint64_t receive[6] = {fd, at, MSG_DONTWAIT | (args[0] ? MSG_CMSG_CLOEXEC : 0), 0, 0, thread->cookie};
+        error = remote_call(thread, SYS_recvmsg, receive, &got);
+        if (!error && got < 0)
+            *value = got;
+        else if (!error && guest_read(thread->tid, at, &mail, sizeof mail) == (ssize_t)sizeof mail) {
+            *value = -EMFILE; /* the host drops a descriptor that finds no place */
+            if (mail.message.msg_controllen >= CMSG_LEN(sizeof path) && mail.control.head.cmsg_type == SCM_RIGHTS)
+                memcpy(&path, CMSG_DATA(&mail.control.head), sizeof path);
+        }
+    }
+    /* The guest may have written another number there meanwhile. Then it moves a descriptor of its own. */
+    if (!error && path >= 0) {
+        uint64_t move[6] = {path, fd, args[0] ? O_CLOEXEC : 0, 0, 0, thread->cookie};
+        error = remote_call(thread, SYS_dup3, move, &done);
+        *value = done;
+        if (!error)
+            error = close_fd(thread, path);
+    }
+    uint64_t that[6] = {at, sizeof mail, 0, 0, 0, thread->cookie};
+    if (!error)
+        error = remote_call(thread, SYS_munmap, that, &done);
+    return error || *value >= 0 ? error : close_fd(thread, fd);
+}
+
 static int take_terminal(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
 {
     (void)args;
@@ -201,6 +271,40 @@ PyObject *remote_py_change_directory(Call *call, PyObject *args)
     if (!PyArg_ParseTuple(args, "i:change_directory", &injected.source))
         return NULL;
     return run(call, injected, change_directory, NULL);
+}
+
+/* The end of a new socket pair in which a copy of `fd` waits, or -1. */
+static int post(int fd)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return -1;
+    struct mail mail;
+    mail_address(&mail, (uintptr_t)&mail);
+    mail.control.head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    mail.message.msg_controllen = mail.control.head.cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(&mail.control.head), &fd, sizeof fd);
+    ssize_t sent = sendmsg(ends[0], &mail.message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    close(ends[0]);
+    if (sent == 1)
+        return ends[1];
+    close(ends[1]);
+    return -1;
+}
+
+/* ADDFD refuses O_PATH descriptors, and a message takes them. REMOTE_TRACED also if no message can be had. */
+PyObject *remote_py_give_path(Call *call, PyObject *args)
+{
+    int fd, cloexec;
+    if (!PyArg_ParseTuple(args, "ip:give_path", &fd, &cloexec))
+        return NULL;
+    int source = post(fd);
+    if (source < 0)
+        return outcome(call, REMOTE_TRACED);
+    struct injected injected = {.source = source, .cloexec = true};
+    PyObject *made = run(call, injected, receive_path, (uint64_t[6]){cloexec});
+    close(source);
+    return made;
 }
 
 PyObject *remote_py_give_terminal(Call *call, PyObject *args)
