@@ -60,7 +60,12 @@ ORDER: dict[str, tuple[str, ...]] = {
         "syscalls",
         "*",
     ),
-    "skills": ("box_runner open_skill archive frontmatter frozen_copy", "packages scan", "*"),
+    "skills": (
+        "box_runner cache_place open_skill archive frontmatter frozen_copy",
+        "packages scan collections",
+        "*",
+        "testing",
+    ),
     # What runtimes offer; then ways to learn what a program asks for; then what joins the two.
     "compat": ("surface surface_writer census prefixes bounded_file html_shell", "runtimes", "probe look trace", "*"),
     # Values and files; then how suites run, and how they are judged; then what is made of the records.

@@ -25,9 +25,9 @@ from husk.conform.suite_file import read_suite
 from husk.conform.units import RESULTS, Ended, Unit
 from husk.sandbox.errors import HuskError
 from husk.sandbox.policy import Policy
-from husk.skills.cases import find_cases
-from husk.skills.run_cases import run_cases
 from husk.skills.running import Request
+from husk.skills.testing.cases import find_cases
+from husk.skills.testing.run_cases import run_cases
 from tests.cluster.pieces import make_blind
 from tests.cluster.test_cluster import pids
 from tests.lib.running import husk, until

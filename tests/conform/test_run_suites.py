@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from husk.cli import main
-from husk.conform.execute import run_journal
+from husk.cluster import work_journal
 from husk.conform.execute.run_journal import Journal
 from husk.conform.outcomes import PASS, CaseName, CaseResult
 from husk.conform.results_file import read_results
@@ -236,7 +236,7 @@ def test_the_journal_keeps_whole_lines(tmp_path: Path, monkeypatch: pytest.Monke
         Journal(tmp_path)
     journal.add("run", unit, reading("A"))
     write = os.write
-    monkeypatch.setattr(run_journal, "PATIENCE", 0)
+    monkeypatch.setattr(work_journal, "PATIENCE", 0)
 
     def full(fd: int, content: bytes) -> int:
         if len(content) < 60:

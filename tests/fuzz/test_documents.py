@@ -27,9 +27,9 @@ from husk.images.tarread import HEADER, TarReader
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import Limits as BoxLimits
 from husk.skills.archive import unpack
-from husk.skills.cases import _read as read_cases
 from husk.skills.frontmatter import read_head
 from husk.skills.permission_file import read_permissions
+from husk.skills.testing.cases import _read as read_cases
 from husk.store.store_errors import StoreError
 
 FEW = settings(max_examples=20, deadline=None, derandomize=True)

@@ -16,6 +16,7 @@ from typing import Any
 from husk.store.store import Store
 from tests.lib import running
 
+NO_BOX = ("inspect", "diff")  # they run nothing
 HEAD = "---\nname: {name}\ndescription: For a test.\n---\n"
 
 
@@ -43,7 +44,7 @@ def husk_skill(
     env = keep | {"HOME": str(place), "HUSK_STATE": str(place / "state"), "HUSK_CACHE": str(place / "cache")}
     env |= {"HUSK_STORE": str(place / "store"), **(more_env or {})}
     words = [str(word) for word in arguments]
-    if running.BARE in running.OPTIONS and words[0] != "inspect":
+    if running.BARE in running.OPTIONS and words[0] not in NO_BOX and "--setting" not in words:
         words.insert(1, running.BARE)
     done = subprocess.run(
         [*running.husk_command(), "skill", *words],

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from husk.skills.cases import find_cases
-from husk.skills.compare_cases import missing_need
 from husk.skills.refusal_levels import HARM, HARMLESS, UNEXPECTED, judge
 from husk.skills.running import Request
+from husk.skills.testing.cases import find_cases
+from husk.skills.testing.compare_cases import missing_need
 from tests.skills.calling import husk_skill, make_skill, refused
 
 CORPUS = Path(__file__).parents[2] / "examples/skills"

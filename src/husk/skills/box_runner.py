@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from husk.sandbox.policy import WORKDIR, Mount, Policy
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from husk.sandbox.filesystem import Files
 
 MOST_KEPT = 64 << 20
+WALLED, BARE = "walled", "bare"  # with namespaces where the host gives them, and without
 Around = Callable[[Runner], Result]
 
 
@@ -25,6 +26,14 @@ class Setting:
     store: str = ""
     namespaces: bool = True
     weaken: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        return WALLED if self.namespaces else BARE
+
+    def called(self, name: str) -> Setting:
+        """The same, with or without namespaces."""
+        return replace(self, namespaces=name == WALLED)
 
     def policy(
         self,

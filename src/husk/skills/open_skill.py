@@ -26,6 +26,7 @@ from husk.skills.frozen_copy import copy_frozen, fingerprint
 ARCHIVES = (".skill", ".zip")
 MOST_FILES = 50_000
 MOST_HEADER_FILE = 1 << 20
+MOST_NAMED = 8
 CIRCLE = "leads in a circle"
 LEFT_OUT = {".git", "__pycache__", "node_modules", ".venv", "venv"}
 
@@ -63,28 +64,32 @@ class Skill:
             raise UsageError(f"{self.source}: {wrong[0]}{more}.")
 
     def digest(self) -> str:
-        """Of every file in the folder, with its name, whether it is executable, and where a link leads. What a box does
-        not list counts too: a planted module below node_modules or a compiled one is code like the rest."""
-        whole = hashlib.sha256()
-        for folder, folders, names in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if name != ".git")
-            links = [name for name in folders if Path(folder, name).is_symlink()]
-            for name in sorted([*names, *links]):
-                path = Path(folder, name)
-                mode = path.lstat().st_mode
-                if st.S_ISLNK(mode):
-                    kind, content = "link", os.fsencode(os.readlink(path))
-                elif st.S_ISREG(mode):
-                    kind, content = "program" if mode & 0o111 else "file", path.read_bytes()
-                else:
-                    kind, content = "special", b""
-                told = f"{kind}\0{path.relative_to(self.root)}\0{len(content)}\0"
-                whole.update(told.encode("utf-8", "surrogateescape") + content)
-        return f"sha256:{whole.hexdigest()}"
+        return tree_digest(self.root)
 
     def text(self, relative: str, most: int = 1 << 20) -> str:
         with open(self.root / relative, "rb") as file:
             return file.read(most).decode("utf-8", "replace")
+
+
+def tree_digest(root: Path) -> str:
+    """Of every file in the folder, with its name, whether it is executable, and where a link leads. What a box does
+    not list counts too: a planted module below node_modules or a compiled one is code like the rest."""
+    whole = hashlib.sha256()
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            path = Path(folder, name)
+            mode = path.lstat().st_mode
+            if st.S_ISLNK(mode):
+                kind, content = "link", os.fsencode(os.readlink(path))
+            elif st.S_ISREG(mode):
+                kind, content = "program" if mode & 0o111 else "file", path.read_bytes()
+            else:
+                kind, content = "special", b""
+            told = f"{kind}\0{path.relative_to(root)}\0{len(content)}\0"
+            whole.update(told.encode("utf-8", "surrogateescape") + content)
+    return f"sha256:{whole.hexdigest()}"
 
 
 @contextmanager
@@ -160,7 +165,7 @@ def _read(source: Path, root: Path, folder: str) -> Skill:
                 f"{source}: SKILL.md is a link that leads nowhere (to {os.readlink(document)}); put the file there."
             ) from None
         near = [entry.name for entry in root.iterdir() if entry.name.lower() == "skill.md"]
-        hint = f"; {near[0]} must be called SKILL.md" if near else ""
+        hint = f"; {near[0]} must be called SKILL.md" if near else _folder_hint(root)
         raise UsageError(f"{source}: there is no SKILL.md in it{hint}.") from None
     except OSError as error:
         raise UsageError(f"{source}: SKILL.md cannot be read ({error.strerror}).") from None
@@ -172,6 +177,16 @@ def _read(source: Path, root: Path, folder: str) -> Skill:
     else:
         head = read_head(text, folder)
     return Skill(source, root, head, sorted(_files(root, head)), folder)
+
+
+def _folder_hint(root: Path) -> str:
+    """One who names a folder of skills where one skill is wanted is told which there are."""
+    found = [path.parent for depth in ("*", "*/*") for path in root.glob(f"{depth}/SKILL.md")]
+    below = sorted(path.name for path in found if not path.is_symlink() and path.parent.name not in LEFT_OUT)
+    if not below:
+        return ""
+    more = f" and {len(below) - MOST_NAMED} more" if len(below) > MOST_NAMED else ""
+    return f"; it is a folder of skills: name one of {', '.join(below[:MOST_NAMED])}{more}"
 
 
 def _files(root: Path, head: Head) -> Iterator[str]:

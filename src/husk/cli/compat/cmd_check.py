@@ -8,9 +8,9 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from husk.abi.text import harmless
-from husk.cli.compat.out_file import write_text
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import CHECK
+from husk.cli.out_file import write_text
 from husk.cli.output import say, say_json
 from husk.compat.census import Census, read_census
 from husk.compat.look.elf_file import Unreadable

@@ -14,7 +14,7 @@ from husk.compat.need.growth import Growth, Program, from_census, from_needs, pl
 from husk.compat.need.needs_file import is_needs_file, read_needs
 from husk.compat.runtimes import find
 from husk.sandbox.errors import UsageError
-from husk.skills.cases import FILES as CASE_FILES
+from husk.skills.testing.cases import FILES as CASE_FILES
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
@@ -84,8 +84,8 @@ def _has_cases(path: Path) -> bool:
 def _skills(path: Path, surface: Surface, weights: dict[str, int]) -> list[Program]:
     """Skills with test cases: each case is traced, then tried without what the runtime lacks. In boxes, all of it."""
     from husk.compat.need.skill_needs import needs_of_case
-    from husk.skills.cases import find_cases
     from husk.skills.running import Request
+    from husk.skills.testing.cases import find_cases
 
     found = []
     for case in find_cases([path], None):

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from husk.cli.compat.out_file import write_text
 from husk.cli.compat.runtimes_show import say_differences
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import PROBE
+from husk.cli.out_file import write_text
 from husk.cli.output import say_result
 from husk.compat.probe.measured import measured_surface
 from husk.compat.probe.probe_lines import RESULTS, WORKS, Check, Result

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from husk.cli.compat.out_file import write_text
 from husk.cli.compat.runtimes_show import claim_json, claim_lines, counted, say_differences, surface_json, table_lines
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import RUNTIMES
+from husk.cli.out_file import write_text
 from husk.cli.output import say, say_result
 from husk.compat.runtimes import find, names
 from husk.compat.runtimes.differences import differences

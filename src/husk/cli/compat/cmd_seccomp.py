@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from husk.cli.compat.out_file import write_text
 from husk.cli.exit_codes import run_command
 from husk.cli.options.compat_options import SECCOMP
+from husk.cli.out_file import write_text
 from husk.cli.output import say_result
 from husk.compat.census import read_census
 from husk.compat.seccomp_profile import (

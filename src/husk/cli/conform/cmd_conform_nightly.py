@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from husk.cli.conform.conform_progress import told_progress
 from husk.cli.conform.history_show import change_lines, changes_document
+from husk.cli.live_progress import told_progress
 from husk.cli.output import say, say_result
 from husk.conform.execute.run_suites import run_suites
 from husk.conform.nightly.night import EXIT_CODES, NO_CHANGE, prepare, run_night

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from husk.cli.conform.conform_progress import told_progress
 from husk.cli.conform.conform_show import score_lines
 from husk.cli.exit_codes import INTERRUPTED
+from husk.cli.live_progress import told_progress
 from husk.cli.output import say, say_result
 from husk.conform.execute.run_suites import Options, run_directory, run_suites, unused_rows
 from husk.conform.execute.where import where

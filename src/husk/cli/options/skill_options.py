@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from husk.cli.options import CLUSTER, JSON, Argument, Command, Option
+from husk.cli.options.values import thread_count
 from husk.sandbox.policy import Mount
 
 NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
 
 _BOX = "the box"
 _SKILL = Argument("PATH", "a folder with a SKILL.md, or a .skill or .zip file", read=Path)
+_SKILLS = Argument("PATH", "skills, or folders of skills", count="+", attribute="paths", read=Path)
+_JUNIT = Option("--junit", "FILE", "write the result as JUnit XML, too", files=True, read=Path, default=None)
 
 _BOX_OPTIONS = (
     Option("--image", "NAME", "an image of the store instead of the host's programs", group=_BOX),
@@ -74,9 +77,10 @@ SKILL = Command(
             options=(
                 Option("--manifest", "", "print only the permission manifest"),
                 Option("--strict", "", "departures from the specification are errors"),
+                _JUNIT,
                 JSON,
             ),
-            arguments=(_SKILL,),
+            arguments=(_SKILLS,),
         ),
         Command(
             "run",
@@ -129,6 +133,11 @@ SKILL = Command(
                 Option("--cases", "FILE", "the cases, TOML or JSON", files=True, read=Path, default=None),
                 Option("--native", "", "run each case outside any box too, with your rights, and compare"),
                 Option("--yes", "", "do not ask before that"),
+                Option("--setting", "walled|bare|native", "boxes with namespaces (default), without, or as --native",
+                       many=True, choices=("walled", "bare", "native")),
+                Option("--jobs", "N", "so many cases at once (default: 1)", read=thread_count, default=1),
+                Option("--resume", "", "go on with the same test after it was stopped or killed"),
+                _JUNIT,
                 CLUSTER,
                 JSON,
                 *_BOX_OPTIONS,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
-from husk.cli.output import say
+from husk.cli.output import say, say_table
 from husk.sandbox.result import Result
 from husk.skills.changed_files import fold
-from husk.skills.compare_cases import Verdict
 from husk.skills.output_files import Produced
 from husk.skills.refusal_levels import FAILING, HARMLESS, Judged, judge
 from husk.skills.scan.describe import Description
 from husk.skills.skill_places import INPUT, OUTPUT, SKILL, SKILLS, WORK
+from husk.skills.testing.case_summary import Row, cell_text
+from husk.skills.testing.compare_cases import Verdict
 
 MOST = 20
 SHOWN_CACHES = 5
@@ -144,13 +146,20 @@ def as_dict(result: Result, produced: Produced) -> dict[str, object]:
     }
 
 
-def verdict(found: Verdict) -> None:
-    name = f"{found.case.skill.name}: {found.case.name}"
+def verdict(found: Verdict, *, with_setting: bool = False) -> None:
+    name = f"{found.case.skill.name}: {found.case.name}" + (f" ({found.setting})" if with_setting else "")
     alone = f"{found.native_seconds:6.2f} s" if found.native_seconds else " " * 8
     times = f"{alone} {found.box_seconds:6.2f} s" if found.box_seconds else ""
     say(f"{found.status:<8} {name:<48} {times}".rstrip())
     if found.reason:
         say(f"         {found.reason}")
+
+
+def matrix(rows: list[Row]) -> None:
+    """Skill by setting."""
+    settings = list(rows[0].cells)
+    cells = [[row.skill.name, *(cell_text(row.cells.get(name, Counter())) for name in settings)] for row in rows]
+    say_table("", [("skill", "left"), *((name, "left") for name in settings)], cells, file=sys.stdout)
 
 
 def count(verdicts: list[Verdict]) -> None:

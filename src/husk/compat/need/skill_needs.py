@@ -18,12 +18,12 @@ from husk.compat.need.needs_file import MANNERS, WORKS, Need, Needs, Target
 from husk.compat.surface import MISSING, Surface
 from husk.compat.trace import trace
 from husk.sandbox.runner import Runner
-from husk.skills import compare_cases
-from husk.skills.compare_cases import compare, missing_need, prepared_case
+from husk.skills.testing import compare_cases
+from husk.skills.testing.compare_cases import compare, missing_need, prepared_case
 
 if TYPE_CHECKING:
-    from husk.skills.cases import Case
     from husk.skills.running import Request
+    from husk.skills.testing.cases import Case
 
 MOST_OUTPUT = 4 << 20
 

@@ -22,10 +22,10 @@ from husk.conform.matrix.uses_file import ABSENT, FAILS, INTERPRETER, SKILL, WOR
 from husk.sandbox.errors import HuskError
 from husk.sandbox.policy import DEFAULT_PATH, Policy
 from husk.sandbox.runner import Runner
-from husk.skills import compare_cases
 from husk.skills.box_runner import Setting
-from husk.skills.cases import Case, find_cases
 from husk.skills.running import Request
+from husk.skills.testing import compare_cases
+from husk.skills.testing.cases import Case, find_cases
 
 SECONDS = 60.0
 MOST_OUTPUT = 1 << 20

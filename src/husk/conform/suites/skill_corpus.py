@@ -20,11 +20,11 @@ from husk.conform.suites.endings import all_output, as_text, bad_ending, exit_co
 from husk.conform.units import RESULTS, Reading, Unit
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH
-from husk.skills.cases import FILES, Case, Run, check_run, find_cases
-from husk.skills.compare_cases import check_cases
 from husk.skills.open_skill import open_skill
 from husk.skills.running import choose
 from husk.skills.scan.describe import describe
+from husk.skills.testing.cases import FILES, Case, Run, check_run, find_cases
+from husk.skills.testing.compare_cases import check_cases
 
 if TYPE_CHECKING:
     from husk.conform.suite_file import Suite

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.remove_tree import DIRECTORY, empty_directory
+from husk.skills.cache_place import cache_place
 from husk.store import ImageConfig, Store, StoreError
 from husk.store.images import CACHE, PACKAGES
 from husk.store.ingest import Options, ingest
@@ -51,7 +52,7 @@ def get_layer(
     name = f"{PACKAGES}{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     try:
         store = Store.create(place or None)
-        base = _working_place()
+        base = cache_place("installing")
         with open(base / ".lock", "w") as lock:
             # One installation at a time: a second one for the same wish waits and finds the layer. The lock ends with
             # its process, so directories found here are leftovers of a killed one.
@@ -159,18 +160,3 @@ def _matches(store: Store, name: str, digest: str, wish: dict[str, object]) -> b
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _working_place() -> Path:
-    """Where packages are unpacked before they are ingested: HUSK_CACHE, else the user's cache directory."""
-    given = os.environ.get("HUSK_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    base = Path(given or os.path.join(home, "husk")) / "installing"
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-        found = base.stat()
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise HuskError(f"{base}: can be written by others; set HUSK_CACHE to a directory of yours.")
-        return base.resolve()
-    except OSError as error:
-        raise HuskError(f"{base}: {error.strerror}; set HUSK_CACHE to a directory of yours.") from None

@@ -1,4 +1,4 @@
-"""skills: many cases at once, on this machine or on the workers of a cluster, with the same verdicts.
+"""skills/testing: many cases at once, on this machine or on the workers of a cluster, with the same verdicts.
 
 A worker uses skills, inputs and packages where it sees them, or where they were sent to (husk.cluster.trees).
 """
@@ -6,7 +6,7 @@ A worker uses skills, inputs and packages where it sees them, or where they were
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,27 +15,32 @@ from typing import TYPE_CHECKING
 from husk.cluster import on_worker
 from husk.cluster.work import LostWork, Stop, Stopped
 from husk.sandbox.errors import HuskError
-from husk.skills.compare_cases import FAILS, Verdict, compare
+from husk.skills.testing.compare_cases import FAILS, Verdict, compare_settings
 
 if TYPE_CHECKING:
     from husk.cluster.trees import Tree
     from husk.cluster.work import Workers
-    from husk.skills.cases import Case
     from husk.skills.running import Request
+    from husk.skills.testing.cases import Case
+
+_SENT = ("status", "reason", "native_seconds", "box_seconds", "setting")
 
 
 @dataclass(frozen=True)
 class _Order:
     case: Case
     request: Request
+    settings: tuple[str, ...]
     native: bool
     trees: dict[Path, Tree]
 
 
 def run_cases(
-    cases: list[Case], request: Request, workers: Workers, *, native: bool
+    cases: list[Case], request: Request, workers: Workers, *, native: bool, settings: Sequence[str] = ()
 ) -> Generator[tuple[int, Verdict], None, None]:
-    """The number of each case and its verdict, as they end. HuskError: the workers cannot do it."""
+    """The number of each case and its verdict in each setting (none: as the request says), as they end. HuskError: the
+    workers cannot do it."""
+    every = tuple(settings) or (request.setting.name,)
     carried: dict[Path, Tree] = {}
 
     def order(case: Case) -> _Order:
@@ -43,20 +48,18 @@ def run_cases(
         for path in paths:
             if path not in carried:
                 carried[path] = workers.carry(path)
-        return _Order(case, request, native, {path: carried[path] for path in paths})
+        return _Order(case, request, every, native, {path: carried[path] for path in paths})
 
     with closing(workers.stream(_verdict, map(order, cases))) as answers:
         for number, answer in answers:
             if isinstance(answer, LostWork):
-                yield number, Verdict(cases[number], FAILS, str(answer))
+                for setting in every:
+                    yield number, Verdict(cases[number], FAILS, str(answer), setting=setting)
             elif isinstance(answer, HuskError):
                 raise answer
             else:
-                found = json.loads(answer)
-                yield (
-                    number,
-                    Verdict(cases[number], found["status"], found["reason"], found["native_seconds"], found["seconds"]),
-                )
+                for found in json.loads(answer):
+                    yield number, Verdict(cases[number], **found)
 
 
 def _paths(case: Case, request: Request) -> list[Path]:
@@ -76,13 +79,13 @@ def _verdict(order: _Order, stop: Stop) -> bytes:
     if stop.asked:
         raise Stopped("nobody waits for this case any more.")
     places = {path: tree.here(on_worker.scratch() if tree.mark else None) for path, tree in order.trees.items()}
-    found = compare(_moved(order, places), _request(order.request, places), native=order.native)
-    reason = found.reason
-    for path, there in places.items():
-        reason = reason.replace(str(there), str(path))
-    return json.dumps(
-        {"status": found.status, "reason": reason, "native_seconds": found.native_seconds, "seconds": found.box_seconds}
-    ).encode()
+    case, request = _moved(order, places), _request(order.request, places)
+    answer = []
+    for found in compare_settings(case, request, order.settings, native=order.native):
+        for path, there in places.items():
+            found.reason = found.reason.replace(str(there), str(path))
+        answer.append({name: getattr(found, name) for name in _SENT})
+    return json.dumps(answer).encode()
 
 
 def _moved(order: _Order, places: dict[Path, Path]) -> Case:

@@ -1,4 +1,4 @@
-"""skills: `husk skill test`: runs cases in a box and says whether each works, differs or fails.
+"""skills/testing: `husk skill test`: runs cases in a box and says whether each works, differs or fails.
 
 A native run beside it, for comparison, executes the skill on the host with the caller's rights. It happens only where
 the caller asked for it.
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +20,14 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import DEFAULT_PATH
 from husk.sandbox.result import Result
-from husk.skills.cases import Case, Run, check_run
-from husk.skills.open_skill import open_skill
+from husk.skills.box_runner import WALLED
+from husk.skills.open_skill import ARCHIVES, open_skill
 from husk.skills.packages.pip_packages import find_missing
 from husk.skills.running import Prepared, Request, choose, prepare
 from husk.skills.scan.describe import describe
 from husk.skills.skill_places import INPUT, OUTPUT, SKILL
+from husk.skills.testing.cases import Case, Run, check_run
+from husk.skills.testing.native_packages import beside_node_modules, native_packages
 
 WORKS, DIFFERS, FAILS, SKIPPED, BROKEN = "works", "differs", "fails", "skipped", "broken"
 SECONDS = 120
@@ -34,18 +36,22 @@ SECONDS = 120
 @dataclass
 class Verdict:
     """`works`: the box gives what the case wants. `differs`: it does, but the native run gave something else. `fails`:
-    it does not, though the native run does. `broken`: the native run fails too. `skipped`: a program is missing."""
+    it does not, though the native run does. `broken`: the native run fails too, or the case cannot be read. `skipped`:
+    a program is missing."""
 
     case: Case
     status: str
     reason: str = ""
     native_seconds: float = 0.0
     box_seconds: float = 0.0
+    setting: str = WALLED
 
     def as_dict(self) -> dict[str, object]:
         return {
             "skill": self.case.skill.name,
+            "path": str(self.case.skill),
             "case": self.case.name,
+            "setting": self.setting,
             "status": self.status,
             "reason": self.reason,
             "native_seconds": round(self.native_seconds, 3),
@@ -54,32 +60,59 @@ class Verdict:
 
 
 def compare(case: Case, request: Request, *, native: bool) -> Verdict:
-    if lacking := missing_need(case, request):
-        return Verdict(case, SKIPPED, f"{lacking} is not on this machine")
+    return compare_settings(case, request, (request.setting.name,), native=native)[0]
+
+
+def compare_settings(case: Case, request: Request, settings: Sequence[str], *, native: bool) -> list[Verdict]:
+    """A verdict for each setting. Natively the case runs once."""
+    why = (SKIPPED, f"{lacking} is not on this machine") if (lacking := missing_need(case, request)) else None
+    if case.fault:
+        why = BROKEN, case.fault
+    if why is not None:
+        return [Verdict(case, *why, setting=setting) for setting in settings]
     with tempfile.TemporaryDirectory(prefix="husk-case-") as name:
         place = Path(name)
         place.chmod(0o755)
-        verdict = Verdict(case, WORKS)
-        try:
-            boxed, result = _run_in_box(case, request, place / "box")
-        except HuskError as error:
-            verdict.status, verdict.reason = FAILS, str(error)
-            return verdict
-        verdict.box_seconds = result.seconds
-        fault = check_run(case, boxed)
-        if native:
-            started = time.monotonic()
-            alone = _run_natively(case, request, place / "native")
-            verdict.native_seconds = time.monotonic() - started
-            wrong = check_run(case, alone)
-            if wrong:
-                verdict.status, verdict.reason = BROKEN, f"natively: {wrong}"
-                return verdict
-            if not fault and (difference := _difference(alone, boxed)):
-                verdict.status, verdict.reason = DIFFERS, difference
-        if fault:
-            verdict.status, verdict.reason = FAILS, _explain(fault, result)
+        alone = _natively(case, request, place / "native") if native else None
+        return [
+            _judge(case, replace(request, setting=request.setting.called(setting)), place / setting, alone)
+            for setting in settings
+        ]
+
+
+@dataclass
+class _Alone:
+    """The native run of a case. `wrong`: how it is not what the case wants."""
+
+    run: Run
+    wrong: str
+    seconds: float
+
+
+def _natively(case: Case, request: Request, place: Path) -> _Alone:
+    try:
+        run, seconds = _run_natively(case, request, place)
+    except (HuskError, OSError) as error:
+        return _Alone(Run(127, "", "", {}), str(error), 0.0)
+    return _Alone(run, check_run(case, run), seconds)
+
+
+def _judge(case: Case, request: Request, place: Path, alone: _Alone | None) -> Verdict:
+    verdict = Verdict(case, WORKS, setting=request.setting.name)
+    verdict.native_seconds = alone.seconds if alone else 0.0
+    try:
+        boxed, result = _run_in_box(case, request, place)
+    except HuskError as error:
+        verdict.status, verdict.reason = FAILS, str(error)
         return verdict
+    verdict.box_seconds = result.seconds
+    if alone and alone.wrong:
+        verdict.status, verdict.reason = BROKEN, f"natively: {alone.wrong}"
+    elif fault := check_run(case, boxed):
+        verdict.status, verdict.reason = FAILS, _explain(fault, result)
+    elif alone and (difference := _difference(alone.run, boxed)):
+        verdict.status, verdict.reason = DIFFERS, difference
+    return verdict
 
 
 def missing_need(case: Case, request: Request) -> str:
@@ -120,43 +153,46 @@ def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Result]
     return Run(result.exit_code, shown[0], shown[1], _files(out)), result
 
 
-def _run_natively(case: Case, request: Request, place: Path) -> Run:
-    """Run the same command on the host in a fresh directory, which stands for /workspace and /out."""
+def _run_natively(case: Case, request: Request, place: Path) -> tuple[Run, float]:
+    """Run the same command on the host in a fresh directory, which stands for /workspace and /out. Also the seconds."""
     out = place / "out"
     out.mkdir(parents=True)
     (place / "home").mkdir()
     given = case.input.resolve() if case.input else place / "in"
     with open_skill(case.skill) as skill:
-        script = choose(describe(skill), case.script)
-        root = str(skill.root)
-        argv = [*script.command(root), *_filled(case.argv, str(given), str(out), root)]
-        env = {"PATH": DEFAULT_PATH, "HOME": str(place / "home"), "LANG": os.environ.get("LANG", "C.UTF-8")}
-        env |= {"PYTHONDONTWRITEBYTECODE": "1", "USER": "user", "SHELL": "/bin/sh"} | request.env
-        sites = [
-            str(site) for folder in request.packages for site in folder.resolve().glob("lib/python3*/site-packages")
-        ]
-        if sites:
-            env["PYTHONPATH"] = ":".join(sites)
-        process = subprocess.Popen(
-            argv,
-            cwd=out,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            stdout, stderr = process.communicate(case.stdin.encode(), SECONDS)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            code = 124
-            stdout, stderr = b"", b"it took too long"
-        finally:
-            _end_session(process)
+        found = describe(skill)
+        script = choose(found, case.script)
+        with native_packages(found, script, request) as packages:
+            modules = packages.node_modules
+            root = str(beside_node_modules(skill.root, place, modules) if modules else skill.root)
+            argv = [*script.command(root), *_filled(case.argv, str(given), str(out), root)]
+            env = {"HOME": str(place / "home"), "LANG": os.environ.get("LANG", "C.UTF-8"), **packages.env}
+            env |= {"PYTHONDONTWRITEBYTECODE": "1", "USER": "user", "SHELL": "/bin/sh"} | request.env
+            started = time.monotonic()
+            code, stdout, stderr = _run_process(argv, out, env, case.stdin.encode())
+            seconds = time.monotonic() - started
     places = {str(given): "{in}", str(out): "{out}", root: "{skill}"}
     texts = [_named(data.decode("utf-8", "backslashreplace"), places) for data in (stdout, stderr)]
-    return Run(128 - code if code < 0 else code, texts[0], texts[1], _files(out))
+    return Run(128 - code if code < 0 else code, texts[0], texts[1], _files(out)), seconds
+
+
+def _run_process(argv: list[str], cwd: Path, env: dict[str, str], stdin: bytes) -> tuple[int, bytes, bytes]:
+    process = subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(stdin, SECONDS)
+        return process.returncode, stdout, stderr
+    except subprocess.TimeoutExpired:
+        return 124, b"", b"it took too long"
+    finally:
+        _end_session(process)
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
@@ -205,5 +241,6 @@ def _explain(fault: str, result: Result) -> str:
 
 def check_cases(cases: list[Case]) -> None:
     for case in cases:
-        if not (case.skill / "SKILL.md").is_file():
+        packed = case.skill.suffix.lower() in ARCHIVES and case.skill.is_file()
+        if not packed and not case.fault and not (case.skill / "SKILL.md").is_file():
             raise UsageError(f"{case.base}: the case {case.name!r} names {case.skill}, where there is no SKILL.md.")

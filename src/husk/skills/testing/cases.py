@@ -1,4 +1,4 @@
-"""skills: test cases (JSON or TOML): each says how a skill is called and what the result must be.
+"""skills/testing: test cases (JSON or TOML): each says how a skill is called and what the result must be.
 
 Here: reading cases and checking one run. `compare_cases` runs them.
 """
@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from husk.sandbox.errors import UsageError
+from husk.skills.collections.find_skills import find_skills, is_skill, skills_in
+from husk.skills.collections.find_skills import named as names_of
+from husk.skills.frontmatter import MOST_HEAD, read_head
 
 FILES = ("cases.toml", "cases.json")
 FIELDS = {
@@ -49,6 +52,7 @@ class Case:
     needs: list[str] = field(default_factory=list)  # programs, without which the case is skipped
     modules: list[str] = field(default_factory=list)  # Python modules, likewise
     base: Path = Path()
+    fault: str = ""  # why there is no case here to run: its file cannot be read
 
 
 @dataclass
@@ -64,19 +68,44 @@ class Run:
 def find_cases(paths: list[Path], cases: Path | None) -> list[Case]:
     """The cases of the given skills and folders of skills; or those of one file, all or only for the given skills."""
     if cases is not None:
-        found = _read(cases)
-        wanted = {path.resolve() for path in paths}
-        chosen = [case for case in found if not wanted or case.skill in wanted or case.skill.parent in wanted]
+        skills = skills_in(paths)[0] if paths else None
+        wanted = [path.resolve() for path in paths]
+        found = _read(cases, skills)
+        chosen = [case for case in found if not wanted or any(case.skill.is_relative_to(path) for path in wanted)]
     else:
-        chosen = []
-        for path in paths:
-            files = _files_of(path)
-            if not files:
-                raise UsageError(f"{path}: there are no cases in it; write a cases.toml, or name one with --cases.")
-            chosen += [_check_paths(case, file) for file in files for case in _read(file)]
+        chosen = [case for path in paths for case in _cases_of(path)]
     if not chosen:
         raise UsageError("there are no cases for that.")
     return chosen
+
+
+def skills_without_cases(paths: list[Path], cases: list[Case]) -> list[Path]:
+    have = {case.skill for case in cases}
+    return [path for path in skills_in(paths)[0] if path.resolve() not in have]
+
+
+def _cases_of(path: Path) -> list[Case]:
+    """The cases of a skill, or of a folder of skills: those in a file of its own, else those of each skill."""
+    if path.is_file():
+        raise UsageError(f"{path}: cases inside an archive are not read; give --cases FILE, with `skill` in each case.")
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such directory.")
+    if file := _file_in(path):
+        return [_check_paths(case, file) for case in _read(file)]
+    chosen = []
+    for skill in [] if is_skill(path) else find_skills(path).skills:
+        if file := _file_in(skill):
+            try:
+                chosen += [_check_paths(case, file) for case in _read(file)]
+            except UsageError as error:  # of one skill among many
+                chosen.append(Case("(cases)", skill.resolve(), fault=str(error)))
+    if not chosen:
+        raise UsageError(f"{path}: there are no cases in it; write a {FILES[0]}, or name one with --cases.")
+    return chosen
+
+
+def _file_in(folder: Path) -> Path | None:
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
 
 
 def _check_paths(case: Case, file: Path) -> Case:
@@ -96,19 +125,8 @@ def _check_paths(case: Case, file: Path) -> Case:
     return case
 
 
-def _files_of(path: Path) -> list[Path]:
-    if not path.is_dir():
-        raise UsageError(f"{path}: there is no such directory.")
-    own = [path / name for name in FILES if (path / name).is_file()]
-    if own:
-        return own[:1]
-    below = []
-    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        below += [folder / name for name in FILES if (folder / name).is_file()][:1]
-    return below
-
-
-def _read(path: Path) -> list[Case]:
+def _read(path: Path, skills: list[Path] | None = None) -> list[Case]:
+    """`skills`: those that a case may name; None: those in the folder of the file."""
     try:
         text = path.read_text("utf-8")
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -121,20 +139,68 @@ def _read(path: Path) -> list[Case]:
     rows = data if isinstance(data, list) else data.get("case") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise UsageError(f"{path}: write each case as a table: [[case]].")
-    return [_case(path, number, row) for number, row in enumerate(rows, 1)]
+    candidates = _Candidates(path.resolve().parent, skills)
+    return [_case(path, number, row, candidates) for number, row in enumerate(rows, 1)]
 
 
-def _case(path: Path, number: int, row: dict[str, Any]) -> Case:
+class _Candidates:
+    """The skills that the cases of a file may name, by path from the file's folder or by name."""
+
+    def __init__(self, base: Path, skills: list[Path] | None) -> None:
+        self._base, self._given = base, skills
+        self._by_name: dict[str, list[Path]] | None = None
+
+    def find(self, text: str, where: str) -> Path:
+        """`text` is empty where a case names none: then it is about the only skill there is."""
+        path = (self._base / (text or ".")).resolve()
+        if is_skill(path) and path.exists():
+            return path
+        if not text and self._given and len(self._given) == 1:
+            return self._given[0].resolve()
+        named = self._names().get(text, [])
+        if len(named) == 1:
+            return named[0]
+        if not text:
+            raise UsageError(f"{where}: say which skill it is about: `skill`, a path or a name.")
+        if named:
+            paths = ", ".join(map(str, named))
+            raise UsageError(f"{where}: several skills are called {text!r}: {paths}; write a path.")
+        place = f"among those given ({names_of(self._given)})" if self._given else f"in {self._base}"
+        raise UsageError(
+            f"{where}: there is no SKILL.md in {text!r}, and no skill of that name {place}; write its path, or give the"
+            " folder it is in."
+        )
+
+    def _names(self) -> dict[str, list[Path]]:
+        if self._by_name is None:
+            self._by_name = {}
+            own = [self._base] if is_skill(self._base) else find_skills(self._base).skills
+            for path in own if self._given is None else self._given:
+                for name in {path.stem if path.is_file() else path.name, _name_in(path)} - {""}:
+                    self._by_name.setdefault(name, []).append(path.resolve())
+        return self._by_name
+
+
+def _name_in(skill: Path) -> str:
+    """The name in a skill's front matter."""
+    try:
+        with open(skill / "SKILL.md", encoding="utf-8") as file:
+            return read_head(file.read(MOST_HEAD)).name
+    except (OSError, ValueError):
+        return ""
+
+
+def _case(path: Path, number: int, row: dict[str, Any], skills: _Candidates) -> Case:
     where = f"{path}: case {number}"
     unknown = sorted(set(row) - FIELDS)
     if unknown:
         raise UsageError(f"{where}: there is no field {unknown[0]!r}; there are {', '.join(sorted(FIELDS))}.")
     for name in ("skill", "input"):
         if not isinstance(row.get(name, ""), str) or "\0" in row.get(name, ""):
-            raise UsageError(f"{where}: `{name}` must be the path of a directory.")
+            what = "a path or the name of a skill" if name == "skill" else "the path of a directory"
+            raise UsageError(f"{where}: `{name}` must be {what}.")
     base = path.resolve().parent
-    skill = (base / row.get("skill", ".")).resolve()
-    case = Case(str(row.get("name", f"case {number}")), skill, base=base)
+    case = Case(str(row.get("name", f"case {number}")), base, base=base)
     for name, kind in (("script", str), ("stdin", str), ("exit", int), ("stdout", str), ("files", dict)):
         if name in row:
             if not isinstance(row[name], kind):
@@ -150,6 +216,7 @@ def _case(path: Path, number: int, row: dict[str, Any]) -> Case:
         case.input = base / str(row["input"])
         if not case.input.is_dir():
             raise UsageError(f"{where}: the input directory {case.input} does not exist.")
+    case.skill = skills.find(row.get("skill", ""), where)
     return case
 
 

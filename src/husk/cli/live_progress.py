@@ -1,22 +1,50 @@
-"""cli/conform: how far a run is: a live line on a terminal, else a plain line every few seconds."""
+"""cli: how far work of many pieces is: a live line on a terminal, else a plain line every few seconds."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from husk.abi.text import harmless
 from husk.cli.output import say
 
-if TYPE_CHECKING:
-    from husk.conform.execute.run_units import Progress, Watch
-
 EVERY = 10.0  # seconds between plain lines
 SLOW = 5.0  # a unit that runs longer is named
 DRAWN = 0.2  # seconds between two pictures on a terminal
+
+
+class Piece(Protocol):
+    @property
+    def file(self) -> str: ...
+
+
+class Progress(Protocol):
+    """`cases` is what is known to come; `done` counts those of an earlier attempt, too."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def cases(self) -> int: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def seconds_left(self) -> float | None: ...
+    @property
+    def running(self) -> Sequence[tuple[Piece, float]]: ...
+    @property
+    def ended(self) -> bool: ...
+
+
+Watch = Callable[[Progress], None]
 
 
 def progress_line(progress: Progress) -> str:

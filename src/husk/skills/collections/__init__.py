@@ -1,0 +1,1 @@
+"""skills/collections: folders of many skills: finding them, and what is said about all of them together."""

@@ -1,0 +1,1 @@
+"""skills/testing: test cases of skills: reading them, running them in boxes and natively, and their verdicts."""
