@@ -24,7 +24,7 @@ FOLDERS = ("src", "tests", "docs", "tools", "bench", "examples", "scripts", ".ci
 # The how-tos write these files themselves.
 WRITTEN_BY_HOWTOS = {"src/husk/vfs/ziptree.py", "husk.vfs.ziptree", "tests/guests/files_fileattr.c"}
 # Files of users and of other programs.
-NOT_OURS = {"permissions.toml", "main.py", "fs/coredump.c", ".cursor/mcp.json", ".vscode/mcp.json"}
+NOT_OURS = {"permissions.toml", "husk.toml", "main.py", "fs/coredump.c", ".cursor/mcp.json", ".vscode/mcp.json"}
 
 # Names of Linux and of other programs that our own code does not use.
 FOREIGN_NAMES = {

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": ("run_options", "cmd_run"),
     "shell": ("run_options", "cmd_shell"),
+    "init": ("profile_options", "profiles.cmd_profiles:init"),
+    "trust": ("profile_options", "profiles.cmd_profiles:trust_file"),
     "skill": ("skill_options", "skill.cmd_skill"),
     "image": ("image_options", "cmd_image"),
     "ps": ("box_options", "cmd_boxes:ps"),

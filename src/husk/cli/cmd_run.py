@@ -65,6 +65,11 @@ def _run(options: RunOptions) -> int:
         advice = hint(options.policy, result) or ("" if options.summary else likely_refusal(result))
         if advice:
             say(f"husk: {advice}", file=sys.stderr)
+    if options.policy.keep and result.changes and not (options.json or options.quiet):
+        from husk.cli.summary import kept_copy
+
+        if advice := kept_copy(options.policy, result):
+            say(f"husk: {advice}", file=sys.stderr)
     # Whoever asked for a log must not take half of one for the whole.
     return HUSK_FAILED if log and log.failure and not result.exit_code else result.exit_code
 

@@ -19,13 +19,42 @@ if TYPE_CHECKING:
     from husk.cli.options import Command
 
 
+PROJECT_FILE = "husk.toml"
+
+
+def project_file() -> str:
+    """The nearest one, in the working directory or above it; "" where there is none."""
+    try:
+        directory = os.getcwd()
+    except OSError:
+        return ""
+    while True:
+        path = os.path.join(directory, PROJECT_FILE)
+        if os.path.exists(path):
+            return path
+        if directory == "/":
+            return ""
+        directory = os.path.dirname(directory)
+
+
+def has_profiles() -> bool:
+    """Only then are the modules imported that read them."""
+    if project_file():
+        return True
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    if not home.startswith("/"):
+        home = os.path.expanduser("~/.config")
+    return os.path.exists(f"{home}/husk/config.toml")
+
+
 class RunOptions:
     """What the command line says."""
 
-    __slots__ = ("events", "help", "json", "more", "policy", "quiet", "summary", "verbose")
+    __slots__ = ("events", "help", "json", "more", "policy", "profile", "quiet", "summary", "verbose")
 
     def __init__(self, words: list[str], command: Command = RUN) -> None:
         """`command` has the options of `husk run`, or of some of them, and perhaps more: those are in `more`."""
+        self.profile = ""
         self.policy = Policy([])
         self.events = ""
         self.json = self.quiet = self.summary = self.verbose = self.help = False
@@ -33,6 +62,11 @@ class RunOptions:
         path = f"husk {command.name}"
         said = Words(path, command, words)
         self.policy.argv = said.program
+        for option, _, value in said.options:
+            if option.attribute == "profile":
+                self.profile = value or "none"
+        if self.profile != "none" and (self.profile or (command is RUN and has_profiles())):
+            self._take_profile()
         for option, name, value in said.options:
             if option.attribute not in (SETTERS if option.metavar else FLAGS):
                 self.more[option.attribute] = value if option.metavar else name
@@ -46,6 +80,22 @@ class RunOptions:
             raise UsageError(f"say what to run: {path} -- PROGRAM ARGS…")
         if any("\0" in word for word in self.policy.argv):
             raise UsageError("an argument cannot hold a NUL byte.")
+
+    def _take_profile(self) -> None:
+        """What the command line says comes afterwards, and so wins."""
+        from husk.cli.profiles.find_profile import settings
+
+        for file, setting in settings(self.profile, project_file()):
+            try:
+                if setting.option.metavar:
+                    SETTERS[setting.option.attribute](self, setting.value)
+                else:
+                    FLAGS[setting.option.attribute](self, setting.option.names[-1])
+            except UsageError as error:
+                raise file.wrong_at(setting.line, str(error)) from None
+
+    def _profile(self, _: str) -> None:
+        """Taken before all others."""
 
     def _help(self, _: str) -> None:
         self.help = True
@@ -120,6 +170,12 @@ class RunOptions:
             value = os.environ[name]
         self.policy.env[name] = value
 
+    def _env_file(self, text: str) -> None:
+        from husk.cli.env_file import variables
+
+        for variable in variables(text):
+            self._env(variable)
+
     def _timeout(self, text: str) -> None:
         try:
             seconds = float(text)
@@ -179,6 +235,7 @@ SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
     "deny": RunOptions._deny,
     "deny_net": RunOptions._deny_net,
     "env": RunOptions._env,
+    "env_file": RunOptions._env_file,
     "events": RunOptions._events,
     "hide": RunOptions._hide,
     "image": RunOptions._image,
@@ -186,6 +243,7 @@ SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
     "limit": RunOptions._limit,
     "mount": RunOptions._mount,
     "net": RunOptions._net,
+    "profile": RunOptions._profile,
     "protect": RunOptions._protect,
     "publish": RunOptions._publish,
     "store": RunOptions._store,

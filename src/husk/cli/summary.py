@@ -73,6 +73,16 @@ def hint(policy: Policy, result: Result) -> str:
     return ""
 
 
+def kept_copy(policy: Policy, result: Result) -> str:
+    """Where the changes below a `cow` mount of a kept box are, and what to do with them."""
+    copies = [mount.target for mount in policy.mounts if mount.mode == "cow"]
+    count = sum(1 for _, path in result.changes if path.startswith(tuple(f"{target}/" for target in copies)))
+    if not policy.keep or not count:
+        return ""
+    changes = f"{count} change{'s' if count != 1 else ''}"
+    return f"{changes} in the copy: husk diff {policy.keep}, or husk apply {policy.keep} to write back."
+
+
 def likely_refusal(result: Result) -> str:
     """For a program that failed: the refusal that most likely matters. Programs look for many files that they can do
     without, so whatever else was refused comes first; and of these the last one, next to the failure."""

@@ -13,6 +13,7 @@ from husk.mcp.config import Config, read_limits
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import NAMES
 from husk.sandbox.policy import Mount
+from husk.sandbox.rules.net_ceiling import covers
 from husk.skills.open_skill import ARCHIVES, open_skill
 from husk.skills.permission_file import check_bound, read_permissions
 
@@ -54,18 +55,7 @@ def permissions_of(config: Config, skill: Path) -> Permissions | None:
 def _hosts_beyond(config: Config, hosts: list[str]) -> list[str]:
     if config.network.mode == "host":
         return []
-    return [f"network {rule}" for rule in hosts if not any(_covers(given, rule) for given in config.network.allow)]
-
-
-def _covers(given: str, rule: str) -> bool:
-    """Does the server's rule allow all that the skill's would? When in doubt, no."""
-    host, _, port = rule.rpartition(":") if ":" in rule and "]" not in rule else (rule, "", "")
-    if given in (rule, host):
-        return True
-    domain, _, given_port = given.partition(":")
-    if not domain.startswith("*.") or given_port not in ("", port):
-        return False
-    return host.removeprefix("*").endswith(domain[1:])
+    return [f"network {rule}" for rule in hosts if not any(covers(given, rule) for given in config.network.allow)]
 
 
 def _mounts_beyond(config: Config, mounts: list[str]) -> list[str]:

@@ -63,6 +63,10 @@ class Table:
                 raise self.wrong(f"there is {what}; {_suggestion(key, names)}there are {', '.join(names)}.")
 
     # -- by kind ---------------------------------------------------------------------------------------------------
+    def raw(self, key: str) -> Any:
+        """As it stands in the file."""
+        return self._data[key]
+
     def value(self, key: str, kind: type, default: Any) -> Any:
         """The value of `key`: a text, number, true or false, list of texts or table of texts; else `default`."""
         if key not in self._data:
@@ -124,15 +128,19 @@ class Table:
         return [Table(one, self._file, self.name_of(key), self._complaint) for one in value]
 
 
-def read_toml(path: str | os.PathLike[str], complaint: Complaint = UsageError, advice: str = "") -> Table:
+def read_toml(
+    path: str | os.PathLike[str], complaint: Complaint = UsageError, advice: str = "", content: bytes | None = None
+) -> Table:
     """The whole file as a table. `complaint` makes an exception from one sentence; `advice` ends the sentences that say
-    that the file cannot be read at all."""
+    that the file cannot be read at all. `content`: what the caller has read of it already."""
     import tomllib
 
     name, end = os.fspath(path), f"; {advice}" if advice else ""
     try:
-        with open(name, "rb") as file:
-            data = tomllib.loads(file.read().decode("utf-8"))
+        if content is None:
+            with open(name, "rb") as file:
+                content = file.read()
+        data = tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         raise complaint(f"{name}: {error.strerror}{end}.") from None
     except RecursionError:

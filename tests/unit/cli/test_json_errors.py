@@ -61,6 +61,8 @@ def test_a_value_that_is_missing(path: str, name: str, capsys: pytest.CaptureFix
 FAILING = {
     "run": (["--", "/no/such/program"], 127, "not-found"),
     "shell": ([], 2, "usage"),
+    "init": (["/nowhere"], 2, "usage"),
+    "trust": (["/nowhere"], 2, "usage"),
     "skill inspect": (["/nowhere"], 2, "usage"),
     "skill run": (["/nowhere"], 2, "usage"),
     "skill exec": (["/nowhere", "--", "true"], 2, "usage"),

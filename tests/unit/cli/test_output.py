@@ -21,8 +21,13 @@ OTHERS = {
     "cluster/fitness.py": "names of the doctor's rows, into a pipe that husk itself reads",
     "mcp/server.py": "the address that husk itself listens on",
 }
-# Text that husk wrote alone: help, the manual, completion, the registry, a sample of a config file.
-AS_IS = {f"cli/{name}.py" for name in ("__init__", "cmd_completion", "cmd_mcp", "cmd_syscalls", "options/help_text")}
+# Text that husk wrote alone: help, the manual, completion, the registry, samples of config files.
+AS_IS = {
+    f"cli/{name}.py"
+    for name in (
+        "__init__", "cmd_completion", "cmd_mcp", "cmd_syscalls", "options/help_text", "profiles/cmd_profiles",
+    )
+}  # fmt: skip
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jname\r\nhusk: all is well\u202e"
 
 

@@ -10,6 +10,9 @@ LIMITS, WALLS, REPORTS = "limits", "walls", "reports"
 BOX = (
     Option("--image", "NAME", "start from an image of the store instead of the host's own programs (`husk image ls`)",
            group=FILES),
+    Option("--profile", "NAME", "take the options of this profile first, from husk.toml or your own file; none: of no"
+           " profile", group=FILES, more="Without it the profile `default` is taken, if there is one:"
+           " [profiles](profiles.md)."),
     Option("--keep", "NAME", "keep the box as NAME when it ends; if it is kept already, go on in it",
            group=FILES, more="`husk diff`, `apply`, `commit`, `fork` and `drop` work on it: [how](snapshots.md)."),
     Option("--store", "DIR", "where the store is (default: $HUSK_STORE, else the user's data directory)",
@@ -32,6 +35,9 @@ BOX = (
     Option("--env", "NAME=VALUE", "set a variable; --env NAME passes the caller's", group=FILES, many=True,
            more="From the caller's environment only language and terminal (`LANG`, `LC_ALL`, `LC_CTYPE`, `TERM`,"
            " `COLORTERM`, `TZ`) go in by themselves."),
+    Option("--env-file", "FILE", "set the variables of a file: a line NAME=VALUE for each", group=FILES, many=True,
+           files=True, more="Lines that are empty or begin with `#` are skipped; quotes around a whole value are taken"
+           " off."),
     Option("-t, -i, -it", "", "give the program a terminal (-t) and your keyboard (-i) even where husk would not by"
            " itself", group=TERMINAL,
            more="By itself husk does when it is started on a terminal and outside a pipeline."),

@@ -1,0 +1,59 @@
+"""cli: which profile a run has: of the project's husk.toml, once the user trusts it and within what the user's own file
+allows, or of the user's own file."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from husk.cli.output import say
+from husk.cli.profiles.ceiling import Ceiling
+from husk.cli.profiles.profile_file import ProfileFile, read_content
+from husk.cli.profiles.trust import is_trusted, user_file, was_trusted
+from husk.sandbox.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from husk.cli.profiles.profile_file import Setting
+
+DEFAULT = "default"
+
+
+def settings(name: str, path: str) -> list[tuple[ProfileFile, Setting]]:
+    """Those of the profile `name`; without a name those of `default`, if there is one. `path` is the project's file, or
+    empty."""
+    wanted = name or DEFAULT
+    user = ProfileFile(user_file()) if os.path.exists(user_file()) else None
+    project = _project(name, os.path.realpath(path)) if path else None
+    if project is not None and wanted in project.profiles:
+        return _within(project, wanted, user)
+    if user is not None and wanted in user.profiles:
+        return [(user, setting) for setting in user.profiles[wanted]]
+    if name:
+        known = sorted({*(project.profiles if project else ()), *(user.profiles if user else ())})
+        there = f"there are {', '.join(known)}" if known else "there is neither husk.toml here nor a file of your own"
+        raise UsageError(f"--profile {name}: no such profile; {there}. `husk init` writes a first one.")
+    return []
+
+
+def _project(name: str, path: str) -> ProfileFile | None:
+    """None: it is not trusted. Then it is not even parsed: a stranger may have written it."""
+    content = read_content(path)
+    if is_trusted(path, content):
+        return ProfileFile(path, content)
+    since = "has changed since you trusted it" if was_trusted(path) else "is not trusted"
+    advice = f"{path} {since}; read it, then `husk trust`"
+    if name:
+        raise UsageError(f"--profile {name}: {advice}.")
+    say(f"husk: {advice}. The run goes on without it; --profile none says so.", file=sys.stderr)
+    return None
+
+
+def _within(project: ProfileFile, name: str, user: ProfileFile | None) -> list[tuple[ProfileFile, Setting]]:
+    found = [(project, setting) for setting in project.profiles[name]]
+    if user is not None:
+        ceiling = Ceiling(user)
+        for _, setting in found:
+            ceiling.check(project, setting)
+        found += [(user, setting) for setting in ceiling.always()]
+    return found

@@ -1,0 +1,14 @@
+"""sandbox: does one network rule allow all that another would? For whoever bounds what others may ask for."""
+
+from __future__ import annotations
+
+
+def covers(given: str, rule: str) -> bool:
+    """Does `given` allow all that `rule` would? When in doubt, no."""
+    host, _, port = rule.rpartition(":") if ":" in rule and "]" not in rule else (rule, "", "")
+    if given in (rule, host):
+        return True
+    domain, _, given_port = given.partition(":")
+    if not domain.startswith("*.") or given_port not in ("", port):
+        return False
+    return host.removeprefix("*").endswith(domain[1:])
