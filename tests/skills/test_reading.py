@@ -12,14 +12,14 @@ from husk.skills.permission_file import Permissions, propose, read_permissions
 from husk.skills.running import choose
 from husk.skills.scan.describe import Description, describe, reachable_scripts
 from husk.skills.scan.distributions import is_requirement
-from husk.skills.scan.scan_text import shell_programs
+from husk.skills.scan.shell_commands import shell_programs
 from tests.skills.calling import make_skill
 
 PYTHON = """#!/usr/bin/env python3
 # /// script
 # dependencies = ["requests>=2"]
 # ///
-import argparse, json, subprocess
+import argparse, json, subprocess, urllib.request
 import yaml
 from PIL import Image
 from helper import thing
@@ -33,7 +33,7 @@ parser.add_argument("--size", required=True)
 parser.add_argument("--fast", action="store_true")
 subprocess.run(["pdftotext", "x"])
 subprocess.run("git log | head -1", shell=True)
-open("result.json", "w").write("https://api.example.com/v1")
+open("result.json", "wb").write(urllib.request.urlopen("https://api.example.com/v1").read())
 """
 NODE = "const fs = require('fs');\nimport x from 'lodash/fp';\nrequire('./lib');\nconst e = require('@a/b/c');\n"
 SHELL = """#!/bin/bash

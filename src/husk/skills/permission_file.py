@@ -17,9 +17,12 @@ from husk.skills.open_skill import Skill
 from husk.skills.scan.describe import Description
 from husk.skills.scan.distributions import DEBIAN, distribution_key, is_requirement
 from husk.skills.scan.languages import INTERPRETERS
+from husk.skills.scan.scan_findings import KNOWN, PROPOSED
 from husk.skills.scan.started_programs import started_programs
+from husk.skills.scan.syntax_parser import SyntaxParser
 
 VERSION = 1
+MOST_ASIDES = 20
 DEFAULT_LIMITS = {"time": "10m", "memory": "2G", "processes": "512", "disk": "4G", "disk-files": "100000"}
 SECTIONS: dict[str, list[str]] = {
     "files": ["input", "output", "work", "mounts", "hide", "deny", "protect", "allow"],
@@ -65,7 +68,8 @@ class Permissions:
     # -- text --------------------------------------------------------------------------------------------------
     def text(self, notes: dict[str, str] | None = None) -> str:
         """The manifest as TOML. `notes` says for some entries where they come from."""
-        notes = notes or {}
+        notes = {} if notes is None else notes
+        asides = notes.asides if isinstance(notes, Notes) else {}
         lines = [
             f"# What the skill {self.skill!r} may see and use. Take away what it should not have, then:",
             "#     husk skill run PATH --permissions THIS_FILE",
@@ -85,6 +89,7 @@ class Permissions:
             "[network]",
             "# Loopback is always there, private to the box. Names and addresses as for husk run --allow-net.",
             *_list("hosts", self.hosts, notes),
+            *_aside("Only mentioned, and not allowed", asides.get("network", [])),
             "",
             "[programs]",
             "# What may be started, beside the script's own interpreter: a path, a directory with a slash at its end",
@@ -94,6 +99,7 @@ class Permissions:
             "[packages]",
             *_list("pip", self.pip, notes),
             *_list("npm", self.npm, notes),
+            *_aside("Optional: the scripts do without them", asides.get("packages", [])),
             "",
             "[limits]",
             *(f"{name} = {_quoted(value)}" for name, value in self.limits.items()),
@@ -146,33 +152,54 @@ def check_bound(allowed: Permissions, skill: Skill, what: str) -> None:
         )
 
 
-def propose(found: Description) -> tuple[Permissions, dict[str, str]]:
+class Notes(dict[str, str]):
+    """For entries of a manifest where they come from; `asides` are lines for a section about what it does not give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asides: dict[str, list[str]] = {}
+
+
+def propose(found: Description) -> tuple[Permissions, Notes]:
     """Propose a manifest from reading the skill, with notes on where each entry comes from."""
-    notes = {wanted: where for kind in (found.pip, found.npm) for wanted, where in kind.items()}
+    notes = Notes()
+    notes.update({wanted: where for kind in (found.pip, found.npm) for wanted, where in kind.items()})
+    needed = [text for text in found.pip if distribution_key(text) not in found.optional]
     name, content = found.skill.name, found.skill.digest()
-    asked = Permissions(skill=name, content=content, pip=sorted(found.pip), npm=sorted(found.npm))
+    asked = Permissions(skill=name, content=content, pip=sorted(needed), npm=sorted(found.npm))
+    asked.programs = _programs(found, notes)
+    asked.hosts = found.hosts
+    for host, item in found.found_hosts.items():
+        if item.level in PROPOSED:
+            notes[host] = f"{item.level}: {item.where}, {item.why}"
+        else:
+            notes.asides.setdefault("network", []).append(f"{host}: {item.where}, {item.why}")
+    optional = [f"{text}: {where}" for text, where in found.pip.items() if text not in needed]
+    if optional:
+        notes.asides["packages"] = optional
+    return asked, notes
+
+
+def _programs(found: Description, notes: Notes) -> list[str]:
     programs = set(found.programs)
     for script in found.scripts:
         words = script.interpreter or INTERPRETERS.get(script.language, ([], ""))[0]
         programs.update(words[:1])
-        for host in script.hosts:
-            notes.setdefault(host, script.path)
-        for program in script.programs:
-            where = script.path
-            if shutil.which(program, path=DEFAULT_PATH) is None:
-                where += f"; not on this machine (Debian: {DEBIAN.get(program, program)})"
-            notes.setdefault(program, where)
         if script.programs and script.language not in ("sh", "bash"):
             programs.add("sh")  # system() and the like start it
+    for program, item in found.found_programs.items():
+        where = item.where + (f", {item.why}" if item.level == KNOWN else "")
+        if shutil.which(program, path=DEFAULT_PATH) is None:
+            where += f"; not on this machine (Debian: {DEBIAN.get(program, program)})"
+        notes.setdefault(program, where)
     interpreters = {words[0] for words, _ in INTERPRETERS.values()}  # their own directories hold modules, not programs
-    for program in sorted(programs - interpreters):
-        for entry in started_programs(program):
-            if entry not in programs:
-                notes.setdefault(entry, f"{program} starts it")
-                programs.add(entry)
-    asked.programs = sorted(programs)
-    asked.hosts = [host for host in found.hosts if not host.startswith("localhost")]
-    return asked, notes
+    with SyntaxParser() as parser:
+        for program in sorted(programs - interpreters):
+            for entry in started_programs(program, parser):
+                if entry not in programs:
+                    notes.setdefault(entry, f"{program} starts it")
+                    programs.add(entry)
+    return sorted(programs)
 
 
 def read_permissions(path: Path) -> Permissions:
@@ -249,6 +276,13 @@ def _list(name: str, items: list[str], notes: dict[str, str], about: str = "") -
         for line, item in zip(lines, items, strict=True)
     ]
     return [f"{name} = [" + (f"  {about}" if about else ""), *told, "]"]
+
+
+def _aside(title: str, items: list[str]) -> list[str]:
+    if not items:
+        return []
+    more = [f"# … and {len(items) - MOST_ASIDES} more"] if len(items) > MOST_ASIDES else []
+    return [f"# {title}:", *(f"#   {_comment(item)}" for item in items[:MOST_ASIDES]), *more]
 
 
 def _comment(text: str) -> str:

@@ -12,6 +12,7 @@ from husk.skills.changed_files import fold
 from husk.skills.output_files import Produced
 from husk.skills.refusal_levels import FAILING, HARMLESS, Judged, judge
 from husk.skills.scan.describe import Description
+from husk.skills.scan.scan_findings import MENTIONED
 from husk.skills.skill_places import INPUT, OUTPUT, SKILL, SKILLS, WORK
 from husk.skills.testing.case_summary import Row, cell_text
 from husk.skills.testing.compare_cases import Verdict
@@ -43,7 +44,9 @@ def description(found: Description) -> None:
         ("pip packages", [f"{name} ({where})" for name, where in found.pip.items()]),
         ("npm packages", [f"{name} ({where})" for name, where in found.npm.items()]),
         ("programs", found.programs),
-        ("network", found.hosts),
+        ("environment", [f"{name} ({item.where}, {item.why})" for name, item in found.found_env.items()]),
+        ("network", [f"{name} ({found.found_hosts[name].where})" for name in found.hosts]),
+        ("only mentioned", [name for name, item in found.found_hosts.items() if item.level == MENTIONED]),
         ("writes", found.writes),
     ):
         if items:

@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 
 from husk.skills.open_skill import Skill
 from husk.skills.scan.distributions import NPM, distribution_key, distribution_of, is_requirement
+from husk.skills.scan.known_uses import PACKAGE_HOSTS, PACKAGE_PROGRAMS
 from husk.skills.scan.languages import Script, find_scripts
-from husk.skills.scan.scan_python import scan_python
-from husk.skills.scan.scan_text import scan_text
+from husk.skills.scan.python.python_uses import PythonUses
+from husk.skills.scan.python.scan_python import scan_python
+from husk.skills.scan.scan_findings import KNOWN, Finding, surest
+from husk.skills.scan.scan_javascript import JavaScriptUses
+from husk.skills.scan.scan_shell import Shared, scan_shell
+from husk.skills.scan.scan_text import document_mentions, scan_text
+from husk.skills.scan.syntax_parser import SyntaxParser
 
 REQUIREMENTS = ("requirements.txt", "scripts/requirements.txt")
 PACKAGES = ("package.json", "scripts/package.json")
@@ -24,6 +30,7 @@ class Description:
     pip: dict[str, str] = field(default_factory=dict)
     npm: dict[str, str] = field(default_factory=dict)
     optional: set[str] = field(default_factory=set)
+    mentions: list[Finding] = field(default_factory=list)  # hosts in documents
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -37,7 +44,22 @@ class Description:
 
     @property
     def hosts(self) -> list[str]:
+        """Those that something uses; `found_hosts` has the mentioned ones too."""
         return sorted({host for script in self.code for host in script.hosts})
+
+    @property
+    def found_programs(self) -> dict[str, Finding]:
+        return surest([item for script in self.code for item in script.programs_found])
+
+    @property
+    def found_hosts(self) -> dict[str, Finding]:
+        return surest([item for script in self.code for item in script.hosts_found] + self.mentions)
+
+    @property
+    def found_env(self) -> dict[str, Finding]:
+        """The variables that scripts read, each with whether one of them does without it."""
+        every = [item for script in self.code for item in script.env_found]
+        return surest(sorted(every, key=lambda item: item.why != "needed"))
 
     @property
     def writes(self) -> list[str]:
@@ -70,6 +92,9 @@ class Description:
                 }
                 for script in self.scripts
             ],
+            "programs": [item.as_dict() for item in self.found_programs.values()],
+            "hosts": [item.as_dict() for item in self.found_hosts.values()],
+            "environment": [item.as_dict() for item in self.found_env.values()],
             "pip": self.pip,
             "npm": self.npm,
             "optional": sorted(self.optional),
@@ -79,16 +104,58 @@ class Description:
 
 def describe(skill: Skill) -> Description:
     found = Description(skill, find_scripts(skill))
-    for script in found.code:
-        if script.language == "python":
-            scan_python(skill, script)
-        elif script.language != "elf":
-            scan_text(skill, script)
-        found.problems += script.problems
+    with SyntaxParser() as parser:
+        _scan(found, parser)
+    if "SKILL.md" in skill.files:
+        found.mentions += document_mentions(skill, "SKILL.md")
     _add_declared(found)
     for script in found.code:
+        _add_requirements(found, script)
+    for script in found.code:
         _add_imported(found, script)
+        _add_known(script)
+    found.optional -= {distribution_key(text) for text in _needed(found)}
     return found
+
+
+def _scan(found: Description, parser: SyntaxParser) -> None:
+    python, javascript, shared = PythonUses(parser), JavaScriptUses(parser), Shared()
+    for script in found.code:
+        if script.language == "python":
+            scan_python(found.skill, script, python)
+        elif script.language in ("sh", "bash"):
+            scan_shell(found.skill, script, parser, shared)
+        elif script.language in ("node", "typescript"):
+            javascript.add(found.skill, script)
+        elif script.language != "elf":
+            scan_text(found.skill, script, parser)
+    python.finish()
+    javascript.finish()
+    for script in found.code:
+        if script.language in ("sh", "bash"):
+            shared.settle(script)
+        found.problems += script.problems
+
+
+def _needed(found: Description) -> list[str]:
+    return [
+        distribution_of(module)
+        for script in found.code
+        if script.language == "python"
+        for module, optional in script.modules.items()
+        if not optional
+    ]
+
+
+def _add_known(script: Script) -> None:
+    """What the packages of a script are known to start, and to go to."""
+    for module in script.modules:
+        key = distribution_key(distribution_of(module)) if script.language == "python" else module
+        for table, into, what in (
+            (PACKAGE_PROGRAMS, script.programs_found, "starts it"),
+            (PACKAGE_HOSTS, script.hosts_found, "goes there"),
+        ):
+            into += [Finding(name, KNOWN, script.path, 0, f"{key} {what}") for name in table.get(key, "").split()]
 
 
 def reachable_scripts(found: Description, script: Script) -> list[Script]:
@@ -139,12 +206,15 @@ def _add_npm(found: Description, package: str, version: str, where: str) -> None
     found.npm[f"{package}@{version}" if plain not in ("", "*", "latest") else package] = where
 
 
-def _add_imported(found: Description, script: Script) -> None:
+def _add_requirements(found: Description, script: Script) -> None:
     for wanted in script.requirements:
         if is_requirement(wanted):
             found.pip.setdefault(wanted, f"{script.path} (# /// script)")
         else:
             found.problems.append(f"{script.path}: {wanted!r} is left out: only names and versions are taken")
+
+
+def _add_imported(found: Description, script: Script) -> None:
     for module, optional in script.modules.items():
         if script.language == "python":
             name, have = distribution_of(module), {distribution_key(wanted) for wanted in found.pip}
@@ -152,9 +222,7 @@ def _add_imported(found: Description, script: Script) -> None:
                 found.pip[name] = f"{script.path} imports {module}"
                 if optional:
                     found.optional.add(distribution_key(name))
-            elif not optional and found.pip.get(name, "").startswith(script.path) is False:
-                found.optional.discard(distribution_key(name))
-        elif script.language == "node":
+        elif script.language in ("node", "typescript"):
             names = {wanted[0] + wanted[1:].partition("@")[0] for wanted in found.npm}
             if module not in names:
                 found.npm[module] = f"{script.path} requires it"

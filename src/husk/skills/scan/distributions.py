@@ -7,38 +7,62 @@ import sys
 
 # module: distribution, where they differ. Only well-known ones: a wrong guess would fetch an unrelated package.
 DISTRIBUTIONS = {
+    "Bio": "biopython",
     "Crypto": "pycryptodome",
+    "Levenshtein": "python-Levenshtein",
     "OpenSSL": "pyOpenSSL",
     "PIL": "Pillow",
     "attr": "attrs",
     "bs4": "beautifulsoup4",
     "cairosvg": "CairoSVG",
+    "camelot": "camelot-py",
     "cv2": "opencv-python-headless",
     "dateutil": "python-dateutil",
+    "discord": "discord.py",
     "docx": "python-docx",
     "dotenv": "python-dotenv",
+    "exiftool": "PyExifTool",
+    "ffmpeg": "ffmpeg-python",
+    "firecrawl": "firecrawl-py",
     "fitz": "PyMuPDF",
     "git": "GitPython",
+    "github": "PyGithub",
+    "google.auth": "google-auth",
     "google.genai": "google-genai",
+    "google.generativeai": "google-generativeai",
+    "google.oauth2": "google-auth",
+    "google_auth_oauthlib": "google-auth-oauthlib",
+    "googleapiclient": "google-api-python-client",
     "jose": "python-jose",
     "jwt": "PyJWT",
     "magic": "python-magic",
     "markdown": "Markdown",
     "mpl_toolkits": "matplotlib",
+    "nacl": "PyNaCl",
     "pdfminer": "pdfminer.six",
     "pkg_resources": "setuptools",
     "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
     "pymupdf": "PyMuPDF",
+    "ruamel.yaml": "ruamel.yaml",
     "serial": "pyserial",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
     "slugify": "python-slugify",
+    "speech_recognition": "SpeechRecognition",
+    "tabula": "tabula-py",
+    "tavily": "tavily-python",
+    "telegram": "python-telegram-bot",
     "usb": "pyusb",
+    "websocket": "websocket-client",
+    "whisper": "openai-whisper",
     "win32com": "pywin32",
     "xlsxwriter": "XlsxWriter",
     "yaml": "PyYAML",
     "zmq": "pyzmq",
 }
+# Namespaces of many distributions: how many parts of a module say which.
+NAMESPACES = {"azure": 2, "google": 2, "google.cloud": 3, "ruamel": 2}
 # program: Debian package, where they differ or matter
 DEBIAN = {
     "chromium": "chromium",
@@ -83,6 +107,8 @@ def is_standard(module: str) -> bool:
 
 def distribution_of(module: str) -> str:
     """The distribution of a module; most have the module's name."""
+    if module not in DISTRIBUTIONS and module.partition(".")[0] in NAMESPACES:
+        return module.replace(".", "-")
     return DISTRIBUTIONS.get(module) or DISTRIBUTIONS.get(module.partition(".")[0]) or module.partition(".")[0]
 
 

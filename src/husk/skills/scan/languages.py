@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from husk.skills.open_skill import Skill
+from husk.skills.scan.scan_findings import PROPOSED, Finding
 
 # extension: language
 EXTENSIONS = {
@@ -57,6 +58,7 @@ NAMES |= {
 }
 # Folders whose code is imported or read, not started.
 NOT_STARTED = ("references", "assets", "tests", "test", "examples", "node_modules")
+TEST = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py|.*\.(?:test|spec)\.[cm]?[jt]sx?")
 HEAD = 1 << 12
 
 
@@ -69,12 +71,22 @@ class Script:
     interpreter: list[str]  # what the `#!` line says, or empty
     usage: str = ""
     modules: dict[str, bool] = field(default_factory=dict)  # imported from outside: is it optional
-    programs: set[str] = field(default_factory=set)
-    hosts: set[str] = field(default_factory=set)
+    programs_found: list[Finding] = field(default_factory=list)
+    hosts_found: list[Finding] = field(default_factory=list)
+    env_found: list[Finding] = field(default_factory=list)
     writes: set[str] = field(default_factory=set)
     local: set[str] = field(default_factory=set)  # files of the skill that it imports or calls
     requirements: list[str] = field(default_factory=list)  # declared in the file itself (PEP 723)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def programs(self) -> set[str]:
+        """What it uses for sure, or by something known; mentions are left out. The same for `hosts`."""
+        return {item.name for item in self.programs_found if item.level in PROPOSED}
+
+    @property
+    def hosts(self) -> set[str]:
+        return {item.name for item in self.hosts_found if item.level in PROPOSED}
 
     @property
     def starts(self) -> bool:
@@ -95,7 +107,7 @@ def find_scripts(skill: Skill) -> list[Script]:
     found = []
     for relative in skill.files:
         path = PurePosixPath(relative)
-        if path.parts[0] in NOT_STARTED:
+        if path.parts[0] in NOT_STARTED or "tests" in path.parts or TEST.fullmatch(path.name):
             continue
         script = _look(skill, relative)
         if script is not None and ".so" not in path.suffixes:  # a shared library is loaded, never started

@@ -9,19 +9,17 @@ import warnings
 from pathlib import PurePosixPath
 
 from husk.skills.open_skill import Skill
-from husk.skills.scan.distributions import is_standard
+from husk.skills.scan.distributions import NAMESPACES, is_standard
 from husk.skills.scan.languages import Script
-from husk.skills.scan.scan_text import HOST, programs_of_words, shell_programs
+from husk.skills.scan.python.missing_module import goes_on_without
+from husk.skills.scan.python.python_uses import PythonUses
 
 MOST = 2 << 20
-RUNNERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "system", "popen"}
-RUNNERS |= {"which", "create_subprocess_exec", "create_subprocess_shell", "execvp", "execv", "execlp"}
-SHELLED = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"}
 WRITERS = {"write_text", "write_bytes", "savefig", "save", "to_csv", "to_excel", "to_json", "mkdir", "makedirs"}
 SCRIPT_BLOCK = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?: .*)?$\n)+?)^# ///\s*$")
 
 
-def scan_python(skill: Skill, script: Script) -> None:
+def scan_python(skill: Skill, script: Script, uses: PythonUses) -> None:
     text = skill.text(script.path, MOST)
     _declared(text, script)
     try:
@@ -31,7 +29,8 @@ def scan_python(skill: Skill, script: Script) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         script.problems.append(f"{script.path}: not Python that this Python can read ({error})")
         return
-    _Visitor(skill, script).visit_all(tree)
+    _Visitor(skill, script, tree).visit_all(tree)
+    uses.add(script, tree, text)
     script.usage = _usage(tree)
 
 
@@ -51,13 +50,13 @@ def _declared(text: str, script: Script) -> None:
 
 
 class _Visitor:
-    """One pass. `optional` is true below a `try` that catches ImportError, and inside functions: such an import may
-    never run, so the script can handle a missing module itself."""
+    """One pass. `optional` is true below a `try` that catches ImportError and goes on without the module."""
 
-    def __init__(self, skill: Skill, script: Script) -> None:
-        self.skill, self.script = skill, script
+    def __init__(self, skill: Skill, script: Script, tree: ast.Module) -> None:
+        self.skill, self.script, self.tree = skill, script, tree
         self.here = PurePosixPath(script.path).parent
         self.files = set(skill.files)
+        self.folders = {str(folder) for file in skill.files for folder in PurePosixPath(file).parents}
 
     def visit_all(self, tree: ast.AST) -> None:
         waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
@@ -69,16 +68,17 @@ class _Visitor:
             elif isinstance(node, ast.ImportFrom):
                 self._from(node, optional)
             elif isinstance(node, ast.Call):
-                self._call(node)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                self.script.hosts.update(HOST.findall(node.value))
-            below = optional
-            if isinstance(node, ast.Try) and any(_catches_import(handler) for handler in node.handlers):
-                waiting += [(child, True) for child in node.body]
+                self._call(node, optional)
+            if isinstance(node, ast.If) and _never(node.test):
+                waiting += [(child, optional) for child in node.orelse]
+            elif isinstance(node, ast.Try) and (caught := [each for each in node.handlers if _catches_import(each)]):
+                can = goes_on_without(node, caught, self.tree)
+                waiting += [(child, optional or can) for child in node.body]
                 waiting += [(child, optional) for child in (*node.orelse, *node.finalbody)]
+                # What stands in the handler replaces what is missing: it is not needed itself.
                 waiting += [(child, True) for handler in node.handlers for child in handler.body]
-                continue
-            waiting += [(child, below) for child in ast.iter_child_nodes(node)]
+            else:
+                waiting += [(child, optional) for child in ast.iter_child_nodes(node)]
 
     def _from(self, node: ast.ImportFrom, optional: bool) -> None:
         if node.level:
@@ -109,7 +109,7 @@ class _Visitor:
                 name = str(top.joinpath(*parts[:-1]) / end)
                 if name in self.files:
                     found.append(name)
-            if any(file.startswith(f"{top.joinpath(*parts)}/") for file in self.files) and not found:
+            if not found and str(top.joinpath(*parts)) in self.folders:
                 found.append("")  # a namespace package: local, with no file of its own
         return found
 
@@ -122,7 +122,8 @@ class _Visitor:
             return
         if not module or is_standard(module) or module == "__future__" or self._places(module.partition(".")[0]):
             return
-        top = module.partition(".")[0]
+        parts = module.split(".")
+        top = ".".join(parts[: NAMESPACES.get(".".join(parts[:2])) or NAMESPACES.get(parts[0], 1)])
         known = self.script.modules.get(top, True)
         self.script.modules[top] = known and optional
 
@@ -131,15 +132,10 @@ class _Visitor:
             if end in self.files:
                 self.script.local.add(end)
 
-    def _call(self, node: ast.Call) -> None:
+    def _call(self, node: ast.Call, optional: bool) -> None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in RUNNERS and node.args:
-            first = node.args[0]
-            if isinstance(first, ast.List | ast.Tuple):
-                self.script.programs.update(programs_of_words([_constant(item) for item in first.elts]))
-            elif text := _constant(first):
-                shelled = name in SHELLED or any(word.arg == "shell" for word in node.keywords)
-                self.script.programs.update(shell_programs(text) if shelled else programs_of_words([text]))
+        if name in ("import_module", "__import__") and node.args:
+            self._module(_constant(node.args[0]), optional)
         elif name == "open" and isinstance(node.func, ast.Name | ast.Attribute) and _writes(node):
             self._written(node.args[0] if node.args else None)
         elif name in WRITERS and isinstance(node.func, ast.Attribute):
@@ -151,6 +147,15 @@ class _Visitor:
         text = _constant(node)
         if text and len(text) < 200:
             self.script.writes.add(text)
+
+
+def _never(test: ast.expr) -> bool:
+    """Is it a condition for type checkers, or for another operating system?"""
+    words = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(test)}
+    values = {node.value for node in ast.walk(test) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return "TYPE_CHECKING" in words or bool(
+        {"platform", "name", "system"} & words and {"win32", "nt", "Windows"} & values
+    )
 
 
 def _catches_import(handler: ast.ExceptHandler) -> bool:
