@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from husk.sandbox.apply.apply_plan import Conflict
     from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
     from husk.sandbox.policy import Mount
+    from husk.skills.skill_box import Skill, SkillBox
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,6 +49,8 @@ __all__ = [
     "Result",
     "Sandbox",
     "Seen",
+    "Skill",
+    "SkillBox",
     "Snapshot",
     "TimeoutExpired",
     "Usage",
@@ -70,6 +73,7 @@ _HOMES = {
     "husk.sandbox.apply.apply_plan": ("Conflict",),
     "husk.sandbox.errors": ("HuskError", "NotExecutable", "NotFound", "UsageError"),
     "husk.sandbox.policy": ("Mount",),
+    "husk.skills.skill_box": ("Skill", "SkillBox"),
 }
 
 

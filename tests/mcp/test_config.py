@@ -59,7 +59,7 @@ def test_nothing_is_given_by_default() -> None:
     made = Config()
     assert (made.box.mounts, made.network.mode, made.network.allow, made.skills.folders) == ([], "none", [], [])
     assert all(made.ceiling()[name] is not None for name in ("time", "memory", "processes", "disk", "output"))
-    assert made.offered_tools == set(TOOLS) - {"inspect_skill", "run_skill"}
+    assert made.offered_tools == set(TOOLS) - {"inspect_skill", "run_skill", "open_skill"}
 
 
 def test_names_begin_where_the_file_is(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ class AsyncSandbox:
     async def fork(self, *, keep: str = "", publish: Iterable[str] = ()) -> AsyncSandbox:
         """As Sandbox.fork: the new box is open already, and yours to close."""
         box = self.sandbox
-        return _opened(await _made(lambda: box.fork(keep=keep, publish=publish)))
+        return await opened_by(lambda: box.fork(keep=keep, publish=publish))
 
     def on(self, *names: str) -> Callable[[HookT], HookT]:
         """As Sandbox.on: the function is an ordinary one, and runs in husk's threads, not in the loop."""
@@ -242,7 +242,7 @@ class AsyncSnapshot:
 
     async def open(self, *, keep: str = "", publish: Iterable[str] = ()) -> AsyncSandbox:
         """As Snapshot.open: the new box is open already, and yours to close."""
-        return _opened(await _made(lambda: self._snapshot.open(keep=keep, publish=publish)))
+        return await opened_by(lambda: self._snapshot.open(keep=keep, publish=publish))
 
     async def close(self) -> None:
         await in_thread(self._snapshot.close)
@@ -252,6 +252,11 @@ class AsyncSnapshot:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+async def opened_by(make: Callable[[], Sandbox]) -> AsyncSandbox:
+    """A box that `make` makes, in a thread: open already, and yours to close."""
+    return _opened(await _made(make))
 
 
 def _opened(box: Sandbox) -> AsyncSandbox:

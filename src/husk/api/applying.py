@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from husk.api.runs import Runs
     from husk.sandbox.apply.apply_plan import Plan
     from husk.sandbox.box import Box
+    from husk.sandbox.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def _planned(box: Box, wanted: str) -> Applied:
     from husk.sandbox.apply.apply import mount_of
     from husk.sandbox.apply.apply_plan import Plan
 
-    source, target = mount_of([[one.source, one.target, one.mode] for one in box.policy.mounts], wanted)
+    source, target = mount_of(_lasting(box.policy), wanted)
     with box.files.vfs.lock:
         for at, tree in box.files.layers:
             if at == os.fsencode(target) and tree.root.lower is not None:
@@ -55,7 +56,7 @@ def _applied(runs: Runs, wanted: str) -> Applied:
     from husk.sandbox.kept.apply_box import apply_box, plan_of
     from husk.sandbox.kept.open_box import OpenBox
 
-    mount_of([[one.source, one.target, one.mode] for one in runs.policy.mounts], wanted)  # before anything is moved
+    mount_of(_lasting(runs.policy), wanted)  # before anything is moved
     files = runs.settle()
     keeping, record = runs.keeping, files.record
     if keeping is not None:
@@ -72,6 +73,10 @@ def _applied(runs: Runs, wanted: str) -> Applied:
         keeping.read_again()
     runs.go_on_from(files.without(target))
     return told
+
+
+def _lasting(policy: Policy) -> list[list[str]]:
+    return [[one.source, one.target, one.mode] for one in policy.mounts if not one.passing]
 
 
 def _told(source: str, target: str, plan: Plan) -> Applied:

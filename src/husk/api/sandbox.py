@@ -82,6 +82,9 @@ class Sandbox(BoxFiles):
             weaken=weaken,
             store=store,
         )
+        self._open_new(policy, events=events)
+
+    def _open_new(self, policy: Policy, *, events: bool = False) -> None:
         self._open(Runs(policy, Hooks(), events=events))
 
     def _open(self, runs: Runs) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from husk.api.run_result import Change
+    from husk.mcp.answer_types import ChangeAnswer
 
 CODE = "/tmp/.husk-code"  # where run_code puts its code in the box; not reported as a change
 MOST_CHANGES = 50
@@ -49,15 +50,14 @@ def full_result(result: Result, box: str) -> dict[str, Any]:
     }
 
 
-def short_result(full: dict[str, Any], address: str, most: int) -> dict[str, Any]:
-    """The result for the answer: beginning and end of long output, and the first changes."""
+def short_result(full: dict[str, Any], address: str, most: int) -> Any:
+    """The result for the answer, an answer_types.RunAnswer: beginning and end of long output, and the first changes."""
     answer = full | {"resource": address}
     for stream in ("stdout", "stderr"):
         answer[stream] = shortened(full[stream], most, f"{address}/{stream}")
     for name in ("changes", "host_changes"):
-        if len(full[name]) > MOST_CHANGES:
-            answer[name] = full[name][:MOST_CHANGES]
-            answer[f"{name}_not_shown"] = len(full[name]) - MOST_CHANGES
+        answer[name] = full[name][:MOST_CHANGES]
+        answer[f"{name}_not_shown"] = max(0, len(full[name]) - MOST_CHANGES)
     return answer
 
 
@@ -70,7 +70,7 @@ def shortened(text: str, most: int, where: str) -> str:
     return f"{text[:first]}\n[… {left} characters left out; all of it: {where} …]\n{text[len(text) - last :]}"
 
 
-def changes(found: Iterable[Change]) -> list[dict[str, str]]:
+def changes(found: Iterable[Change]) -> list[ChangeAnswer]:
     return [
         {"change": one.kind, "path": printable(one.path)}
         for one in found

@@ -24,7 +24,9 @@ TOOLS = (
     "read_file",
     "write_file",
     "list_files",
+    "copy_files",
     "changes",
+    "apply_changes",
     "commit",
     "rollback",
     "fork",
@@ -33,7 +35,9 @@ TOOLS = (
     "close_box",
     "inspect_skill",
     "run_skill",
+    "open_skill",
 )
+SKILL_TOOLS = {"inspect_skill", "run_skill", "open_skill"}
 LIMITS = {
     "time": "10m",
     "memory": "2G",
@@ -61,7 +65,6 @@ class Box:
     namespaces: bool = True
     weaken: list[str] = field(default_factory=list)
 
-
     @property
     def rules(self) -> dict[str, list[str]]:
         """The patterns for names below mounts, by verb."""
@@ -81,6 +84,8 @@ class Sessions:
     boxes: int = 4
     commits: int = 8
     images: str = ""  # clients may commit images whose names begin with this; empty: none
+    apply: bool = False  # clients may write changes below cow mounts to the host
+    keep: str = ""  # clients may keep boxes of skills whose names begin with this; empty: none
     results: int = 50
     shown: int = 20_000  # characters of each stream in an answer; the rest is in the resource
     most: int = 16
@@ -115,7 +120,7 @@ class Config:
 
     @property
     def offered_tools(self) -> set[str]:
-        skills = {"inspect_skill", "run_skill"} if not self.skills.folders else set()
+        skills = SKILL_TOOLS if not self.skills.folders else set()
         return set(self.tools.allow) - set(self.tools.deny) - skills
 
     def ceiling(self) -> Limits:
@@ -243,6 +248,8 @@ version = {VERSION}
 # boxes = 4                           # at once in one session
 # commits = 8                         # states kept in one session
 # images = ""                         # clients may commit images whose names begin with this; empty: none
+# apply = false                       # clients may write changes below cow mounts to the host (apply_changes)
+# keep = ""                           # clients may keep boxes of skills whose names begin with this; empty: none
 # results = 50                        # results kept as resources
 # shown = 20000                       # characters of each stream in an answer
 # most = 16                           # sessions at once (HTTP)

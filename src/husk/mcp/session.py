@@ -11,11 +11,15 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread
+from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread, opened_by
+from husk.mcp.config import read_limits
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from husk.api.sandbox import Sandbox
     from husk.mcp.config import Config
 
 MAIN = "main"
@@ -24,15 +28,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class SessionBox:
-    """A box and the limits it was opened with."""
+    """A box and the limits it was opened with. `again` opens another like it; None: an ordinary one."""
 
-    def __init__(self, box: AsyncSandbox, limits: dict[str, str]) -> None:
-        self.box, self.limits = box, limits
+    def __init__(self, box: AsyncSandbox, limits: dict[str, str], again: Callable[[], Sandbox] | None = None) -> None:
+        self.box, self.limits, self.again = box, limits, again
 
 
 class Commit:
-    def __init__(self, box: str, limits: dict[str, str], snapshot: AsyncSnapshot) -> None:
-        self.box, self.limits, self.snapshot = box, limits, snapshot
+    def __init__(self, held: SessionBox, box: str, snapshot: AsyncSnapshot) -> None:
+        self.box, self.limits, self.again, self.snapshot = box, held.limits, held.again, snapshot
 
 
 class Session:
@@ -59,6 +63,21 @@ class Session:
                 raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
             await self._open(name, allowed)
 
+    def run_seconds(self, name: str, wanted: float | None) -> float | None:
+        """How long a run in that box may take: as the client asks, at most what the config and the box give."""
+        seconds, held = self.config.run_seconds(wanted), self.boxes.get(name)
+        most = read_limits(held.limits)["time"] if held is not None else None
+        return most if seconds is None else seconds if most is None else min(seconds, most)
+
+    async def open_made(self, name: str, limits: dict[str, str], make: Callable[[], Sandbox]) -> AsyncSandbox:
+        """Open a box that `make` makes, in a thread."""
+        async with self._boxes_lock:
+            if name in self.boxes:
+                raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
+            self._check_room(name)
+            self.boxes[name] = SessionBox(await opened_by(make), limits, make)
+            return self.boxes[name].box
+
     async def close_box(self, name: str) -> None:
         async with self._boxes_lock:
             held = self._get(name)
@@ -73,7 +92,7 @@ class Session:
                 raise UsageError(f"there is a box {new!r} already; choose another name.")
             self._check_room(new)
             changes = len(await held.box.diff())
-            self.boxes[new] = SessionBox(await held.box.fork(), held.limits)
+            self.boxes[new] = SessionBox(await held.box.fork(), held.limits, held.again)
             return changes
 
     async def commit(self, name: str, label: str) -> int:
@@ -87,7 +106,7 @@ class Session:
                 )
             changes = len(await held.box.diff())
             snapshot, older = await held.box.snapshot(), self.commits.get(label)
-            self.commits[label] = Commit(name, held.limits, snapshot)
+            self.commits[label] = Commit(held, name, snapshot)
             if older is not None:
                 await older.snapshot.close()
             return changes
@@ -115,11 +134,13 @@ class Session:
             old = self.boxes.pop(name, None)
             try:
                 # Open the new box first: if that fails the old one stays.
-                if commit is None:
+                if commit is None and old is not None and old.again is not None:
+                    self.boxes[name] = SessionBox(await opened_by(old.again), old.limits, old.again)
+                elif commit is None:
                     await self._open(name, old.limits if old else self.config.limits)
                 else:
                     self._check_room(name)
-                    self.boxes[name] = SessionBox(await commit.snapshot.open(), commit.limits)
+                    self.boxes[name] = SessionBox(await commit.snapshot.open(), commit.limits, commit.again)
             except BaseException:
                 if old is not None:
                     self.boxes[name] = old

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import posixpath
 import stat as st
 import time
 from collections.abc import Awaitable, Callable
@@ -25,8 +26,19 @@ from pydantic import Field
 from husk.api.aio import in_thread
 from husk.api.run_result import TimeoutExpired
 from husk.mcp import answers
+from husk.mcp.answer_types import (
+    AppliedAnswer,
+    ChangesAnswer,
+    ClosedAnswer,
+    CopiedAnswer,
+    EntryAnswer,
+    ListingAnswer,
+    ReadAnswer,
+    RunAnswer,
+    WrittenAnswer,
+)
 from husk.mcp.session import MAIN, Session
-from husk.sandbox.errors import HuskError, NotExecutable, NotFound
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
 from husk.store.layout import default_place
 
 if TYPE_CHECKING:
@@ -49,6 +61,7 @@ PathName = Annotated[str, Field(description="a path in the box; relative to its 
 TICK = 1.0  # seconds between two progress notifications
 MOST_READ = 1 << 20
 MOST_LISTED = 2000
+MOST_COPIED = 64 << 20
 SUFFIXES = {"python": "py", "sh": "sh", "bash": "sh", "node": "js", "perl": "pl", "ruby": "rb"}
 _KINDS = {st.S_IFDIR: "directory", st.S_IFLNK: "link", st.S_IFREG: "file"}
 
@@ -112,13 +125,14 @@ async def progress(ctx: Ctx, what: str, total: float | None) -> AsyncIterator[No
         await asyncio.gather(ticking, return_exceptions=True)
 
 
-async def run_in(ctx: Ctx, name: str, argv: list[str], timeout: float | None, **options: Any) -> dict[str, Any]:
+async def run_in(ctx: Ctx, name: str, argv: list[str], timeout: float | None, **options: Any) -> RunAnswer:
     session = session_of(ctx)
-    seconds = session.config.run_seconds(timeout)
     box = await session.box(name)
+    seconds = session.run_seconds(name, timeout)
     async with progress(ctx, argv[0] if argv else "", seconds):
         full = await _run(box, name, argv, seconds, options)
-    return answers.short_result(full, session.keep_result(full), session.config.session.shown)
+    answer: RunAnswer = answers.short_result(full, session.keep_result(full), session.config.session.shown)
+    return answer
 
 
 async def _run(
@@ -148,7 +162,7 @@ async def run(
     cwd: Cwd = None,
     env: Env = None,
     timeout: Seconds = None,
-) -> dict[str, Any]:
+) -> RunAnswer:
     """Run a program in the box and wait for its end. Files it writes stay in the box for later runs; processes do not.
     `exit_code` is the program's own. `denials` lists what the sandbox refused and why, `explain` says in words whether
     trying again makes sense: read it before you do."""
@@ -168,7 +182,7 @@ async def run_code(
     cwd: Cwd = None,
     env: Env = None,
     timeout: Seconds = None,
-) -> dict[str, Any]:
+) -> RunAnswer:
     """Run a piece of Python, shell or other code in the box. The answer is that of `run`."""
     from husk.skills.scan.languages import INTERPRETERS
 
@@ -186,7 +200,7 @@ async def read_file(
     offset: Annotated[int, Field(description="the first byte", ge=0)] = 0,
     size: Annotated[int, Field(description="how many bytes at most", ge=1, le=MOST_READ)] = 100_000,
     encoding: Annotated[Literal["text", "base64"], Field(description="base64 for what is no text")] = "text",
-) -> dict[str, Any]:
+) -> ReadAnswer:
     """Read a file of the box, or a piece of it."""
     held = (await session_of(ctx).box(box)).sandbox
     data, status = await in_thread(lambda: (held.read(path, offset=offset, size=size), held.stat(path)))
@@ -201,7 +215,7 @@ async def write_file(
     box: BoxName = MAIN,
     append: bool = False,
     encoding: Annotated[Literal["text", "base64"], Field(description="how `content` is written down")] = "text",
-) -> dict[str, Any]:
+) -> WrittenAnswer:
     """Make or replace a file of the box, and the directories above it."""
     try:
         data = base64.b64decode(content, validate=True) if encoding == "base64" else content.encode()
@@ -212,12 +226,12 @@ async def write_file(
     return {"path": path, "written": len(data)}
 
 
-async def list_files(ctx: Ctx, path: PathName = ".", box: BoxName = MAIN) -> dict[str, Any]:
+async def list_files(ctx: Ctx, path: PathName = ".", box: BoxName = MAIN) -> ListingAnswer:
     """The names in a directory of the box, with kind and size."""
     held = (await session_of(ctx).box(box)).sandbox
 
-    def look() -> dict[str, Any]:
-        names, entries = held.listdir(path), []
+    def look() -> ListingAnswer:
+        names, entries = held.listdir(path), list[EntryAnswer]()
         for name in names[:MOST_LISTED]:
             try:
                 status = held.stat(f"{path.rstrip('/')}/{name}" if path != "/" else f"/{name}", follow=False)
@@ -230,12 +244,64 @@ async def list_files(ctx: Ctx, path: PathName = ".", box: BoxName = MAIN) -> dic
     return await in_thread(look)
 
 
-async def changes(ctx: Ctx, box: BoxName = MAIN) -> dict[str, Any]:
+async def changes(ctx: Ctx, box: BoxName = MAIN) -> ChangesAnswer:
     """What differs in the box from what it began with: files added, changed and deleted, those of mounted directories
     whose changes go to a copy included."""
     held = await session_of(ctx).box(box)
     found = answers.changes(await held.diff())
     return {"box": box, "changes": found[:MOST_LISTED], "not_shown": max(0, len(found) - MOST_LISTED)}
+
+
+async def copy_files(
+    ctx: Ctx,
+    paths: Annotated[list[str], Field(description="files of the first box", min_length=1)],
+    to_box: Annotated[str, Field(description="the second box")],
+    directory: Annotated[str, Field(description="where in the second box; relative to its working directory")] = ".",
+    box: BoxName = MAIN,
+) -> CopiedAnswer:
+    """Copy files from one box to another: inputs into a skill's box, results out of it."""
+    session = session_of(ctx)
+    source, target = (await session.box(box)).sandbox, (await session.box(to_box)).sandbox
+
+    def copy() -> list[str]:
+        room, put = MOST_COPIED, list[str]()
+        for path in paths:
+            data = source.read(path, size=room + 1)
+            room -= len(data)
+            if room < 0:
+                raise UsageError(f"paths: together they are larger than {MOST_COPIED >> 20} MiB; give fewer.")
+            name = posixpath.join(directory, posixpath.basename(path))
+            target.write(name, data)
+            put.append(answers.printable(name))
+        return put
+
+    return {"box": to_box, "files": await in_thread(copy)}
+
+
+async def apply_changes(
+    ctx: Ctx,
+    box: BoxName = MAIN,
+    mount: Annotated[
+        str, Field(description="which mounted directory, if there are several: its place in the box")
+    ] = "",
+    dry_run: Annotated[bool, Field(description="only say what would be written")] = False,
+) -> AppliedAnswer:
+    """Write what changed below a mounted directory whose changes go to a copy to the person's own files: all of it, or
+    nothing. Only where the server's config allows it; what would be written can always be seen with `dry_run`."""
+    session = session_of(ctx)
+    if not dry_run and not session.config.session.apply:
+        raise UsageError(
+            "this server lets no client write to the host; look with dry_run, then ask the person who runs the server "
+            "to set apply = true in [session], or to take the files over."
+        )
+    done = await (await session.box(box)).apply(mount, dry_run=dry_run)
+    return {
+        "box": box,
+        "mount": mount,
+        "applied": not dry_run,
+        "changes": answers.changes(done.changes),
+        "notes": done.notes,
+    }
 
 
 async def commit(
@@ -295,26 +361,26 @@ async def open_box(
     return {"box": name, "limits": session.boxes[name].limits}
 
 
-async def close_box(ctx: Ctx, name: str) -> dict[str, Any]:
-    """End what runs in a box and throw its files away. Commits stay."""
+async def close_box(ctx: Ctx, name: str) -> ClosedAnswer:
+    """End what runs in a box and throw its files away, unless it was opened to be kept. Commits stay."""
     await session_of(ctx).close_box(name)
     return {"closed": name}
 
 
-TOOLS: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
+TOOLS: dict[str, Callable[..., Awaitable[Any]]] = {
     tool.__name__: tool
     for tool in (
-        *(run, run_code, read_file, write_file, list_files, changes),
+        *(run, run_code, read_file, write_file, list_files, copy_files, changes, apply_changes),
         *(commit, rollback, fork, boxes, open_box, close_box),
     )
 }
 
 
 READ_ONLY = ("read_file", "list_files", "changes", "boxes", "inspect_skill")
-DESTRUCTIVE = ("rollback", "close_box")
+DESTRUCTIVE = ("rollback", "close_box", "apply_changes")
 
 
-def add_tools(server: Server, offered: set[str], more: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
+def add_tools(server: Server, offered: set[str], more: dict[str, Callable[..., Awaitable[Any]]]) -> None:
     """Add those of our tools and of `more` that the config offers."""
     for name, tool in (TOOLS | more).items():
         if name in offered:

@@ -145,7 +145,8 @@ def prepare(skill: Skill, request: Request, also: Sequence[Skill] = ()) -> Prepa
     policy.emulation = request.emulation
     if request.permissions is not None:
         policy.rules = read_rules(request.permissions.rules)
-        policy.programs = [argv[0], *request.permissions.programs]
+        # In a shell's box an application may start either of the two for a line of commands.
+        policy.programs = [argv[0], *(["sh"] if request.shell else []), *request.permissions.programs]
     policy.allow_net = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
     policy.keep = request.keep
     notes = [problem.text for one in skills for problem in one.head.problems] + found.problems
