@@ -134,9 +134,16 @@ static long own_domain(void) {
 }
 /* A supervisor cannot read memory that is closed to all other processes. */
 static long undumpable(void) {
+    static long value = 7;
+    struct iovec here = {&value, sizeof value}, there = here;
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(process_vm_readv(getppid(), &here, 1, &there, 1, 0) == sizeof value);
+    int status = 0;
+    waitpid(child, &status, 0);
     errno = EPERM;
-    return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 ? 0 : -1;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 static long everybody(void) { return kill(1, SIGURG); }
 

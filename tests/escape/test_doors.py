@@ -64,7 +64,7 @@ OPEN = {
     "second listener": "Linux: one listener for a tree of processes, and husk has it",
     "read implies exec": FILTER,
     "Landlock domain": FILTER,
-    "undumpable": "seccomp: the call says done and does nothing",
+    "undumpable": "husk: shows what was set and does nothing",
     "directory notices": "seccomp: the command is not on the list",
     "groups of the peer": "seccomp: the option is refused; the peer may be husk",
 }

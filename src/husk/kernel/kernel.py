@@ -134,8 +134,11 @@ class Shared:
             if self._inherited is None:
                 from husk.kernel.cred.inherited import Inherited
 
-                self._inherited = Inherited(self.live.host_pids)
+                self._inherited = Inherited(self.live.host_pids, (self.identity.host_uid, self.identity.host_gid))
             return self._inherited
+
+    def attributes_of(self, host_pid: int) -> dict[str, int]:
+        return self._inherited.of(host_pid) if self._inherited is not None else {}
 
     def keyrings(self) -> Keyrings:
         with self.vfs.lock:  # two threads may be the first

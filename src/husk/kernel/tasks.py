@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
     Names = tuple[bytes, bytes, list[bytes]]  # of a program: path, name, words in place of argv[0]
+    Attributes = dict[str, int]  # those that husk keeps for a process (cred/inherited.py)
 
 
 MOST_REMEMBERED = 1 << 16
@@ -80,11 +81,26 @@ def _none_starting(tgid: int) -> Names | None:
     return None
 
 
+def _none_kept(host_pid: int) -> Attributes:
+    return {}
+
+
+def stat_fields(host_tid: int) -> list[bytes]:
+    """Those of /proc/TID/stat behind the name, the state first."""
+    return read_host(b"/proc/%d/stat" % host_tid).rpartition(b")")[2].split()
+
+
+def arguments_at(host_tid: int) -> int:
+    """Where its arguments begin: another place after each execve, and the same after fork."""
+    return int(stat_fields(host_tid)[45])
+
+
 class Tasks:
     """The processes of one run. `starting` tells the names of the program that a process (by thread group) is about to
-    run, while the loader is still in its place."""
+    run, while the loader is still in its place; `kept` the attributes that husk keeps for a process."""
 
-    __slots__ = ("_closed", "_hosts", "_lock", "_namespace_fd", "_own_namespace", "_starting", "_vfs", "reaper")
+    __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_own_namespace", "_starting", "_vfs",
+                 "reaper")  # fmt: skip
 
     def __init__(
         self,
@@ -92,10 +108,11 @@ class Tasks:
         reaper: int,
         starting: Callable[[int], Names | None] = _none_starting,
         *,
+        kept: Callable[[int], Attributes] = _none_kept,
         own_namespace: bool = False,
     ) -> None:
         self._vfs, self.reaper, self._starting = vfs, reaper, starting
-        self._own_namespace = own_namespace
+        self._own_namespace, self._kept = own_namespace, kept
         self._lock, self._namespace_fd, self._closed = _thread.allocate_lock(), -1, False
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen; only where the host is old
 
@@ -232,6 +249,17 @@ class Tasks:
         except OSError:
             pass
         return b""
+
+    # -- what husk keeps for them ------------------------------------------------------------------------------
+    def dumpable(self, host_tid: int) -> int:
+        """What the process set with PR_SET_DUMPABLE; execve makes it dumpable again."""
+        kept = self._kept(host_tid)
+        return kept["dumpable"] if "dumpable" in kept and kept["dumpable_at"] == arguments_at(host_tid) else 1
+
+    def core_limit(self, host_tid: int) -> tuple[int, int] | None:
+        """The limits on core files that the process set; None: it set none."""
+        kept = self._kept(host_tid)
+        return (kept["core_soft"], kept["core_hard"]) if "core_soft" in kept else None
 
     # -- programs ----------------------------------------------------------------------------------------------
     def exe_of(self, host_pid: int) -> bytes | None:

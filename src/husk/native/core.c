@@ -68,6 +68,8 @@ static PyMethodDef functions[] = {
     {"lock_file", host_py_lock_file, METH_VARARGS, "lock_file(fd, operation): flock(2), which returns on EINTR"},
     {"lock_range", host_py_lock_range, METH_VARARGS,
      "lock_range(fd, command, struct flock): fcntl(2), which returns on EINTR; the struct as the kernel leaves it"},
+    {"tag_process", host_py_tag_process, METH_VARARGS,
+     "tag_process(pid, tag, uid, gid): set the soft limit on file locks of a process with these host ids"},
     {"kill_marked", host_py_kill_marked, METH_VARARGS,
      "kill_marked(mark, mask): kill every process whose hard limit on file locks is `mark` in the bits of `mask`; how "
      "many were alive"},

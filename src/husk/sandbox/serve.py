@@ -77,7 +77,13 @@ class Served:
             listener.show(hooks.numbers)
         if policy.emulation is not None:
             listener.show(list(policy.emulation.rules))
-        tasks = Tasks(box.files.vfs, launch.reaper, _starting(listener), own_namespace=box.walls.pid)
+        tasks = Tasks(
+            box.files.vfs,
+            launch.reaper,
+            _starting(listener),
+            kept=shared.attributes_of,
+            own_namespace=box.walls.pid,
+        )
         self._tasks = tasks
         box.live.add(tasks)
         try:

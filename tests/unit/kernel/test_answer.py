@@ -139,7 +139,7 @@ def test_the_fakes_are_like_the_real_ones() -> None:
 def test_exception_in_every_handler(guest: Guest, told: list[dict[str, object]], nr: int) -> None:
     replace(guest, nr, boom)
     # Some kinds of these are refused without asking the handler.
-    served = {"socket": (2, 1), "ioctl": (0, 0x5441)}.get(HANDLERS[nr], ())
+    served = {"socket": (2, 1), "ioctl": (0, 0x5441), "prctl": (3,)}.get(HANDLERS[nr], ())
     assert guest.answer(guest.make(nr, *served)) == ("error", errno.EIO)
     (fault,) = faults(told)
     assert fault["call"] == HANDLERS[nr]
@@ -180,7 +180,7 @@ def test_exception_in_the_vfs(guest: Guest, told: list[dict[str, object]], name:
 def test_every_handler_has_a_good_call() -> None:
     """So that the two tests above cover every handler. But calls about processes, keys and IPC never ask the vfs,
     some calls are always refused, and fallocate asks only the host."""
-    processes = ("sched_", "getp", "gets", "get_robust", "getrl", "setp", "setu", "setg", "setr", "ioprio", "prlimit")
+    processes = ("sched_", "getp", "gets", "get_robust", "getrl", "setp", "setu", "setg", "setr", "ioprio", "prlimit", "prctl")
     others = ("husk_call", "uname", "shm", "sem", "msg", "mq_", "add_key", "request_key", "keyctl")
     sockets = ("accept", "listen", "recv", "socket", "setsockopt")  # unless they name one
     never_good = {row.name for row in JUDGED} | {"quotactl"}

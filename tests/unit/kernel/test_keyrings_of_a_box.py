@@ -1,4 +1,4 @@
-"""The key rings of a box: bounds, expiry, and what is forgotten. tests/guests/keys_rings.c compares calls with Linux."""
+"""The key rings of a box: bounds, expiry, what is forgotten. tests/guests/keys_rings.c compares calls with Linux."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from husk.kernel.cred.keyrings import MAX_BYTES, MAX_KEYS, PROCESS_RING, SESSION
 
 
 def _box() -> tuple[Keyrings, Caller]:
-    return Keyrings(Inherited(lambda: [os.getpid()]), (1000, 1000)), Caller(os.getpid(), os.getpid())
+    return Keyrings(Inherited(lambda: [os.getpid()], (0, 0)), (1000, 1000)), Caller(os.getpid(), os.getpid())
 
 
 def test_a_box_has_at_most_as_many_keys_as_a_user_of_linux() -> None:

@@ -60,7 +60,9 @@ def process_named(nr: int, signature: str, reason: str, *caller: ArgTest) -> Row
 
 CORE_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_CORE)
 OWN_CORE_LIMIT = Arg(0, "the resource").is_in(numbers.RLIMIT_CORE)
-CORE_STAYS = "that of core files stays 1, or a host with a pipe as core_pattern gives a guest's memory to a program"
+CORE_STAYS = (
+    "that of core files is only shown as set, or a host with a pipe as core_pattern gives a guest's memory to a program"
+)
 
 LOCKS_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_LOCKS)
 OWN_LOCKS_LIMIT = Arg(0, "the resource").is_in(numbers.RLIMIT_LOCKS)
@@ -198,6 +200,7 @@ ROWS = (
         "getrlimit(resource: RLIMIT_*, rlim: *rlimit)",
         "reads the caller's own limits",
         virtual_if(OWN_LOCKS_LIMIT),  # see setrlimit
+        virtual_if(OWN_CORE_LIMIT),
         family="processes",
     ),
     native(
@@ -246,13 +249,11 @@ ROWS = (
     native(
         157,
         "prctl(option: PR_*, arg2: ulong, arg3: ulong, arg4: ulong, arg5: ulong)",
-        "the listed options concern the calling thread or process only",
+        "the listed options concern the calling thread or process only; PR_SET_DUMPABLE is only shown as set: husk has "
+        "to read arguments in the guest's memory",
+        virtual_if(OPTION.is_in(numbers.PR_GET_DUMPABLE)),
+        virtual_if(OPTION.is_in(numbers.PR_SET_DUMPABLE), Arg(1, "the value").is_in(numbers.DUMPABLE_VALUES)),
         native_if(OPTION.is_in(numbers.PRCTL_ALLOWED)),
-        answered_if(
-            "an undumpable process hides its memory from husk's kernel, which has to read arguments there",
-            OPTION.is_in(numbers.PR_SET_DUMPABLE),
-            Arg(1, "the value").is_in(numbers.DUMPABLE_VALUES),
-        ),
         refused_if(EINVAL, "Linux knows no such value either", OPTION.is_in(numbers.PR_SET_DUMPABLE), quiet=True),
         native_if(OPTION.is_in(numbers.PR_SET_MM), Arg(1, "the field").is_in(numbers.PR_SET_MM_MAPS)),
         refused_if(EPERM, "single fields want CAP_SYS_RESOURCE, which no guest has", OPTION.is_in(numbers.PR_SET_MM)),
@@ -260,6 +261,7 @@ ROWS = (
             EINVAL,
             "not on the list of options known to concern only the caller; the answer is that of a kernel without it",
         ),
+        family="processes",
     ),
     native(
         135,

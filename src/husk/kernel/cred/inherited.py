@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _thread
 
+from husk.native._core import tag_process
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -18,20 +19,18 @@ if TYPE_CHECKING:
 
     Attributes = dict[str, int]
 
-MARKED = 1 << 62  # a soft limit from here on is no tag: husk-init set it
-UNLIMITED = (1 << 64) - 1
 MOST_TAGS = 4096
-RLIMIT_LOCKS = 10
 NONE: Attributes = {}  # never written to
 
 
 class Inherited:
-    """The attributes of all processes of a box. `live` lists the host numbers of its processes."""
+    """The attributes of all processes of a box. `live` lists the host numbers of its processes, which have the host ids
+    `ids`."""
 
-    __slots__ = ("_by_content", "_last", "_live", "_lock", "_sets")
+    __slots__ = ("_by_content", "_ids", "_last", "_live", "_lock", "_sets")
 
-    def __init__(self, live: Callable[[], list[int]]) -> None:
-        self._live, self._lock, self._last = live, _thread.allocate_lock(), 0
+    def __init__(self, live: Callable[[], list[int]], ids: tuple[int, int]) -> None:
+        self._ids, self._live, self._lock, self._last = ids, live, _thread.allocate_lock(), 0
         self._sets: dict[int, Attributes] = {}
         self._by_content: dict[tuple[tuple[str, int], ...], int] = {}
 
@@ -39,23 +38,18 @@ class Inherited:
         if not self._sets:
             return NONE
         try:
-            return self._sets.get(_limits(host_pid)[0], NONE)
+            return self._sets.get(_soft_limit(host_pid), NONE)
         except OSError:
             return NONE
 
     def change(self, host_pid: int, **new: int) -> bool:
-        """Give a process, and the children it will have, attributes of these values. False where the host does not let
-        husk set the limit: run as root without CAP_SYS_RESOURCE, as in many containers."""
-        import resource
-
+        """Give a process, and the children it will have, attributes of these values. False where the process is not one
+        that husk-init has marked, or is gone."""
         with self._lock:
-            tag, hard = _limits(host_pid)
-            if not MARKED <= hard < UNLIMITED:
-                return False  # not one that husk-init has marked
-            tag = self._tag({**self._sets.get(tag, NONE), **new})
             try:
-                resource.prlimit(host_pid, RLIMIT_LOCKS, (tag, hard))
-            except PermissionError:
+                tag = self._tag({**self._sets.get(_soft_limit(host_pid), NONE), **new})
+                tag_process(host_pid, tag, *self._ids)
+            except OSError:
                 return False
             return True
 
@@ -80,15 +74,14 @@ class Inherited:
         used = set()
         for pid in self._live():
             try:
-                used.add(_limits(pid)[0])
+                used.add(_soft_limit(pid))
             except OSError:
                 continue
         self._sets = {tag: found for tag, found in self._sets.items() if tag in used}
         self._by_content = {content: tag for content, tag in self._by_content.items() if tag in used}
 
 
-def _limits(host_pid: int) -> tuple[int, int]:
-    """Soft and hard limit on file locks. Not prlimit(2), which the host may refuse where it shows this file."""
-    words = read_host(b"/proc/%d/limits" % host_pid).partition(b"\nMax file locks")[2].split()[:2]
-    soft, hard = (int(word) if word.isdigit() else UNLIMITED for word in words)
-    return soft, hard
+def _soft_limit(host_pid: int) -> int:
+    """Not by prlimit(2), which the host may refuse where it shows this file. husk-init's own limit is no tag."""
+    word = read_host(b"/proc/%d/limits" % host_pid).partition(b"\nMax file locks")[2].split()[0]
+    return int(word) if word.isdigit() else 0

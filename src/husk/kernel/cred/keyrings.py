@@ -15,6 +15,7 @@ import errno
 import os
 import time
 
+from husk.kernel.tasks import arguments_at, stat_fields
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -79,7 +80,7 @@ class Caller:
         self.tid, self.tgid = tid, tgid
         self.thread = _born(tid)
         self.process = self.thread if tid == tgid else _born(tgid)
-        self.program = self.process, _arguments_at(tgid)
+        self.program = self.process, arguments_at(tgid)
 
 
 class Keyrings:
@@ -183,7 +184,7 @@ class Keyrings:
         """The ring of the thread that made the process, where that can still be told; else that of its tag, which is
         the one that was joined last in the parent when the process was made."""
         serial = self._inherited.of(tgid).get(SESSION, 0)
-        parent = int(_stat_fields(tgid)[1])
+        parent = int(stat_fields(tgid)[1])
         rings = {thread: ring for (group, thread), (ring, _) in self._sessions.items() if group == parent}
         if rings and self._inherited.of(parent).get(SESSION, 0) == serial:  # it has joined none since then
             for thread, ring in rings.items():
@@ -301,22 +302,13 @@ def _wanted(*, create: bool) -> None:
 
 
 # -- tasks, as the host shows them -------------------------------------------------------------------------------------
-def _stat_fields(host_tid: int) -> list[bytes]:
-    return read_host(b"/proc/%d/stat" % host_tid).rpartition(b")")[2].split()
-
-
 def _born(host_tid: int) -> Holder:
-    return host_tid, int(_stat_fields(host_tid)[19])
-
-
-def _arguments_at(host_tid: int) -> int:
-    """Where its arguments begin: another place after each execve, and the same after fork."""
-    return int(_stat_fields(host_tid)[45])
+    return host_tid, int(stat_fields(host_tid)[19])
 
 
 def _lives(holder: Holder) -> bool:
     try:
-        fields = _stat_fields(holder[0])
+        fields = stat_fields(holder[0])
     except OSError:
         return False
     return int(fields[19]) == holder[1] and fields[0] not in (b"X", b"Z")

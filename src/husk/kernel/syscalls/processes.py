@@ -1,5 +1,5 @@
 """getpgid(2), setpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2),
-get_robust_list(2): calls on a process by number; getrlimit(2), setrlimit(2) and uname(2).
+get_robust_list(2): calls on a process by number; getrlimit(2), setrlimit(2), prctl(2) and uname(2).
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -11,11 +11,13 @@ import errno
 import os
 
 from husk.kernel.call import CONTINUE, Call, Refused, Reply, i32
+from husk.kernel.tasks import arguments_at
+from husk.vfs.synth.synth_tree import read_host
 
 PRIO_PROCESS = 0  # getpriority's `which`
 RLIMIT_CORE, RLIMIT_LOCKS, RLIMIT_BYTES, UNLIMITED = 4, 10, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
-CORE_LIMIT = 1  # set by husk-init
+PR_GET_DUMPABLE = 3
 HOSTNAME, UTS_FIELD = b"husk", 65
 PER_LINUX32 = 8
 
@@ -65,39 +67,70 @@ def setpgid(call: Call) -> Reply:
 
 
 def prlimit64(call: Call) -> Reply:
-    if i32(call, 1) == RLIMIT_CORE and call.args[2]:
-        return _core_limit_stays(call)
+    if i32(call, 1) == RLIMIT_CORE:
+        return _core_limit(call, i32(call, 0), call.args[2], call.args[3])
     if i32(call, 1) == RLIMIT_LOCKS:
         return _locks_limit_stays(call)
     # Asking for it inside a pid namespace comes here too; the number is the namespace's, so the host may answer.
     return CONTINUE if call.kernel.walls.pid else _on_pid(call)
 
 
-def _core_limit_stays(call: Call) -> Reply:
-    """Nothing happens: the row of setrlimit says why. All processes of a box have the caller's limit."""
-    if not call.kernel.walls.pid:
-        _confined(call, i32(call, 0))
-    _judge_core_limit(call.raw.read(call.args[2], RLIMIT_BYTES))  # EFAULT comes first
-    if call.args[3]:
-        with open(f"/proc/{call.tid}/limits", "rb") as limits:
-            (line,) = [line for line in limits if line.startswith(b"Max core file size")]
-        values = [UNLIMITED if word == b"unlimited" else int(word) for word in line[18:].split()[:2]]
-        call.raw.write(call.args[3], b"".join(value.to_bytes(8, "little") for value in values))
-    return 0
-
-
 def setrlimit(call: Call) -> Reply:
     """Only that of core files comes here."""
-    _judge_core_limit(call.raw.read(call.args[1], RLIMIT_BYTES))
+    call.raw.read(call.args[1], RLIMIT_BYTES)  # EFAULT also where the address is 0
+    return _core_limit(call, 0, call.args[1], 0)
+
+
+def getrlimit(call: Call) -> Reply:
+    """Only those of core files and of file locks come here."""
+    if i32(call, 0) == RLIMIT_CORE:
+        soft, hard = _shown_core_limit(call, call.tid)
+        call.raw.write(call.args[1], soft.to_bytes(8, "little") + hard.to_bytes(8, "little"))
+        return 0
+    call.raw.write(call.args[1], UNLIMITED.to_bytes(8, "little") * 2)
     return 0
 
 
-def _judge_core_limit(wanted: bytes) -> None:
-    soft, hard = int.from_bytes(wanted[:8], "little"), int.from_bytes(wanted[8:], "little")
-    if soft > hard:
-        raise OSError(errno.EINVAL, "the soft limit is above the hard one")
-    if hard > CORE_LIMIT:
-        raise OSError(errno.EPERM, "the hard limit can only be lowered")
+def _core_limit(call: Call, guest_pid: int, new_at: int, old_at: int) -> Reply:
+    """What the host enforces stays as it is: the row of setrlimit says why. The guest sees what it set."""
+    new = call.raw.read(new_at, RLIMIT_BYTES) if new_at else b""  # EFAULT comes first
+    if guest_pid < 0:
+        raise OSError(errno.ESRCH, "no process")
+    host = call.kernel.tasks.host_of(guest_pid) if guest_pid else call.tid
+    if host is None:
+        raise OSError(errno.ESRCH, "no process of this box")
+    soft, hard = _shown_core_limit(call, host)
+    if new:
+        wanted = int.from_bytes(new[:8], "little"), int.from_bytes(new[8:], "little")
+        if wanted[0] > wanted[1]:
+            raise OSError(errno.EINVAL, "the soft limit is above the hard one")
+        if wanted[1] > hard:
+            raise OSError(errno.EPERM, "the hard limit can only be lowered")
+        call.kernel.inherited.change(host, core_soft=wanted[0], core_hard=wanted[1])
+    if old_at:
+        call.raw.write(old_at, soft.to_bytes(8, "little") + hard.to_bytes(8, "little"))
+    return 0
+
+
+def _shown_core_limit(call: Call, host_tid: int) -> tuple[int, int]:
+    known = call.kernel.tasks.core_limit(host_tid)
+    if known is None:
+        words = read_host(b"/proc/%d/limits" % host_tid).partition(b"\nMax core file size")[2].split()[:2]
+        soft, hard = (UNLIMITED if word == b"unlimited" else int(word) for word in words)
+        known = soft, hard
+    if not call.raw.valid():
+        raise OSError(errno.ESRCH, "the caller is gone")
+    return known
+
+
+def prctl(call: Call) -> Reply:
+    """Only what concerns dumping comes here. The host keeps every guest dumpable: husk has to read its memory."""
+    if i32(call, 0) == PR_GET_DUMPABLE:
+        return call.kernel.tasks.dumpable(call.tid)
+    if call.args[1] > 1:  # the filter compares 32 bits
+        raise OSError(errno.EINVAL, "neither hidden nor shown")
+    call.kernel.inherited.change(call.raw.tgid(), dumpable=call.args[1], dumpable_at=arguments_at(call.tid))
+    return 0
 
 
 def _locks_limit_stays(call: Call) -> Reply:
@@ -108,12 +141,6 @@ def _locks_limit_stays(call: Call) -> Reply:
         call.raw.read(call.args[2], RLIMIT_BYTES)
     if call.args[3]:
         call.raw.write(call.args[3], UNLIMITED.to_bytes(8, "little") * 2)
-    return 0
-
-
-def getrlimit(call: Call) -> Reply:
-    """Only that of file locks comes here."""
-    call.raw.write(call.args[1], UNLIMITED.to_bytes(8, "little") * 2)
     return 0
 
 

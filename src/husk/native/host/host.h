@@ -101,5 +101,6 @@ PyObject *host_py_notification_sizes(PyObject *self, PyObject *noargs);
 
 /* marked.c */
 PyObject *host_py_kill_marked(PyObject *self, PyObject *args);
+PyObject *host_py_tag_process(PyObject *self, PyObject *args);
 
 #endif

@@ -176,8 +176,11 @@ MARKED = 1 << 62  # a limit on file locks from here on is a mark of husk (sandbo
 def _limits(task: HostTask) -> bytes:
     """getrlimit shows the same (kernel/syscalls/processes.py)."""
     lines = task.read(b"limits").splitlines(keepends=True)
+    core = task.view.tasks.core_limit(task.host)
     for at, line in enumerate(lines):
         words = line.split()
+        if line.startswith(b"Max core file size") and core is not None:
+            lines[at] = b"%-25s %-20d %-20d %-10s\n" % (b"Max core file size", *core, b"bytes")
         if line.startswith(b"Max file locks") and words[3].isdigit() and int(words[3]) >= MARKED:
             lines[at] = b"%-25s %-20s %-20s %-10s\n" % (b"Max file locks", b"unlimited", b"unlimited", b"locks")
     return b"".join(lines)

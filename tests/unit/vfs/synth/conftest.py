@@ -56,6 +56,12 @@ class FakeTasks:
     def descends(self, host_pid: int, ancestor: int) -> bool:
         return False
 
+    def dumpable(self, host_tid: int) -> int:
+        return 1
+
+    def core_limit(self, host_tid: int) -> tuple[int, int] | None:
+        return None
+
     def shows(self, host_pid: int) -> int:
         return self.guest_of(host_pid)
 
