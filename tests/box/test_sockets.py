@@ -29,5 +29,10 @@ def test_inet_transcript(family: str) -> None:
     differential(["{guests}/sock_inet", family], case="sock_inet " + family)
 
 
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_control_transcript(family: str) -> None:
+    differential(["{guests}/sock_control", family], case="sock_control " + family)
+
+
 def test_interface_transcript() -> None:
     differential(["{guests}/net_interface"], case="net_interface")

@@ -161,6 +161,7 @@ SO_FILTERS = {
     "SO_ATTACH_REUSEPORT_EBPF": 52,
     "SO_DETACH_REUSEPORT_BPF": 68,
 }
+# Binding to lo is all right, to another interface not: husk looks.
 SO_BINDS = {"SO_BINDTODEVICE": 25, "SO_BINDTOIFINDEX": 62}
 IPPROTO_TCP = {"IPPROTO_TCP": 6}
 TCP_HARMFUL = {"TCP_REPAIR": 19, "TCP_FASTOPEN": 23, "TCP_FASTOPEN_CONNECT": 30, "TCP_ULP": 31}
@@ -190,6 +191,13 @@ IPV6_HARMFUL = {
     "IPV6_UNICAST_IF": 76,
 }
 IPV6_KEPT = {"IPV6_ADDRFORM": 1, "IPV6_V6ONLY": 26}
+IPV6_TWINS = {  # husk sets the same for IPv4, which IPv6 sockets of a mapped network speak
+    "IPV6_UNICAST_HOPS": 16,
+    "IPV6_RECVHOPLIMIT": 51,
+    "IPV6_RECVTCLASS": 66,
+    "IPV6_TCLASS": 67,
+    "IPV6_RECVORIGDSTADDR": 74,
+}
 
 # rt_sigaction: programs ask for the action of these to change a flag of it. glibc's posix_spawn asks about every signal
 # there is, so each one here costs each start of a program some 10 microseconds.

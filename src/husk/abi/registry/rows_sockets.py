@@ -197,10 +197,11 @@ ROWS = (
         native_if(PRIVATE_NET),
         no_option(SOCKET_LEVEL, numbers.SO_FILTERS, EPERM,
                   "husk's own filter on this socket keeps out packets of foreign senders"),
-        no_option(SOCKET_LEVEL, numbers.SO_BINDS, EPERM, "it binds to a host interface"),
+        virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_BINDS)),
         no_option(IP_LEVEL, numbers.IP_HARMFUL, EPERM, HOST_ROUTES),
         no_option(IPV6_LEVEL, numbers.IPV6_HARMFUL, EPERM, HOST_ROUTES),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
+        virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_TWINS)),
         family="sockets",
     ),
     native(

@@ -14,7 +14,7 @@ import os
 import struct
 
 from husk.kernel.call import Call
-from husk.kernel.net import port_owners
+from husk.kernel.net import ip_control, port_owners
 from husk.kernel.net.netlink import check_groups
 from husk.kernel.net.network import CONNECT, FIRST_FREE_PORT, Network, remote_address, unreachable
 from husk.kernel.net.ports import ANY, ANY6, FOUR, LOCALHOST, LOCALHOST6, MAPPED_PREFIX, SIX, Ports, host_address
@@ -90,6 +90,9 @@ class MappedNetwork(Network):
         return int(self._state(fd).v6only).to_bytes(4, "little")
 
     def set_option(self, fd: int, level: int, name: int, value: bytes) -> None:
+        if ip_control.sets(level, name):
+            ip_control.set_ip_option(fd, level, name, value)
+            return
         if (level, name) != (SOL_IPV6, IPV6_V6ONLY):
             raise OSError(errno.ENOPROTOOPT, "the socket would change its family")
         get_option(fd, level, name, 4)
@@ -290,6 +293,18 @@ class MappedNetwork(Network):
             last = SIX if to[23] == SIX else FOUR
             return [(SOL_IPV6, IPV6_PKTINFO, MAPPED_PREFIX + self.ports.host_ip(last) + bytes(4))]
         return []
+
+    def host_control(self, level: int, kind: int, value: bytes) -> list[tuple[int, int, bytes]]:
+        return ip_control.to_host(level, kind, value)
+
+    def guest_control(self, fd: int, peer: bytes, control: bytes) -> bytes:
+        return ip_control.to_guest(self, fd, peer, control) if peer[:2] in (b"\2\0", b"\n\0") else control
+
+    def guest_own_ip(self, fd: int, ip: bytes, peer: bytes) -> bytes | None:
+        """The guest's address, 4 or 16 bytes, that `peer` meant by the host address `ip`; None outside of the box."""
+        guest_ip = self.ports.guest_ip(ip)
+        meant = self.ports.guest_ip(peer[20:24]) if peer[8:20] == MAPPED_PREFIX else None
+        return LOCALHOST6 if guest_ip == LOCALHOST and meant == LOCALHOST6 else guest_ip
 
     def _state(self, fd: int) -> _SocketState:
         inode = os.fstat(fd).st_ino

@@ -100,6 +100,20 @@ def pack_control(messages: list[tuple[int, int, bytes]]) -> bytes:
     return made
 
 
+def fit_control(control: bytes, room: int, message_flags: int) -> tuple[bytes, int]:
+    """Cut to the guest's room as Linux does: also in the middle of a message, and without padding that has no room."""
+    made = b""
+    for level, kind, value in control_messages(control):
+        left = room - len(made)
+        if left < CONTROL.size:
+            return made, message_flags | MSG_CTRUNC
+        size = CONTROL.size + len(value)
+        if size > left:
+            size, message_flags = left, message_flags | MSG_CTRUNC
+        made += (CONTROL.pack(size, level, kind) + value)[:size].ljust(min((size + 7) & ~7, left), b"\0")
+    return made, message_flags
+
+
 def control_out(
     call: Call, header: Header, added: list[tuple[int, int, bytes]], *, unix: bool, fds: list[int]
 ) -> bytes:
@@ -120,8 +134,9 @@ def control_out(
             _check_own_credentials(call, value)
             sends_credentials = True
             continue
-        elif level in (SOL_IP, SOL_IPV6) and call.kernel.network.mapped:
-            continue  # they choose the host's interfaces and source addresses
+        elif level in (SOL_IP, SOL_IPV6):
+            made += call.kernel.network.host_control(level, kind, value)
+            continue
         elif level == SOL_SOCKET and (kind == SO_MARK or (kind == SO_PRIORITY and value not in ANY_USERS_PRIORITIES)):
             # Linux would check the sender's capabilities: husk's, which may be root's.
             raise OSError(errno.EPERM, "it needs CAP_NET_ADMIN")

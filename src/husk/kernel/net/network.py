@@ -61,6 +61,14 @@ class Network:
     def guest_peer_address(self, address: bytes) -> bytes:
         return address
 
+    def host_control(self, level: int, kind: int, value: bytes) -> list[tuple[int, int, bytes]]:
+        """A control message of IP that the guest sends, as the host gets it."""
+        return [(level, kind, value)]
+
+    def guest_control(self, fd: int, peer: bytes, control: bytes) -> bytes:
+        """Received control messages, as the guest gets them."""
+        return control
+
     def source_control(self, fd: int, kind: tuple[int, int], to: bytes) -> list[tuple[int, int, bytes]]:
         return []
 

@@ -42,6 +42,7 @@ MSG_WAITALL, MSG_WAITFORONE, MSG_FASTOPEN, MSG_ZEROCOPY = 0x100, 0x10000, 0x2000
 MSG_ERRQUEUE = 0x2000
 SIGPIPE, MOST_MESSAGES, SENDMSG = 13, 1024, number("sendmsg")
 CONNECTED = (SOCK_STREAM, SOCK_SEQPACKET)
+TRANSLATED = 256  # bytes that control messages of a mapped network may grow by
 PIECE = 1 << 18  # of a stream, copied and sent at once
 WAITING_PIECE = 1 << 16  # the same while the socket is full: as many as calls may wait are held at a time
 
@@ -352,9 +353,13 @@ def _receive(call: Call, flags: int, take: Callable[[int, int], int]) -> Reply:
 def _take_message(call: Call, fd: int, header: Header, flags: int) -> int:
     size = min(header.total, messages.MOST_AT_ONCE)
     room = min(header.control_room, messages.MOST_CONTROL)
+    if room and call.kernel.network.mapped and socket_kind(fd)[0] != AF_UNIX:
+        room += TRANSLATED  # what becomes longer by translation is cut afterwards
     wanted = flags | messages.MSG_CMSG_CLOEXEC
     data, address, control, told, length = patiently(call, lambda: receive_message(fd, size, room, wanted))
+    control = call.kernel.network.guest_control(fd, address, control) if control else b""
     control, told = messages.control_in(call, header, control, flags, told)
+    control, told = messages.fit_control(control, header.control_room, told)
     messages.put_data(call, header, data)
     if header.name_at:
         named = shown(call, fd, address)

@@ -23,6 +23,8 @@ AF_UNIX, AF_NETLINK = 1, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
 SOCK_CLOEXEC, SOCK_NONBLOCK = 0o2000000, 0o4000
 SOL_SOCKET, SO_PASSCRED, SO_PEERCRED, UCRED_SIZE = 1, 16, 17, 12
+SO_BINDTODEVICE = 25
+LONGEST_OPTION = 136  # struct group_req
 LONGEST_ADDRESS, LONGEST_UNIX_ADDRESS = 128, 110
 
 Kind = tuple[int, int]
@@ -130,9 +132,9 @@ def setsockopt(call: Call) -> Reply:
                 call.kernel.peers.note_asking(fd)
             return CONTINUE  # nothing was judged
         size = i32(call, 4)
-        if size < 4:
+        if size < (0 if (i32(call, 1), i32(call, 2)) == (SOL_SOCKET, SO_BINDTODEVICE) else 4):
             raise OSError(errno.EINVAL, "too short for an option")
-        value = call.raw.read(call.args[3], 4)
+        value = call.raw.read(call.args[3], min(size, LONGEST_OPTION))
         call.kernel.network.set_option(fd, i32(call, 1), i32(call, 2), value)
     finally:
         os.close(fd)

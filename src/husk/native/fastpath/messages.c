@@ -56,6 +56,12 @@ static uint64_t address_in_any(pid_t tid, uint64_t where, uint32_t count)
     return 0;
 }
 
+static bool has_control(pid_t tid, uint64_t where)
+{
+    struct guest_msghdr header;
+    return guest_read(tid, where, &header, sizeof header) == sizeof header && header.control && header.control_size;
+}
+
 static bool is_netlink(pid_t tid, uint64_t address)
 {
     sa_family_t family;
@@ -86,6 +92,20 @@ static bool needs_translation(Listener *listener, const struct seccomp_notif *no
         needed = (listener->mapped && type == SOCK_SEQPACKET) || !peer_is_unnamed(fd);
     close(fd);
     return needed;
+}
+
+/* Control messages of datagrams tell addresses, too, in a mapped network. */
+static bool control_needs_translation(Listener *listener, const struct seccomp_notif *notif, int fd_number)
+{
+    int fd = listener->mapped ? guest_get_fd(notif->pid, fd_number) : -1;
+    if (fd < 0)
+        return false;
+    int family = 0, type = 0;
+    socklen_t size = sizeof family;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+    close(fd);
+    return type == SOCK_DGRAM && (family == AF_INET || family == AF_INET6);
 }
 
 /* Is it an address of the box's own loopback? For others Python has to resolve a path, or to say why it refuses. */
@@ -139,10 +159,16 @@ bool fast_answer_message(Listener *listener, const struct seccomp_notif *notif)
     case SYS_recvmsg:
         if (address_in(tid, a[ARG_recvmsg_msg]) && needs_translation(listener, notif, (int)a[ARG_recvmsg_fd]))
             return false;
+        if (has_control(tid, a[ARG_recvmsg_msg]) &&
+            control_needs_translation(listener, notif, (int)a[ARG_recvmsg_fd]))
+            return false;
         break;
     case SYS_recvmmsg:
         if (address_in_any(tid, a[ARG_recvmmsg_mmsg], (uint32_t)a[ARG_recvmmsg_vlen]) &&
             needs_translation(listener, notif, (int)a[ARG_recvmmsg_fd]))
+            return false;
+        if (has_control(tid, a[ARG_recvmmsg_mmsg]) &&
+            control_needs_translation(listener, notif, (int)a[ARG_recvmmsg_fd]))
             return false;
         break;
     case SYS_sendmsg:
