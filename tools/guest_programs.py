@@ -87,6 +87,8 @@ MODULES = {
     "python3-pil": ("PIL", "python3-pil"),
     "python3-numpy": ("numpy", "python3-numpy"),
 }
+# Hundreds of megabytes: tests that need one skip, unless it is there already.
+BROWSERS = {"chromium": "chromium", "firefox-esr": "firefox-esr"}
 # Other sandboxes the benchmark compares husk with.
 BENCH_PACKAGES = {"bwrap": "bubblewrap", "proot": "proot"}
 
@@ -105,7 +107,7 @@ def find(program: str) -> str | None:
 def package_of(program: str) -> str | None:
     if program in MODULES:
         return MODULES[program][1]
-    return PACKAGES.get(program) or BENCH_PACKAGES.get(program)
+    return PACKAGES.get(program) or BROWSERS.get(program) or BENCH_PACKAGES.get(program)
 
 
 def missing(programs: list[str]) -> list[str]:
