@@ -88,7 +88,7 @@ class Place:
                 continue
             record = json.loads((box / "record").read_text().splitlines()[0])
             needed.update(record["layers"])
-            wrong += [str(path) for path in box.iterdir() if path.name not in ("record", "root")]
+            wrong += [str(path) for path in box.iterdir() if path.name not in ("record", "root", "log")]
         layers = self.state / "layers"
         wrong += [str(layer) for layer in (layers.iterdir() if layers.exists() else ()) if layer.name not in needed]
         wrong += [str(path) for path in self.state.iterdir() if path.name not in ("kept", "layers", "kept.lock")]

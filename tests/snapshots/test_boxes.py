@@ -281,7 +281,10 @@ def test_what_is_overwritten_is_freed(place: Place) -> None:
 
 def test_what_belongs_to_the_box_and_what_to_the_run(place: Place) -> None:
     place.sh("box", "echo $NAME > /workspace/f", "--env", "NAME=first", *place.cow)
-    assert place.sh("box", "echo ${NAME-none}; echo y > /p/x; cat /workspace/f") == "none\nfirst\n"
+    told = place.sh("box", "echo $NAME $OTHER; echo y > /p/x; cat /workspace/f", "--env", "OTHER=new")
+    assert told == "first new\nfirst\n"
+    assert place.sh("box", "echo $NAME $OTHER; pwd", "--env", "NAME=second", "--workdir", "/p") == "second new\n/p\n"
+    assert place.sh("box", "echo $NAME; pwd") == "second\n/p\n"
     other = place.top / "other"
     other.mkdir()
     told = place.refused(2, "run", "--keep", "box", "--mount", f"{other}:/p:cow", "--", "true")
@@ -404,3 +407,24 @@ def test_a_file_that_was_replaced_by_one_like_it_keeps_what_the_box_says_of_it(p
 def _owner_of(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_uid, found.st_gid
+
+
+def test_the_log_of_a_box(place: Place) -> None:
+    (place.project / "gone").write_text("")
+    place.project.chmod(0o777)
+    place.sh("box", "echo x > /workspace/a; rm /p/gone", *place.cow)
+    assert place.call("run", "--keep", "box", "--", "sh", "-c", "cat /workspace/a; cat /root/.profile; exit 3")[0] == 3
+    runs = place.json("log", "box")["runs"]
+    assert [run["exit_code"] for run in runs] == [0, 3]
+    assert runs[0]["changes"] == [["box", "deleted", "/p/gone"], ["box", "added", "/workspace/a"]]
+    assert runs[1]["changes"] == [] and runs[1]["argv"][0] == "sh"
+    assert abs(runs[1]["time"] - time.time()) < 600
+    table = place.husk("log", "box", "--details", "-n", "1").splitlines()
+    assert len([line for line in table if line.endswith("exit 3")]) == 1
+    assert not any("/p/gone" in line for line in table)
+    log = place.state / "kept" / "box" / "log"
+    log.write_bytes(log.read_bytes() + b'{"cut')  # by a full disk
+    place.sh("box", "true")
+    assert [run["exit_code"] for run in place.json("log", "box")["runs"]] == [0, 3, 0]
+    place.husk("fork", "box", "other")
+    assert place.json("log", "other")["runs"] == []

@@ -24,6 +24,7 @@ COMMANDS = {
     "ps": ("box_options", "cmd_boxes:ps"),
     "diff": ("box_options", "cmd_boxes:diff"),
     "apply": ("box_options", "cmd_boxes:apply"),
+    "log": ("box_options", "cmd_boxes:log"),
     "commit": ("box_options", "cmd_boxes:commit"),
     "fork": ("box_options", "cmd_boxes:fork"),
     "drop": ("box_options", "cmd_boxes:drop"),

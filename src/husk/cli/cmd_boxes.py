@@ -1,5 +1,5 @@
-"""cli: `husk ps`, `diff`, `apply`, `commit`, `fork`, `drop`: commands for kept boxes. The work is in the sandbox; here
-are the handlers."""
+"""cli: `husk ps`, `diff`, `apply`, `log`, `commit`, `fork`, `drop`: commands for kept boxes. The work is in the
+sandbox; here are the handlers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from husk.cli.exit_codes import run_command
-from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, PS
+from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, LOG, PS
 from husk.cli.output import say, say_json, say_result
 from husk.sandbox.apply.apply_plan import shown
 from husk.sandbox.errors import UsageError
@@ -153,6 +153,26 @@ def _ask(source: str, steps: int) -> None:
         raise UsageError("nothing was applied.")
 
 
+def _log(options: Values, kept: KeptBoxes) -> int:
+    from husk.sandbox.kept.run_log import runs
+
+    kept.get(options.name)
+    found = runs(kept.path(options.name))[-options.last :]
+    lines = [f"{'WHEN':19} {'TOOK':>8} {'EXIT':>4} {'CHANGED':>7} {'REFUSED':>7}  COMMAND"]
+    for run in found:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run["time"]))
+        changed, refused = len(run["changes"]) + run["more_changes"], len(run["refusals"]) + run["more_refusals"]
+        command = shown(os.fsencode(" ".join(run["argv"])))[:60]
+        lines.append(f"{when} {run['seconds']:7.1f}s {run['exit_code']:>4} {changed:>7} {refused:>7}  {command}")
+        if options.details:
+            lines += [f"  {limit}" for limit in run["limits"]]
+            lines += [f"  {change} {path}{' on the host' if where == 'host' else ''}"
+                      for where, change, path in run["changes"]]  # fmt: skip
+            lines += [f"  refused {one['what']}: {one['reason']}" for one in run["refusals"]]
+    say_result({"name": options.name, "runs": found}, lines, as_json=options.json)
+    return 0
+
+
 def _commit(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.operations import commit
 
@@ -186,6 +206,7 @@ def _command(row: Command, handler: Callable[[Values, KeptBoxes], int]) -> Calla
 ps = _command(PS, _ps)
 diff = _command(DIFF, _diff)
 apply = _command(APPLY, _apply)
+log = _command(LOG, _log)
 commit = _command(COMMIT, _commit)
 fork = _command(FORK, _fork)
 drop = _command(DROP, _drop)

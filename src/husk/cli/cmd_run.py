@@ -65,7 +65,7 @@ def _run(options: RunOptions) -> int:
         advice = hint(options.policy, result) or ("" if options.summary else likely_refusal(result))
         if advice:
             say(f"husk: {advice}", file=sys.stderr)
-    if options.policy.keep and result.changes and not (options.json or options.quiet):
+    if options.kept_by_profile and result.changes and not (options.json or options.quiet):
         from husk.cli.summary import kept_copy
 
         if advice := kept_copy(options.policy, result):

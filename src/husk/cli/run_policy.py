@@ -50,14 +50,16 @@ def has_profiles() -> bool:
 class RunOptions:
     """What the command line says."""
 
-    __slots__ = ("events", "help", "json", "more", "policy", "profile", "quiet", "summary", "verbose")
+    __slots__ = (
+        "events", "help", "json", "kept_by_profile", "more", "policy", "profile", "quiet", "summary", "verbose",
+    )  # fmt: skip
 
     def __init__(self, words: list[str], command: Command = RUN) -> None:
         """`command` has the options of `husk run`, or of some of them, and perhaps more: those are in `more`."""
         self.profile = ""
         self.policy = Policy([])
         self.events = ""
-        self.json = self.quiet = self.summary = self.verbose = self.help = False
+        self.json = self.kept_by_profile = self.quiet = self.summary = self.verbose = self.help = False
         self.more: dict[str, str] = {}
         path = f"husk {command.name}"
         said = Words(path, command, words)
@@ -93,6 +95,7 @@ class RunOptions:
                     FLAGS[setting.option.attribute](self, setting.option.names[-1])
             except UsageError as error:
                 raise file.wrong_at(setting.line, str(error)) from None
+        self.kept_by_profile = bool(self.policy.keep)
 
     def _profile(self, _: str) -> None:
         """Taken before all others."""

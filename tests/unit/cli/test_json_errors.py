@@ -78,6 +78,7 @@ FAILING = {
     "image build": (["/nowhere"], 2, "usage"),
     "diff": (["none"], 2, "usage"),
     "apply": (["none"], 2, "usage"),
+    "log": (["none"], 2, "usage"),
     "commit": (["none", "x"], 2, "usage"),
     "fork": (["none", "x"], 2, "usage"),
     "drop": (["none"], 2, "usage"),

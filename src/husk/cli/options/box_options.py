@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options.values import positive_count
 
 _NAME = Argument("NAME", "the name of a kept box")
 
@@ -35,6 +36,17 @@ APPLY = Command(
     ),
     arguments=(_NAME, Argument("MOUNT", "which mount, if there are several", count="?")),
     end="With --json nothing is asked: give --dry-run or --yes.",
+)
+LOG = Command(
+    "log",
+    "what ran in a kept box, and what each run changed",
+    "The runs of a kept box, the newest last: when, how they ended, what they changed and what they were refused.",
+    options=(
+        Option("-n, --last", "N", "only the last N", read=positive_count, default=0),
+        Option("--details", "", "also what each run changed and was refused"),
+        JSON,
+    ),
+    arguments=(_NAME,),
 )
 COMMIT = Command(
     "commit",

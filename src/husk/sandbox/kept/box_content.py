@@ -34,7 +34,8 @@ class BoxContent:
         self.kept, self.record, self.whole = kept, record, whole
 
     def prepare(self, policy: Policy) -> None:
-        """Set image, mounts and their rules from the record; every run gives all other options anew."""
+        """Set image, mounts and their rules, environment and working directory from the record; a run may add to them,
+        and gives all other options anew."""
         record = self.record
         if policy.image and policy.image != record.image:
             origin = f"the image {record.image!r}" if record.image else "the host's own programs"
@@ -56,6 +57,8 @@ class BoxContent:
                 )
             mount.check()
         policy.mounts = of_box + list(given.values())
+        policy.env = record.env | policy.env
+        policy.workdir = policy.workdir or record.workdir
         self._adopt_rules(policy)
 
     def _adopt_rules(self, policy: Policy) -> None:

@@ -14,6 +14,7 @@ from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.kept.box_content import FIELDS, BoxContent
 from husk.sandbox.kept.kept_boxes import KeptBoxes, LayerLocks
 from husk.sandbox.kept.record import Record
+from husk.sandbox.kept.run_log import note_run
 from husk.sandbox.locked_dir import is_there
 
 TYPE_CHECKING = False
@@ -87,7 +88,7 @@ class Keeping(BoxContent):
         if not self.new or record.created_ns:
             return
         record.created_ns = time.time_ns()
-        record.note_mounts(policy)
+        record.note_policy(policy)
         if source is not None:
             from husk.sandbox.kept.image_hold import hold_image
 
@@ -110,7 +111,7 @@ class Keeping(BoxContent):
 
         record = self.record
         used = settle(state, files, self, record)
-        record.note_mounts(policy)
+        record.note_policy(policy)
         record.argv, record.exit_code, record.changed_ns = policy.argv, result.exit_code, time.time_ns()
         syncfs(files.vfs.state.files_fd)
         with self.kept.without_collection():
@@ -127,6 +128,12 @@ class Keeping(BoxContent):
                 raise
         self._unlock_layers()
         self.kept.collect(record, used)
+        try:
+            note_run(self.kept.path(record.name), policy.argv, result)
+        except OSError as error:
+            raise HuskError(
+                f"the box {record.name!r} is kept, but this run is not in its log ({error.strerror})."
+            ) from None
 
     def _is_recorded(self) -> bool:
         """Does the record on disk name our layer? Yes if it cannot be read: then nothing it may need is removed."""

@@ -25,6 +25,7 @@ class Record:
         "config",
         "created_ns",
         "default_rules",
+        "env",
         "exit_code",
         "flat",
         "id",
@@ -41,6 +42,7 @@ class Record:
         "rules",
         "store",
         "trees",
+        "workdir",
     )
 
     def __init__(self, name: str) -> None:
@@ -54,6 +56,8 @@ class Record:
         self.mounts: list[list[str]] = []  # source, target, mode
         self.rules: list[list[str]] = []  # verb and pattern, for names below mounts
         self.default_rules = True
+        self.env: dict[str, str] = {}  # that the caller set
+        self.workdir = ""
         self.owner = [0, 0]  # uid and gid of the guest when the names were written
         self.number = 0  # the last inode number in use
         self.layer = ""
@@ -63,11 +67,12 @@ class Record:
         self.exit_code = 0
         self.names = self.bytes = 0
 
-    def note_mounts(self, policy: Policy) -> None:
-        """What a box has of the host, and the rules for that."""
+    def note_policy(self, policy: Policy) -> None:
+        """What a box has of the host and the rules for that, and how its programs start."""
         self.mounts = [[mount.source, mount.target, mount.mode] for mount in policy.mounts if not mount.passing]
         self.rules = [[rule.verb, rule.pattern] for rule in policy.rules]
         self.default_rules = policy.default_rules
+        self.env, self.workdir = dict(policy.env), policy.workdir
 
     def dump(self) -> bytes:
         import json

@@ -36,7 +36,7 @@ def _take(box: Box, kept: KeptBoxes, *, over: bool) -> Snapshot:
         record.image, record.store, record.flat = source.name, source.store.place, source.flat
         record.manifests, record.config = source.manifests, source.config.as_json()
         record.image_layers = source.layers
-    record.note_mounts(box.policy)
+    record.note_policy(box.policy)
     with kept.without_collection():
         if not over:
             copy(kept, box.files, box.before, record)
