@@ -33,10 +33,12 @@ LAYERS = KERNEL_LAYERS | {
     # What a program asks for, and what runtimes offer: from registry and walls, by running boxes.
     # From the kernel the emulated surface, and how it reads the head of a program file: `#!` lines and APE headers.
     "compat": _BELOW_TOP | {"api", "cluster", "images", "skills", "walls", "kernel.emulation", "kernel.exec.program"},
+    # Who approves a skill wants what reading and running tell, and how it stands with runtimes.
+    "review": _BELOW_TOP | {"api", "skills", "compat"},
     # Measuring runtimes with suites: by running boxes and other commands, with what compat knows about calls.
     "conform": _BELOW_TOP | {"api", "cluster", "skills", "compat"},
     "mcp": _BELOW_TOP | {"api", "skills"},
-    "cli": _BELOW_TOP | {"native.threads", "api", "cluster", "images", "skills", "compat", "conform", "mcp"},
+    "cli": _BELOW_TOP | {"native.threads", "api", "cluster", "images", "skills", "compat", "review", "conform", "mcp"},
 }
 
 # Folder -> its levels, the lowest first. A level names modules and sub-packages; a dotted name is one module of a

@@ -147,5 +147,16 @@ SKILL = Command(
                          read=Path),
             ),
         ),
+        Command(
+            "diff",
+            "what a new version of a skill wants in addition",
+            "Compare two versions of a skill, or of a folder of skills, by reading them: hosts, programs, packages,"
+            " variables, files and tools, and which files differ. The exit code is 1 if the new one wants more.",
+            options=(JSON,),
+            arguments=(
+                Argument("OLD", "the version you know: a skill, or a folder of skills", read=Path),
+                Argument("NEW", "the new one", read=Path),
+            ),
+        ),
     ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ _HANDLERS = {
     "shell": handler_in("husk.cli.skill.cmd_skill_exec", "shell"),
     "learn": handler_in("husk.cli.skill.cmd_skill_learn"),
     "test": handler_in("husk.cli.skill.cmd_skill_test"),
+    "diff": handler_in("husk.cli.skill.cmd_skill_diff"),
 }
 
 
