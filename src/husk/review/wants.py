@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from husk.skills.scan.describe import Description
 from husk.skills.scan.distributions import distribution_key
 from husk.skills.scan.languages import INTERPRETERS
+from husk.skills.scan.scan_findings import KNOWN, MENTIONED, USED
 
 # Kind -> how a list of them is headed.
 HOST, PROGRAM, PIP, NPM, VARIABLE, FILE, TOOL = "host", "program", "pip", "npm", "variable", "file", "tool"
@@ -24,7 +25,7 @@ TITLES = {
     TOOL: "tools that it asks the agent for",
 }
 # How sure: the surest first.
-DECLARED, USED, KNOWN, OPTIONAL, MENTIONED = "declared", "used", "known", "optional", "mentioned"
+DECLARED, OPTIONAL = "declared", "optional"
 SURE = {
     DECLARED: "the skill declares it itself",
     USED: "in code that runs",
@@ -59,9 +60,9 @@ class Want:
 def wants_of(found: Description) -> list[Want]:
     """Sorted by kind, then the surest first."""
     made = [Want(TOOL, tool, DECLARED, "SKILL.md", "allowed-tools") for tool in found.skill.head.allowed_tools]
+    for kind, findings in ((HOST, found.found_hosts), (PROGRAM, found.found_programs), (VARIABLE, found.found_env)):
+        made += [Want(kind, item.name, item.level, item.where, item.why) for item in findings.values()]
     for script in found.code:
-        made += [Want(HOST, name, USED, script.path) for name in script.hosts]
-        made += [Want(PROGRAM, name, USED, script.path) for name in script.programs]
         made += [Want(FILE, name, USED, script.path) for name in script.writes]
         words = script.interpreter or INTERPRETERS.get(script.language, ([], ""))[0]
         if script.starts and words:

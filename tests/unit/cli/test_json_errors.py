@@ -69,6 +69,7 @@ FAILING = {
     "skill shell": (["/nowhere"], 2, "usage"),
     "skill learn": (["/nowhere"], 2, "usage"),
     "skill test": ([], 2, "usage"),
+    "skill diff": (["/nowhere", "/nowhere"], 2, "usage"),
     "image ls": ([], 2, "usage"),
     "image inspect": (["none"], 2, "usage"),
     "image rm": (["none"], 2, "usage"),

@@ -68,8 +68,8 @@ _SEVERAL = (
 
 SKILL = Command(
     "skill",
-    "agent skills: inspect, run, exec, shell, learn, test",
-    "Agent skills: look at them, run them in a box, test them.",
+    "agent skills: inspect, run, exec, shell, learn, test, diff",
+    "Agent skills: look at them, run them in a box, test them, compare versions.",
     commands=(
         Command(
             "inspect",
