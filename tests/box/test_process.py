@@ -14,8 +14,8 @@ from tests.lib.harness import differential
 @pytest.mark.parametrize(
     "name",
     [
-        "io_moving", "io_wait", "ipc_shared", "keys_rings", "proc_attributes", "proc_basics", "proc_corners",
-        "proc_details", "proc_files", "proc_limits", "proc_threads", "proc_trace",
+        "io_moving", "io_owner", "io_wait", "ipc_shared", "keys_rings", "proc_attributes", "proc_basics",
+        "proc_corners", "proc_details", "proc_files", "proc_limits", "proc_threads", "proc_trace",
         "sig_actions", "sig_eintr", "sig_interrupt", "sig_query", "sig_queue", "sig_shared", "time_timers",
     ],
 )

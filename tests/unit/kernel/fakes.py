@@ -177,6 +177,10 @@ class FakeCall:
         return self.tid
 
     # -- remote calls
+    def set_owner(self, fd: int, owner: int) -> int:
+        self.answers.append(("owner", owner))
+        return 0
+
     def seek(self, fd: int, position: int, value: int) -> int:
         os.lseek(self._held(fd), position, os.SEEK_SET)
         self.answers.append(("value", value))

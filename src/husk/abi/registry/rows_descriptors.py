@@ -19,6 +19,7 @@ from husk.abi.registry.rules import (
     SIGNAL_WALL,
     Arg,
     absent,
+    carries_cookie,
     native,
     native_if,
     refuse,
@@ -29,12 +30,10 @@ from husk.abi.registry.rules import (
 
 COMMAND = Arg(1, "the command")
 # Before Linux 6.12.101, 6.18.40 and 7.1.5 Landlock's signal scope does not hold for a group that the caller is in
-# (CVE-2026-72183). The reaper's group is the one that matters, and setpgid lets no guest into it; this is the second
-# wall. Only F_SETOWN has the owner in a register; behind a pointer it could be changed after it was judged.
-GROUP_OWNER = (
-    "it may name a process group, for which Landlock's signal scope does not hold on some kernels; without a pid "
-    "namespace only F_SETOWN is allowed, with a single process"
-)
+# (CVE-2026-72183). The reaper's group is the one that matters, and setpgid lets no guest into it. The second wall:
+# without a pid namespace husk judges an owner that may be a group. It lets the guest's thread set it by F_SETOWN, which
+# has the owner in a register; behind a pointer it could be changed after it was judged.
+UNOWNED = "the owner of a descriptor gets signals, and no wall on this machine keeps those inside the box"
 
 ROWS = (
     # Moving bytes
@@ -101,12 +100,9 @@ ROWS = (
         native_if(COMMAND.is_in(FCNTL_ALLOWED)),
         native_if(PID_WALL, COMMAND.is_in(FCNTL_OWNERS)),
         native_if(SIGNAL_WALL, COMMAND.is_in(F_SETOWN), Arg(2, "the owner").within(POSITIVE)),
-        refused_if(EPERM, GROUP_OWNER, SIGNAL_WALL, COMMAND.is_in(FCNTL_OWNERS)),
-        refused_if(
-            EPERM,
-            "the owner of a descriptor gets signals, and no wall on this machine keeps those inside the box",
-            COMMAND.is_in(FCNTL_OWNERS),
-        ),
+        native_if(SIGNAL_WALL, COMMAND.is_in(F_SETOWN), carries_cookie(5)),
+        virtual_if(SIGNAL_WALL, COMMAND.is_in(FCNTL_OWNERS)),
+        refused_if(EPERM, UNOWNED, COMMAND.is_in(FCNTL_OWNERS)),
         otherwise=refuse(
             EINVAL,
             "F_SETLEASE would hold up host writers of the same file, F_NOTIFY would watch a placeholder, and no other "
@@ -124,7 +120,8 @@ ROWS = (
         native_if(PRIVATE_NET, COMMAND.is_in(ioctls.INTERFACE)),
         virtual_if(COMMAND.is_in(ioctls.INTERFACE)),
         native_if(PID_WALL, COMMAND.is_in(ioctls.OWNER)),
-        refused_if(EPERM, GROUP_OWNER, SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
+        virtual_if(SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
+        refused_if(EPERM, UNOWNED, COMMAND.is_in(ioctls.OWNER)),
         refused_if(
             EOPNOTSUPP,
             "it tells where on the host's disk a file lies, or changes that",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 F_GETLK, F_SETLK, F_SETLKW = 5, 6, 7
+F_SETOWN, F_SETOWN_EX = 8, 15
 F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW = 36, 37, 38
 RANGE = struct.Struct("<hh4xqqi4x")  # struct flock
 AT_ONCE = {F_SETLKW: F_SETLK, F_OFD_SETLKW: F_OFD_SETLK}
@@ -45,7 +46,12 @@ def flock(call: Call) -> Reply:
 
 
 def fcntl(call: Call) -> Reply:
-    """Only its lock commands come here."""
+    """Only its commands for locks and owners come here."""
+    if i32(call, 1) in (F_SETOWN, F_SETOWN_EX):
+        from husk.kernel.syscalls.processes import set_owner, set_owner_of_kind
+
+        set_by = set_owner if i32(call, 1) == F_SETOWN else set_owner_of_kind
+        return set_by(call, i32(call, 0))
     file = duplicate(call, i32(call, 0))
     return _and_close(call, file, lambda: _lock_range(call, file, i32(call, 1)))
 

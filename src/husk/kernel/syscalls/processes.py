@@ -1,5 +1,6 @@
 """getpgid(2), setpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2),
-get_robust_list(2): calls on a process by number; getrlimit(2), setrlimit(2), prctl(2) and uname(2).
+get_robust_list(2): calls on a process by number; getrlimit(2), setrlimit(2), prctl(2) and uname(2). And the owners of
+descriptors, which fcntl(2) and ioctl(2) set.
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -10,14 +11,16 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.kernel.call import CONTINUE, Call, Refused, Reply, i32
-from husk.kernel.tasks import arguments_at
+from husk.kernel.call import CONTINUE, Call, Refused, Reply, answered_remotely, i32
+from husk.kernel.tasks import arguments_at, stat_fields
 from husk.vfs.synth.synth_tree import read_host
 
 PRIO_PROCESS = 0  # getpriority's `which`
 RLIMIT_CORE, RLIMIT_LOCKS, RLIMIT_BYTES, UNLIMITED = 4, 10, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
 PR_GET_DUMPABLE = 3
+F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP = range(3)
+OWNER_BYTES, NO_GROUP = 8, -(1 << 31)
 HOSTNAME, UTS_FIELD = b"husk", 65
 PER_LINUX32 = 8
 
@@ -158,6 +161,59 @@ def ioprio_get(call: Call) -> Reply:
 
 def ioprio_set(call: Call) -> Reply:
     return _on_process_only(IOPRIO_WHO_PROCESS, call)
+
+
+# -- owners of descriptors, for fcntl(2) and ioctl(2) ------------------------------------------------------------------
+
+
+def set_owner(call: Call, fd: int) -> Reply:
+    """F_SETOWN with a group: only a register is judged, and the host does it."""
+    _judge_owner(call, i32(call, 2))
+    return CONTINUE
+
+
+def set_owner_of_kind(call: Call, fd: int) -> Reply:
+    """F_SETOWN_EX. The guest could change what the pointer leads to, so its thread makes another call."""
+    call.raw.fd_link(fd)  # EBADF comes first
+    told = call.raw.read(call.args[2], OWNER_BYTES)
+    kind, number = (int.from_bytes(told[at : at + 4], "little", signed=True) for at in (0, 4))
+    if kind not in (F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP):
+        raise OSError(errno.EINVAL, "no kind of owner")
+    if number < 0 or (number and kind != F_OWNER_PGRP and not call.kernel.tasks.shows(number)):
+        raise OSError(errno.ESRCH, "no process of this box")
+    if number and kind == F_OWNER_TID:
+        raise Refused(errno.EPERM, "a thread as owner stands behind a pointer, where the guest could make it a group")
+    owner = -number if kind == F_OWNER_PGRP else number
+    _judge_owner(call, owner)
+    return answered_remotely(call.raw.set_owner(fd, owner))
+
+
+def set_owner_of_socket(call: Call, fd: int) -> Reply:
+    """FIOSETOWN, SIOCSPGRP: likewise."""
+    if not call.raw.fd_link(fd).startswith(b"socket:"):
+        raise OSError(errno.ENOTTY, "not a socket")
+    owner = int.from_bytes(call.raw.read(call.args[2], 4), "little", signed=True)
+    _judge_owner(call, owner)
+    return answered_remotely(call.raw.set_owner(fd, owner))
+
+
+def _judge_owner(call: Call, owner: int) -> None:
+    """A group must be of the box's processes; setpgid keeps them out of the reaper's. Landlock judges signals to a
+    single process, and those to a group that the caller is not in."""
+    if owner >= 0 or owner == NO_GROUP:
+        return  # a process, none, or EINVAL, says the host
+    tasks, group = call.kernel.tasks, -owner
+    if group == tasks.reaper:
+        raise Refused(errno.EPERM, "the group of husk's reaper, which a signal to the group would reach")
+    if not any(_group_of(pid) == group for pid in (call.tid, *tasks.host_pids())):
+        raise OSError(errno.ESRCH, "no process group of this box")
+
+
+def _group_of(host_pid: int) -> int:
+    try:
+        return int(stat_fields(host_pid)[2])
+    except OSError:
+        return 0  # gone
 
 
 def uname(call: Call) -> Reply:

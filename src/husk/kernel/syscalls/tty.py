@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.abi.ioctls import INTERFACE
+from husk.abi.ioctls import INTERFACE, OWNER
 from husk.kernel.call import CONTINUE, Call, GiveFd, Reply, answered_remotely, i32, u32
 from husk.vfs.synth.synth_tree import read_host
 
@@ -19,6 +19,10 @@ def ioctl(call: Call) -> Reply:
     command = u32(call, 1)
     if command in INTERFACE.values():
         return _ask_interface(call, i32(call, 0), command)
+    if command in OWNER.values():
+        from husk.kernel.syscalls.processes import set_owner_of_socket
+
+        return set_owner_of_socket(call, i32(call, 0))
     return _open_slave(call)
 
 

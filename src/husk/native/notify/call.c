@@ -165,6 +165,8 @@ static PyMethodDef Call_methods[] = {
      "fd_link(fd): the host's name of a guest descriptor; EBADF"},
     {"fd_stat", (PyCFunction)guest_py_fd_stat, METH_VARARGS, "fd_stat(fd): the host's fstat of a guest descriptor"},
     {"position", (PyCFunction)guest_py_position, METH_VARARGS, "position(fd): the file position of a guest descriptor"},
+    {"set_owner", (PyCFunction)remote_py_set_owner, METH_VARARGS,
+     "set_owner(fd, owner): the guest's thread makes a process or, if negative, a group the owner of its descriptor"},
     {"seek", (PyCFunction)remote_py_seek, METH_VARARGS,
      "seek(fd, position, value): the guest seeks, and the call returns value"},
     {"map", (PyCFunction)remote_py_map, METH_VARARGS,

@@ -41,6 +41,7 @@ int remote_stop_with_fd(int listener, const struct seccomp_notif *notif, int sou
 /* Answer with errno `number` (0: the call returns 0), and stop the thread on its way out. */
 int remote_stop_answered(Call *call, int number, struct remote_thread *thread);
 PyObject *remote_py_seek(Call *call, PyObject *args);
+PyObject *remote_py_set_owner(Call *call, PyObject *args);
 PyObject *remote_py_map(Call *call, PyObject *args);
 PyObject *remote_py_unmap(Call *call, PyObject *args);
 PyObject *remote_py_interrupt(Call *call, PyObject *args);

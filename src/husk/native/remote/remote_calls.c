@@ -1,6 +1,6 @@
-/* native: the remote calls that Python asks for: seek, map and unmap memory, change the working directory, receive an
- * O_PATH descriptor, take a controlling terminal, and look at signals. Each returns 0, or -errno if the thread is gone
- * or REMOTE_TRACED. */
+/* native: the remote calls that Python asks for: seek, map and unmap memory, change the working directory, set a
+ * descriptor's owner, receive an O_PATH descriptor, take a controlling terminal, and look at signals. Each returns 0,
+ * or -errno if the thread is gone or REMOTE_TRACED. */
 #include "remote/remote.h"
 
 #include "notify/notify.h"
@@ -149,6 +149,16 @@ static int unmap(struct remote_thread *thread, int fd, const uint64_t args[6], i
     return error;
 }
 
+static int set_owner(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
+{
+    (void)fd;
+    uint64_t that[6] = {args[0], F_SETOWN, args[1], 0, 0, thread->cookie};
+    long result = 0;
+    int error = remote_call(thread, SYS_fcntl, that, &result);
+    *value = result;
+    return error;
+}
+
 static int change_directory(struct remote_thread *thread, int fd, const uint64_t args[6], int64_t *value)
 {
     (void)args;
@@ -263,6 +273,15 @@ PyObject *remote_py_unmap(Call *call, PyObject *args)
     if (!PyArg_ParseTuple(args, "KK:unmap", &address, &size))
         return NULL;
     return run(call, NOTHING, unmap, (uint64_t[6]){address, size});
+}
+
+PyObject *remote_py_set_owner(Call *call, PyObject *args)
+{
+    int fd;
+    long long owner;
+    if (!PyArg_ParseTuple(args, "iL:set_owner", &fd, &owner))
+        return NULL;
+    return run(call, NOTHING, set_owner, (uint64_t[6]){fd, owner});
 }
 
 PyObject *remote_py_change_directory(Call *call, PyObject *args)
