@@ -79,7 +79,7 @@ def test_denials_and_explanation() -> None:
 
 
 REFUSALS = {
-    "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'": "- look-up of a host name: the box has",
+    "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'": "- look-up of example.org: the box has",
     "python3 -c 'import socket; socket.socket(2, 3, 1)'": "raw sockets need a capability that no guest has",
     "python3 -c 'import socket; socket.create_connection((\"169.254.169.254\", 80))'": "where clouds keep credentials",
     "mount -t tmpfs x /mnt": (

@@ -363,7 +363,8 @@ def test_inspect_runs_nothing(tmp_path: Path) -> None:
         and told["scripts"][0]["language"] == "python"
         and told["pip"] == {"PyYAML": "scripts/x.py imports yaml"}
     )
-    assert "[files]" in told["permissions"] and not (tmp_path / "ran").exists()
+    assert "[files]" in told["manifest"] and told["permissions"]["files"]["input"] is True
+    assert not (tmp_path / "ran").exists()
     text = husk_skill(tmp_path, "inspect", skill).out
     assert "pip packages: PyYAML" in text and "version = 1" in text
     other = make_skill(tmp_path, "other", {}, head="---\nname: some\ndescription: d\n---\n")

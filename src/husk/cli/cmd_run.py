@@ -18,11 +18,14 @@ from husk.sandbox.runner import Events, Full, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.sandbox.result import Result
 
 HUSK_FAILED = 125
 ROOM_FOR_END = 256  # bytes; the longest last line has some 200
 FORMAT = 1  # of --events: docs/formats/events.md
+INSISTS, MOST_WATCHED = 1.0, 1000  # seconds; refusals
 MOST_KEPT = 16 << 20  # bytes of each stream that --json shows; what comes after is counted
 
 
@@ -40,7 +43,12 @@ def main(args: list[str]) -> int:
 
 def _run(options: RunOptions) -> int:
     log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
-    events = Events(log.tell if log else None, _trace if options.verbose else None, collect=options.summary)
+    events = Events(
+        log.tell if log else None,
+        _trace if options.verbose else None,
+        collect=options.summary,
+        refused=None if options.quiet or options.json else RepeatedRefusals("husk").note,
+    )
     if log:
         log.begins(options.policy.argv)
     result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
@@ -93,6 +101,33 @@ def with_signals(runner: Runner) -> Result:
         _signal.signal(_signal.SIGTSTP, pass_on)
         _signal.signal(_signal.SIGWINCH, lambda *_: runner.resize())
     return runner.run(wakes)
+
+
+class RepeatedRefusals:
+    """Tells of a network refusal while the program still runs, if it keeps trying: at the third time, a second or more
+    after the first. One look-up alone is several refusals at once, and files that are looked for again harm nothing.
+    Once for each reason."""
+
+    def __init__(self, who: str, advice: Callable[[str], str] = str) -> None:
+        """`advice` turns what would allow it into words that fit the command."""
+        self._who, self._advice = who, advice
+        self._first: dict[object, float] = {}
+        self._told: set[object] = set()
+
+    def note(self, refusal: dict[str, object]) -> None:
+        allow, why = str(refusal["allow"]), refusal["reason"]
+        if not allow.startswith("--allow-net ") or why in self._told or len(self._first) > MOST_WATCHED:
+            return
+        from time import monotonic
+
+        now = monotonic()
+        count = refusal["count"]
+        if now - self._first.setdefault(refusal["what"], now) >= INSISTS and isinstance(count, int) and count >= 3:
+            self._told.add(why)
+            say(
+                f"{self._who}: it keeps trying; refused: {refusal['what']}: {why}; to allow it, {self._advice(allow)}",
+                file=sys.stderr,
+            )
 
 
 class EventLog:

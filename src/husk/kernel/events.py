@@ -68,8 +68,10 @@ class Events:
         trace: Callable[[str], None] | None,
         *,
         collect: bool = False,
+        refused: Callable[[dict[str, object]], None] | None = None,
     ) -> None:
-        self._tell, self._trace = tell, trace
+        """`refused` gets each refusal every time it happens, with its `count`."""
+        self._tell, self._trace, self._refused = tell, trace, refused
         self.refusals: dict[tuple[str, str], dict[str, object]] = {}
         self.refusals_lost = 0
         self.lost = 0  # events and lines that could not be written
@@ -228,8 +230,11 @@ class Events:
 
     def _note_refusal(self, by: str, error: str, what: str, why: str, allow: str) -> None:
         key = (what, why)
-        if key in self.refusals:
-            self.refusals[key]["count"] = cast_count(self.refusals[key]) + 1
+        known = self.refusals.get(key)
+        if known is not None:
+            known["count"] = cast_count(known) + 1
+            if self._refused is not None:
+                self._refused(known)
             return
         refusal: dict[str, object] = {
             "event": "refused",
@@ -244,6 +249,8 @@ class Events:
             self.refusals_lost += 1
         else:
             self.refusals[key] = refusal
+        if self._refused is not None:
+            self._refused(refusal)
         self._say(refusal)
 
     def absolute(self, call: Call, name: bytes) -> bytes:

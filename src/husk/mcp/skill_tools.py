@@ -82,8 +82,8 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> dict[str, Any]:
             found = describe(package)
             asked, notes = propose(found)
             instructions = package.text("SKILL.md", config.session.shown)
-            told = {"path": skill, "instructions": instructions, "permissions": asked.text(notes), "held_to": held}
-            return found.as_dict() | told
+            told = {"path": skill, "instructions": instructions, "held_to": held}
+            return found.as_dict() | {"permissions": asked.as_dict(), "manifest": asked.text(notes)} | told
 
     return await in_thread(look)
 

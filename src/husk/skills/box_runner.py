@@ -59,8 +59,9 @@ def run(
     capture: bool = False,
     around: Around = Runner.run,
     at_end: Callable[[Files, Result], str] | None = None,
+    refused: Callable[[dict[str, object]], None] | None = None,
 ) -> Result:
     """Run it. `stdin` None is the caller's own. `capture`: the output is kept instead of shown. `around` may hand the
-    box's signals to the caller before it runs it. `at_end` as for Runner."""
-    events = Events(None, None, collect=True)
+    box's signals to the caller before it runs it. `at_end` as for Runner, `refused` as for Events."""
+    events = Events(None, None, collect=True, refused=refused)
     return around(Runner(policy, events, stdin=stdin, keep=MOST_KEPT if capture else 0, at_end=at_end))

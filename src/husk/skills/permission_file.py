@@ -6,6 +6,7 @@ Here: the data, its text form, and the comparison of two manifests. The box enfo
 from __future__ import annotations
 
 import shutil
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +65,10 @@ class Permissions:
             return []
         why = "# Of the skill's files as they were approved: with others it does not run."
         return [why, f"content = {_quoted(self.content)}"]
+
+    def as_dict(self) -> dict[str, object]:
+        """The manifest as data, in the sections of its file."""
+        return tomllib.loads(self.text())
 
     # -- text --------------------------------------------------------------------------------------------------
     def text(self, notes: dict[str, str] | None = None) -> str:

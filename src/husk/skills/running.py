@@ -34,7 +34,7 @@ from husk.skills.several_skills import described_together, granted, listed
 from husk.skills.skill_places import INPUT, OUTPUT, SKILL, WORK, check_places, place_of, variables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from husk.kernel.emulation import Emulation
     from husk.sandbox.filesystem import Files
@@ -87,7 +87,12 @@ class Prepared:
     keep_changes_as: str = ""  # the name to keep the box under if the user's files changed
 
     def run(
-        self, *, stdin: bytes | None = None, capture: bool = False, around: Around = Runner.run
+        self,
+        *,
+        stdin: bytes | None = None,
+        capture: bool = False,
+        around: Around = Runner.run,
+        refused: Callable[[dict[str, object]], None] | None = None,
     ) -> tuple[Result, Produced]:
         produced = Produced()
 
@@ -104,7 +109,9 @@ class Prepared:
             return produced.kept
 
         try:
-            result = run_box(self.policy, stdin=stdin, capture=capture, around=around, at_end=bring_back)
+            result = run_box(
+                self.policy, stdin=stdin, capture=capture, around=around, at_end=bring_back, refused=refused
+            )
             if self.staging:
                 found = self.staging.publish()
                 produced.files, produced.left = found.files, found.left + produced.left

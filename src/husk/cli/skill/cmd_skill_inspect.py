@@ -35,7 +35,7 @@ def main(options: Values) -> int:
             skill.check()
             text = asked.text(notes)
             if options.json:
-                say_json({"permissions": text})
+                say_json({"permissions": asked.as_dict(), "manifest": text})
             else:
                 say(*text.splitlines())
         elif options.json:
@@ -56,7 +56,7 @@ def _look(skill: Skill) -> Found:
 
 
 def _document(found: Description, asked: Permissions, notes: dict[str, str]) -> dict[str, object]:
-    return found.as_dict() | {"permissions": asked.text(notes)}
+    return found.as_dict() | {"permissions": asked.as_dict(), "manifest": asked.text(notes)}
 
 
 def _problems(skill: Skill, *, strict: bool) -> list[str]:

@@ -45,7 +45,9 @@ def main(options: Values) -> int:
     text = tight.text(learn_permissions.level_notes(outcome))
     target.write_text(text, "utf-8")
     if options.json:
-        say_json(show.as_dict(outcome, produced) | {"permissions": text, "file": str(target)})
+        say_json(
+            show.as_dict(outcome, produced) | {"permissions": tight.as_dict(), "manifest": text, "file": str(target)}
+        )
     else:
         show.outcome(outcome, produced, options.output)
         say(f"husk skill: learnt; {target} allows what this run used.", file=sys.stderr)

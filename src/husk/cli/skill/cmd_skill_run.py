@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
-from husk.cli.cmd_run import with_signals
+from husk.cli.cmd_run import RepeatedRefusals, with_signals
 from husk.cli.options.skill_options import NEEDS_MORE
 from husk.cli.output import say, say_json
 from husk.cli.skill import skill_show as show
@@ -50,8 +51,11 @@ def show_run(options: Values, request: Request, *, quiet: bool) -> int:
         prepared = prepare(skill, request, also)
         if not (quiet or options.json):
             show.notes(prepared.notes)
-        outcome, produced = prepared.run(capture=options.json, around=with_signals)
-    held = prepared.permissions
+        held = prepared.permissions
+        early = None
+        if not (quiet or options.json):
+            early = RepeatedRefusals("husk skill", partial(show.advice, held=held is not None)).note
+        outcome, produced = prepared.run(capture=options.json, around=with_signals, refused=early)
     judged = learn_permissions.beyond(held, outcome) if options.check and held is not None else []
     beyond = [str(item) for item in judged if item.fails]
     code = NEEDS_MORE if beyond else outcome.exit_code

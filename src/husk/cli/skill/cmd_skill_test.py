@@ -73,9 +73,7 @@ def _settings(options: Values) -> tuple[list[str], bool]:
 class _Journal:
     """The journal of the test, where the cache can hold one. `known`: the verdicts of an earlier attempt."""
 
-    def __init__(
-        self, cases: list[Case], request: Request, settings: list[str], native: bool, options: Values
-    ) -> None:
+    def __init__(self, cases: list[Case], request: Request, settings: list[str], native: bool, options: Values) -> None:
         asked: dict[str, Any] = {
             "paths": sorted(str(path.resolve()) for path in options.paths),
             "cases": str(options.cases.resolve()) if options.cases else "",

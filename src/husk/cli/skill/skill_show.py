@@ -120,15 +120,19 @@ def _by_level(refusals: list[dict[str, object]], *, held: bool) -> dict[str, lis
 
 
 def _refusal(item: dict[str, object], *, held: bool) -> str:
-    """A refusal, with advice that fits the command: the manifest's own words where one holds the skill."""
-    advice, what = str(item["allow"]), str(item["what"])
+    allow, what = str(item["allow"]), str(item["what"])
     if item["errno"] == "EROFS" and what.startswith((f"{SKILL}/", f"{SKILLS}/")):
-        advice = f"write to the working directory, or to {OUTPUT} with --out DIR: a skill's own files stay as they are"
-        return f"{what}: {item['reason']}; {advice}"
+        instead = f"write to the working directory, or to {OUTPUT} with --out DIR: a skill's own files stay as they are"
+        return f"{what}: {item['reason']}; {instead}"
+    return f"{what}: {item['reason']}" + (f"; to allow it, {advice(allow, held=held)}" if allow else "")
+
+
+def advice(allow: str, *, held: bool) -> str:
+    """What would allow something, in words that fit the command: the manifest's own where one holds the skill."""
     for option, section in (("--mount ", "[files] mounts"), ("--allow-net ", "[network] hosts")):
-        if held and advice.startswith(option):
-            advice = f'"{advice.removeprefix(option)}" in {section}'
-    return f"{what}: {item['reason']}" + (f"; to allow it, {advice}" if advice else "")
+        if held and allow.startswith(option):
+            return f'"{allow.removeprefix(option)}" in {section}'
+    return allow
 
 
 def as_dict(result: Result, produced: Produced) -> dict[str, object]:

@@ -209,14 +209,14 @@ class MappedNetwork(Network):
             ip = LOCALHOST6 if len(ip) == 16 else LOCALHOST
         loopback = ip == LOCALHOST6 or (len(ip) == 4 and ip[0] == 127)
         if not loopback or (self.egress is not None and self.egress.names_address(ip, port)):
-            return self._to_remote(fd, kind, address, ip, port)
+            return self._to_remote(call, fd, kind, address, ip, port)
         if call.nr == CONNECT and kind[0] == AF_INET6:
             self._state(fd).connected_ip = ip
         return self._to_loopback(fd, kind, ip, port)
 
-    def _to_remote(self, fd: int, kind: tuple[int, int], address: bytes, ip: bytes, port: int) -> bytes:
+    def _to_remote(self, call: Call, fd: int, kind: tuple[int, int], address: bytes, ip: bytes, port: int) -> bytes:
         if self.egress is None:
-            raise unreachable(remote_address(address))
+            raise unreachable(call, remote_address(address))
         self.egress.check(ip, port)
         state = self._state(fd)
         if state.bound_ip is not None and not state.wildcard:

@@ -48,7 +48,7 @@ class Network:
             _bind_netlink(call, fd, b"\x10\0" + bytes(10))
         remote = remote_address(address)
         if remote and not is_multicast(address) and not _on_eth(address):
-            raise unreachable(remote)
+            raise unreachable(call, remote)
         return address
 
     def is_netlink(self, fd: int) -> bool:
@@ -133,10 +133,13 @@ def _bind_netlink(call: Call, fd: int, address: bytes) -> None:
         bind_address(fd, address)
 
 
-def unreachable(remote: str) -> Refused:
+def unreachable(call: Call, remote: str) -> Refused:
     """Why an address cannot be reached from a box that has only a loopback."""
     if remote == f"{NO_RESOLVER}:53":
-        what, allow = "look-up of a host name", "--allow-net HOST:PORT"
+        from husk.kernel.net.asked_name import asked_name
+
+        name = asked_name(call)
+        what, allow = f"look-up of {name or 'a host name'}", f"--allow-net {name or 'HOST:PORT'}"
         why = "the box has no network but its own loopback, so no name can be looked up"
     else:
         what, allow = f"connection to {remote}", f"--allow-net {remote}"
