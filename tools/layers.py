@@ -57,7 +57,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     "kernel": (
         "changed_names call tasks blocking fd_tables shared_files exec.resident",
         "private_locks record_locks segments ipc_objects listings identity",
-        "cred exec net",
+        "net.msghdr net.netlink",
+        "cred exec loopback",
+        "net",
         "events hooks namecache",
         "syscalls",
         "*",
@@ -99,6 +101,7 @@ ORDER: dict[str, tuple[str, ...]] = {
 
 # Types from a higher room that a module names, and why. Only imports for type checkers are excused.
 TYPES_FROM_ABOVE = {
+    "kernel.loopback.ip_control": {"kernel.net.mapped"},  # the network that translates addresses hands itself over
     "vfs.node": {"vfs.layer.watch_mirror"},  # a directory carries its mirror, which only the layer makes
     "vfs.pinned": {"vfs.layer.lower"},  # an orphan remembers where the layer found it
 }

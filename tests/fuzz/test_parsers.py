@@ -15,7 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from husk.kernel.exec.program import ape_elf_header, check_interpreter, elf_interpreter, script_line
-from husk.kernel.net import network_rules, resolver, routes
+from husk.kernel.loopback import routes
+from husk.kernel.net import network_rules, resolver
 
 FEW = settings(max_examples=80, deadline=None, derandomize=True)
 EXEC_ERRORS = {errno.ENOEXEC, errno.EACCES, errno.EIO, errno.ELIBBAD, errno.EINVAL}

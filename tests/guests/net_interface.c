@@ -3,6 +3,8 @@
  * What the interface ioctls say of lo, asked on several sockets, and of an interface that is not there.
  */
 #include "step.h"
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -49,7 +51,10 @@ int main(void) {
         STEP(ioctl(sockets[i], SIOCGIFCONF, NULL));
         STEP(ioctl(sockets[i], SIOCGIFMTU, NULL));
     }
-    struct ifreq asked = {.ifr_name = "lo"};
+    struct ethtool_ts_info stamps = {.cmd = ETHTOOL_GET_TS_INFO};
+    struct ifreq asked = {.ifr_name = "lo", .ifr_data = (char *)&stamps};
+    STEP(ioctl(sockets[1], SIOCETHTOOL, &asked));
+    say("time stamps %x, clock %d, %x %x", stamps.so_timestamping, stamps.phc_index, stamps.tx_types, stamps.rx_filters);
     STEP(ioctl(0, SIOCGIFMTU, &asked));
     STEP(ioctl(999, SIOCGIFMTU, &asked));
     return 0;

@@ -31,7 +31,6 @@ _NO_HANDLES = "a handle would name the host's inode; husk's trees have none, as 
 _OTHER_MOUNT = "the working directory is a mount of its own inside, and natively it is on the root's file system"
 _BIRTH = "husk does not know when a file of the host's was made"
 _TRACED = "husk has to stop the thread for this, and one that another guest traces it cannot stop"
-_HOSTS_DEVICES = "without a network of the box's own these are the host's devices"
 _LOADERS_DESCRIPTOR = "the host is told by descriptor to execute the loader, and that takes a free one"
 _FIFO = "on a ro mount no FIFO of the host can be written to, although Linux allows it: ro changes nothing of the host"
 _EVERYWHERE = ("", " on a copy", " in tmp")
@@ -73,14 +72,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         "(runs 1, default again 1) flags 84000000",
         ".* flags 94000000",
         "after SA_RESETHAND no thunk tells that husk set SA_RESTART; with SIG_DFL the flag means nothing",
-    ),
-    *(
-        Accepted("sock_netlink", rf"{call} = {native}", rf"{call} = {husk}", _HOSTS_DEVICES, setting="bare")
-        for call, native, husk in (
-            (r"socket\(.*_UEVENT\)", "ok", "EPROTONOSUPPORT"),
-            (r"bind\(.*events\)", "0", "-1 EBADF"),
-            (r"ioctl\(fd, SIOCETHTOOL, &asked\)", "-1 EOPNOTSUPP", "-1 EBADF"),
-        )
     ),
     Accepted("proc_trace", r'chdir\("/"\) = 0', r'chdir\("/"\) = -1 EPERM', _TRACED),
     Accepted("proc_trace", "the traced program: executed", "the traced program: EPERM", _TRACED),

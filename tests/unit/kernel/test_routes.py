@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from husk.kernel.net import routes
+from husk.kernel.loopback import netlink_sockets as routes
 
 
 def test_netlink_sockets_without_end() -> None:

@@ -124,8 +124,8 @@ ROWS = (
         refused_if(EPERM, "raw sockets bypass every rule about addresses", INET, TYPE.is_in({"SOCK_RAW": 3})),
         refused_if(EPROTONOSUPPORT, "asking for this protocol would load kernel modules on the host", INET),
         native_if(NET_WALL, NETLINK, PROTOCOL.is_in(numbers.NETLINK_OWN)),
-        virtual_if(NETLINK, PROTOCOL.is_in(numbers.NETLINK_ROUTE)),
-        refused_if(EPROTONOSUPPORT, "only routing is served, and device events in a network of the box's own", NETLINK),
+        virtual_if(NETLINK, PROTOCOL.is_in(numbers.NETLINK_OWN)),
+        refused_if(EPROTONOSUPPORT, "only routing is served, and device events, of which a box gets none", NETLINK),
         otherwise=refuse(EAFNOSUPPORT, "this family reaches devices or kernel modules of the host"),
         family="sockets",
     ),
@@ -195,6 +195,7 @@ ROWS = (
                   "loads kernel modules, or connects past the check of connect"),
         virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_PASSCRED)),
         native_if(PRIVATE_NET),
+        virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_OWN_FILTERS)),
         no_option(SOCKET_LEVEL, numbers.SO_FILTERS, EPERM,
                   "husk's own filter on this socket keeps out packets of foreign senders"),
         virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_BINDS)),
@@ -202,6 +203,8 @@ ROWS = (
         no_option(IPV6_LEVEL, numbers.IPV6_HARMFUL, EPERM, HOST_ROUTES),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_TWINS)),
+        native_if(NET_WALL),
+        virtual_if(LEVEL.is_in(numbers.SOL_NETLINK)),
         family="sockets",
     ),
     native(
@@ -214,6 +217,10 @@ ROWS = (
                   "it would tell the groups of husk's caller, since husk connects in the guest's place"),
         native_if(PRIVATE_NET),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
+        # Netlink sockets are emulated where there is no network namespace: the host knows them as Unix sockets.
+        native_if(NET_WALL),
+        virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_KINDS)),
+        virtual_if(LEVEL.is_in(numbers.SOL_NETLINK)),
         family="sockets",
     ),
     # System V IPC

@@ -14,8 +14,8 @@ import os
 import struct
 
 from husk.kernel.call import Call
-from husk.kernel.net import ip_control, port_owners
-from husk.kernel.net.netlink import check_groups
+from husk.kernel.loopback import ip_control
+from husk.kernel.net import port_owners
 from husk.kernel.net.network import CONNECT, FIRST_FREE_PORT, Network, remote_address, unreachable
 from husk.kernel.net.ports import ANY, ANY6, FOUR, LOCALHOST, LOCALHOST6, MAPPED_PREFIX, SIX, Ports, host_address
 from husk.kernel.net.socket_filter import set_source_filter
@@ -23,6 +23,7 @@ from husk.native._core import bind_address, connect_address, get_option, set_opt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.kernel.loopback.netlink_sockets import NetlinkSocket
     from husk.kernel.net.egress import Egress
     from husk.kernel.net.publishing import Published, Relays
     from husk.kernel.net.resolver import Resolver
@@ -32,6 +33,8 @@ SOCK_STREAM, SOCK_DGRAM = 1, 2
 SOL_SOCKET, SO_TYPE = 1, 3
 SOL_IP, IP_BIND_ADDRESS_NO_PORT, IP_PKTINFO = 0, 24, 8
 SOL_IPV6, IPV6_V6ONLY, IPV6_PKTINFO = 41, 26, 50
+SOL_NETLINK = 270
+NETLINK_KERNEL = b"\x10\0" + bytes(10)  # the kernel's own netlink address
 MOST_SOCKETS, MOST_PEERS = 65536, 32
 
 
@@ -68,9 +71,9 @@ class MappedNetwork(Network):
     # -- making and options ------------------------------------------------------------------------------------
     def socket(self, family: int, kind: int, protocol: int, flags: int) -> int:
         if family == AF_NETLINK:
-            from husk.kernel.net.routes import emulated_socket
+            from husk.kernel.loopback.netlink_sockets import emulated_socket
 
-            fd = emulated_socket(flags)
+            fd = emulated_socket(flags, kind, protocol)
             self._state(fd).netlink = True
             return fd
         fd = _socket.socket(family, kind | flags | _socket.SOCK_CLOEXEC, protocol).detach()
@@ -84,12 +87,19 @@ class MappedNetwork(Network):
         return fd
 
     def option(self, fd: int, level: int, name: int) -> bytes:
+        if self.is_netlink(fd):
+            return _netlink_socket(fd).option(level, name)
         if (level, name) != (SOL_IPV6, IPV6_V6ONLY):
             return get_option(fd, level, name, 4)
         get_option(fd, level, name, 4)  # the host knows whether this socket has the option
         return int(self._state(fd).v6only).to_bytes(4, "little")
 
     def set_option(self, fd: int, level: int, name: int, value: bytes) -> None:
+        if level == SOL_NETLINK:
+            if not self.is_netlink(fd):
+                raise OSError(errno.ENOPROTOOPT, "no netlink socket")
+            _netlink_socket(fd).set_option(name, value)
+            return
         if ip_control.sets(level, name):
             ip_control.set_ip_option(fd, level, name, value)
             return
@@ -103,8 +113,8 @@ class MappedNetwork(Network):
     # -- names -------------------------------------------------------------------------------------------------
     def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:
         if self.is_netlink(fd):
-            check_groups(int.from_bytes(address[8:12], "little"))
-            return  # its address is made up
+            _netlink_socket(fd).bind(address, call.kernel.tasks.guest_of(call.raw.tgid()))
+            return
         if kind[0] not in (AF_INET, AF_INET6):
             super().bind(call, fd, kind, address)
             return
@@ -145,7 +155,7 @@ class MappedNetwork(Network):
 
     def guest_name(self, fd: int, peer: bool) -> bytes:
         if self.is_netlink(fd):
-            return routes_address()
+            return NETLINK_KERNEL if peer else _netlink_socket(fd).name
         address = socket_name(fd, peer)
         if address[:2] not in (b"\2\0", b"\n\0"):
             return b""
@@ -157,7 +167,7 @@ class MappedNetwork(Network):
 
     def guest_address(self, fd: int, address: bytes) -> bytes:
         if self.is_netlink(fd):
-            return routes_address()
+            return NETLINK_KERNEL
         return self._fix_ipv6(fd, self._to_guest(address, SOCK_DGRAM), of_peer=False)
 
     def guest_peer_address(self, address: bytes) -> bytes:
@@ -298,6 +308,8 @@ class MappedNetwork(Network):
         return ip_control.to_host(level, kind, value)
 
     def guest_control(self, fd: int, peer: bytes, control: bytes) -> bytes:
+        if self.is_netlink(fd):
+            return ip_control.from_kernel(control)
         return ip_control.to_guest(self, fd, peer, control) if peer[:2] in (b"\2\0", b"\n\0") else control
 
     def guest_own_ip(self, fd: int, ip: bytes, peer: bytes) -> bytes | None:
@@ -316,10 +328,13 @@ class MappedNetwork(Network):
         return state
 
 
-def routes_address() -> bytes:
-    from husk.kernel.net.routes import ADDRESS
+def _netlink_socket(fd: int) -> NetlinkSocket:
+    from husk.kernel.loopback.netlink_sockets import find
 
-    return ADDRESS
+    found = find(fd)
+    if found is None:
+        raise OSError(errno.EIO, "husk lost the other end")
+    return found
 
 
 def _parse(family: int, address: bytes, *, binding: bool) -> tuple[bytes, int]:

@@ -53,6 +53,12 @@ def check_groups(groups: int) -> None:
         raise OSError(errno.EPERM, "a multicast group that needs CAP_NET_ADMIN")
 
 
+def check_destination(address: bytes) -> None:
+    """To the kernel: every other destination takes a capability."""
+    if len(address) >= 12 and any(address[4:12]):
+        raise OSError(errno.EPERM, "only the kernel is there to be asked")
+
+
 def messages_in(packet: bytes) -> list[bytes]:
     """Each message with its header, split as Linux's netlink_rcv_skb does."""
     found, at = [], 0

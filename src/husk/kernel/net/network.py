@@ -16,6 +16,7 @@ from husk.kernel.net.netlink import check_groups
 from husk.native._core import bind_address, get_option, set_option, socket_name
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
+NETLINK_ROUTE = 0
 CONNECT, FIRST_FREE_PORT = number("connect"), 1024
 ETH_ADDRESS, ETH_BROADCAST = b"\xc6\x33\x64\x01", b"\xc6\x33\x64\xff"  # of eth0 (native/init/interfaces.c)
 SHORTEST = {2: 16, 10: 24}  # addresses of IPv4 and IPv6; the host says EINVAL for a shorter one
@@ -52,7 +53,7 @@ class Network:
         return address
 
     def is_netlink(self, fd: int) -> bool:
-        """Whether this Unix socket emulates a netlink socket (husk.kernel.net.routes)."""
+        """Whether this Unix socket emulates a netlink socket (husk.kernel.loopback.routes)."""
         return False
 
     def guest_address(self, fd: int, address: bytes) -> bytes:
@@ -91,6 +92,8 @@ class HostNetwork(Network):
     __slots__ = ()
 
     def socket(self, family: int, kind: int, protocol: int, flags: int) -> int:
+        if family == AF_NETLINK and protocol != NETLINK_ROUTE:
+            raise OSError(errno.EPROTONOSUPPORT, "device events of the host are not for guests")
         return _socket.socket(family, kind | flags | _socket.SOCK_CLOEXEC, protocol).detach()
 
     def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:

@@ -12,7 +12,7 @@ import struct
 
 from husk.native._core import set_option, socket_kind
 
-SOL_SOCKET, SO_ATTACH_FILTER, SOCK_STREAM = 1, 26, 1
+SOL_SOCKET, SO_ATTACH_FILTER, SO_DETACH_FILTER, SOCK_STREAM = 1, 26, 27, 1
 NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from the IP header, whatever the protocol above
 LOAD_BYTE, LOAD_WORD, AND, EQUAL, RETURN = 0x30, 0x20, 0x54, 0x15, 0x06
 SOURCE4, SOURCE6 = 12, 8  # offset of the source address in each header
@@ -29,15 +29,22 @@ def set_source_filter(fd: int, loopback: bytes, peers: list[bytes]) -> None:
         if len(peer) == 16:
             code += _match_ipv6(peer)
     code.append((RETURN, 0, 0, DROP))
-    program = b"".join(struct.pack("<HBBI", *line) for line in code)
-    buffer = ctypes.create_string_buffer(program, len(program))
     try:
-        set_option(fd, SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("<H6xQ", len(code), ctypes.addressof(buffer)))
+        attach_filter(fd, b"".join(struct.pack("<HBBI", *line) for line in code))
     except PermissionError:
         # Newer kernels allow filters on TCP for root only. A TCP socket listens only where husk bound it, so the
         # filter is a second wall.
         if socket_kind(fd)[1] != SOCK_STREAM:
             raise
+
+
+def attach_filter(fd: int, program: bytes | None) -> None:
+    """Attach a program of 8-byte instructions, or detach the one that is there."""
+    if program is None:
+        set_option(fd, SOL_SOCKET, SO_DETACH_FILTER, bytes(4))
+        return
+    buffer = ctypes.create_string_buffer(program, len(program))
+    set_option(fd, SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("<H6xQ", len(program) // 8, ctypes.addressof(buffer)))
 
 
 def _match_ipv4(loopback: bytes, peers: list[bytes]) -> list[tuple[int, int, int, int]]:

@@ -19,7 +19,7 @@ from husk.kernel.blocking import later, patiently
 from husk.kernel.call import ANSWERED, Call, Reply, i32, signal_caller, u32
 from husk.kernel.net import msghdr as messages
 from husk.kernel.net.msghdr import Header, copy_header
-from husk.kernel.net.netlink import check_only_queries
+from husk.kernel.net.netlink import check_destination, check_only_queries
 from husk.kernel.syscalls.sockets import (
     AF_NETLINK,
     AF_UNIX,
@@ -123,7 +123,9 @@ class _Sending:
         try:
             if header.name_room and self.kind[1] in CONNECTED:
                 # Connected kinds look nowhere: a Unix stream fails with any address, the others ignore it.
-                copy_address(call, header.name_at, header.name_room)
+                given = copy_address(call, header.name_at, header.name_room)
+                if call.kernel.network.is_netlink(fd):
+                    check_destination(given)
                 self.address = b"\1\0" if self.kind[0] == AF_UNIX else b""
             elif header.name_room:
                 given = copy_address(call, header.name_at, header.name_room)

@@ -12,6 +12,7 @@ import stat as st
 
 from husk.kernel.blocking import later, patiently
 from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, duplicate, i32, open_link, start_dir
+from husk.kernel.net.socket_filter import attach_filter
 from husk.kernel.net.unix_sockets import unix_address
 from husk.native._core import accept_address, connect_address, get_option, listen_on, make_as, socket_kind, socket_name
 
@@ -24,6 +25,10 @@ SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
 SOCK_CLOEXEC, SOCK_NONBLOCK = 0o2000000, 0o4000
 SOL_SOCKET, SO_PASSCRED, SO_PEERCRED, UCRED_SIZE = 1, 16, 17, 12
 SO_BINDTODEVICE = 25
+AF_INET, AF_INET6, SOL_IPV6, SOL_NETLINK = 2, 10, 41, 270
+ATTACH_FILTER, DETACH_FILTER = (SOL_SOCKET, 26), (SOL_SOCKET, 27)
+SOCK_FPROG, MOST_INSTRUCTIONS = 16, 4096  # bytes of a struct sock_fprog; BPF_MAXINSNS
+NETLINK_LIST_MEMBERSHIPS = SOL_NETLINK, 9
 LONGEST_OPTION = 136  # struct group_req
 LONGEST_ADDRESS, LONGEST_UNIX_ADDRESS = 128, 110
 
@@ -56,8 +61,9 @@ def connect(call: Call) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
         address = copy_address(call, call.args[1], i32(call, 2))
-        if call.kernel.network.is_netlink(fd):
-            return 0  # a stand-in has but one peer, and answers for the kernel already
+        if call.kernel.network.is_netlink(fd):  # it has but one peer, and answers for the kernel already
+            call.kernel.network.bind(call, fd, (AF_NETLINK, SOCK_RAW), address[:2].ljust(12, b"\0"))
+            return 0
         kind = kind_of(call, fd)
         if kind[0] == AF_UNIX and kind[1] != SOCK_DGRAM:
             call.kernel.peers.note_connect(fd, *_who(call))
@@ -108,6 +114,8 @@ def getsockopt(call: Call) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
         if (i32(call, 1), i32(call, 2)) != (SOL_SOCKET, SO_PEERCRED):
+            if i32(call, 1) != SOL_IPV6 and not call.kernel.network.is_netlink(fd):
+                return CONTINUE  # nothing was judged
             value = call.kernel.network.option(fd, i32(call, 1), i32(call, 2))
         else:
             credentials = get_option(fd, SOL_SOCKET, SO_PEERCRED, UCRED_SIZE)
@@ -118,8 +126,10 @@ def getsockopt(call: Call) -> Reply:
     finally:
         os.close(fd)
     room = _room(call, call.args[4])
-    call.raw.write(call.args[3], value[:room])
-    call.raw.write(call.args[4], min(room, len(value)).to_bytes(4, "little"))
+    if room:
+        call.raw.write(call.args[3], value[:room])
+    whole = (i32(call, 1), i32(call, 2)) == NETLINK_LIST_MEMBERSHIPS  # tells how much there is
+    call.raw.write(call.args[4], (len(value) if whole else min(room, len(value))).to_bytes(4, "little"))
     return 0
 
 
@@ -130,6 +140,11 @@ def setsockopt(call: Call) -> Reply:
         if (i32(call, 1), i32(call, 2)) == (SOL_SOCKET, SO_PASSCRED):
             if socket_kind(fd)[0] == AF_UNIX:
                 call.kernel.peers.note_asking(fd)
+            return CONTINUE  # nothing was judged
+        if (i32(call, 1), i32(call, 2)) in (ATTACH_FILTER, DETACH_FILTER):
+            _set_filter(call, fd)
+            return 0
+        if not call.kernel.network.mapped or (i32(call, 1) == SOL_NETLINK and not call.kernel.network.is_netlink(fd)):
             return CONTINUE  # nothing was judged
         size = i32(call, 4)
         if size < (0 if (i32(call, 1), i32(call, 2)) == (SOL_SOCKET, SO_BINDTODEVICE) else 4):
@@ -213,6 +228,23 @@ def _seen_as(call: Call) -> tuple[int, int]:
 def _made_as_guest(call: Call, make: Callable[[], int]) -> int:
     user, group = _seen_as(call)
     return make_as(user, group, make) if user != os.geteuid() else make()
+
+
+def _set_filter(call: Call, fd: int) -> None:
+    """A socket filter of the guest's own: not on a network socket, where husk has one (net/socket_filter.py)."""
+    attach = i32(call, 2) == ATTACH_FILTER[1]
+    if call.kernel.network.mapped and socket_kind(fd)[0] in (AF_INET, AF_INET6):
+        raise OSError(errno.EPERM if attach else errno.ENOENT, "husk's own filter keeps out foreign senders")
+    if not attach:
+        attach_filter(fd, None)
+        return
+    if i32(call, 4) != SOCK_FPROG:
+        raise OSError(errno.EINVAL, "no struct sock_fprog")
+    head = call.raw.read(call.args[3], SOCK_FPROG)
+    count = int.from_bytes(head[:2], "little")
+    if not 0 < count <= MOST_INSTRUCTIONS:
+        raise OSError(errno.EINVAL, "no such filter")
+    attach_filter(fd, call.raw.read(int.from_bytes(head[8:], "little"), 8 * count))
 
 
 def _room(call: Call, size_at: int) -> int:

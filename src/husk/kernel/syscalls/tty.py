@@ -29,7 +29,7 @@ def ioctl(call: Call) -> Reply:
 def _ask_interface(call: Call, fd: int, command: int) -> Reply:
     if not call.kernel.network.mapped:
         return CONTINUE  # the box uses the host's network as it is; husk judged no pointer
-    from husk.kernel.net.loopback_interface import answer_interface_ioctl
+    from husk.kernel.loopback.loopback_interface import answer_interface_ioctl
 
     return answer_interface_ioctl(call, fd, command, call.args[2])
 

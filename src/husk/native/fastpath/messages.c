@@ -75,6 +75,21 @@ static bool peer_is_unnamed(int fd)
     return getpeername(fd, (struct sockaddr *)&address, &size) == 0 && size <= sizeof(sa_family_t);
 }
 
+enum { AUTOBOUND = sizeof(sa_family_t) + 6 }; /* size of a name that Linux made up, for a sender with SO_PASSCRED */
+
+/* A pair that husk made: both ends have no name, and the other is husk's. A socket that husk connected has a name at one
+ * end. */
+static bool is_stand_in(int fd)
+{
+    struct sockaddr_storage own;
+    struct ucred peer = {0};
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    return peer_is_unnamed(fd) && getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
+           (own_size <= sizeof(sa_family_t) || own_size == AUTOBOUND) &&
+           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) == 0 &&
+           peer.pid == getpid();
+}
+
 static bool needs_translation(Listener *listener, const struct seccomp_notif *notif, int fd_number)
 {
     int fd = guest_get_fd(notif->pid, fd_number);
@@ -94,7 +109,8 @@ static bool needs_translation(Listener *listener, const struct seccomp_notif *no
     return needed;
 }
 
-/* Control messages of datagrams tell addresses, too, in a mapped network. */
+/* Control messages of datagrams tell addresses, too, in a mapped network, and those of a stand-in for a netlink socket
+ * credentials of husk. */
 static bool control_needs_translation(Listener *listener, const struct seccomp_notif *notif, int fd_number)
 {
     int fd = listener->mapped ? guest_get_fd(notif->pid, fd_number) : -1;
@@ -104,8 +120,9 @@ static bool control_needs_translation(Listener *listener, const struct seccomp_n
     socklen_t size = sizeof family;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
     getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+    bool needed = family == AF_UNIX ? type == SOCK_SEQPACKET && is_stand_in(fd) : type == SOCK_DGRAM;
     close(fd);
-    return type == SOCK_DGRAM && (family == AF_INET || family == AF_INET6);
+    return needed;
 }
 
 /* Is it an address of the box's own loopback? For others Python has to resolve a path, or to say why it refuses. */

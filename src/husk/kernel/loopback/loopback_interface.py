@@ -23,7 +23,11 @@ NAME = b"lo".ljust(16, b"\0")
 INDEX = struct.pack("<i", 1)
 UP_LOOPBACK_RUNNING = 0x49
 ARPHRD_LOOPBACK = 772
-ETHTOOL_GLINK = struct.pack("<I", 10)
+ETHTOOL = {
+    struct.pack("<I", 10): struct.pack("<I", 1),  # ETHTOOL_GLINK: up
+    # ETHTOOL_GET_TS_INFO, a struct ethtool_ts_info: time stamps of software only, and no clock
+    struct.pack("<I", 0x41): struct.pack("<Ii32x", 2 | 8 | 16, -1),
+}
 ANSWERS = {
     "SIOCGIFFLAGS": struct.pack("<H", UP_LOOPBACK_RUNNING),
     "SIOCGIFMETRIC": struct.pack("<i", 0),
@@ -71,10 +75,11 @@ def answer_interface_ioctl(call: Call, fd: int, command: int, address: int) -> i
 
 
 def _ask_link(call: Call, address: int) -> int:
-    """SIOCETHTOOL: whether there is a link, which is all that ordinary programs ask."""
-    if call.raw.read(address, 4) != ETHTOOL_GLINK:
+    """SIOCETHTOOL: whether there is a link, and which time stamps, which is all that Linux tells of lo."""
+    asked = call.raw.read(address, 4)
+    if asked not in ETHTOOL:
         raise OSError(errno.EOPNOTSUPP, "lo is no device")
-    call.raw.write(address + 4, struct.pack("<I", 1))
+    call.raw.write(address + 4, ETHTOOL[asked])
     return 0
 
 

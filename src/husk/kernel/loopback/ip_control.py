@@ -22,6 +22,7 @@ SOL_SOCKET, SO_BINDTODEVICE, SO_BINDTOIFINDEX = 1, 25, 62
 SOL_IP, IP_TOS, IP_TTL, IP_PKTINFO, IP_RECVTTL, IP_RECVTOS, IP_ORIGDSTADDR = 0, 1, 2, 8, 12, 13, 20
 SOL_IPV6, IPV6_UNICAST_HOPS, IPV6_PKTINFO, IPV6_RECVHOPLIMIT, IPV6_HOPLIMIT = 41, 16, 50, 51, 52
 IPV6_RECVTCLASS, IPV6_TCLASS, IPV6_ORIGDSTADDR = 66, 67, 74
+SCM_CREDENTIALS = SOL_SOCKET, 2
 LO = 1  # the number of lo, here and in every network namespace
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
@@ -100,6 +101,12 @@ def to_guest(network: MappedNetwork, fd: int, peer: bytes, control: bytes) -> by
     """The control messages of a datagram that came from the host address `peer`, as the guest gets them."""
     six = socket_kind(fd)[0] == AF_INET6 and network.guest_address(fd, peer)[8:20] != MAPPED_PREFIX
     return pack_control([_to_guest(network, fd, six, peer, each) for each in control_messages(control)])
+
+
+def from_kernel(control: bytes) -> bytes:
+    """The control messages of an emulated netlink socket: its messages are the kernel's, not husk's."""
+    messages = control_messages(control)
+    return pack_control([(*each[:2], bytes(12)) if each[:2] == SCM_CREDENTIALS else each for each in messages])
 
 
 def _to_guest(
