@@ -66,7 +66,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "skills": (
         "box_runner cache_place open_skill archive frontmatter frozen_copy",
-        "packages scan collections",
+        "packages syntax collections",
+        "scan",
         "*",
         "testing",
     ),

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from husk.sandbox.policy import Mount
+from husk.skills.box_runner import Setting
+from husk.skills.packages.pip_packages import find_missing
 from husk.store.store import Store
 from tests.skills.calling import husk_skill, layers_of, make_skill, refused, serving
 
@@ -68,6 +71,71 @@ def test_python_packages_from_an_index(tmp_path: Path) -> None:
     assert answer.out == "42\n", answer.err
     assert husk_skill(tmp_path, "run", skill).out == "42\n"
     refused(husk_skill(tmp_path / "web", "run", skill, "--index", "pypi"), "--index pypi: write an address")
+
+
+@pytest.mark.needs("python3")
+def test_a_lock_beside_the_manifest(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    for version in ("1.0", "1.5", "2.0"):
+        wheel(wheels, "husk_test_top", version, f"answer = {version!r}")
+    wheel(wheels, "husk_test_extra", "1.0", "")
+    script = "import husk_test_top, importlib.util as find\nfound = find.find_spec('husk_test_extra') is not None\n"
+    script += "print(husk_test_top.answer, found)\n"
+    skill = make_skill(tmp_path, "needy", {"scripts/x.py": script})
+    source = ("--find-links", wheels)
+    manifest, lock = tmp_path / "needy.permissions.toml", tmp_path / "needy.permissions.lock"
+    # --with brings versions, and packages that no script imports.
+    learn = ("learn", skill, *source, "--with", "husk_test_top<2", "--with", "husk_test_extra")
+    learnt = husk_skill(tmp_path, *learn)
+    assert learnt.out == "1.5 True\n", learnt.err
+    assert 'pip = [\n    "husk_test_extra",\n    "husk_test_top<2",\n]' in manifest.read_text()
+    assert [line.split(" ")[0] for line in lock.read_text().splitlines()] == [
+        "husk_test_extra==1.0",
+        "husk_test_top==1.5",
+    ]
+    # What the manifest lists is installed, and as it was locked: a newer version and a lost store change nothing.
+    wheel(wheels, "husk_test_top", "1.9", "answer = 'newer'")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    held = ("run", skill, "--permissions", manifest)
+    assert husk_skill(elsewhere, *held, *source).out == "1.5 True\n"
+    assert husk_skill(elsewhere, *held).out == "1.5 True\n"  # without a source: the layer is there
+    assert husk_skill(elsewhere, *held, *source, "--with", "husk_test_top<2").out == "1.5 True\n"
+    refused(husk_skill(elsewhere, *held, *source, "--with", "husk_test_other"), "which the manifest does not allow")
+    excluded = husk_skill(elsewhere, *held, *source, "--with", "husk_test_top>=1.9")
+    refused(excluded, "holds husk-test-top 1.5, which husk_test_top>=1.9 excludes; `husk skill lock` writes")
+    locked = husk_skill(elsewhere, "lock", skill, "--permissions", manifest, *source)
+    assert locked.out == f"{lock}, 2 packages\n", locked.err
+    assert husk_skill(elsewhere, *held).out == "newer True\n"
+    lock.write_text("")
+    manifest.write_text(manifest.read_text().replace('    "husk_test_extra",\n', ""))
+    lock.unlink()
+    assert husk_skill(elsewhere, *held, *source).out == "newer False\n"
+
+
+@pytest.mark.needs("python3")
+def test_a_listed_package_without_a_source(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "plain", {"scripts/x.py": "print('RAN')\n"})
+    manifest = tmp_path / "m.toml"
+    manifest.write_text('version = 1\n[packages]\npip = ["husk_test_none>=1"]\nnpm = ["husk-none"]\n')
+    answer = husk_skill(tmp_path, "run", skill, "--permissions", manifest)
+    assert answer.out == "RAN\n" and "the manifest lists husk_test_none>=1, which the box lacks" in answer.err
+    for text in ("-r x", "a b", "npm:../x", "./x", "https://x/y.whl", ""):
+        refused(husk_skill(tmp_path, "run", skill, "--with", text), "write a package with versions and extras")
+
+
+@pytest.mark.needs("python3")
+def test_extras_are_packages_too(tmp_path: Path) -> None:
+    """A package that is there without its extras does not count as there."""
+    site = tmp_path / "site"
+    about = "Metadata-Version: 2.1\nName: husk-test-top\nVersion: 1.0\nProvides-Extra: all\n"
+    about += 'Requires-Dist: husk-test-extra; extra == "all"\n'
+    (site / "husk_test_top-1.0.dist-info").mkdir(parents=True)
+    (site / "husk_test_top-1.0.dist-info/METADATA").write_text(about)
+    mount = [Mount(str(site), "/opt/skill/packages0")]
+    env = {"PYTHONPATH": "/opt/skill/packages0"}
+    for wanted, lacks in (("husk_test_top", False), ("husk_test_top[all]", True), ("husk_test_top[none]", False)):
+        assert bool(find_missing(Setting(), mount, env, [], [wanted]).requirements) is lacks
 
 
 def packed(folder: Path, name: str, needs: dict[str, str], text: str) -> None:

@@ -12,7 +12,7 @@ from husk.skills.permission_file import Permissions, propose, read_permissions
 from husk.skills.running import choose
 from husk.skills.scan.describe import Description, describe, reachable_scripts
 from husk.skills.scan.distributions import is_requirement
-from husk.skills.scan.shell_commands import shell_programs
+from husk.skills.syntax.shell_commands import shell_programs
 from tests.skills.calling import make_skill
 
 PYTHON = """#!/usr/bin/env python3

@@ -13,10 +13,10 @@ import pytest
 
 from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import propose
-from husk.skills.scan import syntax_parser
 from husk.skills.scan.describe import Description, describe
-from husk.skills.scan.scan_findings import KNOWN, MENTIONED, USED
-from husk.skills.scan.syntax_parser import SyntaxParser, Unparsed
+from husk.skills.syntax import syntax_parser
+from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED
+from husk.skills.syntax.syntax_parser import SyntaxParser, Unparsed
 from tests.skills.calling import make_skill
 
 
@@ -200,7 +200,8 @@ def test_a_parser_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     with SyntaxParser() as parser:
         assert parser.parse("shell", "a")["commands"] == [[1, "", ["a"]]]
         for text in ("b", "c", "d"):
-            assert parser._worker is None or os.kill(parser._worker.pid, signal.SIGKILL) is None
+            assert parser._worker is not None
+            os.kill(parser._worker.pid, signal.SIGKILL)
             time.sleep(0.05)
             try:
                 parser.parse("shell", text)

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from husk.skills.scan.describe import Description
 from husk.skills.scan.distributions import distribution_key
 from husk.skills.scan.languages import INTERPRETERS
-from husk.skills.scan.scan_findings import KNOWN, MENTIONED, USED
+from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED
 
 # Kind -> how a list of them is headed.
 HOST, PROGRAM, PIP, NPM, VARIABLE, FILE, TOOL = "host", "program", "pip", "npm", "variable", "file", "tool"

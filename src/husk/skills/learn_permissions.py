@@ -8,7 +8,6 @@ from husk.sandbox.result import Result
 from husk.skills.permission_file import Permissions
 from husk.skills.refusal_levels import UNEXPECTED, Judged, judge
 from husk.skills.running import Request
-from husk.skills.scan.distributions import distribution_key
 
 ROOM = 10  # a later run may take this many times as long
 LEAST_SECONDS = 10
@@ -26,11 +25,14 @@ def tighten(start: Permissions, request: Request, result: Result, packages: list
         input=request.input is not None,
         output=request.output is not None,
         work=request.work is not None,
-        mounts=[text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)],
+        mounts=[
+            *map(str, request.mounts),
+            *(text for text in start.mounts if any(path.startswith(f"{_target(text)}/") for path in touched)),
+        ],
         hosts=sorted({*request.hosts, *(request.permissions.hosts if request.permissions else [])}),
         programs=sorted({TEMPORARY if path.startswith(TEMPORARY) else path for path in result.ran}),
-        pip=[text for text in start.pip if distribution_key(text) in {distribution_key(name) for name in packages}],
-        npm=[text for text in start.npm if text in packages],
+        pip=sorted(text for text in packages if not text.startswith("npm:")),
+        npm=sorted(text.removeprefix("npm:") for text in packages if text.startswith("npm:")),
         limits=start.limits | {"time": str(seconds)},
         expected=sorted({refusal_key(item) for item in result.refusals}),
     )

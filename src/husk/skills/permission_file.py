@@ -18,9 +18,9 @@ from husk.skills.open_skill import Skill
 from husk.skills.scan.describe import Description
 from husk.skills.scan.distributions import DEBIAN, distribution_key, is_requirement
 from husk.skills.scan.languages import INTERPRETERS
-from husk.skills.scan.scan_findings import KNOWN, PROPOSED
 from husk.skills.scan.started_programs import started_programs
-from husk.skills.scan.syntax_parser import SyntaxParser
+from husk.skills.syntax.scan_findings import KNOWN, PROPOSED
+from husk.skills.syntax.syntax_parser import SyntaxParser
 
 VERSION = 1
 MOST_ASIDES = 20

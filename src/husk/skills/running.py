@@ -65,7 +65,10 @@ class Request:
     index: str = ""  # instead of the one pip is configured to use
     registry: str = ""  # the same for npm
     index_hosts: list[str] = field(default_factory=list)  # what else an installation may reach
+    wanted: list[str] = field(default_factory=list)  # --with: Python packages beside those of the skill
+    wanted_npm: list[str] = field(default_factory=list)
     lock: Path | None = None
+    fresh: bool = False  # resolve versions now, whatever an earlier run found
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)  # --allow-net

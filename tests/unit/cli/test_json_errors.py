@@ -68,6 +68,7 @@ FAILING = {
     "skill exec": (["/nowhere", "--", "true"], 2, "usage"),
     "skill shell": (["/nowhere"], 2, "usage"),
     "skill learn": (["/nowhere"], 2, "usage"),
+    "skill lock": (["/nowhere"], 2, "usage"),
     "skill test": ([], 2, "usage"),
     "skill diff": (["/nowhere", "/nowhere"], 2, "usage"),
     "image ls": ([], 2, "usage"),

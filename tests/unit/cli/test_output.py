@@ -19,6 +19,7 @@ OTHERS = {
     "cli/cmd_boxes.py": "diff --patch: made harmless line by line on a terminal, and byte by byte as it is into a pipe",
     "cli/options/reference.py": "the command-line page, written from husk's own table",
     "cluster/fitness.py": "names of the doctor's rows, into a pipe that husk itself reads",
+    "skills/syntax/syntax_worker.py": "answers in JSON, into a pipe that husk itself reads",
     "mcp/server.py": "the address that husk itself listens on",
 }
 # Text that husk wrote alone: help, the manual, completion, the registry, samples of config files.

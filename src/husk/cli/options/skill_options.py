@@ -20,6 +20,8 @@ _BOX_OPTIONS = (
     Option("--store", "DIR", "where the store is", group=_BOX, files=True),
     Option("--packages", "DIR", "a venv, a node_modules, or a directory of Python packages to use as it is",
            group=_BOX, many=True, files=True, read=Path),
+    Option("--with", "PKG", "a package beside those of the skill, with versions and extras ('mcp<2', 'markitdown[all]')"
+           "; npm:NAME@VERSION for npm", group=_BOX, many=True, attribute="more_packages"),
     Option("--find-links", "DIR", "install what is missing from wheels (and npm tarballs) in DIR",
            group=_BOX, files=True, read=Path, default=None),
     Option("--fetch", "", "install what is missing from the package index and the npm registry, with network only to"
@@ -68,7 +70,7 @@ _SEVERAL = (
 
 SKILL = Command(
     "skill",
-    "agent skills: inspect, run, exec, shell, learn, test, diff",
+    "agent skills: inspect, run, exec, shell, learn, lock, test, diff",
     "Agent skills: look at them, run them in a box, test them, compare versions.",
     commands=(
         Command(
@@ -125,6 +127,19 @@ SKILL = Command(
             ),
             arguments=(_SKILL,),
             program="ARGS…",
+        ),
+        Command(
+            "lock",
+            "write down the versions and hashes of a skill's packages; runs nothing of it",
+            options=(
+                Option("--permissions", "FILE", "lock what this manifest lists, too", files=True, read=Path,
+                       default=None),
+                Option("-o, --write", "FILE", "where to (default: beside the manifest, NAME.permissions.lock)",
+                       files=True, read=Path, default=None),
+                JSON,
+                *_BOX_OPTIONS,
+            ),
+            arguments=(_SKILL,),
         ),
         Command(
             "test",

@@ -11,6 +11,7 @@ _HANDLERS = {
     "exec": handler_in("husk.cli.skill.cmd_skill_exec"),
     "shell": handler_in("husk.cli.skill.cmd_skill_exec", "shell"),
     "learn": handler_in("husk.cli.skill.cmd_skill_learn"),
+    "lock": handler_in("husk.cli.skill.cmd_skill_lock"),
     "test": handler_in("husk.cli.skill.cmd_skill_test"),
     "diff": handler_in("husk.cli.skill.cmd_skill_diff"),
 }

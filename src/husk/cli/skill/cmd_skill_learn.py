@@ -10,7 +10,7 @@ from husk.cli.cmd_run import with_signals
 from husk.cli.output import say, say_json
 from husk.cli.skill import skill_show as show
 from husk.cli.skill.cmd_skill_run import run_skill
-from husk.cli.skill.skill_request import read_request
+from husk.cli.skill.skill_request import lock_beside_manifest, read_request
 from husk.sandbox.errors import UsageError
 from husk.skills import learn_permissions
 from husk.skills.open_skill import open_skill
@@ -30,10 +30,11 @@ def main(options: Values) -> int:
     accepted = _exit_codes(options.exit)
     request = read_request(options, written=True)
     with open_skill(options.path, frozen=True) as skill:
+        target = options.write or options.permissions or Path(f"{skill.name}.permissions.toml")
+        request.lock = request.lock or lock_beside_manifest(target)  # written if packages are installed
         prepared = prepare(skill, request)
         start = request.permissions or propose(describe(skill))[0]
         start.skill, start.content = skill.name, skill.digest()
-        target = options.write or options.permissions or Path(f"{skill.name}.permissions.toml")
         outcome, produced = prepared.run(capture=options.json, around=with_signals)
     # A signal or a limit cut the run short, whatever the person accepts: it did not do all that it does.
     if outcome.signal or outcome.limits or outcome.exit_code not in (accepted or [outcome.exit_code]):

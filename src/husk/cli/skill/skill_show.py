@@ -12,8 +12,8 @@ from husk.skills.changed_files import fold
 from husk.skills.output_files import Produced
 from husk.skills.refusal_levels import FAILING, HARMLESS, Judged, judge
 from husk.skills.scan.describe import Description
-from husk.skills.scan.scan_findings import MENTIONED
 from husk.skills.skill_places import INPUT, OUTPUT, SKILL, SKILLS, WORK
+from husk.skills.syntax.scan_findings import MENTIONED
 from husk.skills.testing.case_summary import Row, cell_text
 from husk.skills.testing.compare_cases import Verdict
 

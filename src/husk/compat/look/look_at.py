@@ -199,7 +199,7 @@ def _script(path: str, content: bytes, tree: FileTree, deadline: float, depth: i
 def _started(language: str, content: bytes) -> list[str]:
     if language not in ("sh", "bash", "dash", "ksh", "zsh"):
         return []
-    from husk.skills.scan.shell_commands import shell_programs
+    from husk.skills.syntax.shell_commands import shell_programs
 
     return sorted(shell_programs(content[: 1 << 16].decode("utf-8", "replace")))
 

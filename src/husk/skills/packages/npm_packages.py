@@ -11,7 +11,7 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting, run
-from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted
+from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted, today
 from husk.skills.packages.sources import Source
 
 # Where node looks for imports of a script below /skill: in its folder, then in each one above it.
@@ -37,6 +37,7 @@ def provide_npm(
     find_links: Path | None,
     fetch: Callable[[], Source] | None,
     lock: Path | None,
+    fresh: bool = False,
 ) -> Layer:
     pins = _read_lock(lock_beside(lock), wanted) if lock is not None else ""
 
@@ -66,6 +67,7 @@ def provide_npm(
         return content / "node_modules", _read_left(content / "package-lock.json")
 
     about: dict[str, object] = {"npm": sorted(wanted), "image": image_content(setting.store, setting.image)}
+    about |= today(fresh)
     found = get_layer(setting.store, "npm", about | ({"pins": pins} if pins else {}), fill, pinned=pins)
     if lock is not None and not pins:
         lock_beside(lock).write_text(found.lock)
@@ -83,7 +85,7 @@ def _read_lock(path: Path, wanted: list[str]) -> str:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: not a lock that npm wrote ({error}).") from None
     if lacking:
-        raise UsageError(f"{path}: holds no {', '.join(lacking)}; remove it to have it written anew.")
+        raise UsageError(f"{path}: holds no {', '.join(lacking)}; `husk skill lock` writes it again.")
     return text
 
 

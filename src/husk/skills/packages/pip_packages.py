@@ -16,7 +16,7 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import Mount
 from husk.skills.box_runner import Setting, run
-from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted
+from husk.skills.packages.layers import Filled, Layer, get_layer, image_content, read_untrusted, today
 from husk.skills.packages.python_probe import PROBE
 from husk.skills.packages.sources import Source
 
@@ -57,10 +57,14 @@ def provide_pip(
     find_links: Path | None,
     fetch: Callable[[], Source] | None,
     lock: Path | None,
+    fresh: bool = False,
 ) -> Layer:
-    """A layer with these requirements and their dependencies. `fetch` says from where, if fetching is allowed."""
+    """A layer with these requirements and their dependencies. `fetch` says from where, if fetching is allowed. `fresh`:
+    not as an earlier day resolved them."""
     pins = _read_lock(lock) if lock is not None and lock.exists() else []
-    wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins}
+    if lock is not None and pins:
+        _check_pins(pins, requirements, lock)
+    wish: dict[str, object] = {"pip": sorted(requirements), "python": python, "pins": pins} | today(fresh)
     wish["image"] = image_content(setting.store, setting.image)
 
     def fill(place: Path) -> Filled:
@@ -148,6 +152,36 @@ def _read_lock(path: Path) -> list[str]:
         if not PIN.fullmatch(line):
             raise UsageError(f"--lock {path}: {line!r} is not of the form NAME==VERSION --hash=sha256:….")
     return pins
+
+
+def _check_pins(pins: list[str], requirements: list[str], lock: Path) -> None:
+    """Raise UsageError if the lock lacks a package, or holds a version that is not wanted any more."""
+    held = dict(pin.split(" ", 1)[0].split("==", 1) for pin in pins)
+    versions = {_key(name): version for name, version in held.items()}
+    again = f"`husk skill lock` writes {lock} again"
+    for text in requirements:
+        name, asked = _key(re.split(r"[\s\[<>=!~;]", text.strip(), maxsplit=1)[0]), text.partition(";")[0]
+        if name not in versions:
+            raise UsageError(f"--lock {lock}: holds no {name}; {again}.")
+        specifier = re.sub(r"^[A-Za-z0-9._-]+\s*(?:\[[^\]]*\])?", "", asked.strip())
+        if specifier and not _within(versions[name], specifier):
+            raise UsageError(f"--lock {lock}: holds {name} {versions[name]}, which {text} excludes; {again}.")
+
+
+def _within(version: str, specifier: str) -> bool:
+    try:
+        from pip._vendor.packaging.specifiers import InvalidSpecifier, SpecifierSet
+        from pip._vendor.packaging.version import InvalidVersion
+    except ImportError:
+        return True  # the lock still pins the version
+    try:
+        return bool(SpecifierSet(specifier).contains(version, prereleases=True))
+    except (InvalidSpecifier, InvalidVersion):
+        return True
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _pip_mount() -> Mount:

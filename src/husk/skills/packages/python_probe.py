@@ -18,6 +18,8 @@ def has_module(name):
     except (ImportError, ValueError):
         return False
 
+seen = set()
+
 def has_requirement(text):
     if Requirement is None:
         return False
@@ -25,9 +27,22 @@ def has_requirement(text):
     if wanted.marker is not None and not wanted.marker.evaluate():
         return True
     try:
-        return wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True)
+        if not wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True):
+            return False
     except importlib.metadata.PackageNotFoundError:
         return False
+    # Extras are packages of their own, and what they need may have extras in its turn.
+    for extra in wanted.extras:
+        for text in importlib.metadata.requires(wanted.name) or []:
+            inner = Requirement(text)
+            if inner.marker is None or "extra" not in str(inner.marker) or not inner.marker.evaluate({"extra": extra}):
+                continue
+            if (inner.name, extra) not in seen:
+                seen.add((inner.name, extra))
+                inner.marker = None
+                if not has_requirement(str(inner)):
+                    return False
+    return True
 
 print(json.dumps({
     "python": "%d.%d" % sys.version_info[:2],

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from husk.skills.open_skill import Skill
 from husk.skills.scan.distributions import NPM, distribution_key, distribution_of, is_requirement
-from husk.skills.scan.known_uses import PACKAGE_HOSTS, PACKAGE_PROGRAMS
 from husk.skills.scan.languages import Script, find_scripts
-from husk.skills.scan.python.python_uses import PythonUses
-from husk.skills.scan.python.scan_python import scan_python
-from husk.skills.scan.scan_findings import KNOWN, Finding, surest
+from husk.skills.scan.python_uses import PythonUses
 from husk.skills.scan.scan_javascript import JavaScriptUses
+from husk.skills.scan.scan_python import scan_python
 from husk.skills.scan.scan_shell import Shared, scan_shell
 from husk.skills.scan.scan_text import document_mentions, scan_text
-from husk.skills.scan.syntax_parser import SyntaxParser
+from husk.skills.syntax.known_uses import PACKAGE_HOSTS, PACKAGE_PROGRAMS
+from husk.skills.syntax.scan_findings import KNOWN, Finding, surest
+from husk.skills.syntax.syntax_parser import SyntaxParser
 
 REQUIREMENTS = ("requirements.txt", "scripts/requirements.txt")
 PACKAGES = ("package.json", "scripts/package.json")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from husk.skills.open_skill import Skill
-from husk.skills.scan.scan_findings import PROPOSED, Finding
+from husk.skills.syntax.scan_findings import PROPOSED, Finding
 
 # extension: language
 EXTENSIONS = {

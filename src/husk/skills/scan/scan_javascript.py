@@ -9,12 +9,12 @@ from typing import Any
 
 from husk.skills.open_skill import Skill
 from husk.skills.scan.distributions import NODE_BUILTIN
-from husk.skills.scan.known_uses import mention
 from husk.skills.scan.languages import Script
-from husk.skills.scan.name_flow import NameFlow, Text
-from husk.skills.scan.scan_findings import MENTIONED, USED, Finding, hosts_in
-from husk.skills.scan.shell_commands import ShellText, Use, read_words
-from husk.skills.scan.syntax_parser import CLOSE, OPEN, SyntaxParser, Unparsed
+from husk.skills.syntax.known_uses import mention
+from husk.skills.syntax.name_flow import NameFlow, Text
+from husk.skills.syntax.scan_findings import MENTIONED, USED, Finding, hosts_in
+from husk.skills.syntax.shell_commands import ShellText, Use, read_words
+from husk.skills.syntax.syntax_parser import CLOSE, OPEN, SyntaxParser, Unparsed
 
 OUTGOING = re.compile(
     r"(?:(?:window|globalThis|global|self|this)\.)?(?:fetch|axios|got|ky|superagent|request|needle|WebSocket|EventSource|Request|URL)"

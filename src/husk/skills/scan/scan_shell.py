@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from husk.skills.open_skill import Skill
 from husk.skills.scan.languages import Script
-from husk.skills.scan.scan_findings import USED, Finding
-from husk.skills.scan.shell_commands import ShellText, Use
-from husk.skills.scan.syntax_parser import CLOSE, OPEN, SyntaxParser, Unparsed
+from husk.skills.syntax.scan_findings import USED, Finding
+from husk.skills.syntax.shell_commands import ShellText, Use
+from husk.skills.syntax.syntax_parser import CLOSE, OPEN, SyntaxParser, Unparsed
 
 ENV = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 # Set by the shell or by every login: no one has to give them.

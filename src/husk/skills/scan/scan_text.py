@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from husk.skills.open_skill import Skill
-from husk.skills.scan.known_uses import mention
 from husk.skills.scan.languages import Script
-from husk.skills.scan.scan_findings import MENTIONED, USED, Finding, hosts_in
-from husk.skills.scan.shell_commands import shell_programs
-from husk.skills.scan.syntax_parser import SyntaxParser
+from husk.skills.syntax.known_uses import mention
+from husk.skills.syntax.scan_findings import MENTIONED, USED, Finding, hosts_in
+from husk.skills.syntax.shell_commands import shell_programs
+from husk.skills.syntax.syntax_parser import SyntaxParser
 
 COMMAND = re.compile(
     r"(?:\bsystem|\bexec|\bspawn|capture2e?|capture3|popen|%x|\bqx)\s*[\(\{]?\s*['\"]([^'\"]+)['\"]|`([^`\n]+)`"

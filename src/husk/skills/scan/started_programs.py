@@ -7,8 +7,8 @@ import os
 import shutil
 
 from husk.sandbox.policy import DEFAULT_PATH
-from husk.skills.scan.shell_commands import shell_programs
-from husk.skills.scan.syntax_parser import SyntaxParser
+from husk.skills.syntax.shell_commands import shell_programs
+from husk.skills.syntax.syntax_parser import SyntaxParser
 
 HEAD = 1 << 16
 HELPERS = ("/usr/lib/{}/", "/usr/lib/{}-core/", "/usr/libexec/{}/")

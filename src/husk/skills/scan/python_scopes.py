@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from husk.skills.scan.name_flow import Text
-from husk.skills.scan.python.outgoing_calls import HELPING
-from husk.skills.scan.syntax_parser import CLOSE, OPEN
+from husk.skills.scan.outgoing_calls import HELPING
+from husk.skills.syntax.name_flow import Text
+from husk.skills.syntax.syntax_parser import CLOSE, OPEN
 
 MOST_NODES = 2000  # looked at in one expression
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from husk.skills.open_skill import Skill
 from husk.skills.scan.distributions import NAMESPACES, is_standard
 from husk.skills.scan.languages import Script
-from husk.skills.scan.python.missing_module import goes_on_without
-from husk.skills.scan.python.python_uses import PythonUses
+from husk.skills.scan.missing_module import goes_on_without
+from husk.skills.scan.python_uses import PythonUses
 
 MOST = 2 << 20
 WRITERS = {"write_text", "write_bytes", "savefig", "save", "to_csv", "to_excel", "to_json", "mkdir", "makedirs"}

@@ -6,9 +6,9 @@ import ast
 import shlex
 from dataclasses import dataclass, field
 
-from husk.skills.scan.python.outgoing_calls import ASKING, RUNNERS, SECOND, SHELLED, SPREAD
-from husk.skills.scan.python.python_scopes import Scope, constant, dotted
-from husk.skills.scan.syntax_parser import CLOSE, OPEN
+from husk.skills.scan.outgoing_calls import ASKING, RUNNERS, SECOND, SHELLED, SPREAD
+from husk.skills.scan.python_scopes import Scope, constant, dotted
+from husk.skills.syntax.syntax_parser import CLOSE, OPEN
 
 MOST_WAYS, DEEPEST, ROUNDS = 8, 6, 4
 MOST_STEPS = 300_000  # for a whole skill: names that stand for each other could keep this busy for ever

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from husk.skills.scan.known_uses import BARE_HOSTS, TAKING_HOSTS, mention, program_hosts
-from husk.skills.scan.scan_findings import KNOWN, MENTIONED, USED, hosts_in, is_host
-from husk.skills.scan.syntax_parser import CLOSE, OPEN, Facts, SyntaxParser, Unparsed
+from husk.skills.syntax.known_uses import BARE_HOSTS, TAKING_HOSTS, mention, program_hosts
+from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED, hosts_in, is_host
+from husk.skills.syntax.syntax_parser import CLOSE, OPEN, Facts, SyntaxParser, Unparsed
 
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 VARIABLE = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")

@@ -9,10 +9,9 @@ import tokenize
 from dataclasses import dataclass, field
 
 from husk.skills.scan.languages import Script
-from husk.skills.scan.name_flow import NameFlow, Text
-from husk.skills.scan.python.outgoing_calls import HELPING, PRINTING, root_of
-from husk.skills.scan.python.python_commands import Call, Commands
-from husk.skills.scan.python.python_scopes import (
+from husk.skills.scan.outgoing_calls import HELPING, PRINTING, root_of
+from husk.skills.scan.python_commands import Call, Commands
+from husk.skills.scan.python_scopes import (
     Function,
     Scope,
     constant,
@@ -23,7 +22,8 @@ from husk.skills.scan.python.python_scopes import (
     parameters,
     texts_in,
 )
-from husk.skills.scan.scan_findings import USED, Finding, hosts_in
+from husk.skills.syntax.name_flow import NameFlow, Text
+from husk.skills.syntax.scan_findings import USED, Finding, hosts_in
 
 MOST_WAYS = 8
 READING = ("os.getenv", "os.environ.get", "os.environ.setdefault", "os.environ.pop")

@@ -9,10 +9,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from husk.skills.scan.known_uses import mention, program_hosts
 from husk.skills.scan.languages import Script
-from husk.skills.scan.name_flow import NameFlow
-from husk.skills.scan.python.outgoing_calls import (
+from husk.skills.scan.outgoing_calls import (
     BARE,
     KEYWORDS,
     METHODS,
@@ -22,12 +20,14 @@ from husk.skills.scan.python.outgoing_calls import (
     RECEIVER,
     root_of,
 )
-from husk.skills.scan.python.python_commands import UNKNOWN, Call, Commands
-from husk.skills.scan.python.python_file import FileFacts, argument, comments, read_file
-from husk.skills.scan.python.python_scopes import dotted, names_in, texts_in
-from husk.skills.scan.scan_findings import KNOWN, MENTIONED, USED, Finding, hosts_in, is_host
-from husk.skills.scan.shell_commands import ShellText, Use, read_words
-from husk.skills.scan.syntax_parser import SyntaxParser, Unparsed
+from husk.skills.scan.python_commands import UNKNOWN, Call, Commands
+from husk.skills.scan.python_file import FileFacts, argument, comments, read_file
+from husk.skills.scan.python_scopes import dotted, names_in, texts_in
+from husk.skills.syntax.known_uses import mention, program_hosts
+from husk.skills.syntax.name_flow import NameFlow
+from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED, Finding, hosts_in, is_host
+from husk.skills.syntax.shell_commands import ShellText, Use, read_words
+from husk.skills.syntax.syntax_parser import SyntaxParser, Unparsed
 
 CARRIED = ("headers", "json", "data", "params")  # arguments of a request that are no address
 
