@@ -1,7 +1,7 @@
 /* build: sealed_race -lpthread
  *
- * Messages whose receiver asks for credentials are sent by the guest's own thread, with a header in pages that husk maps
- * and seals. Other threads try to get a header of theirs sent instead, one with the name of a host's server: they put
+ * Messages whose receiver asks for credentials are sent by the guest's own thread, with a header in pages that husk
+ * maps and seals. Other threads try to get a header of theirs sent instead, with the name of a host's server: they put
  * memory of their own in the place of the pages, before and after these are mapped; take the descriptor that husk maps
  * them from; change the header and the descriptor that husk looked at; and exchange the instruction that should send.
  * Argument: the path of a datagram server.
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <sys/uio.h>
 
-enum { PAGES = 64, PAGE = 4096, MESSAGES = 1500 };
+enum { PAGES = 64, PAGE = 4096, MESSAGES = 300, LEAST_MS = 300 };
 static struct msghdr message, evil;
 static struct iovec part = {"escaped", 7};
 static struct sockaddr_un names[5];
@@ -110,12 +110,17 @@ static void attack(const char *label, void *(*one)(void *), void *(*other)(void 
     put_headers(own);
     pthread_create(&threads[0], NULL, one, own);
     pthread_create(&threads[1], NULL, other, own);
-    for (int i = 0; i < MESSAGES / 4; i++) {
+    struct timespec now, then;
+    clock_gettime(CLOCK_MONOTONIC, &then);
+    long ms = 0;
+    for (int i = 0; i < MESSAGES || ms < LEAST_MS; i++) {
         if (one == exchange)
             send(number, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         else
             sendmsg(number, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)!recv(pair[1], drain, sizeof drain, MSG_DONTWAIT);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        ms = (now.tv_sec - then.tv_sec) * 1000 + (now.tv_nsec - then.tv_nsec) / 1000000;
     }
     stop = 1;
     pthread_join(threads[0], NULL);

@@ -89,6 +89,22 @@ static void *send_from_thread(void *fd) {
     return NULL;
 }
 
+/* All threads of a new process at once: none of them may be the one that is told apart. */
+static void crowd(int from, int to) {
+    pthread_t threads[8];
+    pid_t child = MUST(fork());
+    if (!child) {
+        for (int i = 0; i < 8; i++)
+            pthread_create(&threads[i], NULL, send_from_thread, &from);
+        for (int i = 0; i < 8; i++)
+            pthread_join(threads[i], NULL);
+        _exit(0);
+    }
+    MUST(waitpid(child, NULL, 0));
+    for (int i = 0; i < 8; i++)
+        take("crowd", to, child);
+}
+
 static void pairs(int type) {
     int pair[2], one = 1;
     say("-- type %d", type);
@@ -101,6 +117,7 @@ static void pairs(int type) {
     pthread_create(&thread, NULL, send_from_thread, &pair[0]);
     pthread_join(thread, NULL);
     take("thread", pair[1], first);
+    crowd(pair[0], pair[1]);
     MUST(send(pair[0], "message", 7, 0));
     take("send", pair[1], first);
     MUST(send_one(pair[1], PLAIN, myself(), 0)); /* the sender asks, the receiver does not */
@@ -138,6 +155,19 @@ static void waiting(void) {
     }
     MUST(waitpid(child, &status, 0));
     say("received %zu, %zu of them b, status %d", all, bs, status);
+    for (int signal = SIGTERM, i = 0; i < 2; i++, signal = SIGKILL) {
+        child = MUST(fork());
+        if (!child) {
+            sendmsg(pair[0], &message, 0); /* a part of it, then nobody reads */
+            _exit(0);
+        }
+        MUST(read(pair[1], got, 1)); /* so a part has come */
+        kill(child, signal);
+        MUST(waitpid(child, &status, 0));
+        while (recv(pair[1], got, sizeof got, MSG_DONTWAIT) > 0)
+            ;
+        say("killed by %d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    }
     int filled = 0;
     while (send_one(pair[0], PLAIN, myself(), MSG_DONTWAIT) > 0)
         filled++;

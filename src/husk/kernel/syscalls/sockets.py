@@ -272,12 +272,23 @@ def _connect_and_close(call: Call, fd: int, address: bytes, path_fd: int) -> int
         if address[:2] == b"\1\0":
             patiently(call, lambda: connect_address(fd, address, *_seen_as(call)))
             call.kernel.peers.note_connected(fd)
+            _note_host_server(call, fd)
         else:
             patiently(call, lambda: connect_address(fd, address))
     finally:
         if path_fd >= 0:
             os.close(path_fd)
     return 0
+
+
+def _note_host_server(call: Call, fd: int) -> None:
+    """A server that the box did not bind is the host's, and may ask for credentials. They must not be husk's."""
+    try:
+        text = socket_name(fd, True)[2:]
+    except OSError:
+        return  # not connected, or not any more
+    if not call.kernel.sockets.guest_name(text):
+        call.kernel.peers.note_asking(fd)
 
 
 def _accept(call: Call, flags: int) -> Reply:

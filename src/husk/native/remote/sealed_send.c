@@ -7,10 +7,10 @@
  * Chosen. The header lies in pages of a memfd that only husk can write to. The thread maps them at HUSK_MESSAGES and
  * seals the mapping (mseal): from then on no call of that process can unmap, replace, move or unprotect it. husk keeps
  * no record of which process has the pages: fork passes them on, execve drops them, and a guest may run in the
- * loader's place after an execve. So each time the stopped thread itself is asked, in this order: mprotect must fail
- * with EPERM, so the mapping at that address is sealed and stays as it is; then the host tells that it is a mapping of
- * the memfd, from its start. The arguments of each call are compared after the thread has entered it: another thread
- * may have changed the instruction that should enter it.
+ * loader's place after an execve. So each time the stopped thread seals the mapping again, which changes nothing: what
+ * is mapped there stays from then on. After that the host tells that it is the memfd, from its start. The arguments of
+ * each call are compared after the thread has entered it: another thread may have changed the instruction that should
+ * enter it.
  *
  * The header has no name, and no control messages but SCM_RIGHTS and SCM_CREDENTIALS. So it does not matter that the
  * guest may exchange the descriptor meanwhile, or the data: the message goes where send(2) on that socket would go,
@@ -186,16 +186,13 @@ static int is_mapped(const struct remote_messages *m, pid_t tid)
            q.dev_major == major(m->identity.st_dev) && q.dev_minor == minor(m->identity.st_dev);
 }
 
-/* The stopped thread maps and seals the pages, whose descriptor in its table is `fd`. Whether it did is asked below. */
+/* The stopped thread maps the pages, whose descriptor in its table is `fd`, unless another thread has. */
 static int map_pages(struct remote_thread *thread, int fd)
 {
     long result;
     const uint64_t map[6] = {HUSK_MESSAGES, SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0};
-    const uint64_t seal[6] = {HUSK_MESSAGES, SIZE, 0, 0, 0, thread->cookie};
     const uint64_t shut[6] = {fd, 0, 0, 0, 0, thread->cookie};
     int error = remote_call(thread, SYS_mmap, map, &result);
-    if (!error && result == (long)HUSK_MESSAGES)
-        error = remote_call(thread, SYS_mseal, seal, &result);
     return error ? error : remote_call(thread, SYS_close, shut, &result);
 }
 
@@ -204,12 +201,12 @@ static int is_sealed(const struct remote_messages *m, struct remote_thread *thre
 {
     long result = 0;
     if (is_mapped(m, thread->tid) != 1)
-        return 0; /* memory of the guest's own, which the probe would change */
-    const uint64_t probe[6] = {HUSK_MESSAGES, SIZE, PROT_READ, 0, 0, thread->cookie};
-    int error = remote_checked_call(thread, SYS_mprotect, probe, &result);
+        return 0; /* memory of the guest's own */
+    const uint64_t seal[6] = {HUSK_MESSAGES, SIZE, 0, 0, 0, thread->cookie};
+    int error = remote_checked_call(thread, SYS_mseal, seal, &result);
     if (error)
         return error == -EINVAL ? 0 : error;
-    return result == -EPERM && is_mapped(m, thread->tid) == 1;
+    return result == 0 && is_mapped(m, thread->tid) == 1;
 }
 
 bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif *notif)
@@ -375,7 +372,9 @@ PyObject *remote_py_send(Call *call, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     bool fits = parts.len <= (Py_ssize_t)sizeof m->slots->parts && control.len <= MOST_CONTROL &&
                 !(s.flags & ~ALLOWED_FLAGS);
-    if (fits)
+    if (fits && s.waits) /* before it takes a slot: many may wait */
+        interrupted = !wait_for_room(&s);
+    if (fits && !interrupted)
         number = take_slot(m, guest_thread_group(call->notif.pid));
     if (number >= 0) {
         struct slot *slot = &m->slots[number];
@@ -386,10 +385,7 @@ PyObject *remote_py_send(Call *call, PyObject *args)
         slot->part_count = parts.len / sizeof *slot->parts;
         slot->control_at = control.len ? at + offsetof(struct slot, control) : 0;
         slot->control_size = control.len;
-        if (s.waits && !wait_for_room(&s))
-            interrupted = true;
-        else
-            error = send_by_guest(call, number, &s, &value);
+        error = send_by_guest(call, number, &s, &value);
         put_slot(m, number);
     }
     remote_delete_timer(); /* the calling thread, of kernel/blocking.py, ends after this */
