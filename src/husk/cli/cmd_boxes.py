@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from husk.cli.background.health import answers
 from husk.cli.exit_codes import run_command
 from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, LOG, PS
 from husk.cli.output import say, say_json, say_result
@@ -31,10 +32,15 @@ def _ps(options: Values, kept: KeptBoxes) -> int:
     now = time.time_ns()
     lines = [f"{'NAME':20} {'STATE':8} {'AGE':>6} {'SIZE':>8} {'EXIT':>4}  COMMAND"]
     for box in found:
+        box["ports"] = [{"host": host, "guest": guest, "answers": answers(host)} for host, guest in box["ports"]]
+    for box in found:
         code = "-" if box["exit_code"] is None else box["exit_code"]
         command = shown(os.fsencode(" ".join(box["argv"])))[:60]
         age, size = _age(now - box["since_ns"]), _size(box["bytes"])
         lines.append(f"{box['name']:20} {box['state']:8} {age:>6} {size:>8} {code:>4}  {command}")
+        for port in box["ports"]:
+            health = "answers" if port["answers"] else "no answer"
+            lines.append(f"{'':20} {port['host']} leads to port {port['guest']} ({health})")
     say_result(found, lines, as_json=options.json)
     return 0
 

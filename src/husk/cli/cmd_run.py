@@ -36,6 +36,10 @@ def main(args: list[str]) -> int:
             from husk.cli.options.help_text import print_help
 
             return print_help("husk run", RUN)
+        if options.detach:
+            from husk.cli.background.detach import detach
+
+            return detach(options, with_signals)
         return _run(options)
     except Exception as error:
         return failed(RUN, args, error)
@@ -49,6 +53,8 @@ def _run(options: RunOptions) -> int:
         collect=options.summary,
         refused=None if options.quiet or options.json else RepeatedRefusals("husk").note,
     )
+    if any(wish.host_port == 0 for wish in options.policy.publish):
+        events.tell_port = _say_port
     if log:
         log.begins(options.policy.argv)
     result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
@@ -191,6 +197,11 @@ class EventLog:
             except OSError:
                 pass  # no regular file
             raise
+
+
+def _say_port(host: str, guest: int) -> None:
+    """The host chose it, so nobody knows it yet."""
+    say(f"husk: {host} leads to port {guest} of the box.", file=sys.stderr)
 
 
 def _trace(line: str) -> None:

@@ -108,6 +108,19 @@ def failed(command: Command, words: list[str], error: Exception) -> int:
     return HuskError.exit_code
 
 
+def explained(error: BaseException) -> tuple[str, int]:
+    """The sentence and the exit code, for another process to report."""
+    if isinstance(error, HuskError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        return host_failure(error), HuskError.exit_code
+    from husk.store.store_errors import StoreError
+
+    if isinstance(error, StoreError):
+        return str(error), error.exit_code
+    return f"a fault of husk's own: {type(error).__name__}: {error}", HuskError.exit_code
+
+
 def _report(command: Command, words: list[str], sentence: str, kind: str, code: int) -> int:
     if wants_json(command, words):
         try:

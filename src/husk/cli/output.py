@@ -60,3 +60,10 @@ def say_as_is(text: str) -> None:
     """Help, tables and pages, and what the person asked for as it is."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def say_bytes(data: bytes) -> None:
+    """What a guest wrote, as `husk run` would have shown it."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -51,7 +51,8 @@ class RunOptions:
     """What the command line says."""
 
     __slots__ = (
-        "events", "help", "json", "kept_by_profile", "more", "policy", "profile", "quiet", "summary", "verbose",
+        "detach", "events", "help", "json", "kept_by_profile", "more", "policy", "profile", "quiet", "summary",
+        "verbose",
     )  # fmt: skip
 
     def __init__(self, words: list[str], command: Command = RUN) -> None:
@@ -59,7 +60,7 @@ class RunOptions:
         self.profile = ""
         self.policy = Policy([])
         self.events = ""
-        self.json = self.kept_by_profile = self.quiet = self.summary = self.verbose = self.help = False
+        self.detach = self.json = self.kept_by_profile = self.quiet = self.summary = self.verbose = self.help = False
         self.more: dict[str, str] = {}
         path = f"husk {command.name}"
         said = Words(path, command, words)
@@ -102,6 +103,9 @@ class RunOptions:
 
     def _help(self, _: str) -> None:
         self.help = True
+
+    def _detach(self, _: str) -> None:
+        self.detach = True
 
     def _json(self, _: str) -> None:
         self.json = True
@@ -222,6 +226,7 @@ class RunOptions:
 
 # By the attribute of their row; a test compares both with the table.
 FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
+    "detach": RunOptions._detach,
     "help": RunOptions._help,
     "it": RunOptions._terminal,
     "json": RunOptions._json,

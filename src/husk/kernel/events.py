@@ -82,6 +82,8 @@ class Events:
         self.ran: dict[bytes, None] = {}
         self.names_lost = 0  # opens and execs whose name was not kept
         self._names_room = NAMES_ROOM
+        self.ports: list[tuple[str, int]] = []  # of the host, each with the port of the box that it leads to
+        self.tell_port: Callable[[str, int], None] | None = None  # called with each of these at once
         self.watching = collect or tell is not None or trace is not None
 
     # -- what the dispatcher reports ---------------------------------------------------------------------------
@@ -202,6 +204,9 @@ class Events:
         self._note_refusal(by, error, shown(what.encode("utf-8", "surrogateescape")), why, allow)
 
     def published(self, host: str, guest_port: int) -> None:
+        self.ports.append((host, guest_port))
+        if self.tell_port is not None:
+            self.tell_port(host, guest_port)
         self._say({"event": "publish", "host": host, "guest": guest_port})
 
     # -- reasons -----------------------------------------------------------------------------------------------

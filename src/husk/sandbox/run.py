@@ -249,6 +249,12 @@ class Run:
         """Send a signal to the first program, if it is still there."""
         self._served.kill(number)
 
+    @property
+    def reaper(self) -> int:
+        """On the host; 0 once it is over."""
+        launch = self._served.launch
+        return launch.reaper if launch is not None else 0
+
     def resize(self) -> None:
         if self._streams is not None:
             self._streams.resize()

@@ -28,12 +28,23 @@ if TYPE_CHECKING:
 __all__ = ["Events", "Full", "Runner"]
 
 
+class Beside:
+    """What goes on in a box beside its program."""
+
+    def begins(self, box: Box, run: Run) -> None:
+        """The program runs."""
+
+    def ends(self) -> None:
+        """The program has ended, or none was started. Nothing else may be left in the box after this."""
+
+
 class Runner:
     """Builds, runs and removes. `run` is called once; the other methods from any thread, or from signal handlers.
 
     `stdin` is input to give instead of the first descriptor. `keep`: the result holds so many bytes of each output
     stream, and the streams go nowhere else. `unnamed` replaces the image that the policy names. `at_end` sees the box's
     files and the result when the run is over, and may return a name to keep the box under, where the policy has none.
+    `beside` is told when the program runs and when it has ended: it may run others in the same box in between.
     """
 
     def __init__(
@@ -46,10 +57,11 @@ class Runner:
         keep: int = 0,
         unnamed: Unnamed | None = None,
         at_end: Callable[[Files, Result], str] | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self.policy, self.events = policy, events
         self._stdio, self._stdin, self._keep = stdio, stdin, keep
-        self._unnamed, self._at_end = unnamed, at_end
+        self._unnamed, self._at_end, self._beside = unnamed, at_end, beside
         self._stop = Stop()
         self._run: Run | None = None  # once it is launched
 
@@ -120,12 +132,16 @@ class Runner:
         try:
             try:
                 self._run = launch(box, policy, events, stdio, stop=stop, kept=kept)
+                if self._beside is not None:
+                    self._beside.begins(box, self._run)
                 result = self._run.wait(wakes)
             except (HuskError, OSError):
                 if stop.ended_by is None:
                     raise
                 result = ended_by(stop.ended_by)  # the launch failed because it was ended
         finally:
+            if self._beside is not None:
+                self._beside.ends()
             box.ends()
             if self._run is not None:
                 self._run.finish()

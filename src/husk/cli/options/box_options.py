@@ -37,6 +37,50 @@ APPLY = Command(
     arguments=(_NAME, Argument("MOUNT", "which mount, if there are several", count="?")),
     end="With --json nothing is asked: give --dry-run or --yes.",
 )
+_BACKGROUND = Argument("NAME", "the name of a box that runs in the background")
+EXEC = Command(
+    "exec",
+    "run another program in a box that runs",
+    "Run PROGRAM in a box that runs in the background, with its files, its network and its rules. It ends with the"
+    " box, or when this command does.",
+    options=(
+        Option("--env", "NAME=VALUE", "set a variable, beside those of the box", many=True),
+        Option("--workdir", "DIR", "start in DIR, an absolute path in the box (default: where the box started)"),
+        JSON,
+    ),
+    arguments=(_BACKGROUND,),
+    program="PROGRAM ARGS…",
+    end="The exit code is the program's.",
+)
+LOGS = Command(
+    "logs",
+    "what the program of a box in the background wrote",
+    "What the program of a box in the background wrote, standard output and error together; also after it has ended.",
+    options=(
+        Option("-f, --follow", "", "go on as it writes more, until the box ends"),
+        Option("-n, --tail", "N", "only the last N lines", read=positive_count, default=0),
+        JSON,
+    ),
+    arguments=(_NAME,),
+)
+ATTACH = Command(
+    "attach",
+    "show what a box in the background writes, until it ends",
+    "Show what the program writes from now on, and end with its exit code. ^C leaves it running.",
+    options=(JSON,),
+    arguments=(_BACKGROUND,),
+)
+STOP = Command(
+    "stop",
+    "end a box that runs in the background",
+    "Send the program SIGTERM; if it has not ended in time, end the box. It stays kept.",
+    options=(
+        Option("--time", "SECONDS", "how long it may take (default: 10)", read=positive_count, default=10,
+               attribute="seconds"),
+        JSON,
+    ),
+    arguments=(_BACKGROUND,),
+)
 LOG = Command(
     "log",
     "what ran in a kept box, and what each run changed",

@@ -79,12 +79,15 @@ EXIT_CODES = (
     " 126: not executable, 127: not found, 128+n: signal n."
 )
 
+_DETACH = Option("-d, --detach", "", "run in the background, and print the box's name", group=REPORTS,
+                 more="`husk logs`, `exec`, `attach` and `stop` work on it: [in the background](background.md).")
+
 RUN = Command(
     "run",
     "run a program in a box",
     "Run PROGRAM in a box of its own: the host's /usr and a little of /etc, read-only beneath a layer that is thrown"
     " away, and a private /tmp, /home and /workspace. Nothing else of the host is there.",
-    options=(*BOX, _EVENTS, _JSON, _QUIET, _SUMMARY, _VERBOSE),
+    options=(*BOX, _DETACH, _EVENTS, _JSON, _QUIET, _SUMMARY, _VERBOSE),
     program="PROGRAM ARGS…",
     program_first=True,
     end=EXIT_CODES,

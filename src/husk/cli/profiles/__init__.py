@@ -1,1 +1,1 @@
-"""cli.profiles: options of `husk run` that stand in a file: in a project's husk.toml and in the user's own."""
+"""Options of `husk run` that stand in a file: in a project's husk.toml and in the user's own."""

@@ -50,7 +50,7 @@ class Keeping(BoxContent):
                 self._begin_with(start)
             elif not self.new:
                 self.prepare(policy)
-            self._note_running(policy)
+            self.note_running(policy)
         except BaseException:
             self.close()
             raise
@@ -74,12 +74,13 @@ class Keeping(BoxContent):
             pass  # it is read only while the lock is held, so a leftover does no harm
         os.close(self._lock)
 
-    def _note_running(self, policy: Policy) -> None:
+    def note_running(self, policy: Policy, ports: list[tuple[str, int]] | None = None) -> None:
+        """For `husk ps`. `ports`: of the host, each with the port of the box that it leads to."""
         import json
 
         from husk.store.layout import write_file
 
-        running = {"pid": os.getpid(), "started_ns": time.time_ns(), "argv": policy.argv}
+        running = {"pid": os.getpid(), "started_ns": time.time_ns(), "argv": policy.argv, "ports": ports or []}
         write_file(os.path.join(self.kept.path(self.record.name), "running"), json.dumps(running).encode())
 
     def begin(self, policy: Policy, source: ImageSource | None) -> None:

@@ -37,6 +37,7 @@ ALLOWED = FIRST | frozenset("._-")
 GONE = ".gone-"
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 TRIES = 10
+OF_A_RUN = ("record.new", "running", "control")  # files of a box that only a run under way needs
 
 
 def check_name(name: str) -> str:
@@ -233,7 +234,7 @@ class KeptBoxes:
 
     def _clean(self, path: str) -> int:
         """Remove what a killed husk left in the directory of a box that stays."""
-        left = [name for name in os.listdir(path) if name in ("record.new", "running") or name.startswith("doctor-")]
+        left = [name for name in os.listdir(path) if name in OF_A_RUN or name.startswith("doctor-")]
         fd = lock_directory(path, wait=False) if left else -1
         if fd < 0:
             return 0

@@ -35,6 +35,7 @@ def _row(kept: KeptBoxes, name: str, record: Record | None, *, running: bool) ->
     import json
 
     row: dict[str, Any] = {"name": name, "state": "running" if running else "kept", "kept": record is not None}
+    row["ports"] = []
     row["pid"], row["exit_code"] = None, None if record is None else record.exit_code
     row["argv"] = record.argv if record else []
     row["since_ns"] = record.changed_ns if record else 0
@@ -45,7 +46,7 @@ def _row(kept: KeptBoxes, name: str, record: Record | None, *, running: bool) ->
             with open(os.path.join(kept.path(name), "running"), "rb") as file:
                 now = json.loads(file.read())
             row["pid"], row["since_ns"], row["argv"] = now["pid"], now["started_ns"], now["argv"]
-            row["exit_code"] = None
+            row["exit_code"], row["ports"] = None, now.get("ports", [])
         except (OSError, ValueError, KeyError):
             pass  # it ended just now, or an apply holds the lock
     return row
@@ -84,6 +85,7 @@ def _not_kept(kept: KeptBoxes, known: set[int | None]) -> list[dict[str, Any]]:
                 "image": "",
                 "bytes": 0,
                 "names": 0,
+                "ports": [],
             }
         )
     return found
