@@ -34,5 +34,9 @@ def test_control_transcript(family: str) -> None:
     differential(["{guests}/sock_control", family], case="sock_control " + family)
 
 
+def test_ports_transcript() -> None:
+    differential(["{guests}/sock_ports"], case="sock_ports")
+
+
 def test_interface_transcript() -> None:
     differential(["{guests}/net_interface"], case="net_interface")

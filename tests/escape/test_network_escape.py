@@ -4,6 +4,7 @@ check. And what servers see that the box may reach."""
 from __future__ import annotations
 
 import os
+import random
 import select
 import socket
 import struct
@@ -27,14 +28,21 @@ SO_PEERGROUPS = 59
 class Servers:
     """One of every kind, open to every user of the host. What they received is checked afterwards."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, low: bool = False) -> None:
+        """`low`: at ports below those that the host gives to clients, where husk draws ports for boxes."""
         self.name, self.path = f"husk-escape-{os.getpid()}-{os.urandom(4).hex()}", directory / "server"
         directory.chmod(0o755)
         self.sockets: list[socket.socket] = []
         for address in ("\0" + self.name, str(self.path)):
             self._listen(socket.AF_UNIX, address, address + "-dgram")
         # On every address: a box must not reach them by one of its own addresses, either.
-        self._listen(socket.AF_INET, ("0.0.0.0", 0), ("0.0.0.0", 0))
+        while True:
+            port = random.randrange(22000, 32000) if low else 0
+            try:
+                self._listen(socket.AF_INET, ("0.0.0.0", port), ("0.0.0.0", port))
+                break
+            except OSError:  # taken
+                del self.sockets[4:]
         for path in (self.path, Path(f"{self.path}-dgram")):
             path.chmod(0o777)
         self.ports = [str(each.getsockname()[1]) for each in self.sockets[-2:]]
@@ -68,13 +76,14 @@ class Servers:
 
 
 @pytest.fixture
-def servers(place: Path) -> Iterator[Servers]:
-    made = Servers(place)
+def servers(place: Path, request: pytest.FixtureRequest) -> Iterator[Servers]:
+    made = Servers(place, low=getattr(request, "param", False))
     yield made
     for each in made.sockets:
         each.close()
 
 
+@pytest.mark.parametrize("servers", [False, True], indirect=True, ids=["at a high port", "at a low port"])
 def test_no_server_of_the_host_can_be_reached(programs: Path, place: Path, servers: Servers) -> None:
     arguments = ["abstract_out", servers.name, str(servers.path), *servers.ports]
     natively = unprotected(programs, arguments, place)

@@ -86,7 +86,7 @@ def test_a_probe_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_host_that_tells_nothing_of_its_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the kernel cannot load tcp_diag: the answer is an error, which reads as no owner."""
-    monkeypatch.setattr(port_owners, "find", lambda *_: (b"", 0))
+    monkeypatch.setattr(port_owners, "find", lambda *_: iter([(b"", 0)]))
     assert run_probe(PROBES["diagnosis"]) == (False, "it does not know of a socket that listens")
 
 

@@ -136,6 +136,8 @@ ROWS = (
         refused_if(EINVAL, "Linux has no such flags", NO_FLAGS, quiet=True),
         native_if(UNIX, TYPE.is_in(numbers.UNIX_TYPES)),
         refused_if(ESOCKTNOSUPPORT, "Unix sockets have no such type", UNIX, quiet=True),
+        refused_if(ESOCKTNOSUPPORT, "networks have no such type of socket", INET, TYPE.is_in(numbers.NO_INET_TYPES),
+                   quiet=True),
         otherwise=refuse(EOPNOTSUPP, "only Unix sockets come in pairs"),
     ),
     # Naming

@@ -16,10 +16,33 @@ import struct
 from husk.kernel.call import Call
 from husk.kernel.loopback import ip_control
 from husk.kernel.net import port_owners
-from husk.kernel.net.network import CONNECT, FIRST_FREE_PORT, Network, remote_address, unreachable
-from husk.kernel.net.ports import ANY, ANY6, FOUR, LOCALHOST, LOCALHOST6, MAPPED_PREFIX, SIX, Ports, host_address
+from husk.kernel.net.network import (
+    CONNECT,
+    FIRST_FREE_PORT,
+    NOWHERE,
+    Network,
+    is_connected,
+    remote_address,
+    unreachable,
+)
+from husk.kernel.net.port_owners import NO_SENDER
+from husk.kernel.net.ports import (
+    ANY,
+    ANY6,
+    ANY_FOUR,
+    ANY_SIX,
+    FOUR,
+    IPV6_SLOTS,
+    LOCALHOST,
+    LOCALHOST6,
+    MAPPED_PREFIX,
+    SIX,
+    WILDCARDS,
+    Ports,
+    host_address,
+)
 from husk.kernel.net.socket_filter import set_source_filter
-from husk.native._core import bind_address, connect_address, get_option, set_option, socket_name
+from husk.native._core import bind_address, connect_address, get_option, set_option, socket_kind, socket_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,27 +64,32 @@ MOST_SOCKETS, MOST_PEERS = 65536, 32
 class _SocketState:
     """What husk knows of a socket, by inode number. husk does not learn of its close: the oldest are forgotten."""
 
-    __slots__ = ("bound_ip", "connected_ip", "netlink", "peers", "v6only", "wildcard")
+    __slots__ = ("bound_ip", "connected", "drawn", "netlink", "peers", "released", "source", "v6only", "wildcard")
 
     def __init__(self) -> None:
         self.netlink = False
-        self.bound_ip: bytes | None = None  # the address it was bound to, as the guest gave it
-        self.connected_ip: bytes | None = None  # the loopback address it was connected to, as the guest gave it
+        self.bound_ip: bytes | None = None  # the address it was bound to, as the guest gave it, or "any" for a send
+        self.drawn = False  # husk drew the port of a datagram socket
+        self.released = False  # then it was disconnected: Linux takes such a port back
+        self.connected: tuple[bytes, int] | None = None  # loopback address and port to which the guest connected it
         self.v6only = False
         self.peers: list[bytes] = []  # remote addresses it may receive from
         self.wildcard = False  # bound to every address of the host
+        self.source = FOUR  # the slot from which such a socket sends to the box
 
 
 class MappedNetwork(Network):
     """`egress` decides about addresses that are not loopback. None: all of them are unreachable."""
 
-    __slots__ = ("_states", "egress", "ports", "services")
+    __slots__ = ("_meant", "_states", "egress", "ports", "services")
     mapped = True
 
     def __init__(self, egress: Egress | None) -> None:
         self.egress = egress
         self.ports = Ports()
         self._states: dict[int, _SocketState] = {}
+        # (type, slot, host port) of a sender -> the address it meant, where its slot and the receiver's do not tell
+        self._meant: dict[tuple[int, int, int], bytes] = {}
         self.services: list[Resolver | Relays | Published] = []  # husk's threads that serve this network
 
     def close(self) -> None:
@@ -103,9 +131,8 @@ class MappedNetwork(Network):
         if ip_control.sets(level, name):
             ip_control.set_ip_option(fd, level, name, value)
             return
-        if (level, name) != (SOL_IPV6, IPV6_V6ONLY):
-            raise OSError(errno.ENOPROTOOPT, "the socket would change its family")
-        get_option(fd, level, name, 4)
+        if (level, name) != (SOL_IPV6, IPV6_V6ONLY) or socket_kind(fd)[0] != AF_INET6:
+            raise OSError(errno.ENOPROTOOPT, "the socket would change its family, or has another")
         if socket_name(fd, False)[2:4] != b"\0\0":
             raise OSError(errno.EINVAL, "already bound")
         self._state(fd).v6only = any(value)
@@ -119,35 +146,44 @@ class MappedNetwork(Network):
             super().bind(call, fd, kind, address)
             return
         ip, port = _parse(kind[0], address, binding=True)
-        if remote_address(address) or (len(ip) == 4 and ip[0] not in (0, 127)):
+        state = self._state(fd)
+        self._check_bind(fd, kind[0], state, address, ip, port)
+        state.wildcard = self.egress is not None and kind[1] == SOCK_DGRAM and ip in (ANY, ANY6)
+        set_source_filter(fd, self.ports.block, state.peers)
+        slot = self.ports.slot(ip, v6only=state.v6only)
+        self.ports.bind(fd, kind[0], kind[1], slot, port, wildcard=state.wildcard)
+        state.bound_ip, state.drawn, state.released = ip, port == 0 and kind[1] == SOCK_DGRAM, False
+
+    def _check_bind(self, fd: int, family: int, state: _SocketState, address: bytes, ip: bytes, port: int) -> None:
+        """Linux's checks, in the order of the socket's family."""
+        foreign = bool(remote_address(address)) or (len(ip) == 4 and ip[0] not in (0, 127))
+        if family == AF_INET and foreign:
             raise OSError(errno.EADDRNOTAVAIL, "no address of this box")
         if 0 < port < FIRST_FREE_PORT:
             raise OSError(errno.EACCES, "a privileged port")
         if socket_name(fd, False)[2:4] != b"\0\0":
             raise OSError(errno.EINVAL, "already bound")
-        state = self._state(fd)
-        last = self.ports.last_byte(ip)
-        if ip == ANY6 and not state.v6only:
-            last = FOUR  # for both families
-            if port and self._bound_inode(kind[1], SIX, port):
-                raise OSError(errno.EADDRINUSE, "taken for IPv6")
-        state.wildcard = self.egress is not None and kind[1] == SOCK_DGRAM and ip in (ANY, ANY6)
-        set_source_filter(fd, self.ports.block, state.peers)
-        self.ports.bind(fd, kind[0], kind[1], last, port, wildcard=state.wildcard)
-        state.bound_ip = ip
+        if family == AF_INET6 and state.v6only and len(ip) == 4:
+            raise OSError(errno.EINVAL, "an IPv4 address for a socket of IPv6 only")
+        if foreign:
+            raise OSError(errno.EADDRNOTAVAIL, "no address of this box")
 
     def prepare_listen(self, fd: int, kind: tuple[int, int]) -> None:
         """Allow the box's own loopback only. An unbound socket gets any free port there, as in Linux."""
         if kind[0] not in (AF_INET, AF_INET6) or kind[1] != SOCK_STREAM:
             return  # the host gives the errno
         own = socket_name(fd, False)
+        slot = self.ports.slot_of(_host_ip(own))
         if own[2:4] == b"\0\0":
             state = self._state(fd)
             set_source_filter(fd, self.ports.block, [])
-            self.ports.bind(fd, kind[0], SOCK_STREAM, SIX if state.v6only else FOUR, 0)
-            state.bound_ip = ANY if kind[0] == AF_INET else ANY6
-        elif (own[4:7] if kind[0] == AF_INET else own[20:23]) != self.ports.block:
+            state.bound_ip = state.bound_ip or (ANY if kind[0] == AF_INET else ANY6)
+            slot = self.ports.slot(state.bound_ip, v6only=state.v6only)
+            self.ports.bind(fd, kind[0], SOCK_STREAM, slot, 0)
+        elif slot is None:
             raise OSError(errno.EINVAL, "it was connected outside the box")
+        else:  # sockets that share a port do so until one of them listens
+            self.ports.check_overlap(fd, SOCK_STREAM, slot, _port(own))
 
     def is_netlink(self, fd: int) -> bool:
         state = self._states.get(os.fstat(fd).st_ino)
@@ -160,69 +196,99 @@ class MappedNetwork(Network):
         if address[:2] not in (b"\2\0", b"\n\0"):
             return b""
         state = self._states.get(os.fstat(fd).st_ino)
-        address_shown = self._to_guest(address, int.from_bytes(get_option(fd, SOL_SOCKET, SO_TYPE, 4), "little"))
-        if not peer and state is not None and state.bound_ip is not None:
-            return _with_ip(address_shown, state.bound_ip)
-        return self._fix_ipv6(fd, address_shown, of_peer=not peer)
+        kind = int.from_bytes(get_option(fd, SOL_SOCKET, SO_TYPE, 4), "little")
+        if state is not None and (state.bound_ip is not None or state.connected is not None):
+            return self._known_name(address, kind, state, peer=peer)
+        if self.ports.slot_of(_host_ip(address)) is None:
+            return address  # unbound, or outside the box
+        if _port(address) == 0:
+            return _sockaddr(address, ANY6, 0)
+        try:  # an accepted socket
+            ends = self._ends(kind, _host_ip(socket_name(fd, False)), socket_name(fd, True))
+        except OSError:
+            ends = self._ends(kind, _host_ip(address), address)
+        return _sockaddr(address, ends[peer], self.ports.guest_port(kind, _port(address)))
+
+    def _known_name(self, address: bytes, kind: int, state: _SocketState, *, peer: bool) -> bytes:
+        """The name of a socket that husk bound or connected for the guest."""
+        if peer and state.connected is not None:
+            return _sockaddr(address, *state.connected)
+        if peer:  # outside the box
+            return address
+        ip, port = state.bound_ip, self.ports.guest_port(kind, _port(address))
+        if state.released:
+            port = 0
+        if ip in (None, ANY, ANY6) and state.connected is not None and port:
+            ip = LOCALHOST if len(state.connected[0]) == 4 else LOCALHOST6
+        return _sockaddr(address, ip or ANY6, port)
 
     def guest_address(self, fd: int, address: bytes) -> bytes:
         if self.is_netlink(fd):
             return NETLINK_KERNEL
-        return self._fix_ipv6(fd, self._to_guest(address, SOCK_DGRAM), of_peer=False)
-
-    def guest_peer_address(self, address: bytes) -> bytes:
-        return self._to_guest(address, SOCK_STREAM)
-
-    def _fix_ipv6(self, fd: int, address_shown: bytes, *, of_peer: bool) -> bytes:
-        """A socket bound to "any" for both families is at 127.0.0.1 on the host. The other end tells whether ::1 was
-        meant."""
+        if address[:2] not in (b"\2\0", b"\n\0") or self.ports.slot_of(_host_ip(address)) is None:
+            return address
         state = self._states.get(os.fstat(fd).st_ino)
-        if address_shown[:2] == b"\n\0" and state is not None and state.connected_ip is not None:
-            if address_shown[8:24] not in (LOCALHOST6, MAPPED_PREFIX + LOCALHOST):
-                return address_shown
-            return _with_ip(address_shown, LOCALHOST6 if len(state.connected_ip) == 16 else LOCALHOST)
-        if address_shown[:2] == b"\n\0" and address_shown[8:24] == MAPPED_PREFIX + LOCALHOST:
-            try:
-                if self.ports.guest_ip(socket_name(fd, of_peer)[20:24]) == LOCALHOST6:
-                    return _with_ip(address_shown, LOCALHOST6)
-            except OSError:
-                pass
-        return address_shown
+        if state is not None and state.connected is not None and address == socket_name(fd, True):
+            return _sockaddr(address, *state.connected)
+        port = self.ports.guest_port(SOCK_DGRAM, _port(address))
+        return _sockaddr(address, self._ends(SOCK_DGRAM, _host_ip(socket_name(fd, False)), address)[1], port)
 
-    def _to_guest(self, address: bytes, kind: int) -> bytes:
-        """Translate a host address to the guest's."""
-        if address[:2] == b"\2\0":
-            ip = address[4:8]
-        elif address[:2] == b"\n\0" and address[8:20] == MAPPED_PREFIX:
-            ip = address[20:24]
-        else:
+    def guest_peer_address(self, fd: int, address: bytes) -> bytes:
+        if self.ports.slot_of(_host_ip(address)) is None:
             return address
-        guest_ip = self.ports.guest_ip(ip)
-        if guest_ip is None:
-            return address
-        port = self.ports.guest_port(kind, ip[3], int.from_bytes(address[2:4], "big"))
-        return _with_ip(address[:2] + port.to_bytes(2, "big") + address[4:], guest_ip)
+        port = self.ports.guest_port(SOCK_STREAM, _port(address))
+        return _sockaddr(address, self._ends(SOCK_STREAM, _host_ip(socket_name(fd, False)), address)[1], port)
+
+    def _ends(self, kind: int, own: bytes, peer: bytes) -> tuple[bytes, bytes]:
+        """The guest's addresses of a receiving socket and of the sender, from the receiver's host address and the
+        sender's sockaddr."""
+        own_slot, peer_slot = self.ports.slot_of(own), self.ports.slot_of(_host_ip(peer))
+        meant = self._meant.get((kind, peer_slot or 0, _port(peer)))
+        own_ip = meant or self._likely(own_slot, peer_slot)
+        peer_ip = None if peer_slot is None else self.ports.guest_ip(peer_slot)
+        if peer_ip is None or len(peer_ip) != len(own_ip):
+            peer_ip = LOCALHOST if len(own_ip) == 4 else LOCALHOST6
+        return own_ip, peer_ip
+
+    def _likely(self, slot: int | None, sender: int | None) -> bytes:
+        """The address that a sender has most likely used for a socket."""
+        ip = None if slot is None else self.ports.guest_ip(slot)
+        if ip is not None:
+            return ip
+        return LOCALHOST6 if slot == ANY_SIX or (slot != ANY_FOUR and sender in IPV6_SLOTS) else LOCALHOST
 
     # -- destinations ------------------------------------------------------------------------------------------
     def destination(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> bytes:
         if kind[0] not in (AF_INET, AF_INET6):
             return address if self.is_netlink(fd) else super().destination(call, fd, kind, address)
-        if address[:2] == b"\0\0" and call.nr == CONNECT:  # dissolve the association
-            set_source_filter(fd, b"", [])
-            self._state(fd).connected_ip = None
+        if address[:2] == b"\0\0" and call.nr == CONNECT:
+            self._disconnect(fd)
             return address
+        if kind[1] == SOCK_STREAM and is_connected(fd):
+            return NOWHERE[kind[0]]
         if kind == (AF_INET6, SOCK_DGRAM) and address[:2] == b"\2\0" and len(address) >= 16:
             # Linux lets an IPv6 datagram socket take IPv4 addresses as they are.
             address = b"\n\0" + address[2:4] + bytes(4) + MAPPED_PREFIX + address[4:8] + bytes(4)
         ip, port = _parse(kind[0], address, binding=False)
         if ip in (ANY, ANY6):
             ip = LOCALHOST6 if len(ip) == 16 else LOCALHOST
+        if kind[0] == AF_INET6:
+            _check_family(self._state(fd), ip, connecting=call.nr == CONNECT)
         loopback = ip == LOCALHOST6 or (len(ip) == 4 and ip[0] == 127)
         if not loopback or (self.egress is not None and self.egress.names_address(ip, port)):
             return self._to_remote(call, fd, kind, address, ip, port)
-        if call.nr == CONNECT and kind[0] == AF_INET6:
-            self._state(fd).connected_ip = ip
-        return self._to_loopback(fd, kind, ip, port)
+        if kind[1] == SOCK_STREAM:
+            to = self._connect_to(fd, kind[0], ip, port)
+        else:
+            to = self._send_to(fd, kind[0], ip, port, connecting=call.nr == CONNECT)
+        if call.nr == CONNECT:
+            self._state(fd).connected = ip, port
+        return to
+
+    def _disconnect(self, fd: int) -> None:
+        state = self._state(fd)
+        state.connected, state.peers, state.released = None, [], state.drawn
+        set_source_filter(fd, self.ports.block if state.bound_ip is not None else b"", [])
 
     def _to_remote(self, call: Call, fd: int, kind: tuple[int, int], address: bytes, ip: bytes, port: int) -> bytes:
         if self.egress is None:
@@ -237,60 +303,91 @@ class MappedNetwork(Network):
         set_source_filter(fd, self.ports.block if state.wildcard else b"", state.peers)
         return _rebuild(kind[0], ip, port, address)
 
-    def _to_loopback(self, fd: int, kind: tuple[int, int], ip: bytes, port: int) -> bytes:
-        last = self._bound_last_byte(kind[1], ip, port)
-        if last is None:
-            if kind[1] == SOCK_STREAM:
-                raise OSError(errno.ECONNREFUSED, "no server in the box listens there")
-            last = self.ports.last_byte(ip)
-        host_port = self.ports.reserve(kind[1], last, port)
-        self._bind_source(fd, kind, SIX if ip == LOCALHOST6 else FOUR)
-        return host_address(kind[0], self.ports.host_ip(last), host_port)
+    def _connect_to(self, fd: int, family: int, ip: bytes, port: int) -> bytes:
+        """Where to connect a TCP socket to. Bind it to a source address of the box: listeners drop any other."""
+        found = self._locate(SOCK_STREAM, ip, port)
+        own = socket_name(fd, False)
+        source = self.ports.slot_of(_host_ip(own))
+        if _port(own) and source is not None:
+            if found is None and self._receives(SOCK_STREAM, own, source, ip, port):
+                return host_address(family, _host_ip(own), _port(own))  # to itself
+        else:
+            source = SIX if len(ip) == 16 else FOUR
+            set_source_filter(fd, self.ports.block, [])
+            if found is not None and self._likely(found[0], source) != ip:
+                self.ports.bind(fd, family, SOCK_STREAM, source, 0)  # a port that can be noted before the server asks
+                own = socket_name(fd, False)
+            else:
+                _bind_without_port(fd, host_address(family, self.ports.host_ip(source), 0))
+        if found is None:
+            return self._nowhere(family, ip)
+        self._note_meaning((SOCK_STREAM, source, _port(own)), ip, self._likely(found[0], source))
+        return host_address(family, self.ports.host_ip(found[0]), found[1])
+
+    def _send_to(self, fd: int, family: int, ip: bytes, port: int, *, connecting: bool) -> bytes:
+        """Where to send datagrams to, or to connect a datagram socket to. Bind the socket, as Linux does."""
+        state = self._state(fd)
+        own = socket_name(fd, False)
+        if not _port(own) or not (state.bound_ip is not None or state.peers or any(_host_ip(own))):
+            if _port(own):
+                connect_address(fd, bytes(16))  # the host bound it implicitly; AF_UNSPEC undoes that
+            set_source_filter(fd, self.ports.block, [])
+            state.bound_ip, state.drawn = ANY if family == AF_INET else ANY6, True
+            likely = LOCALHOST if len(ip) == 4 else LOCALHOST6
+            slot = self.ports.slot(likely if connecting else state.bound_ip, v6only=state.v6only)
+            self.ports.bind(fd, family, SOCK_DGRAM, slot, 0)
+            own = socket_name(fd, False)
+        state.released = False
+        slot = SIX if len(ip) == 16 else FOUR if ip == LOCALHOST else self.ports.slot(ip)
+        if port == 0:
+            return host_address(family, self.ports.host_ip(slot), 0)  # the host has an errno, or no receiver
+        state.source = SIX if len(ip) == 16 else FOUR
+        source = self.ports.slot_of(_host_ip(own)) or state.source
+        found = self._locate(SOCK_DGRAM, ip, port, (self.ports.host_ip(source), _port(own)))
+        if found is None and state.connected == (ip, port):
+            return b""
+        if found is None:
+            found = slot, self.ports.reserve(SOCK_DGRAM, port)
+            if connecting:
+                self.ports.wait(SOCK_DGRAM, *found)
+        self._note_meaning((SOCK_DGRAM, source, _port(own)), ip, self._likely(found[0], source))
+        return host_address(family, self.ports.host_ip(found[0]), found[1])
+
+    def _nowhere(self, family: int, ip: bytes) -> bytes:
+        """An address where no TCP socket listens: there is no port 0. The host refuses the connection as usual."""
+        return host_address(family, self.ports.host_ip(SIX if len(ip) == 16 else FOUR), 0)
+
+    def _note_meaning(self, sender: tuple[int, int, int], ip: bytes, likely: bytes) -> None:
+        if ip == likely:
+            self._meant.pop(sender, None)
+            return
+        if len(self._meant) >= MOST_SOCKETS:
+            del self._meant[next(iter(self._meant))]
+        self._meant[sender] = ip
 
     def listener(self, ip: bytes, port: int) -> bytes | None:
         """The host address of the box's server at this port; None while there is none."""
-        last = self._bound_last_byte(SOCK_STREAM, ip, port)
-        if last is None:
-            return None
-        return host_address(AF_INET, self.ports.host_ip(last), self.ports.reserve(SOCK_STREAM, last, port))
+        found = self._locate(SOCK_STREAM, ip, port)
+        return None if found is None else host_address(AF_INET, self.ports.host_ip(found[0]), found[1])
 
-    def _bound_last_byte(self, kind: int, ip: bytes, port: int) -> int | None:
-        """The last byte of the host address where a socket of the box is bound to this port."""
-        own = self.ports.last_byte(ip)
-        if self._bound_inode(kind, own, port):
-            return own
-        # A socket bound to "any" is bound as 127.0.0.1, for IPv6 too unless it set IPV6_V6ONLY.
-        if own != FOUR and (found := self._bound_inode(kind, FOUR, port)):
-            state = self._states.get(found)
-            if state is not None and state.bound_ip in ((ANY6,) if own == SIX else (ANY, ANY6)):
-                return FOUR
+    def _locate(self, kind: int, ip: bytes, port: int, sender: tuple[bytes, int] = NO_SENDER) -> tuple[int, int] | None:
+        """Slot and host port of the box's socket that receives what `sender` sends to this address and port. A host
+        service bound to every address would receive there, too: only a socket bound to exactly the slot is the box's,
+        or one that husk bound to every address itself."""
+        for host_port in self.ports.host_ports(kind, port) if port else ():
+            slots = self.ports.receivers(kind, ip, host_port)
+            owners = port_owners.find(kind, [self.ports.host_ip(each) for each in slots], host_port, sender)
+            for slot, (bound, inode) in zip(slots, owners, strict=True):
+                if bound == self.ports.host_ip(slot):
+                    return slot, host_port
+                state = self._states.get(inode)
+                if bound == ANY and state is not None and state.wildcard:
+                    return (SIX if len(ip) == 16 else FOUR if slot in WILDCARDS else slot), host_port
         return None
 
-    def _bound_inode(self, kind: int, last: int, port: int) -> int:
-        """Inode number of the box's socket at a guest port, 0 for none. A host service bound to every address would
-        answer there, too: only a socket bound to exactly this address is the box's."""
-        host_port = self.ports.host_port(kind, last, port)
-        if host_port is None:
-            return 0
-        ip, inode = port_owners.find(kind, self.ports.host_ip(last), host_port)
-        if ip == self.ports.host_ip(last) or (ip == ANY and inode in self._states and self._states[inode].wildcard):
-            return inode or 1
-        return 0
-
-    def _bind_source(self, fd: int, kind: tuple[int, int], last: int) -> None:
-        """Bind to a source address of the box: the box's sockets drop packets from any other."""
-        own = socket_name(fd, False)
-        if own[2:4] != b"\0\0":
-            state = self._state(fd)
-            if state.bound_ip is not None or state.peers or any(own[4:8] if kind[0] == AF_INET else own[8:24]):
-                return
-            connect_address(fd, bytes(16))  # the host bound it implicitly; AF_UNSPEC undoes that
-        set_source_filter(fd, self.ports.block, [])
-        if kind[1] == SOCK_DGRAM:
-            self.ports.bind(fd, kind[0], SOCK_DGRAM, last, 0)
-        else:
-            set_option(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, b"\1\0\0\0")
-            bind_address(fd, host_address(kind[0], self.ports.host_ip(last), 0))
+    def _receives(self, kind: int, own: bytes, slot: int, ip: bytes, port: int) -> bool:
+        """Whether a socket with the host name `own` receives what is sent to this address and port."""
+        return self.ports.guest_port(kind, _port(own)) == port and slot in self.ports.receivers(kind, ip, _port(own))
 
     def source_control(self, fd: int, kind: tuple[int, int], to: bytes) -> list[tuple[int, int, bytes]]:
         """Control messages for a datagram to `to`: a socket bound to every address must name the source address."""
@@ -298,10 +395,9 @@ class MappedNetwork(Network):
         if state is None or kind[1] != SOCK_DGRAM or not (state.wildcard or state.peers):
             return []
         if kind[0] == AF_INET and to[4:7] == self.ports.block:
-            return [(SOL_IP, IP_PKTINFO, struct.pack("<i4s4s", 0, self.ports.host_ip(FOUR), bytes(4)))]
+            return [(SOL_IP, IP_PKTINFO, struct.pack("<i4s4s", 0, self.ports.host_ip(state.source), bytes(4)))]
         if to[8:20] == MAPPED_PREFIX and to[20:23] == self.ports.block:
-            last = SIX if to[23] == SIX else FOUR
-            return [(SOL_IPV6, IPV6_PKTINFO, MAPPED_PREFIX + self.ports.host_ip(last) + bytes(4))]
+            return [(SOL_IPV6, IPV6_PKTINFO, MAPPED_PREFIX + self.ports.host_ip(state.source) + bytes(4))]
         return []
 
     def host_control(self, level: int, kind: int, value: bytes) -> list[tuple[int, int, bytes]]:
@@ -314,9 +410,7 @@ class MappedNetwork(Network):
 
     def guest_own_ip(self, fd: int, ip: bytes, peer: bytes) -> bytes | None:
         """The guest's address, 4 or 16 bytes, that `peer` meant by the host address `ip`; None outside of the box."""
-        guest_ip = self.ports.guest_ip(ip)
-        meant = self.ports.guest_ip(peer[20:24]) if peer[8:20] == MAPPED_PREFIX else None
-        return LOCALHOST6 if guest_ip == LOCALHOST and meant == LOCALHOST6 else guest_ip
+        return None if self.ports.slot_of(ip) is None else self._ends(SOCK_DGRAM, ip, peer)[0]
 
     def _state(self, fd: int) -> _SocketState:
         inode = os.fstat(fd).st_ino
@@ -351,11 +445,41 @@ def _parse(family: int, address: bytes, *, binding: bool) -> tuple[bytes, int]:
     return (ip[12:] if ip[:12] == MAPPED_PREFIX else ip), port
 
 
-def _with_ip(address: bytes, ip: bytes) -> bytes:
+def _host_ip(address: bytes) -> bytes:
+    """The IPv4 address in a sockaddr of the host; "any" for an address of IPv6."""
     if address[:2] == b"\2\0":
-        return address[:4] + (ip if len(ip) == 4 else LOCALHOST) + address[8:]
+        return address[4:8]
+    return address[20:24] if address[8:20] == MAPPED_PREFIX else ANY
+
+
+def _port(address: bytes) -> int:
+    return int.from_bytes(address[2:4], "big")
+
+
+def _sockaddr(like: bytes, ip: bytes, port: int) -> bytes:
+    """A sockaddr of the same family. IPv4 in IPv6 is mapped; an IPv6 address in IPv4 can only be "any" or loopback."""
+    if like[:2] == b"\2\0":
+        return b"\2\0" + port.to_bytes(2, "big") + (ip if len(ip) == 4 else ANY if ip == ANY6 else LOCALHOST) + bytes(8)
     whole = ip if len(ip) == 16 else MAPPED_PREFIX + ip
-    return address[:8] + whole + address[24:]
+    return b"\n\0" + port.to_bytes(2, "big") + bytes(4) + whole + bytes(4)
+
+
+def _check_family(state: _SocketState, ip: bytes, *, connecting: bool) -> None:
+    """An IPv6 socket that is bound to an address of one family does not reach the other."""
+    bound = state.bound_ip
+    if len(ip) == 4 and (state.v6only or (bound is not None and len(bound) == 16 and bound != ANY6)):
+        raise OSError(errno.ENETUNREACH, "IPv4 from a socket of IPv6")
+    pinned = bound if connecting or state.connected is None else state.connected[0]
+    if len(ip) == 16 and pinned is not None and len(pinned) == 4:
+        raise OSError(errno.EAFNOSUPPORT, "IPv6 from a socket of IPv4")
+
+
+def _bind_without_port(fd: int, address: bytes) -> None:
+    """Bind to an address only. The host chooses the port when it connects, with the whole connection in view."""
+    before = get_option(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, 4)
+    set_option(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, b"\1\0\0\0")
+    bind_address(fd, address)
+    set_option(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, before)
 
 
 def _rebuild(family: int, ip: bytes, port: int, address: bytes) -> bytes:

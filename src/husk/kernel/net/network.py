@@ -19,6 +19,9 @@ AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
 NETLINK_ROUTE = 0
 CONNECT, FIRST_FREE_PORT = number("connect"), 1024
 ETH_ADDRESS, ETH_BROADCAST = b"\xc6\x33\x64\x01", b"\xc6\x33\x64\xff"  # of eth0 (native/init/interfaces.c)
+SOCK_STREAM = 1
+# There is no port 0, so nothing listens there. For a connected socket the address does not matter: the host says so.
+NOWHERE = {AF_INET: b"\2\0\0\0\x7f\0\0\1" + bytes(8), AF_INET6: b"\n\0" + bytes(21) + b"\1" + bytes(4)}
 SHORTEST = {2: 16, 10: 24}  # addresses of IPv4 and IPv6; the host says EINVAL for a shorter one
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
@@ -37,7 +40,8 @@ class Network:
             check_groups(int.from_bytes(address[8:12], "little"))
             if not any(address[4:8]):
                 return _bind_netlink(call, fd, address)
-        if len(address) >= SHORTEST.get(kind[0], 0) and _privileged(kind[0], address) and _own_address(address):
+        port_first = kind[0] == AF_INET6 or _own_address(address)  # IPv4 looks at the address first
+        if port_first and len(address) >= SHORTEST.get(kind[0], 0) and _privileged(kind[0], address):
             raise OSError(errno.EACCES, "a privileged port")  # husk itself may have CAP_NET_BIND_SERVICE
         return bind_address(fd, address)
 
@@ -47,6 +51,8 @@ class Network:
     def destination(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> bytes:
         if kind[0] == AF_NETLINK and call.nr == CONNECT and not any(socket_name(fd, False)[4:8]):
             _bind_netlink(call, fd, b"\x10\0" + bytes(10))
+        if kind[1] == SOCK_STREAM and is_connected(fd):
+            return NOWHERE.get(kind[0], address)
         remote = remote_address(address)
         if remote and not is_multicast(address) and not _on_eth(address):
             raise unreachable(call, remote)
@@ -59,7 +65,7 @@ class Network:
     def guest_address(self, fd: int, address: bytes) -> bytes:
         return address
 
-    def guest_peer_address(self, address: bytes) -> bytes:
+    def guest_peer_address(self, fd: int, address: bytes) -> bytes:
         return address
 
     def host_control(self, level: int, kind: int, value: bytes) -> list[tuple[int, int, bytes]]:
@@ -150,6 +156,14 @@ def unreachable(call: Call, remote: str) -> Refused:
         if remote.startswith("169.254."):
             why += ", and the address is link-local, where clouds keep credentials"
     return Refused(errno.ENETUNREACH, why, what, None, allow)
+
+
+def is_connected(fd: int) -> bool:
+    try:
+        socket_name(fd, True)
+    except OSError:
+        return False
+    return True
 
 
 def is_multicast(address: bytes) -> bool:

@@ -5,29 +5,41 @@ from __future__ import annotations
 import _socket
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NETLINK_SOCK_DIAG, NLMSG_ERROR = 20, 1, 4, 2
 AF_INET, SOCK_STREAM, IPPROTO_TCP, IPPROTO_UDP = 2, 1, 6, 17
 REQUEST = struct.Struct("<IHHII BBBBI 2s2s16s16sIII")
 NO_COOKIE = 0xFFFFFFFF
 # struct inet_diag_msg: family, state, timer, retrans, then the two ports and addresses
 SOURCE_AT, INODE_AT = 16 + 4 + 4, 16 + 4 + 48 + 16
+NO_SENDER = bytes(4), 0
 
 
-def find(kind: int, ip: bytes, port: int) -> tuple[bytes, int]:
-    """Bound address and inode number of the socket that would receive a packet for `ip` and `port`; b"" and 0 for none.
-    The host looks it up exactly as it would for a packet."""
-    here, nowhere = (port.to_bytes(2, "big"), ip.ljust(16, b"\0")), (bytes(2), bytes(16))
-    # For UDP the host looks from the other side.
-    (sport, source), (dport, target) = (here, nowhere) if kind == SOCK_STREAM else (nowhere, here)
-    protocol = IPPROTO_TCP if kind == SOCK_STREAM else IPPROTO_UDP
-    header = (REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0, AF_INET, protocol, 0, 0, 0xFFFFFFFF)
-    question = REQUEST.pack(*header, sport, dport, source, target, 0, NO_COOKIE, NO_COOKIE)
+def find(kind: int, ips: list[bytes], port: int, sender: tuple[bytes, int] = NO_SENDER) -> Iterator[tuple[bytes, int]]:
+    """For each address: bound address and inode number of the socket that would receive a packet for it and `port`;
+    b"" and 0 for none. The host looks it up exactly as it would for a packet of this sender. A TCP socket counts if it
+    listens."""
     diagnosis = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG)
     try:
-        diagnosis.send(question)
-        answer = diagnosis.recv(4096)
+        for ip in ips:
+            yield _find(diagnosis, kind, (ip, port), sender)
     finally:
         diagnosis.close()
+
+
+def _find(
+    diagnosis: _socket.socket, kind: int, receiver: tuple[bytes, int], sender: tuple[bytes, int]
+) -> tuple[bytes, int]:
+    here, there = ((port.to_bytes(2, "big"), ip.ljust(16, b"\0")) for ip, port in (receiver, sender))
+    # For UDP the host looks from the other side.
+    (sport, source), (dport, target) = (here, there) if kind == SOCK_STREAM else (there, here)
+    protocol = IPPROTO_TCP if kind == SOCK_STREAM else IPPROTO_UDP
+    header = (REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0, AF_INET, protocol, 0, 0, 0xFFFFFFFF)
+    diagnosis.send(REQUEST.pack(*header, sport, dport, source, target, 0, NO_COOKIE, NO_COOKIE))
+    answer = diagnosis.recv(4096)
     if len(answer) < INODE_AT + 4 or struct.unpack_from("<H", answer, 4)[0] == NLMSG_ERROR:
         return b"", 0
     family = answer[16]

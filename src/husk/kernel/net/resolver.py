@@ -32,12 +32,12 @@ class Resolver:
 
     def __init__(self, egress: Egress, ports: Ports) -> None:
         self._egress, self._busy = egress, 0
-        last = ports.last_byte(ADDRESS)
+        slot = ports.slot(ADDRESS)
         self._udp = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
         self._tcp = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         for each, kind in ((self._udp, _socket.SOCK_DGRAM), (self._tcp, _socket.SOCK_STREAM)):
             set_source_filter(each.fileno(), ports.block, [])
-            ports.bind(each.fileno(), _socket.AF_INET, kind, last, PORT)
+            ports.bind(each.fileno(), _socket.AF_INET, kind, slot, PORT)
         self._tcp.listen(16)
         try:
             start_thread(self._serve_udp)

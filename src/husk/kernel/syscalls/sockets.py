@@ -300,7 +300,7 @@ def _accept(call: Call, flags: int) -> Reply:
         taken, address = patiently(call, lambda: accept_address(fd, flags & SOCK_NONBLOCK | SOCK_CLOEXEC))
         try:
             unix = address[:2] == b"\1\0"
-            named = shown(call, fd, address) if unix else call.kernel.network.guest_peer_address(address)
+            named = shown(call, fd, address) if unix else call.kernel.network.guest_peer_address(taken, address)
             give_address(call, named, call.args[1], call.args[2])
         except BaseException:
             os.close(taken)  # as in Linux: the connection is lost

@@ -120,7 +120,7 @@ def diagnosis() -> str:
     server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     server.bind(("127.0.0.1", 0))
     server.listen()
-    if not port_owners.find(_socket.SOCK_STREAM, b"\x7f\0\0\1", server.getsockname()[1])[1]:
+    if not any(inode for _, inode in port_owners.find(_socket.SOCK_STREAM, [b"\x7f\0\0\1"], server.getsockname()[1])):
         raise Missing("it does not know of a socket that listens")
     return "a socket that listens was found"
 
