@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -51,6 +52,52 @@ def test_work_without_out_is_kept(tmp_path: Path) -> None:
     assert husk_box(tmp_path, "apply", name, "--yes").code == 0
     assert {path.name: path.read_text() for path in given.iterdir()} == {"letter.txt": "Dear Madam\n", "new": "n\n"}
     assert husk_box(tmp_path, "drop", name).code == 0
+
+
+def test_quiet_still_says_where_the_work_is(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "edit", {})
+    answer = husk_skill(
+        tmp_path, "exec", skill, "-q", "--work", documents(tmp_path), "--", "touch", "letter.txt", "new", kept=True
+    )
+    assert re.fullmatch(r"husk skill: kept: husk diff (edit-\w+); husk apply \1; husk drop \1\n", answer.err), (
+        answer.err
+    )
+
+
+def test_hints_know_the_copy(tmp_path: Path) -> None:
+    """A name that is right where the command starts is no mistake, even if the host has the same."""
+    skill = make_skill(tmp_path, "hinted", {"a.txt": "a\n"})
+    (tmp_path / "a.txt").write_text("host\n")
+    (tmp_path / "b.txt").write_text("host\n")
+    answer = husk_skill(tmp_path, "exec", skill, "--", "cat", "a.txt", "b.txt", skill / "a.txt")
+    assert answer.out == "a\n"
+    told = [line for line in answer.err.splitlines() if ".txt is " in line]
+    assert told == [
+        "husk skill: b.txt is here, but not in the box; --in . shows it there as /in/b.txt",
+        f"husk skill: {skill}/a.txt is at /skill/a.txt in the box",
+    ]
+
+
+def test_a_mount_that_out_does_not_cover_is_kept(tmp_path: Path) -> None:
+    skill, given = make_skill(tmp_path, "both", {}), documents(tmp_path)
+    options: list[str | Path] = ["--mount", f"{given}:/given:cow", "--out", tmp_path / "out", "--json"]
+    answer = husk_skill(
+        tmp_path, "exec", skill, *options, "--", "sh", "-c", "echo 1 > r; echo 2 > /given/new", kept=True
+    )
+    assert answer.json["files"] == [{"path": "r", "size": 2}] and answer.json["kept"], answer.err
+    assert "added    /given/new" in husk_box(tmp_path, "diff", answer.json["kept"]).out
+
+
+def test_a_large_skill_is_watched_instead_of_copied(tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "large", {"scripts/x.sh": "echo ran > /skill-folder/mark; echo ran\n"})
+    with open(skill / "weights", "wb") as file:
+        file.truncate(65 << 20)
+    mount = ["--mount", f"{skill}:/skill-folder:rw"]
+    answer = husk_skill(tmp_path, "run", skill, *mount)
+    assert answer.out == "ran\n" and f"husk skill: {skill} changed while it ran\n" in answer.err, answer.err
+    learnt = husk_skill(tmp_path, "learn", skill, *mount)
+    assert learnt.code == 2 and "so nothing was learnt from it" in learnt.err
+    assert not list(tmp_path.glob("*.toml"))
 
 
 def test_caches_alone_keep_no_box(tmp_path: Path) -> None:

@@ -36,6 +36,18 @@ def test_a_shell_where_the_script_would_run(sit: Sit, tmp_path: Path) -> None:
     assert (tmp_path / "out/said").read_text() == "said hello\n"
 
 
+def test_a_shell_where_the_instructions_are(sit: Sit, tmp_path: Path) -> None:
+    skill = make_skill(tmp_path, "told", {"data/a": "x\n"})
+    arguments = [str(skill), "--out", str(tmp_path / "out")]
+    person = sit(command=[*running.husk_command(), "skill", "shell", *running.OPTIONS, *arguments])
+    person.expect(r"\$ ")
+    person.type("cat data/a && test -t 0 && cp data/a b && echo $SKILL_DIR do''ne\r")
+    person.expect("x\r\n.*/skills/told done\r\n")
+    person.type("exit 5\r")
+    person.expect("in .*/out:\r\n +b \\(2 bytes\\)")
+    assert person.wait() == 5 and (tmp_path / "out/b").read_text() == "x\n"
+
+
 def test_a_shell_held_to_a_manifest(sit: Sit, tmp_path: Path) -> None:
     skill = make_skill(tmp_path, "held", {"scripts/say.sh": "echo said\n"})
     manifest = tmp_path / "p.toml"

@@ -37,6 +37,8 @@ INSTRUCTIONS = """Programs, code and skills run in sandboxed boxes of this sessi
 and nothing in it can reach the host beyond what the server's config allows. When something is refused, the result's
 `denials` and `explain` say what and why: believe them, and do not try the same again. Long output is shortened; the
 result's `resource` has all of it."""
+FOR_SKILLS = """
+Skills: `open_skill` gives a skill's instructions and a box to follow them in; `run_skill` runs one of its scripts."""
 JSON, TEXT = "application/json", "text/plain"
 ALLOWED, RESULTS = "husk://allowed", "husk://results/"
 PATH = "/mcp"
@@ -102,7 +104,8 @@ def instructions(config: Config) -> str:
     network = "all of the host's" if config.network.mode == "host" else ", ".join(config.network.allow) or "none"
     mounts = ", ".join(mount.split(":", 1)[1] for mount in config.box.mounts) or "none"
     bounds = ", ".join(f"{name} {value}" for name, value in config.limits.items() if value != "none")
-    return f"{INSTRUCTIONS}\nNetwork: {network}. Mounts: {mounts}. Limits: {bounds}. No root, no sudo."
+    skills = FOR_SKILLS if config.skills.folders else ""
+    return f"{INSTRUCTIONS}{skills}\nNetwork: {network}. Mounts: {mounts}. Limits: {bounds}. No root, no sudo."
 
 
 def build_server(config: Config) -> Server:

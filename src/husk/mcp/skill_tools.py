@@ -178,7 +178,7 @@ def _session_request(config: Config, held: list[Permissions | None], keep: str) 
     if manifests and len(manifests) < len(held):
         raise UsageError("also: of skills in one box each has a permission manifest, or none; open them apart.")
     request = _base_request(config)
-    request.shell, request.terminal, request.keep = True, False, box_name(keep)
+    request.in_copy, request.shell, request.terminal, request.keep = True, True, False, box_name(keep)
     request.more_permissions = manifests
     request.limits = union(manifests).limits if manifests else dict(config.limits)
     return request
@@ -207,7 +207,7 @@ def _run(config: Config, held: Sandbox, wanted: Wanted, ending: _Ending) -> tupl
         given, left = place / "in", place / "out"
         given.mkdir()
         _copy_in(held, wanted.inputs, given)
-        with open_skill(wanted.path) as package:
+        with open_skill(wanted.path, frozen=True) as package:
             request = _request(config, wanted, allowed, given, left)
             prepared = prepare(package, request)
             outcome, produced = prepared.run(stdin=b"", capture=True, around=ending.run)

@@ -14,14 +14,19 @@ from pathlib import Path
 
 from husk.sandbox.errors import UsageError
 
-MOST_BYTES = 1 << 30
+MOST_FILES, MOST_BYTES = 1000, 64 << 20  # a copy of more than that would make each run wait
 LEFT_OUT = ".git"
 TRIES = 3
 
 
 def fingerprint(root: Path) -> str:
     """Changes whenever a file below `root` does, as far as names, sizes and times tell."""
-    whole = hashlib.sha256()
+    return _survey(root)[0]
+
+
+def _survey(root: Path) -> tuple[str, int, int]:
+    """A fingerprint, the number of files, and their bytes."""
+    whole, files, total = hashlib.sha256(), 0, 0
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name != LEFT_OUT)
         for name in sorted([*names, *folders]):
@@ -31,18 +36,19 @@ def fingerprint(root: Path) -> str:
             except OSError:
                 continue  # it is gone, which the next fingerprint shows
             size = 0 if st.S_ISDIR(found.st_mode) else found.st_size
+            files, total = files + 1, total + size
             told = (path, found.st_mode, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, size)
             whole.update(repr(told).encode("utf-8", "surrogateescape"))
-    return whole.hexdigest()
+    return whole.hexdigest(), files, total
 
 
 def copy_frozen(root: Path, target: Path, shown: Path) -> bool:
     """Copy `root` to `target`, which is not there yet. False: it is too large to copy. `shown` names it in errors."""
-    before = fingerprint(root)
+    before, files, total = _survey(root)
+    if files > MOST_FILES or total > MOST_BYTES:
+        return False
     for _ in range(TRIES):
-        if not _copy(root, target):
-            shutil.rmtree(target, ignore_errors=True)
-            return False
+        _copy(root, target)
         after = fingerprint(root)
         if after == before:
             return True
@@ -51,8 +57,7 @@ def copy_frozen(root: Path, target: Path, shown: Path) -> bool:
     raise UsageError(f"{shown}: its files change all the time; wait until nothing writes to the skill, then try again.")
 
 
-def _copy(root: Path, target: Path) -> bool:
-    room = MOST_BYTES
+def _copy(root: Path, target: Path) -> None:
     owned = os.geteuid() == 0
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name != LEFT_OUT]
@@ -62,17 +67,12 @@ def _copy(root: Path, target: Path) -> bool:
             source = os.path.join(folder, name)
             try:
                 found = os.lstat(source)
-                if st.S_ISREG(found.st_mode):
-                    room -= found.st_size
-                    if room < 0:
-                        return False
                 if st.S_ISREG(found.st_mode) or st.S_ISLNK(found.st_mode):
                     shutil.copy2(source, there / name, follow_symlinks=False)
                     if owned:
                         os.chown(there / name, found.st_uid, found.st_gid, follow_symlinks=False)
             except OSError:
                 continue  # gone, or not for this user to read: then it is not in the box either
-    return True
 
 
 def _make_folder(source: Path, target: Path, *, owned: bool) -> None:

@@ -17,7 +17,9 @@ SKILL = "/skill"
 
 
 def hints(found: Description, script: Script | None, request: Request, policy: Policy) -> list[str]:
-    told = [hint for word in request.args if (hint := _unseen(word, policy))]
+    # A box may show a copy of the skill; what the user names is the original.
+    original = [(str(found.skill.source.resolve()), SKILL)] if found.skill.passing else []
+    told = [hint for word in request.args if (hint := _unseen(word, policy, original))]
     meant = request.permissions.skill if request.permissions is not None else ""
     if meant and meant != found.skill.name:
         own = found.skill.name
@@ -30,12 +32,12 @@ def hints(found: Description, script: Script | None, request: Request, policy: P
     written = sorted(path for item in reached for path in item.writes if _beneath(path, "/out"))
     if written and request.output is None:
         told.append(f"it writes {written[0]}, and without --out DIR there is no /out")
-    if request.shell:
+    if request.shell and request.terminal:
         told += [f"in this shell: {' '.join(item.command(SKILL))}" for item in found.scripts[:MOST]]
     return told
 
 
-def _unseen(word: str, policy: Policy) -> str:
+def _unseen(word: str, policy: Policy, original: list[tuple[str, str]]) -> str:
     """A hint if an argument names a host file that the box does not show, or shows at another path."""
     if not word or "\0" in word or len(word) > 4096 or word.startswith("-") or not os.path.exists(word):
         return ""
@@ -43,9 +45,14 @@ def _unseen(word: str, policy: Policy) -> str:
     shown = ("/usr", "/bin", "/lib", "/etc", "/dev", "/proc", *(mount.target for mount in policy.mounts))
     if os.path.isabs(word) and any(_beneath(path, place) for place in shown):
         return ""
-    for mount in policy.mounts:
-        if mount.mode != "image" and _beneath(os.path.realpath(path), mount.source):
-            inside = os.path.normpath(os.path.join(mount.target, os.path.relpath(os.path.realpath(path), mount.source)))
+    places = [(mount.source, mount.target) for mount in policy.mounts if mount.mode != "image"]
+    if not os.path.isabs(word) and any(
+        target == policy.workdir and os.path.lexists(os.path.join(source, word)) for source, target in places
+    ):
+        return ""  # the box has one of that name where the program starts
+    for source, target in [*places, *original]:
+        if _beneath(os.path.realpath(path), source):
+            inside = os.path.normpath(os.path.join(target, os.path.relpath(os.path.realpath(path), source)))
             # If the current directory is shown as the working directory, a relative name is right as it is.
             same = not os.path.isabs(word) and os.path.normpath(os.path.join(policy.workdir, word)) == inside
             return "" if same else f"{word} is at {inside} in the box"

@@ -58,7 +58,7 @@ class Request:
     work: Path | None = None
     mounts: list[Mount] = field(default_factory=list)
     keep: str = ""  # keep the box under this name
-    keep_changes: bool = False  # without --out: keep the box if something below --in or --work changed
+    keep_changes: bool = False  # keep the box if it changed files of the user that --out does not bring back
     packages: list[Path] = field(default_factory=list)
     find_links: Path | None = None
     fetch: bool = False
@@ -72,6 +72,7 @@ class Request:
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)  # --allow-net
+    in_copy: bool = False  # start in a copy of the skill's folder, unless there is another working directory
     shell: bool = False  # bash, on the caller's terminal if there is one
     terminal: bool = True  # is there one?
     emulation: Emulation | None = None  # another runtime's surface for the skill; packages are installed without it
@@ -104,11 +105,13 @@ class Prepared:
             if self.staging is not None:
                 for place in self.returning:
                     produced.left += take_changes(FilesOf(files), real, place, self.staging.folder_of(place))
-            changed = {place for place in self.returning for _, path in real if path.startswith(f"{place}/")}
             produced.changed_mounts = [
-                mount.target for mount in self.policy.mounts if mount.target in changed and not mount.passing
+                mount.target
+                for mount in self.policy.mounts
+                if mount.mode == "cow" and not mount.passing and _changed_below(mount.target, real)
             ]
-            produced.kept = self.policy.keep or (self.keep_changes_as if produced.changed_mounts else "")
+            lost = set(produced.changed_mounts) - (set(self.returning) if self.staging is not None else set())
+            produced.kept = self.policy.keep or (self.keep_changes_as if lost else "")
             return produced.kept
 
         try:
@@ -148,7 +151,7 @@ def prepare(skill: Skill, request: Request, also: Sequence[Skill] = ()) -> Prepa
     if not request.setting.image and not request.command and argv[0] not in {name_of(text) for text in found.npm}:
         _check_there(argv[0], script)
     _check_allowed(request)
-    mounts = [*_skill_mounts(skills, request, typed=bool(typed)), *_extra_mounts(request)]
+    mounts = [*_skill_mounts(skills, request), *_extra_mounts(request)]
     env = {"PYTHONDONTWRITEBYTECODE": "1"} | variables(skill)
     policy = request.setting.policy(argv, mounts, env, _limits(request))
     policy.terminal = policy.interactive = request.shell and request.terminal
@@ -177,9 +180,13 @@ def prepare(skill: Skill, request: Request, also: Sequence[Skill] = ()) -> Prepa
         if not any(mount.target == WORK for mount in policy.mounts):
             policy.mounts.append(Mount(str(staging.base / "work"), WORK, "rw", ruled=False, passing=True))
     prepared = Prepared(policy, script, staging, notes, provided, skills, request.permissions)
-    if request.keep_changes and staging is None and (request.work or request.input):
+    if request.keep_changes:
         prepared.keep_changes_as = f"{place_of(skill).rpartition('/')[2]}-{os.urandom(3).hex()}"
     return prepared
+
+
+def _changed_below(place: str, changes: list[tuple[str, str]]) -> bool:
+    return any(path.startswith(f"{place}/") for _, path in changes)
 
 
 def _command(skill: Skill, script: Script | None, request: Request) -> list[str]:
@@ -211,13 +218,13 @@ def _find_own_packages(skills: list[Skill], policy: Policy) -> None:
             policy.env["PYTHONPATH"] = ":".join(filter(None, [policy.env.get("PYTHONPATH", ""), place]))
 
 
-def _skill_mounts(skills: list[Skill], request: Request, *, typed: bool) -> list[Mount]:
-    """Each skill at its own place, the first also at /skill. Commands that are typed start in a copy of the first, as
-    instructions name its files by relative paths, unless the user gave another working directory."""
+def _skill_mounts(skills: list[Skill], request: Request) -> list[Mount]:
+    """Each skill at its own place, the first also at /skill, and for those who follow its instructions, which name its
+    files by relative paths, a copy of it as the working directory."""
     first = skills[0]
     mounts = [Mount(str(first.root), SKILL, ruled=False, passing=first.passing)]
     mounts += [Mount(str(skill.root), place_of(skill), ruled=False, passing=skill.passing) for skill in skills]
-    if typed and request.work is None and not any(mount.target == WORK for mount in request.mounts):
+    if request.in_copy and request.work is None and not any(mount.target == WORK for mount in request.mounts):
         if request.keep and first.passing:
             raise UsageError("--keep: a box with an archive's files cannot be kept; unpack it, or give --work DIR.")
         mounts.append(Mount(str(first.root), WORK, "cow", ruled=False, passing=first.passing))

@@ -69,6 +69,7 @@ class Skill:
         the skill's folder, or in `work`. The arguments are the options of `husk skill exec`."""
         given = [permissions] if isinstance(permissions, (str, os.PathLike)) else list(permissions)
         request = Request(
+            in_copy=True,
             shell=True,
             terminal=False,
             more_permissions=[read_permissions(Path(path)) for path in given],

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from husk.cli.options import CLUSTER, JSON, Argument, Command, Option
 from husk.cli.options.values import thread_count
-from husk.sandbox.policy import Mount
 
 NEEDS_MORE = 3  # the exit code of --check when a run used or tried what its manifest does not give
 
@@ -51,8 +50,7 @@ _RUN_OPTIONS = (
            " DIR", attribute="output", files=True, read=Path, default=None),
     Option("--work", "DIR", "show DIR as the working directory; changes go to a copy", files=True, read=Path,
            default=None),
-    Option("--mount", "SRC:DST[:MODE]", "show a directory or file, as for husk run", many=True, files=True,
-           read=Mount.parse),
+    Option("--mount", "SRC:DST[:MODE]", "show a directory or file, as for husk run", many=True, files=True),
     Option("--lock", "FILE", "hold packages to the versions and hashes in FILE; written if it is not there", files=True,
            read=Path, default=None),
     Option("--check", "", f"fail (exit code {NEEDS_MORE}) if it needs more than --permissions gives"),

@@ -17,12 +17,12 @@ def main(options: Values) -> int:
     if not options.program:
         raise UsageError("say what to run: husk skill exec PATH -- CMD…; `husk skill shell` opens a shell.")
     request = read_request(options)
-    request.command, request.args = options.program, options.program[1:]
+    request.in_copy, request.command, request.args = True, options.program, options.program[1:]
     return show_run(options, request, quiet=options.quiet)
 
 
 def shell(options: Values) -> int:
     """On a terminal a shell to type in; otherwise its input is a script for it."""
     request = read_request(options)
-    request.shell, request.terminal = True, os.isatty(0) and os.isatty(1) and not options.json
+    request.in_copy, request.shell, request.terminal = True, True, os.isatty(0) and os.isatty(1) and not options.json
     return show_run(options, request, quiet=options.quiet)

@@ -43,7 +43,8 @@ def show_run(options: Values, request: Request, *, quiet: bool) -> int:
     request.keep_changes = True
     with ExitStack() as opened:
         # A kept box outlives a copy of the skill. Where its working directory is the skill's, it shows the folder.
-        lasting = request.keep or ((request.command or request.shell) and request.input and not request.output)
+        copied = request.input is not None or any(mount.mode == "cow" for mount in request.mounts)
+        lasting = request.keep or (request.in_copy and copied and not (request.work or request.output))
         skill, *also = [
             opened.enter_context(open_skill(path, frozen=not lasting, watched=bool(lasting)))
             for path in (options.path, *getattr(options, "also", ()))
@@ -67,6 +68,8 @@ def show_run(options: Values, request: Request, *, quiet: bool) -> int:
         )
     elif not quiet:
         show.outcome(outcome, produced, options.output, held=held is not None)
+    else:
+        show.kept(produced)
     if beyond:
         given = options.permissions if isinstance(options.permissions, list) else [options.permissions]
         say(f"husk skill: it needs more than {' and '.join(map(str, given))} gives:", file=sys.stderr)

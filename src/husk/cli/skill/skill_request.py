@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import check_name
+from husk.sandbox.policy import Mount
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills.box_runner import Setting
 from husk.skills.permission_file import read_limits, read_permissions
@@ -53,7 +54,7 @@ def read_request(options: Values, *, written: bool = False) -> Request:
     for name in ("script", "input", "output", "work", "lock", "shell"):
         setattr(request, name, getattr(options, name, getattr(request, name)))
     request.keep = check_name(options.keep) if getattr(options, "keep", "") else ""
-    request.mounts = getattr(options, "mount", [])
+    request.mounts = [Mount.parse(text) for text in getattr(options, "mount", [])]
     given = getattr(options, "permissions", None) or []
     for path in given if isinstance(given, list) else [given]:
         if path.exists() or not written:

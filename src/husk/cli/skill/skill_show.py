@@ -89,13 +89,23 @@ def outcome(result: Result, produced: Produced, out: Path | None, *, held: bool 
             say(f"  {title}:", file=sys.stderr)
             lines(texts)
     if produced.kept:
-        name, places = produced.kept, produced.changed_mounts
-        applies = [f"husk apply {name}{f' {place}' if len(places) > 1 else ''}" for place in places]
-        say(f"  kept: {'; '.join([f'husk diff {name}', *applies, f'husk drop {name}'])}", file=sys.stderr)
+        say(f"  kept: {_kept(produced)}", file=sys.stderr)
     if caches := fold(result.changes)[1]:
         more = f" and {len(caches) - SHOWN_CACHES} more places" if len(caches) > SHOWN_CACHES else ""
         say(f"  caches and settings, not listed: {', '.join(caches[:SHOWN_CACHES])}{more}", file=sys.stderr)
     notes(produced.notes)
+
+
+def kept(produced: Produced) -> None:
+    """Said even where nothing else is: the work is there."""
+    if produced.kept:
+        say(f"husk skill: kept: {_kept(produced)}", file=sys.stderr)
+
+
+def _kept(produced: Produced) -> str:
+    name, places = produced.kept, produced.changed_mounts
+    applies = [f"husk apply {name}{f' {place}' if len(places) > 1 else ''}" for place in places]
+    return "; ".join([f"husk diff {name}", *applies, f"husk drop {name}"])
 
 
 def _changed(produced: Produced, out: Path | None) -> str:
