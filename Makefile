@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-fast test-index lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults races FORCE
+.PHONY: help setup run test test-fast test-index skill-score lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults races FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -21,6 +21,7 @@ help:
 	@echo 'make run                run the bundled example skill in the sandbox and show what it read, wrote and was refused'
 	@echo 'make test-fast          units, and a few guests walled and bare: a minute on two idle cores, installs nothing'
 	@echo 'make test               run all tests (as root on Debian: installs the guest programs they need)'
+	@echo 'make skill-score        precision and recall of husk skill inspect on the labelled skills'
 	@echo 'make test-index         install packages for a skill from the real package index and npm registry'
 	@echo 'make lint               ruff and mypy --strict'
 	@echo 'make command-line-page  write docs/command-line.md anew from the option table'
@@ -54,6 +55,10 @@ test-index: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# How right `husk skill inspect` is on made-up skills with labels.
+skill-score: setup
+	@$(BIN)/python tools/skill_score.py
 
 command-line-page: setup
 	$(BIN)/python -m husk.cli.options.reference > docs/command-line.md

@@ -10,7 +10,7 @@ from husk.skills.scan.outgoing_calls import ASKING, RUNNERS, SECOND, SHELLED, SP
 from husk.skills.scan.python_scopes import Scope, constant, dotted
 from husk.skills.syntax.syntax_parser import CLOSE, OPEN
 
-MOST_WAYS, DEEPEST, ROUNDS = 8, 6, 4
+MOST_WAYS, DEEPEST, ROUNDS = 8, 10, 4
 MOST_STEPS = 300_000  # for a whole skill: names that stand for each other could keep this busy for ever
 UNKNOWN = f"{OPEN}{CLOSE}"
 How = tuple[int, str]  # which argument is the command, and how it is read: "words", "shell" or "spread"
@@ -95,7 +95,27 @@ class Commands:
             key = scope.key(node.id) if isinstance(node, ast.Name) else f".{node.attr}"
             found = self.values.get(key, [])[:MOST_WAYS]
             return [way for value, place in found for way in self._ways(value, place, depth - 1)][:MOST_WAYS]
+        if isinstance(node, ast.Subscript):
+            return self._entries(node, scope, depth)
         return self._ways_of_call(node, scope, depth) if isinstance(node, ast.Call) else []
+
+    def _entries(self, node: ast.Subscript, scope: Scope, depth: int) -> list[list[str]]:
+        """An entry of a dictionary that is written down: the one of a known key, else any."""
+        held, wanted = node.value, constant(node.slice)
+        key = (
+            scope.key(held.id)
+            if isinstance(held, ast.Name)
+            else f".{held.attr}"
+            if isinstance(held, ast.Attribute)
+            else ""
+        )
+        found: list[list[str]] = []
+        for value, place in self.values.get(key, [])[:MOST_WAYS]:
+            if isinstance(value, ast.Dict):
+                for name, entry in zip(value.keys, value.values, strict=True):
+                    if not wanted or constant(name) == wanted:
+                        found += self._ways(entry, place, depth - 1)
+        return found[:MOST_WAYS]
 
     def _sum(self, node: ast.BinOp, scope: Scope, depth: int) -> list[list[str]]:
         left, right = (self._ways(side, scope, depth - 1) for side in (node.left, node.right))
@@ -119,6 +139,9 @@ class Commands:
             return [[" ".join(way)] for way in self._ways(given, scope, depth - 1)]
         if name in ("str", "list", "shlex.quote", "which", "Path") or name in ASKING:
             return self._ways(given, scope, depth - 1)
+        # One of the skill's own functions: what it returns.
+        if name.rpartition(".")[2] in self.functions:
+            return self._ways(node.func, scope, depth - 1)
         return []
 
     def _lists(self, parts: list[ast.expr], scope: Scope, depth: int) -> list[list[str]]:

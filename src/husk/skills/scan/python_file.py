@@ -124,10 +124,12 @@ class _File:
         elif isinstance(node, ast.Return) and node.value is not None and scope.outer is not None:
             for key in (scope.name.rpartition(".")[2], f".{scope.name.rpartition('.')[2]}"):
                 flow.define(key, names_in(node.value, scope), texts_in(node.value, path))
+                self.facts.commands.values.setdefault(key, []).append((node.value, scope))
         elif isinstance(node, ast.Call):
             self._call(node, scope)
-        elif isinstance(node, ast.Subscript) and self._resolved(node.value) == "os.environ":
-            self._env(constant(node.slice), node, "needed")
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            if self._resolved(node.value) == "os.environ":
+                self._env(constant(node.slice), node, "needed")
         elif isinstance(node, ast.Constant | ast.JoinedStr):
             text = joined(node) if isinstance(node, ast.JoinedStr) else constant(node)
             if "://" in text and hosts_in(text):

@@ -82,8 +82,8 @@ class PythonUses:
                 else:
                     found = Finding(host, MENTIONED, path, line, why or against or "a text")
                 self.scripts[path].hosts_found.append(found)
-        for (words, path, line), used in reached.items():
-            if used in BARE and is_host(words):
+        for (words, path, line), used in self.facts.flow.reached(BARE).items():
+            if is_host(words):
                 self.scripts[path].hosts_found.append(Finding(words.lower(), USED, path, line, used))
 
     # -- calls -------------------------------------------------------------------------------------------------

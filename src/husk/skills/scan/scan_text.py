@@ -12,8 +12,8 @@ from husk.skills.open_skill import Skill
 from husk.skills.scan.languages import Script
 from husk.skills.syntax.known_uses import mention
 from husk.skills.syntax.scan_findings import MENTIONED, USED, Finding, hosts_in
-from husk.skills.syntax.shell_commands import shell_programs
-from husk.skills.syntax.syntax_parser import SyntaxParser
+from husk.skills.syntax.shell_commands import ShellText, Use
+from husk.skills.syntax.syntax_parser import SyntaxParser, Unparsed
 
 COMMAND = re.compile(
     r"(?:\bsystem|\bexec|\bspawn|capture2e?|capture3|popen|%x|\bqx)\s*[\(\{]?\s*['\"]([^'\"]+)['\"]|`([^`\n]+)`"
@@ -39,12 +39,21 @@ def scan_text(skill: Skill, script: Script, parser: SyntaxParser) -> None:
             script.hosts_found.append(found)
         if shell and not COMMENT.match(line):
             for match in COMMAND.findall(line):
-                for program in sorted(shell_programs(match[0] or match[1], parser)):
-                    script.programs_found.append(Finding(program, USED, script.path, number, "starts it"))
+                _command(script, parser, match[0] or match[1], number)
         for names in ENV.findall(line):
             if (name := next(filter(None, names), "")).isupper() and name not in ("PATH", "HOME", "USER"):
                 script.env_found.append(Finding(name, USED, script.path, number, "needed"))
     script.writes.update(WRITES.findall(text))
+
+
+def _command(script: Script, parser: SyntaxParser, text: str, line: int) -> None:
+    use = Use()
+    try:
+        ShellText(parser, text, use, lines=line - 1).read()
+    except Unparsed as error:
+        script.problems.append(f"{script.path}:{line}: the command is not read: {error}")
+    script.programs_found += [Finding(name, USED, script.path, at, "starts it") for at, name, _ in use.programs]
+    script.hosts_found += [Finding(host, level, script.path, at, why) for at, host, level, why in use.hosts]
 
 
 def document_mentions(skill: Skill, path: str) -> list[Finding]:

@@ -28,11 +28,11 @@ class NameFlow:
     def sink(self, why: str, names: Iterable[str], texts: Iterable[Text]) -> None:
         self.sinks.append((why, tuple(names), tuple(texts)))
 
-    def reached(self) -> dict[Text, str]:
-        """The texts that reach a sink, with which one."""
+    def reached(self, only: frozenset[str] | None = None) -> dict[Text, str]:
+        """The texts that reach a sink, with which one. `only`: sinks of these names."""
         found: dict[Text, str] = {}
         done: set[str] = set()
-        waiting = list(self.sinks)
+        waiting = [each for each in self.sinks[::-1] if only is None or each[0] in only]  # the first is the surest
         while waiting:
             why, names, texts = waiting.pop()
             for text in texts:

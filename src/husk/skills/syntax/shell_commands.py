@@ -79,6 +79,7 @@ class ShellText:
         self.values: dict[str, list[str]] = {}
         for _, name, words in [*self.facts["assigns"], *self.facts["loops"], *self.facts["defaults"]]:
             self.values.setdefault(name, []).extend(words)
+        self.arrays: dict[str, list[str]] = {name: words for _, name, words in self.facts["arrays"]}
         # A function that goes out takes its arguments with it.
         self.outgoing = {
             owner for _, owner, words in self.facts["commands"] if owner and self._name(words[0]) in TAKING_HOSTS
@@ -111,14 +112,12 @@ class ShellText:
             return
         first = words[0]
         if match := VARIABLE.fullmatch(first):
+            if array := self.arrays.get(match[1]):  # `"${words[@]}"` holds the beginning of the command
+                self._command(line, [*array, *words[1:]], tries=tries - 1)
+                return
             for value in self.values.get(match[1], [])[:MOST_VALUES]:
-                if value and OPEN not in value and value != first:
-                    parts = value.split() if " " in value else [value]
-                    # `"${words[@]}"`: the array holds the whole command.
-                    array = [item for item in self.values[match[1]] if item] if len(words) == 1 else []
-                    self._command(line, array if len(array) > 1 else [*parts, *words[1:]], tries=tries - 1)
-                    if len(array) > 1:
-                        break
+                if value and value != first and (OPEN not in value or VARIABLE.fullmatch(value)):
+                    self._command(line, [*value.split(), *words[1:]], tries=tries - 1)
             return
         name = self._name(first)
         self.use.words.append((line, [name, *words[1:]]))

@@ -102,7 +102,7 @@ def word_of(node: Any, depth: int = 0) -> str:
 def shell(root: Any) -> dict[str, Any]:
     commands: list[Any] = []
     found: dict[str, Any] = {"commands": commands, "assigns": [], "functions": [], "comments": [], "variables": []}
-    found |= {"loops": [], "redirects": [], "heredocs": [], "defaults": []}
+    found |= {"loops": [], "redirects": [], "heredocs": [], "defaults": [], "arrays": []}
     bodies: list[tuple[int, int, str]] = []  # start, end, name of each function
     numbers: dict[int, int] = {}  # a command's first byte: its number
     for node in walk(root):
@@ -125,6 +125,8 @@ def shell(root: Any) -> dict[str, Any]:
             parts = [value] if value is not None and value.type != "array" else value.named_children if value else []
             if value is not None:
                 found["assigns"].append([line_of(node), name, [word_of(part) for part in parts]])
+                if value.type == "array" and "+=" not in text_of(node)[: len(name) + 2]:
+                    found["arrays"].append([line_of(node), name, [word_of(part) for part in parts]])
             else:
                 found["assigns"].append([line_of(node), name, [""]])
         elif kind == "declaration_command":
