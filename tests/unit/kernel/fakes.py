@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from typing import Any, cast
 
 from husk.abi.registry import number
@@ -302,6 +303,9 @@ class Guest:
     def answer(self, call: FakeCall) -> tuple[str, int]:
         """What the kernel answers; exactly one answer, or the test fails here."""
         self.kernel.answer(cast(Any, call))
+        deadline = time.monotonic() + 10
+        while not call.answers and time.monotonic() < deadline:
+            time.sleep(0.001)  # a thread of its own answers
         assert len(call.answers) == 1, f"answered {len(call.answers)} times: {call.answers}"
         assert self.faults_expected or not self.events.faults, self.events.faults[0]
         return call.answers[0]
