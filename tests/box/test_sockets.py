@@ -38,5 +38,9 @@ def test_ports_transcript() -> None:
     differential(["{guests}/sock_ports"], case="sock_ports")
 
 
+def test_table_transcript() -> None:
+    differential(["{guests}/sock_tables"], case="sock_tables")
+
+
 def test_interface_transcript() -> None:
     differential(["{guests}/net_interface"], case="net_interface")

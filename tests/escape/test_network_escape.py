@@ -25,6 +25,21 @@ pytestmark = [
 SO_PEERGROUPS = 59
 
 
+@pytest.mark.needs("python3")
+@pytest.mark.parametrize("options", [[], ["--net", "host"]], ids=["private", "host"])
+def test_the_hosts_sockets_are_not_listed(options: list[str]) -> None:
+    """Neither by /proc/net, nor by what emulated netlink answers."""
+    with socket.socket() as server, socket.socket(socket.AF_UNIX) as named:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        named.bind("\0husk-escape-listed")
+        tables = ["/proc/net/tcp", "/proc/net/udp", "/proc/net/tcp6", "/proc/net/udp6", "/proc/net/unix"]
+        result = husk(["run", *options, "--", "/bin/cat", *tables])
+        assert result.status == 0 and "local_address" in result.out, result.err
+        assert f":{server.getsockname()[1]:04X}" not in result.out and "escape-listed" not in result.out
+        assert result.out.count("\n") <= 10, result.out  # five headings; cat holds no socket
+
+
 class Servers:
     """One of every kind, open to every user of the host. What they received is checked afterwards."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 from husk.native._core import open_interruptible
-from husk.vfs.node import Context, Dir, Node
+from husk.vfs.node import Context, Dir, Node, SocketNames
 from husk.vfs.pinned import identify
 from husk.vfs.synth.synth_tree import read_host
 
@@ -101,6 +101,9 @@ class Call(Context):
 
     def umask(self) -> int:
         return self.raw.umask()
+
+    def socket_names(self) -> SocketNames:
+        return self.kernel.socket_names()
 
     def open_fifo(self, pin: int, flags: int) -> int:
         # The host charges its buffer to the user that opens it first (native/host/credentials.c).

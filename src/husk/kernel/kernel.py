@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
-    from husk.vfs.node import Credentials
+    from husk.vfs.node import Credentials, SocketNames
     from husk.vfs.vfs import Vfs
 
 THREADS = 4  # one waits, others may be in a remote call or in a slow host file system
@@ -245,6 +245,11 @@ class Kernel:
     @property
     def network(self) -> Network:
         return self._shared.net().network
+
+    def socket_names(self) -> SocketNames:
+        from husk.kernel.net.socket_names import BoxSocketNames
+
+        return BoxSocketNames(self.network, self.sockets)
 
     @property
     def peers(self) -> Peers:

@@ -49,6 +49,25 @@ class Credentials:
         self.uid, self.gid, self.groups, self.over_files = uid, gid, groups | {gid}, over_files
 
 
+class SocketNames:
+    """Translates the names of sockets in the host's tables. The kernel makes one (kernel/net/socket_names.py)."""
+
+    __slots__ = ()
+    mapped = False  # whether husk makes the network sockets, on the host's network
+
+    def unix_name(self, host_text: bytes) -> bytes:
+        """The text of a Unix address as the guest gave it; empty for a name that is not the guest's."""
+        raise NotImplementedError
+
+    def is_own(self, address: bytes) -> bool:
+        """Whether a socket address lies on the box's own loopback."""
+        raise NotImplementedError
+
+    def inet_names(self, kind: int, inode: int, own: bytes, peer: bytes) -> tuple[bytes, bytes]:
+        """Both socket addresses of a network socket as the guest knows them."""
+        raise NotImplementedError
+
+
 class Context:
     """For which guest thread a vfs operation runs, and with which credentials.
 
@@ -63,6 +82,10 @@ class Context:
 
     def umask(self) -> int:
         return 0o022
+
+    def socket_names(self) -> SocketNames | None:
+        """How the guest knows its sockets, for /proc/net; None where nothing is known."""
+        return None
 
     def may_grow(self, size: int) -> None:
         """EFBIG where this caller must not make a file `size` bytes long."""

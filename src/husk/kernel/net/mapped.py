@@ -400,6 +400,20 @@ class MappedNetwork(Network):
             return [(SOL_IPV6, IPV6_PKTINFO, MAPPED_PREFIX + self.ports.host_ip(state.source) + bytes(4))]
         return []
 
+    def is_own(self, address: bytes) -> bool:
+        return self.ports.slot_of(_host_ip(address)) is not None
+
+    def guest_names(self, kind: int, inode: int, own: bytes, peer: bytes) -> tuple[bytes, bytes]:
+        state = self._states.get(inode)
+        if state is not None and (state.bound_ip is not None or state.connected is not None):
+            shown = self._known_name(peer, kind, state, peer=True) if _port(peer) else peer
+            return self._known_name(own, kind, state, peer=False), shown
+        if not self.is_own(own):
+            return own, peer  # outside the box
+        ends = self._ends(kind, _host_ip(own), peer if _port(peer) else own)
+        first = _sockaddr(own, ends[0], self.ports.guest_port(kind, _port(own)))
+        return first, _sockaddr(peer, ends[1], self.ports.guest_port(kind, _port(peer))) if _port(peer) else peer
+
     def host_control(self, level: int, kind: int, value: bytes) -> list[tuple[int, int, bytes]]:
         return ip_control.to_host(level, kind, value)
 

@@ -68,6 +68,14 @@ class Network:
     def guest_peer_address(self, fd: int, address: bytes) -> bytes:
         return address
 
+    def is_own(self, address: bytes) -> bool:
+        """Whether a host address lies on the box's own loopback."""
+        return False
+
+    def guest_names(self, kind: int, inode: int, own: bytes, peer: bytes) -> tuple[bytes, bytes]:
+        """Both ends of a socket in the host's tables, as the guest knows them."""
+        return own, peer
+
     def host_control(self, level: int, kind: int, value: bytes) -> list[tuple[int, int, bytes]]:
         """A control message of IP that the guest sends, as the host gets it."""
         return [(level, kind, value)]

@@ -1,15 +1,20 @@
-"""vfs: /proc/PID/net — the box's own network where it has one, otherwise empty tables.
+"""vfs: /proc/PID/net — the box's own network where it has one, otherwise the box's own sockets and `lo`.
 
 A guest that shares the host's network must not see the host's connections. So the host's text is shown only when the
-task is in a network namespace of its own; else each table has its heading and no rows, and there is only `lo`.
+task is in a network namespace of its own; else the tables of sockets show the box's own (socket_tables.py), every other
+table has its heading and no rows, and there is only `lo`.
 """
 
 from __future__ import annotations
 
 import os
 
+from husk.vfs.proc.socket_tables import INET_TABLES, box_sockets, inet_table, unix_table
+from husk.vfs.synth.synth_tree import read_host
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.vfs.node import Context
     from husk.vfs.proc.view import HostTask
 
 _SOCKETS4 = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
@@ -61,11 +66,18 @@ NET_TEXT: dict[bytes, bytes] = {
 _NEVER_HOST = frozenset({b"netlink", b"packet"})  # they show host process numbers
 
 
-def net_text(task: HostTask, name: bytes) -> bytes:
-    if name in _NEVER_HOST or not _own_network(task):
+def net_text(ctx: Context, task: HostTask, name: bytes) -> bytes:
+    names = ctx.socket_names()
+    if name in INET_TABLES and names is not None and names.mapped:  # husk makes them, on its own network
+        text, view = read_host(b"/proc/thread-self/net/" + name), task.view
+        return inet_table(text, name, box_sockets(view.tasks), names, view.creds.uid)
+    own = _own_network(task)
+    if name == b"unix" and (own or names is not None):
+        return unix_table(task.read(b"net/unix"), None if own else box_sockets(task.view.tasks), names)
+    if name in _NEVER_HOST or not own:
         return NET_TEXT[name] if name in NET_TEXT else _zeroed(task.read(b"net/" + name))
     text = task.read(b"net/" + name)
-    return _without_paths(text) if name == b"unix" else text
+    return inet_table(text, name, None, None, task.view.creds.uid) if name in INET_TABLES else text
 
 
 def _zeroed(text: bytes) -> bytes:
@@ -80,14 +92,3 @@ def _own_network(task: HostTask) -> bool:
         return os.stat(b"ns/net", dir_fd=task.fd).st_ino != os.stat(b"/proc/self/ns/net").st_ino
     except OSError:
         return False
-
-
-def _without_paths(text: bytes) -> bytes:
-    """Sockets bound to a file are bound to a host path; abstract names (@…) are the guest's own."""
-    made = []
-    for line in text.split(b"\n"):
-        fields = line.split(b" ")
-        if len(fields) > 1 and fields[-1].startswith(b"/"):
-            line = b" ".join(fields[:-1])
-        made.append(line)
-    return b"\n".join(made)

@@ -214,7 +214,7 @@ class ProcTree(SynthTree):
                 text = starting(node.name, text, names[1], names[2])
             return running(node.name, text) if host_task.host == ctx.tid else text
         if node.part.name == b"net":
-            return net_text(host_task, node.name)
+            return net_text(ctx, host_task, node.name)
         return self._fdinfo(ctx, host_task, int(node.name))
 
     def _fdinfo(self, ctx: Context, host_task: HostTask, fd: int) -> bytes:

@@ -49,11 +49,12 @@ HOST = {
         "tcp_available_congestion_control tcp_base_mss tcp_congestion_control tcp_dsack tcp_ecn tcp_fastopen "
         "tcp_fin_timeout tcp_keepalive_intvl tcp_keepalive_probes tcp_keepalive_time tcp_limit_output_bytes "
         "tcp_low_latency tcp_max_orphans tcp_max_syn_backlog tcp_max_tw_buckets tcp_mem tcp_moderate_rcvbuf "
-        "tcp_mtu_probing tcp_no_metrics_save tcp_notsent_lowat tcp_orphan_retries tcp_reordering tcp_retries1 "
-        "tcp_retries2 tcp_rfc1337 tcp_rmem tcp_sack tcp_slow_start_after_idle tcp_syn_retries tcp_synack_retries "
-        "tcp_syncookies tcp_timestamps tcp_tw_reuse tcp_window_scaling tcp_wmem udp_mem udp_rmem_min udp_wmem_min"
+        "tcp_mtu_probing tcp_no_metrics_save tcp_notsent_lowat tcp_orphan_retries tcp_recovery tcp_reordering "
+        "tcp_retries1 tcp_retries2 tcp_rfc1337 tcp_rmem tcp_sack tcp_slow_start_after_idle tcp_syn_retries "
+        "tcp_synack_retries tcp_syncookies tcp_timestamps tcp_tw_reuse tcp_window_scaling tcp_wmem udp_mem "
+        "udp_rmem_min udp_wmem_min"
     ),
-    "net/ipv6": "bindv6only ip_nonlocal_bind",
+    "net/ipv6": "auto_flowlabels bindv6only ip6frag_time ip_nonlocal_bind",
     "net/ipv6/conf/all": "disable_ipv6 forwarding",
     "net/ipv6/conf/default": "disable_ipv6",
     "net/ipv6/conf/lo": "disable_ipv6",
