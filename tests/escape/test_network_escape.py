@@ -3,6 +3,7 @@ check. And what servers see that the box may reach."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import select
@@ -248,3 +249,37 @@ def test_rules_show_no_interface_of_the_host() -> None:
     )
     result = husk(["run", "--allow-net", "192.0.2.1:9", "--", "python3", "-c", ask])
     assert result.out.splitlines() == ["1 b'lo'", "1 b'lo'"], result.err
+
+
+@pytest.mark.parametrize(("mode", "allowed", "reached"), [
+    ("ro", False, False), ("cow", False, False), ("ro", True, True), ("cow", True, True), ("rw", False, True),
+])
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_sockets_of_the_host_below_mounts(place: Path, mode: str, allowed: bool, reached: bool, kind: int) -> None:
+    """A server acts on what it is told: `ro` and `cow` must not lead to one that was not named."""
+    place.chmod(0o777)
+    (place / "link").symlink_to("server")
+    code = (
+        "import socket\n"
+        "for name in ('/given/server', '/given/link', '/given/../given/server'):\n"
+        f"    one = socket.socket(socket.AF_UNIX, {kind})\n"
+        "    print(one.connect_ex(name), end=' ')\n"
+        f"try: print(socket.socket(socket.AF_UNIX, {kind}).sendto(b'x', '/given/server'))\n"
+        "except OSError as error: print(error.errno)\n"
+    )
+    options = ["--allow-socket", "/given/server"] if allowed else []
+    mount = ["--mount", f"{place}:/given:{mode}"]
+    with socket.socket(socket.AF_UNIX, kind) as server:
+        server.bind(str(place / "server"))
+        (place / "server").chmod(0o777)
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+        result = husk(["run", "--json", *mount, *options, "--", "/usr/bin/python3", "-c", code])
+    said = json.loads(result.out)
+    expected = "0 0 0 " if reached else "13 13 13 "
+    assert said["stdout"].startswith(expected), said
+    assert said["host_sockets"] == (["/given/server"] if reached else [])
+    refused = [item["allow"] for item in said["refusals"]]
+    assert refused == ([] if reached else ["--allow-socket /given/server"])
+    if kind == socket.SOCK_DGRAM:
+        assert said["stdout"] == expected + ("1\n" if reached else "13\n")

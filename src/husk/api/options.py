@@ -25,6 +25,7 @@ def policy_of(
     cwd: str,
     net: str | Iterable[str] | None,
     publish: Iterable[str],
+    allow_sockets: Iterable[str],
     limits: Mapping[str, int | str | None] | None,
     keep: str,
     namespaces: bool,
@@ -45,6 +46,7 @@ def policy_of(
     elif net is not None:
         policy.allow_net = list(net)
     policy.publish = [Publish.parse(text) for text in publish]
+    policy.allow_sockets = list(allow_sockets)
     if cwd:
         policy.workdir = cwd
     policy.keep = box_name(keep)

@@ -75,6 +75,7 @@ class Result(subprocess.CompletedProcess[Any]):
     denials: list[Denial] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     host_changes: list[Change] = field(default_factory=list)
+    host_sockets: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     events: list[dict[str, object]] = field(default_factory=list)
     limits: list[Exceeded] = field(default_factory=list)
@@ -207,6 +208,7 @@ def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Resu
         denials=[_denial(refusal) for refusal in ended.refusals],
         changes=[Change(kind, path) for kind, path in ended.changes],
         host_changes=[Change(kind, path) for kind, path in ended.host_changes],
+        host_sockets=list(ended.host_sockets),
         usage=Usage(ended.seconds, ended.user_seconds, ended.system_seconds, ended.max_rss),
         events=events,
         limits=ended.limits,

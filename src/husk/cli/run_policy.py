@@ -203,6 +203,11 @@ class RunOptions:
     def _deny_net(self, text: str) -> None:
         self.policy.deny_net.append(text)
 
+    def _allow_socket(self, text: str) -> None:
+        if not text.startswith("/"):
+            raise UsageError(f"--allow-socket {text}: give an absolute path inside the box.")
+        self.policy.allow_sockets.append(os.path.normpath(text))
+
     def _publish(self, text: str) -> None:
         self.policy.publish.append(Publish.parse(text))
 
@@ -239,6 +244,7 @@ FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
 SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
     "allow": RunOptions._allow,
     "allow_net": RunOptions._allow_net,
+    "allow_socket": RunOptions._allow_socket,
     "as": RunOptions._as,
     "deny": RunOptions._deny,
     "deny_net": RunOptions._deny_net,

@@ -32,6 +32,8 @@ def show(result: Result) -> None:
     _list("changed", [f"{path} ({change})" for change, path in result.changes], "")
     if result.host_changes:
         _list("changed on the host", [f"{path} ({change})" for change, path in result.host_changes], "")
+    if result.host_sockets:
+        _list("servers of the host that were reached", result.host_sockets, "")
     _list("refused", [f"{item['what']}: {item['reason']}{_allow(item)}" for item in result.refusals], "")
     lost = [f"{count} {kind}" for kind, count in result.lost.items() if count]
     if lost:

@@ -80,6 +80,7 @@ class Events:
         self.read: dict[bytes, None] = {}
         self.changes = ChangedNames()  # always kept: a change costs far more than a note of it
         self.ran: dict[bytes, None] = {}
+        self.host_sockets: dict[bytes, None] = {}  # Unix sockets of the host that a guest named to reach them
         self.names_lost = 0  # opens and execs whose name was not kept
         self._names_room = NAMES_ROOM
         self.ports: list[tuple[str, int]] = []  # of the host, each with the port of the box that it leads to
@@ -202,6 +203,9 @@ class Events:
     def refused(self, by: str, error: str, what: str, why: str, allow: str) -> None:
         """A refusal that answers no system call: a name that the box's resolver may not look up."""
         self._note_refusal(by, error, shown(what.encode("utf-8", "surrogateescape")), why, allow)
+
+    def reached_host(self, where: bytes) -> None:
+        self._keep(self.host_sockets, where)
 
     def published(self, host: str, guest_port: int) -> None:
         self.ports.append((host, guest_port))

@@ -199,14 +199,16 @@ class Kernel:
         emulation: Emulation | None = None,
         table_is_full: Callable[[int], None] | None = None,
         recorder: Recorder | None = None,
+        host_sockets: frozenset[bytes] = frozenset(),
     ) -> None:
         """`names` None: this run does without the box's name cache. `table_is_full` is told of a thread that has no
-        descriptor left, where there is a limit. `recorder` writes down every call, where the run is traced."""
+        descriptor left, where there is a limit. `recorder` writes down every call, where the run is traced.
+        `host_sockets`: Unix sockets of the host below `ro` and `cow` mounts that may be connected to."""
         self._shared, self.listener, self.tasks, self.events, self.hooks = shared, listener, tasks, events, hooks
         self.vfs, self.creds, self.identity, self.walls = shared.vfs, shared.creds, shared.identity, shared.walls
         self.loader_fd, self.programs = shared.loader_fd, shared.programs
         self.disk_is_limited = shared.disk_is_limited
-        self.recorder = recorder
+        self.recorder, self.host_sockets = recorder, host_sockets
         self.eintr_bitmap = eintr_bitmap(asked=recorder is not None)
         self.listings = Listings()
         self._emulation = emulation

@@ -131,6 +131,7 @@ class Policy:
 
     __slots__ = (
         "allow_net",
+        "allow_sockets",
         "argv",
         "default_rules",
         "deny_net",
@@ -181,6 +182,7 @@ class Policy:
         self.net = "none"  # the box's own loopback and what the rules add; or "host"
         self.allow_net: list[str] = []  # rules as husk.kernel.net.network_rules reads them
         self.deny_net: list[str] = []
+        self.allow_sockets: list[str] = []  # of the host below `ro` and `cow` mounts, as the box calls them
         self.publish: list[Publish] = []
         self.trace: Trace | None = None  # None: calls are not written down
         self.programs: list[str] | None = None  # what may be started (kernel.exec.allowed_programs); None: anything

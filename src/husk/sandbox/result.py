@@ -16,6 +16,7 @@ class Result:
         "exit_code",
         "faults",
         "host_changes",
+        "host_sockets",
         "limits",
         "lost",
         "max_rss",
@@ -43,6 +44,7 @@ class Result:
         self.refusals: list[dict[str, object]] = []
         self.changes: list[tuple[str, str]] = []  # of the box's own files, or of its copies
         self.host_changes: list[tuple[str, str]] = []  # made through `rw` mounts
+        self.host_sockets: list[str] = []  # Unix sockets of the host, below mounts, that were reached
         self.ran: list[str] = []  # programs that were started, when events were watched
         self.read: list[str] = []  # files opened for reading, likewise
         self.faults: list[str] = []

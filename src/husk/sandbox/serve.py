@@ -98,6 +98,7 @@ class Served:
                 names=names,
                 hooks=hooks,
                 emulation=policy.emulation,
+                host_sockets=frozenset(map(os.fsencode, policy.allow_sockets)),
                 table_is_full=full,
                 recorder=self.recorder,
             )

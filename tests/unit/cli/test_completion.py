@@ -46,7 +46,7 @@ def test_bash_knows_the_function(script: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("husk", "sto"), ["store"]),
+        (("husk", "stor"), ["store"]),
         (("husk", "--v"), ["--version"]),
         (("husk", "run", "--mou"), ["--mount"]),
         (("husk", "run", "--net", ""), ["none", "host"]),
@@ -71,7 +71,7 @@ def test_bash_completes(script: Path, words: tuple[str, ...], offered: list[str]
 
 
 CASES = [
-    ("husk sto", "store"),
+    ("husk stor", "store"),
     ("husk image bui", "build"),
     ("husk run --mou", "--mount"),
     ("husk run --net h", "host"),

@@ -46,6 +46,8 @@ BOX = (
     Option("--allow-net", "RULE", "let connections out: a domain, *.domain, an address or network, each with :PORT or"
            " :FIRST-LAST", group=NETWORK, many=True, more="[The rules](network.md)."),
     Option("--deny-net", "RULE", "but not these", group=NETWORK, many=True),
+    Option("--allow-socket", "PATH", "let programs reach this Unix socket of the host, below a ro or cow mount; PATH is"
+           " its name in the box", group=NETWORK, many=True, more="Below `rw` mounts all can be reached."),
     Option("--publish", "HOST:GUEST", "a port of the host's loopback that leads to a server inside", group=NETWORK,
            many=True),
     Option("--timeout", "SECONDS", "end the box after this time (exit code 124)", group=LIMITS),

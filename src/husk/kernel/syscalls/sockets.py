@@ -10,8 +10,9 @@ import errno
 import os
 import stat as st
 
+from husk.abi.text import shown as readable
 from husk.kernel.blocking import later, patiently
-from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Reply, duplicate, i32, open_link, start_dir
+from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Refused, Reply, duplicate, i32, open_link, start_dir
 from husk.kernel.net.socket_filter import attach_filter
 from husk.kernel.net.unix_sockets import unix_address
 from husk.native._core import accept_address, connect_address, get_option, listen_on, make_as, socket_kind, socket_name
@@ -19,6 +20,8 @@ from husk.native._core import accept_address, connect_address, get_option, liste
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from husk.vfs.node import Node
 
 AF_UNIX, AF_NETLINK = 1, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
@@ -330,4 +333,17 @@ def _socket_file(call: Call, name: bytes) -> int:
     call.vfs.access_node(call, node, os.W_OK)
     if node.kind != st.S_IFSOCK:
         raise OSError(errno.ECONNREFUSED, "not a socket")
+    if not node.is_upper:
+        _may_reach_host(call, node)
     return node.tree.open(call, node, os.O_PATH)
+
+
+def _may_reach_host(call: Call, node: Node) -> None:
+    """A server of the host acts on what it is told, so `ro` and `cow` would promise too much if one could be reached
+    there. Below `rw` box and host share what is there."""
+    where = call.vfs.path_of_node(node)
+    if (node.tree.read_only or not node.tree.writes_to_host) and where not in call.kernel.host_sockets:
+        name = readable(where)
+        why = "it is a socket of the host, and below ro and cow mounts none is reached unless it is named"
+        raise Refused(errno.EACCES, why, name, None, f"--allow-socket {name}")
+    call.kernel.events.reached_host(where)
