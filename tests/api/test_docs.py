@@ -19,7 +19,8 @@ def test_there_are_blocks() -> None:
 
 
 @pytest.mark.parametrize(("title", "text"), BLOCKS, ids=[title for title, _ in BLOCKS])
-def test_block(title: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block(title: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     name = f"docs/api.md, {title}"
     # As for a file: husk.map looks a function's text up.

@@ -10,6 +10,7 @@ import pytest
 
 import husk
 from tests.skills.calling import make_skill
+from tests.skills.test_packages import wheel
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "meeting-minutes"
 
@@ -84,3 +85,18 @@ def test_mistakes_are_told_before_a_box_is_made(tmp_path: Path) -> None:
         skill.open(permissions=tmp_path / "none.toml")
     with pytest.raises(husk.UsageError, match="both called 'plain'"):
         skill.open(also=[skill])
+
+
+@pytest.mark.needs("python3")
+def test_packages_of_all_skills_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSK_STORE", str(tmp_path / "store"))
+    for name in ("husk_test_one", "husk_test_two", "husk_test_three"):
+        wheel(tmp_path / "wheels", name, "1.0", f"print('{name}')")
+    one = make_skill(tmp_path, "one", {"requirements.txt": "husk_test_one\n"})
+    two = make_skill(tmp_path, "two", {"scripts/x.py": "import husk_test_two\n"})
+    options = {"also": [two], "find_links": tmp_path / "wheels", "install": ["husk_test_three<2"]}
+    with husk.Skill(one).open(**options) as box:  # type: ignore[arg-type]
+        said = output(box, "python3 -c 'import husk_test_one, husk_test_two, husk_test_three'")
+        assert said.split() == ["husk_test_one", "husk_test_two", "husk_test_three"], box.notes
+    with pytest.raises(husk.UsageError, match="install"):
+        husk.Skill(one).open(install=["../evil"])

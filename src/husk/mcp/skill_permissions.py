@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 SUFFIX = ".permissions.toml"
 
 
+def manifest_of(skill: Path) -> Path:
+    """Where the manifest of the skill at `skill` is, if it has one."""
+    name = skill.stem if skill.suffix.lower() in ARCHIVES else skill.name  # one suffix: a.zip.skill is not the skill a
+    return skill.parent / f"{name}{SUFFIX}"
+
+
 def permissions_of(config: Config, skill: Path) -> Permissions | None:
     """The manifest of the skill at `skill`, with limits no higher than the server's. None: it has no manifest, and gets
     its inputs, an output, and nothing else. UsageError, for a model to read: the skill may not run."""
-    name = skill.stem if skill.suffix.lower() in ARCHIVES else skill.name  # one suffix: a.zip.skill is not the skill a
-    path = skill.parent / f"{name}{SUFFIX}"
+    path = manifest_of(skill)
+    name = path.name.removesuffix(SUFFIX)
     if not path.exists():
         if config.skills.need_permissions:
             raise UsageError(

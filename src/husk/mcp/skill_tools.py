@@ -20,7 +20,7 @@ from husk.mcp import answers
 from husk.mcp.answer_types import OpenedSkillAnswer, SkillRunAnswer
 from husk.mcp.config import read_limits
 from husk.mcp.session import MAIN
-from husk.mcp.skill_permissions import permissions_of
+from husk.mcp.skill_permissions import manifest_of, permissions_of
 from husk.mcp.tools import BoxName, Ctx, progress, session_of
 from husk.sandbox.errors import UsageError
 from husk.skills.skill_places import WORK
@@ -136,7 +136,7 @@ async def open_skill(
         raise UsageError(f"keep {keep!r}: this server {allowed}.")
     paths = [find(config, name) for name in names]
     held = await in_thread(lambda: [permissions_of(config, path) for path in paths])
-    request = _session_request(config, held, keep)
+    request = _session_request(config, paths, held, keep)
     name = box or skill.partition(".")[0]
 
     def make() -> SkillBox:
@@ -170,8 +170,9 @@ def _places(box: Sandbox) -> list[str]:
     return found
 
 
-def _session_request(config: Config, held: list[Permissions | None], keep: str) -> Request:
+def _session_request(config: Config, paths: list[Path], held: list[Permissions | None], keep: str) -> Request:
     from husk.api.options import box_name
+    from husk.skills.package_wishes import lock_of
     from husk.skills.several_skills import union
 
     manifests = [one for one in held if one is not None]
@@ -180,6 +181,7 @@ def _session_request(config: Config, held: list[Permissions | None], keep: str) 
     request = _base_request(config)
     request.in_copy, request.shell, request.terminal, request.keep = True, True, False, box_name(keep)
     request.more_permissions = manifests
+    request.lock = lock_of([manifest_of(path) for path in paths])
     request.limits = union(manifests).limits if manifests else dict(config.limits)
     return request
 
@@ -249,7 +251,10 @@ def _request(config: Config, wanted: Wanted, allowed: Permissions | None, given:
     elif wanted.seconds is not None:
         most = read_limits(allowed.limits)["time"]  # the manifest may give less than the server
         limits = {"time": str(wanted.seconds if most is None else min(most, wanted.seconds))}
+    from husk.skills.package_wishes import lock_of
+
     request = _base_request(config)
+    request.lock = lock_of([manifest_of(wanted.path)])
     request.args, request.script, request.permissions, request.limits = wanted.args, wanted.script, allowed, limits
     request.input = given if allowed is None or allowed.input else None
     request.output = left if allowed is None or allowed.output else None

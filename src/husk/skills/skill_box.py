@@ -21,6 +21,7 @@ from husk.skills.box_runner import Setting
 from husk.skills.changed_files import take_changes
 from husk.skills.open_skill import open_skill
 from husk.skills.output_files import Staging
+from husk.skills.package_wishes import lock_of, read_wishes
 from husk.skills.permission_file import Permissions, read_permissions
 from husk.skills.running import Prepared, Request, prepare
 from husk.skills.skill_places import INPUT, WORK, place_of
@@ -55,6 +56,7 @@ class Skill:
         net: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
         limits: Mapping[str, int | str | None] | None = None,
+        install: Iterable[str] = (),
         packages: Iterable[Name] = (),
         find_links: Name | None = None,
         fetch: bool = False,
@@ -68,11 +70,13 @@ class Skill:
         """A box with the skill in it, at /skills/NAME, to be closed (or used with `with`). Programs start in a copy of
         the skill's folder, or in `work`. The arguments are the options of `husk skill exec`."""
         given = [permissions] if isinstance(permissions, (str, os.PathLike)) else list(permissions)
+        manifests = [Path(path) for path in given]
+        wanted, wanted_npm = read_wishes(list(install), "install")
         request = Request(
             in_copy=True,
             shell=True,
             terminal=False,
-            more_permissions=[read_permissions(Path(path)) for path in given],
+            more_permissions=[read_permissions(path) for path in manifests],
             input=None if input is None else Path(input),
             work=None if work is None else Path(work),
             mounts=mounts_of(mounts),
@@ -82,7 +86,9 @@ class Skill:
             packages=[Path(folder) for folder in packages],
             find_links=None if find_links is None else Path(find_links),
             fetch=fetch,
-            lock=None if lock is None else Path(lock),
+            wanted=wanted,
+            wanted_npm=wanted_npm,
+            lock=lock_of(manifests) if lock is None else Path(lock),
             keep=box_name(keep),
             setting=Setting(image, store, namespaces, frozenset(weaken)),
         )

@@ -10,10 +10,11 @@ from husk.cli.cmd_run import with_signals
 from husk.cli.output import say, say_json
 from husk.cli.skill import skill_show as show
 from husk.cli.skill.cmd_skill_run import run_skill
-from husk.cli.skill.skill_request import lock_beside_manifest, read_request
+from husk.cli.skill.skill_request import read_request
 from husk.sandbox.errors import UsageError
 from husk.skills import learn_permissions
 from husk.skills.open_skill import open_skill
+from husk.skills.package_wishes import lock_beside_manifest
 from husk.skills.permission_file import propose
 from husk.skills.running import prepare
 from husk.skills.scan.describe import describe

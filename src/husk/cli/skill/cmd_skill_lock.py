@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from husk.cli.output import say, say_json
 from husk.cli.skill import skill_show as show
-from husk.cli.skill.skill_request import lock_beside_manifest, read_request
+from husk.cli.skill.skill_request import read_request
 from husk.sandbox.errors import UsageError
 from husk.skills.open_skill import open_skill
+from husk.skills.package_wishes import lock_beside_manifest
 from husk.skills.packages.npm_packages import lock_beside
 from husk.skills.permission_file import check_bound
 from husk.skills.provide_packages import PackageProvider

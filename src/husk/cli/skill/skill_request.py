@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from husk.sandbox.errors import UsageError
@@ -12,15 +10,12 @@ from husk.sandbox.kept.kept_boxes import check_name
 from husk.sandbox.policy import Mount
 from husk.sandbox.weaken import check as check_weaken
 from husk.skills.box_runner import Setting
+from husk.skills.package_wishes import lock_of, read_wishes
 from husk.skills.permission_file import read_limits, read_permissions
 from husk.skills.running import Request
-from husk.skills.scan.distributions import NPM, is_requirement
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
-
-NPM_PREFIX = "npm:"
-NPM_WISH = re.compile(rf"{NPM.pattern}(?:@[\^~]?[\w.+-]+)?", re.I)
 
 
 def read_request(options: Values, *, written: bool = False) -> Request:
@@ -56,32 +51,15 @@ def read_request(options: Values, *, written: bool = False) -> Request:
     request.keep = check_name(options.keep) if getattr(options, "keep", "") else ""
     request.mounts = [Mount.parse(text) for text in getattr(options, "mount", [])]
     given = getattr(options, "permissions", None) or []
-    for path in given if isinstance(given, list) else [given]:
+    manifests = given if isinstance(given, list) else [given]
+    for path in manifests:
         if path.exists() or not written:
             request.more_permissions.append(read_permissions(path))
     if len(request.more_permissions) == 1:
         request.permissions = request.more_permissions.pop()
-    _read_packages(options, request)
-    if request.lock is None and not isinstance(given, list) and lock_beside_manifest(given).exists():
-        request.lock = lock_beside_manifest(given)
+    request.wanted, request.wanted_npm = read_wishes(options.more_packages, "--with")
+    request.lock = request.lock or lock_of(manifests)
     most = getattr(options, "max_permissions", None)
     request.most = read_permissions(most) if most is not None else None
     read_limits(request.limits)  # before any work: a limit that makes no sense
     return request
-
-
-def lock_beside_manifest(manifest: Path) -> Path:
-    """Where the versions and hashes of a manifest's packages are: x.permissions.lock beside x.permissions.toml."""
-    return manifest.with_suffix(".lock")
-
-
-def _read_packages(options: Values, request: Request) -> None:
-    for text in options.more_packages:
-        npm = text.startswith(NPM_PREFIX)
-        name = text.removeprefix(NPM_PREFIX)
-        if not (NPM_WISH.fullmatch(name) if npm else is_requirement(name)):
-            raise UsageError(
-                f"--with {text}: write a package with versions and extras, such as 'mcp<2' or 'markitdown[all]', or "
-                f"{NPM_PREFIX}NAME@VERSION."
-            )
-        (request.wanted_npm if npm else request.wanted).append(name.strip())
