@@ -9,13 +9,14 @@ import random
 import select
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.escape.test_escape import boxed, unprotected
-from tests.lib.harness import NATIVE_ONLY
+from tests.lib.harness import NATIVE_ONLY, native_command
 from tests.lib.running import PIPE, husk, husk_process, setting
 
 pytestmark = [
@@ -283,3 +284,33 @@ def test_sockets_of_the_host_below_mounts(place: Path, mode: str, allowed: bool,
     assert refused == ([] if reached else ["--allow-socket /given/server"])
     if kind == socket.SOCK_DGRAM:
         assert said["stdout"] == expected + ("1\n" if reached else "13\n")
+
+
+def test_a_service_that_starts_at_the_port_of_a_connected_socket(programs: Path, place: Path) -> None:
+    """The guest's socket sends without husk. The port it is connected to must not become a host service's."""
+
+    def attack(command: list[str], running: subprocess.Popen[bytes]) -> bytes:
+        assert running.stdin is not None and running.stdout is not None
+        port = int(running.stdout.readline())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as service:
+            try:
+                service.bind(("0.0.0.0", port))
+            except OSError:  # husk holds it
+                return b""
+            running.stdin.write(b"go\n")
+            running.stdin.flush()
+            assert running.stdout.readline() == b"sent\n", command
+            try:
+                return service.recv(100)
+            except BlockingIOError:
+                return b""
+
+    program = native_command([str(programs / "late_service")])
+    with subprocess.Popen(program, stdin=PIPE, stdout=PIPE) as natively:
+        assert attack(program, natively) == b"escaped"
+    command = ["run", "--mount", f"{programs}:/escape:ro", "--", "/escape/late_service"]
+    with husk_process(command, stdin=PIPE, stdout=PIPE) as running:
+        assert attack(command, running.process) == b""
+        assert running.process.stdin is not None
+        running.process.stdin.close()
+        assert running.process.wait(60) == 0

@@ -95,6 +95,7 @@ class MappedNetwork(Network):
     def close(self) -> None:
         for each in self.services:
             each.close()
+        self.ports.close()
 
     # -- making and options ------------------------------------------------------------------------------------
     def socket(self, family: int, kind: int, protocol: int, flags: int) -> int:
@@ -350,8 +351,17 @@ class MappedNetwork(Network):
             found = slot, self.ports.reserve(SOCK_DGRAM, port)
             if connecting:
                 self.ports.wait(SOCK_DGRAM, *found)
+        if connecting:
+            self._guard(found[1])
         self._note_meaning((SOCK_DGRAM, source, _port(own)), ip, self._likely(found[0], source))
         return host_address(family, self.ports.host_ip(found[0]), found[1])
+
+    def _guard(self, host_port: int) -> None:
+        try:
+            self.ports.guard(host_port)
+        except OSError:
+            if self.egress is None:  # with rules the box's own server may have the port for all addresses
+                raise
 
     def _nowhere(self, family: int, ip: bytes) -> bytes:
         """An address where no TCP socket listens: there is no port 0. The host refuses the connection as usual."""

@@ -24,21 +24,24 @@ import _thread
 import errno
 import os
 
+from husk.kernel.net import port_owners
+from husk.kernel.net.socket_filter import set_source_filter
 from husk.native._core import bind_address, get_option, make_as, set_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
-AF_INET, AF_INET6, SOCK_STREAM = 2, 10, 1
+AF_INET, AF_INET6, SOCK_STREAM, SOCK_DGRAM = 2, 10, 1, 2
 SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT = 1, 2, 15
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 LOCALHOST, LOCALHOST6, ANY, ANY6 = b"\x7f\0\0\1", bytes(15) + b"\1", bytes(4), bytes(16)
-# Slots: one that no guest socket has, 127.0.0.1, ::1, "any" of IPv4, of IPv6 alone and of both, others of 127/8.
-SPARE, FOUR, SIX, ANY_FOUR, ANY_SIX, ANY_BOTH, FIRST_OTHER, LAST_OTHER = 2, 4, 6, 3, 5, 7, 10, 250
+# Slots: two that no guest socket has, 127.0.0.1, ::1, "any" of IPv4, of IPv6 alone and of both, others of 127/8.
+SPARE, GUARD, FOUR, SIX, ANY_FOUR, ANY_SIX, ANY_BOTH, FIRST_OTHER, LAST_OTHER = 2, 8, 4, 6, 3, 5, 7, 10, 250
 IPV6_SLOTS = frozenset((SIX, ANY_SIX))
 WILDCARDS = frozenset((ANY_FOUR, ANY_SIX, ANY_BOTH))
 TRIES, MOST_PORTS = 200, 8000
+MOST_GUARDS = 128  # descriptors of husk
 
 
 class Ports:
@@ -49,6 +52,7 @@ class Ports:
         "_count",
         "_ephemeral",
         "_first",
+        "_guards",
         "_guest",
         "_host",
         "_others",
@@ -65,6 +69,7 @@ class Ports:
         self._others: dict[bytes, int] = {}  # other addresses of 127/8 -> slot
         self._used: dict[tuple[int, int], set[int]] = {}  # (type, host port) -> slots of other addresses bound there
         self._waited: dict[tuple[int, int], int] = {}  # (type, host port) -> slot to which a client was connected early
+        self._guards: dict[int, _socket.socket] = {}  # by host port of datagrams
         self._ephemeral, (self._first, self._count) = _port_ranges()
         self._binding = _thread.allocate_lock()  # one at a time: a probe must not meet another's
 
@@ -151,6 +156,8 @@ class Ports:
         with self._binding:
             chosen = self._choose(fd, kind, slot, port) if port else None
             if chosen is not None:
+                if wildcard:
+                    self._drop_guards(keep=self._guards.keys() - {chosen})  # it would refuse that address
                 ip = ANY if wildcard else self.host_ip(self._place(kind, slot, chosen))
                 bind_address(fd, host_address(family, ip, chosen))
             else:
@@ -183,7 +190,31 @@ class Ports:
         if len(self._waited) < MOST_PORTS:
             self._waited.setdefault((kind, host_port), slot)
 
+    def guard(self, host_port: int) -> None:
+        """Keep programs of the host off a port of datagrams. A guest socket that is connected to it sends without husk,
+        whoever has the port by then. While husk holds it at one address, it cannot be had for all addresses."""
+        with self._binding:
+            if host_port in self._guards:
+                return
+            if len(self._guards) >= MOST_GUARDS:
+                self._drop_guards(keep=port_owners.connected_ports(self.block))
+            if len(self._guards) >= MOST_GUARDS:
+                raise OSError(errno.EADDRNOTAVAIL, "the box's sockets are connected to too many ports")
+            made = _probe(SOCK_DGRAM)
+            set_source_filter(made.fileno(), b"", [])
+            if not self._can_bind(made, GUARD, host_port):
+                made.close()
+                raise OSError(errno.EADDRNOTAVAIL, "a program of the host has the port, too")
+            self._guards[host_port] = made
+
+    def close(self) -> None:
+        self._drop_guards(keep=())
+
     # -- what they mean ----------------------------------------------------------------------------------------
+    def _drop_guards(self, keep: Container[int]) -> None:
+        for port in [port for port in self._guards if port not in keep]:
+            self._guards.pop(port).close()
+
     def _choose(self, fd: int, kind: int, slot: int, port: int) -> int | None:
         """The host port to bind to; None: one has to be drawn. EADDRINUSE where the box itself has the guest port."""
         candidates = self.host_ports(kind, port)
