@@ -32,6 +32,7 @@ from husk.kernel.net.ports import (
     ANY_FOUR,
     ANY_SIX,
     FOUR,
+    GUARD,
     IPV6_SLOTS,
     LOCALHOST,
     LOCALHOST6,
@@ -411,7 +412,7 @@ class MappedNetwork(Network):
         return []
 
     def is_own(self, address: bytes) -> bool:
-        return self.ports.slot_of(_host_ip(address)) is not None
+        return self.ports.slot_of(_host_ip(address)) not in (None, GUARD)
 
     def guest_names(self, kind: int, inode: int, own: bytes, peer: bytes) -> tuple[bytes, bytes]:
         state = self._states.get(inode)
