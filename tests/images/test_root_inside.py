@@ -34,11 +34,57 @@ ls closed 2>/dev/null || echo "ls $?"
 mv secret moved 2>/dev/null && cat moved 2>/dev/null || echo "mv $?"
 """
 
+SHOW = 'id -u; id -g; id -G; grep -E "^(Uid|Gid|Groups|CapEff)" /proc/self/status'
+BECOME = rf"""
+{SHOW}
+echo x > mine; chmod 600 mine; mkdir closed; chmod 700 closed; echo y > closed/f
+mkdir all; chmod 1777 all; echo z > all/f
+setpriv --reuid 1000 --regid 1001 --groups 7,1002 sh -c '
+{SHOW}
+for how in "cat mine" "cat closed/f" "ls closed" "rm -f all/f" "chown 0 own" "setpriv --reuid 0 id -u" \
+    "setpriv --clear-groups id"
+do $how 2>/dev/null || echo "refused: $how"; done
+echo w > all/own; stat -c "%u:%g" all/own; chmod 640 all/own; stat -c %u /proc/$$
+(sh -c "id -u > all/orphan &"); until test -s all/orphan; do :; done; cat all/orphan; sh -c "id -u"
+'
+id -u; cat mine; cat closed/f; cat all/own
+"""
+BECAME = """0
+0
+0
+Uid: 0 0 0 0
+Gid: 0 0 0 0
+Groups: 0
+CapEff: 00000000000000ff
+1000
+1001
+1001 7 1002
+Uid: 1000 1000 1000 1000
+Gid: 1001 1001 1001 1001
+Groups: 7 1002
+CapEff: 0000000000000000
+refused: cat mine
+refused: cat closed/f
+refused: ls closed
+refused: rm -f all/f
+refused: chown 0 own
+refused: setpriv --reuid 0 id -u
+refused: setpriv --clear-groups id
+1000:1001
+1000
+1000
+1000
+0
+x
+y
+w"""
+
 
 @pytest.fixture
 def image(store: Store, tmp_path: Path) -> str:
     root = tmp_path / "root"
-    add_programs(root, "sh", "id", "cat", "chown", "chmod", "stat", "mkdir", "ls", "rm", "mv", "tail", "test")
+    add_programs(root, "sh", "id", "cat", "chown", "chmod", "stat", "mkdir", "ls", "rm", "mv", "tail", "test",
+                 "grep", "setpriv")  # fmt: skip
     (root / "work").mkdir()
     (root / "work/given").write_text("given\n")
     (root / "work/given").chmod(0o400)
@@ -56,6 +102,46 @@ def test_over_the_files_of_the_box(store: Store, image: str) -> None:
     assert found.out.splitlines() == [
         "0", "one", "one", "two", "42:43 600", "in", "writable", "126", "given", "more", "1:1",
     ]  # fmt: skip
+
+
+def test_root_becomes_another_user(store: Store, image: str) -> None:
+    """And its children and programs with it, orphans too; it cannot come back."""
+    found = husk(["run", "--store", store.place, "--image", image, "--workdir", "/work", "--", "sh", "-c", BECOME])
+    if not found.out.startswith("0\n"):
+        pytest.skip("this host gives no user namespaces: the guest is not user 0")
+    assert [" ".join(line.split()) for line in found.out.splitlines()] == BECAME.splitlines()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of several owners")
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_becoming_the_owner_opens_no_file_of_the_host(store: Store, image: str, tmp_path: Path, mode: str) -> None:
+    """The numbers of users inside mean nothing on the host, whoever has them there."""
+    place = tmp_path / "p"
+    place.mkdir()
+    (place / "open").mkdir()
+    (place / "secret").write_text("secret\n")
+    (place / "shared").write_text("shared\n")
+    (place / "everyones").write_text("everyone's\n")
+    for path, owner, bits in (
+        (place, 1234, 0o755),
+        (place / "open", 1234, 0o777),
+        (place / "secret", 4321, 0o600),
+        (place / "shared", 4321, 0o060),
+        (place / "everyones", 4321, 0o604),
+    ):
+        os.chown(path, owner, owner)
+        path.chmod(bits)
+    script = """for user in 4321 1234 1000 65534; do setpriv --reuid $user --regid $user --clear-groups sh -c '
+    cd /p; cat secret shared everyones; echo x >> secret; chmod 666 secret; chown 0 secret; echo y > new; rm -f secret
+    mkdir open/$$ && stat -c "mine as root %u:%g" open/$$
+    ' 2>/dev/null; done"""
+    mount = f"{place}:/p:{mode}"
+    found = husk(["run", "--store", store.place, "--image", image, "--mount", mount, "--", "sh", "-c", script])
+    made = ["mine as root 0:0"] if mode != "ro" else []
+    assert found.out.splitlines() == ["everyone's", *made] * 4
+    assert sorted(path.name for path in place.iterdir()) == ["everyones", "open", "secret", "shared"]
+    assert {path.stat().st_uid for path in (place / "open").iterdir()} == ({1234} if mode == "rw" else set())
+    assert (place / "secret").read_text() == "secret\n" and (place / "secret").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of several owners")

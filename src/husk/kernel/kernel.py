@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from husk.abi.registry.rules import Walls
     from husk.kernel.cred.inherited import Inherited
     from husk.kernel.cred.keyrings import Keyrings
+    from husk.kernel.cred.virtual_ids import ProcessIds, VirtualIds
     from husk.kernel.emulation import Emulation
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
@@ -61,6 +62,7 @@ class Shared:
         "_private_locks",
         "_record_locks",
         "_segments",
+        "_virtual_ids",
         "creds",
         "disk_is_limited",
         "identity",
@@ -98,6 +100,7 @@ class Shared:
         self._ipc_objects: IpcObjects | None = None
         self._inherited: Inherited | None = None
         self._keyrings: Keyrings | None = None
+        self._virtual_ids: VirtualIds | None = None
         self._private_locks: PrivateLocks | None = None
         self._record_locks: RecordLocks | None = None
 
@@ -139,6 +142,26 @@ class Shared:
 
     def attributes_of(self, host_pid: int) -> dict[str, int]:
         return self._inherited.of(host_pid) if self._inherited is not None else {}
+
+    def virtual_ids(self) -> VirtualIds | None:
+        """None unless the box's user is root of its image. Only there can a process become another user."""
+        if self.walls.one_user or self.creds.uid or not self.creds.over_files:
+            return None
+        with self.vfs.lock:  # two threads may be the first
+            if self._virtual_ids is None:
+                from husk.kernel.cred.virtual_ids import VirtualIds
+
+                self._virtual_ids = VirtualIds(self.creds, self.inherited())
+            return self._virtual_ids
+
+    def credentials(self, host_tid: int) -> Credentials:
+        """With which a call of this thread is judged: nearly always the box's own."""
+        virtual = self._virtual_ids
+        return self.creds if virtual is None or not virtual.changed else virtual.credentials(host_tid)
+
+    def ids_of(self, host_tid: int) -> ProcessIds | None:
+        virtual = self.virtual_ids()
+        return None if virtual is None else virtual.of(host_tid)
 
     def keyrings(self) -> Keyrings:
         with self.vfs.lock:  # two threads may be the first
@@ -231,6 +254,20 @@ class Kernel:
     @property
     def inherited(self) -> Inherited:
         return self._shared.inherited()
+
+    @property
+    def virtual_ids_or_none(self) -> VirtualIds | None:
+        return self._shared.virtual_ids()
+
+    @property
+    def virtual_ids(self) -> VirtualIds:
+        found = self._shared.virtual_ids()
+        if found is None:
+            raise OSError(errno.EPERM, "in this box no process becomes another user")
+        return found
+
+    def credentials(self, host_tid: int) -> Credentials:
+        return self._shared.credentials(host_tid)
 
     @property
     def keyrings(self) -> Keyrings:

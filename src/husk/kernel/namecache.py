@@ -47,6 +47,11 @@ class NameCache:
         if image is not None:
             listener.cache_image(*image)
 
+    def turn_off(self) -> None:
+        """For good. Each answer of the cache is right for one user only."""
+        self.cached = False
+        self._listener.cache_off()
+
     def close(self) -> None:
         self._vfs.unsubscribe(self.forget)
 

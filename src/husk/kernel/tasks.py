@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.vfs.node import Context, Node
+    from husk.vfs.proc.view import ProcessIds
     from husk.vfs.vfs import Vfs
 
     Names = tuple[bytes, bytes, list[bytes]]  # of a program: path, name, words in place of argv[0]
@@ -85,6 +86,10 @@ def _none_kept(host_pid: int) -> Attributes:
     return {}
 
 
+def _no_ids(host_tid: int) -> ProcessIds | None:
+    return None
+
+
 def stat_fields(host_tid: int) -> list[bytes]:
     """Those of /proc/TID/stat behind the name, the state first."""
     return read_host(b"/proc/%d/stat" % host_tid).rpartition(b")")[2].split()
@@ -97,10 +102,11 @@ def arguments_at(host_tid: int) -> int:
 
 class Tasks:
     """The processes of one run. `starting` tells the names of the program that a process (by thread group) is about to
-    run, while the loader is still in its place; `kept` the attributes that husk keeps for a process."""
+    run, while the loader is still in its place; `kept` the attributes that husk keeps for a process;
+    `ids` who it is, where not all processes are the box's one user."""
 
     __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_own_namespace", "_starting", "_vfs",
-                 "reaper")  # fmt: skip
+                 "ids_of", "reaper")  # fmt: skip
 
     def __init__(
         self,
@@ -109,10 +115,11 @@ class Tasks:
         starting: Callable[[int], Names | None] = _none_starting,
         *,
         kept: Callable[[int], Attributes] = _none_kept,
+        ids: Callable[[int], ProcessIds | None] = _no_ids,
         own_namespace: bool = False,
     ) -> None:
         self._vfs, self.reaper, self._starting = vfs, reaper, starting
-        self._own_namespace, self._kept = own_namespace, kept
+        self._own_namespace, self._kept, self.ids_of = own_namespace, kept, ids
         self._lock, self._namespace_fd, self._closed = _thread.allocate_lock(), -1, False
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen; only where the host is old
 

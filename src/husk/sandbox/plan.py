@@ -49,7 +49,9 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
     if not os.access("/proc/self/status", os.R_OK):
         raise missing("proc")
     weaken, outside = policy.weaken, policy.outside
-    walls = walls_here(namespaces=policy.namespaces and "namespaces" not in weaken, outside=outside)
+    walls = walls_here(
+        namespaces=policy.namespaces and "namespaces" not in weaken, outside=outside, image=bool(policy.image)
+    )
     if not walls.landlock:
         raise missing("landlock")
     denied = "they were not wanted"
@@ -58,7 +60,7 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
             return attempt(Plan(policy, walls))
         except NoNamespaces as error:
             denied = str(error)
-            walls = walls_here(namespaces=False, outside=outside)
+            walls = walls_here(namespaces=False, outside=outside, image=bool(policy.image))
     if walls.landlock < SCOPES_SIGNALS and "signals" not in weaken:
         raise missing("signals", f"no namespaces, {denied}; Landlock ABI {walls.landlock}")
     if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):

@@ -82,6 +82,7 @@ class Served:
             launch.reaper,
             _starting(listener),
             kept=shared.attributes_of,
+            ids=shared.ids_of,
             own_namespace=box.walls.pid,
         )
         self._tasks = tasks

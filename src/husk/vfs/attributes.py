@@ -138,7 +138,7 @@ class Attributes:
         if isinstance(node, Dir):
             node.searchable = False
             if node.placeholder is not None:
-                self._state.set_search(node, permitted(ctx.creds, node.tree.stat(ctx, node), SEARCH))
+                self._state.set_search(node, permitted(ctx.creds.of_box(), node.tree.stat(ctx, node), SEARCH))
 
     def utimens(
         self, ctx: Context, node: Node, atime: int | Literal["now"] | None, mtime: int | Literal["now"] | None

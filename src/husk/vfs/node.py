@@ -37,16 +37,33 @@ class Damaged(OSError):
 
 
 class Credentials:
-    """Who the guest is. One set per box: no guest can change it, because no guest holds a capability.
+    """Who the guest is. One set per box: no guest can change it, because no guest holds a capability. In a box whose
+    user is root of its image a process may become another user, and back; `base` is then who the box's user is. On the
+    host nothing changes with it, so for a `stranger`, whose ids are not those of `base`, files of the host are judged
+    for `base` and by what everyone may.
 
     `over_files`: it may do to the box's own files what root may do to a machine's (`Stat.boxed`). This takes no
     capability on the host: husk itself keeps their owners and modes.
     """
 
-    __slots__ = ("gid", "groups", "over_files", "uid")
+    __slots__ = ("base", "gid", "groups", "over_files", "stranger", "uid")
 
-    def __init__(self, uid: int, gid: int, groups: frozenset[int] = frozenset(), *, over_files: bool = False) -> None:
+    def __init__(
+        self,
+        uid: int,
+        gid: int,
+        groups: frozenset[int] = frozenset(),
+        *,
+        over_files: bool = False,
+        base: Credentials | None = None,
+    ) -> None:
         self.uid, self.gid, self.groups, self.over_files = uid, gid, groups | {gid}, over_files
+        self.base = base
+        self.stranger = base is not None and (uid, gid, self.groups) != (base.uid, base.gid, base.groups)
+
+    def of_box(self) -> Credentials:
+        """Those of the box's user. Placeholders, and what is remembered of a directory, are for these."""
+        return self.base or self
 
 
 class SocketNames:

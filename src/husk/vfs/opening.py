@@ -166,7 +166,8 @@ class Opening:
         if isinstance(node, Dir):
             path = self._state.mirror_path(node)
             if path:  # a watcher sees it opened
-                return Opened(self._state.mirror_fd(path, flags, searchable=permitted(ctx.creds, info, SEARCH)), node)
+                searchable = permitted(ctx.creds.of_box(), info, SEARCH)
+                return Opened(self._state.mirror_fd(path, flags, searchable=searchable), node)
             return Opened(self._placeholders.open(ctx, node, flags, info), node)
         if kind == st.S_IFSOCK:
             raise error(errno.ENXIO)

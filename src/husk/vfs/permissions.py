@@ -25,6 +25,8 @@ def permitted(creds: Credentials, info: Stat, want: int) -> bool:
     if creds.over_files and info.boxed:
         # CAP_DAC_OVERRIDE: everything, except executing a file without any execute bit.
         return st.S_ISDIR(info.mode) or not want & EXECUTE or bool(info.mode & 0o111)
+    if _is_stranger(creds, info):
+        return not want & ~info.mode & 7 and permitted(creds.of_box(), info, want)
     if info.uid == creds.uid:
         bits = info.mode >> 6
     elif info.acl is not None and info.mode & 0o070:  # Linux, too, does not look at an ACL whose mask allows nothing
@@ -36,6 +38,11 @@ def permitted(creds: Credentials, info: Stat, want: int) -> bool:
     else:
         bits = info.mode
     return not want & ~bits & 7
+
+
+def _is_stranger(creds: Credentials, info: Stat) -> bool:
+    """Is this a file of the host, and the caller one who became another user inside? Its ids mean nothing there."""
+    return creds.stranger and not info.boxed
 
 
 def id_map(host: int, own: int) -> dict[int, int]:
@@ -55,6 +62,8 @@ def require(creds: Credentials, info: Stat, want: int) -> None:
 
 
 def is_owner(creds: Credentials, info: Stat) -> bool:
+    if _is_stranger(creds, info):
+        return False
     return info.uid == creds.uid or (creds.over_files and info.boxed)
 
 
@@ -68,6 +77,8 @@ def require_chown(creds: Credentials, info: Stat, uid: int, gid: int) -> None:
     in."""
     if creds.over_files and info.boxed:
         return
+    if _is_stranger(creds, info) and (uid, gid) != (-1, -1):
+        raise error(errno.EPERM)
     if uid != -1 and not info.uid == uid == creds.uid:
         raise error(errno.EPERM)
     if gid != -1 and (info.uid != creds.uid or (gid not in creds.groups and gid != info.gid)):

@@ -39,7 +39,7 @@ class Placeholders:
         searchable = directory.searchable
         if directory.placeholder is None:
             if not searchable:
-                searchable = permitted(ctx.creds, info or directory.tree.stat(ctx, directory), SEARCH)
+                searchable = permitted(ctx.creds.of_box(), info or directory.tree.stat(ctx, directory), SEARCH)
             self._make_room()
         return self._state.placeholder_fd(directory, flags, searchable=searchable)
 

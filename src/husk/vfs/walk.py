@@ -99,7 +99,7 @@ class Walker:
         if not head or cut:
             directory = self.resolve(ctx, start, head[:cut] or b"/", trail, True)
         assert isinstance(directory, Dir)
-        if trail.last and not directory.searchable:
+        if trail.last and (not directory.searchable or ctx.creds.base is not None):
             self._may_search(ctx, directory)
         return directory
 
@@ -128,7 +128,7 @@ class Walker:
             name = todo.pop()
             if not name:
                 continue
-            if not here.searchable:
+            if not here.searchable or ctx.creds.base is not None:
                 self._may_search(ctx, here)
             if name == b".":
                 continue
@@ -208,4 +208,5 @@ class Walker:
         tree = directory.tree
         if not permitted(ctx.creds, tree.stat(ctx, directory), SEARCH):
             raise error(errno.EACCES)
-        directory.searchable = tree.stable_modes
+        if ctx.creds.base is None:
+            directory.searchable = tree.stable_modes

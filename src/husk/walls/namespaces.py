@@ -31,8 +31,9 @@ def clone_flags(walls: Walls) -> int:
     )
 
 
-def walls_here(*, namespaces: bool, outside: bool = False) -> Walls:
-    """The walls to try: all namespaces or none, and Landlock as this kernel has it."""
+def walls_here(*, namespaces: bool, outside: bool = False, image: bool = False) -> Walls:
+    """The walls to try: all namespaces or none, and Landlock as this kernel has it. `image`: of the store, whose user
+    may be root."""
     return Walls(
         pid=namespaces,
         net=namespaces,
@@ -42,4 +43,5 @@ def walls_here(*, namespaces: bool, outside: bool = False) -> Walls:
         landlock=landlock_abi(),
         own_placeholders=namespaces,
         outside=outside,
+        one_user=not image,
     )

@@ -238,6 +238,9 @@ class FakeListener:
     def cache_learn(self, *what: Any) -> None:
         self.taught.append(what)
 
+    def cache_off(self) -> None:
+        pass
+
     def cache_watched(self) -> None:
         pass
 

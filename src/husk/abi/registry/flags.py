@@ -268,7 +268,13 @@ FLAGS: dict[str, Flags] = {
         )
     ),
     "TIMER_*": _bits("TIMER_ABSTIME 1"),
-    "PR_*": Flags(numbers.PRCTL_ALLOWED | numbers.PR_GET_DUMPABLE | numbers.PR_SET_DUMPABLE | numbers.PR_SET_MM),
+    "PR_*": Flags(
+        numbers.PRCTL_ALLOWED
+        | numbers.PR_KEEPCAPS
+        | numbers.PR_GET_DUMPABLE
+        | numbers.PR_SET_DUMPABLE
+        | numbers.PR_SET_MM
+    ),
     "ARCH_*": _choice(
         "ARCH_SET_GS 0x1001 ARCH_SET_FS 0x1002 ARCH_GET_FS 0x1003 ARCH_GET_GS 0x1004 ARCH_GET_CPUID 0x1011 "
         "ARCH_SET_CPUID 0x1012 ARCH_GET_XCOMP_SUPP 0x1021 ARCH_GET_XCOMP_PERM 0x1022 ARCH_REQ_XCOMP_PERM 0x1023 "

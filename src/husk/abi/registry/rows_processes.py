@@ -12,6 +12,7 @@ from husk.abi import numbers
 from husk.abi.registry.rules import (
     ALWAYS,
     IN_C,
+    ONE_USER,
     PID_WALL,
     RESTARTS,
     SIGNAL_WALL,
@@ -56,6 +57,11 @@ def within_box(nr: int, signature: str, reason: str) -> Row:
 def process_named(nr: int, signature: str, reason: str, *caller: ArgTest) -> Row:
     """Native inside a pid namespace, and where arguments name the caller; else husk checks the process they name."""
     return virtual("processes", nr, signature, reason, native_if(PID_WALL), native_if(*caller))
+
+
+def identity(nr: int, signature: str, reason: str) -> Row:
+    """Native, but in an image, whose root may become another user: there husk keeps ids for each process."""
+    return virtual("set_ids", nr, signature, reason, native_if(ONE_USER))
 
 
 CORE_LIMIT = Arg(1, "the resource").is_in(numbers.RLIMIT_CORE)
@@ -223,34 +229,46 @@ ROWS = (
     ),
     native(98, "getrusage(who: RUSAGE_*, ru: *rusage)", "reads the accounts of the caller and its children"),
     native(100, "times(tbuf: *tms)", "reads the accounts of the caller and its children"),
-    # User ids and capabilities: a guest has no capability, so it can only move among the ids it has
-    native(102, "getuid()", "tells the caller's own user id"),
-    native(104, "getgid()", "tells the caller's own group id"),
-    native(107, "geteuid()", "tells the caller's own user id"),
-    native(108, "getegid()", "tells the caller's own group id"),
-    native(118, "getresuid(ruidp: *uid, euidp: *uid, suidp: *uid)", "tells the caller's own user ids"),
-    native(120, "getresgid(rgidp: *gid, egidp: *gid, sgidp: *gid)", "tells the caller's own group ids"),
-    native(115, "getgroups(gidsetsize: int, grouplist: *gid)", "tells the caller's own groups"),
+    # User ids and capabilities: a guest has no capability, so it can only move among the ids it has. Root of an image
+    # becomes other users for husk alone (cred/virtual_ids).
+    identity(102, "getuid()",
+             "tells the caller's own user id"),
+    identity(104, "getgid()",
+             "tells the caller's own group id"),
+    identity(107, "geteuid()",
+             "tells the caller's own user id"),
+    identity(108, "getegid()",
+             "tells the caller's own group id"),
+    identity(118, "getresuid(ruidp: *uid, euidp: *uid, suidp: *uid)",
+             "tells the caller's own user ids"),
+    identity(120, "getresgid(rgidp: *gid, egidp: *gid, sgidp: *gid)",
+             "tells the caller's own group ids"),
+    identity(115, "getgroups(gidsetsize: int, grouplist: *gid)",
+             "tells the caller's own groups"),
     virtual("set_ids", 105, "setuid(uid: uid)", OWN_IDS),
     virtual("set_ids", 106, "setgid(gid: gid)", OWN_IDS),
     virtual("set_ids", 113, "setreuid(ruid: uid, euid: uid)", OWN_IDS),
     virtual("set_ids", 114, "setregid(rgid: gid, egid: gid)", OWN_IDS),
     virtual("set_ids", 117, "setresuid(ruid: uid, euid: uid, suid: uid)", OWN_IDS),
     virtual("set_ids", 119, "setresgid(rgid: gid, egid: gid, sgid: gid)", OWN_IDS),
-    native(122, "setfsuid(uid: uid)", "without CAP_SETUID Linux accepts only the ids the caller has"),
-    native(123, "setfsgid(gid: gid)", "without CAP_SETGID Linux accepts only the ids the caller has"),
-    native(116, "setgroups(gidsetsize: int, grouplist: *gid)",
-           "wants CAP_SETGID, which no guest has, so Linux answers EPERM"),
-    native(125, "capget(header: *cap_user_header, dataptr: *cap_user_data)",
-           "reads capability sets, all of them empty in a box"),
-    native(126, "capset(header: *cap_user_header, data: *cap_user_data)",
-           "can only drop capabilities, and a guest has none"),
+    identity(122, "setfsuid(uid: uid)",
+             "without CAP_SETUID Linux accepts only the ids the caller has"),
+    identity(123, "setfsgid(gid: gid)",
+             "without CAP_SETGID Linux accepts only the ids the caller has"),
+    identity(116, "setgroups(gidsetsize: int, grouplist: *gid)",
+             "wants CAP_SETGID, which no guest has, so Linux answers EPERM"),
+    identity(125, "capget(header: *cap_user_header, dataptr: *cap_user_data)",
+             "reads capability sets, all of them empty in a box"),
+    identity(126, "capset(header: *cap_user_header, data: *cap_user_data)",
+             "can only drop capabilities, and a guest has none"),
     # The process as a whole
     native(
         157,
         "prctl(option: PR_*, arg2: ulong, arg3: ulong, arg4: ulong, arg5: ulong)",
         "the listed options concern the calling thread or process only; PR_SET_DUMPABLE is only shown as set: husk has "
         "to read arguments in the guest's memory",
+        native_if(ONE_USER, OPTION.is_in(numbers.PR_KEEPCAPS)),
+        virtual_if(OPTION.is_in(numbers.PR_KEEPCAPS)),
         virtual_if(OPTION.is_in(numbers.PR_GET_DUMPABLE)),
         virtual_if(OPTION.is_in(numbers.PR_SET_DUMPABLE), Arg(1, "the value").is_in(numbers.DUMPABLE_VALUES)),
         native_if(OPTION.is_in(numbers.PRCTL_ALLOWED)),

@@ -42,12 +42,14 @@ class Walls:
 
     `outside`: the policy lets some network traffic into or out of the box, so husk makes its network sockets.
 
+    `one_user`: no process of the box can become another user, not even for husk: its user is not root of an image.
+
     `own_placeholders`: the placeholder directories a guest sits in belong to its own mount namespace. It is false while
     they are host directories: a name such as ``../../../run/x`` walks from there to the host's real root, whatever the
     process's root is.
     """
 
-    __slots__ = ("ipc", "landlock", "mount", "net", "outside", "own_placeholders", "pid", "user")
+    __slots__ = ("ipc", "landlock", "mount", "net", "one_user", "outside", "own_placeholders", "pid", "user")
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Walls:
         landlock: int = 0,
         own_placeholders: bool = False,
         outside: bool = False,
+        one_user: bool = True,
     ) -> None:
         self.pid = pid
         self.net = net
@@ -68,6 +71,7 @@ class Walls:
         self.user = user
         self.landlock = landlock
         self.own_placeholders = own_placeholders
+        self.one_user = one_user
         self.outside = outside
 
     @property
@@ -93,6 +97,7 @@ class WallTest:
 
 
 PID_WALL = WallTest("a pid namespace stands", lambda walls: walls.pid)
+ONE_USER = WallTest("the box is no image", lambda walls: walls.one_user)
 NET_WALL = WallTest("a network namespace stands", lambda walls: walls.net)
 IPC_WALL = WallTest("an ipc namespace stands", lambda walls: walls.ipc)
 UTS_WALL = WallTest("a uts namespace stands", lambda walls: walls.ipc)  # husk makes it together with ipc

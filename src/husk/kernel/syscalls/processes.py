@@ -18,7 +18,7 @@ from husk.vfs.synth.synth_tree import read_host
 PRIO_PROCESS = 0  # getpriority's `which`
 RLIMIT_CORE, RLIMIT_LOCKS, RLIMIT_BYTES, UNLIMITED = 4, 10, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
-PR_GET_DUMPABLE = 3
+PR_GET_DUMPABLE, PR_GET_KEEPCAPS, PR_SET_KEEPCAPS = 3, 7, 8
 F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP = range(3)
 OWNER_BYTES, NO_GROUP = 8, -(1 << 31)
 HOSTNAME, UTS_FIELD = b"husk", 65
@@ -127,7 +127,12 @@ def _shown_core_limit(call: Call, host_tid: int) -> tuple[int, int]:
 
 
 def prctl(call: Call) -> Reply:
-    """Only what concerns dumping comes here. The host keeps every guest dumpable: husk has to read its memory."""
+    """Only what concerns dumping and, in an image, capabilities comes here. The host keeps every guest dumpable: husk
+    has to read its memory."""
+    if i32(call, 0) in (PR_GET_KEEPCAPS, PR_SET_KEEPCAPS):
+        from husk.kernel.syscalls.set_ids import keep_capabilities
+
+        return keep_capabilities(call, sets=i32(call, 0) == PR_SET_KEEPCAPS)
     if i32(call, 0) == PR_GET_DUMPABLE:
         return call.kernel.tasks.dumpable(call.tid)
     if call.args[1] > 1:  # the filter compares 32 bits

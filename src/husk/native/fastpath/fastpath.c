@@ -396,6 +396,8 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
 
 bool fast_answer(Listener *listener, const struct seccomp_notif *notif)
 {
+    if (atomic_load(&listener->cache->off))
+        return false;
     /* Starting a program waits for the guest, so the lock must not be held meanwhile. */
     if (notif->data.nr == SYS_execve)
         return fast_answer_execve(listener, notif);

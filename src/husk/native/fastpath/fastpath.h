@@ -20,6 +20,7 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args);
 PyObject *fast_py_cache_listing(Listener *self, PyObject *args);
 PyObject *fast_py_cache_forget(Listener *self, PyObject *args);
 PyObject *fast_py_cache_watched(Listener *self, PyObject *noargs);
+PyObject *fast_py_cache_off(Listener *self, PyObject *noargs);
 PyObject *fast_py_program_learn(Listener *self, PyObject *args);
 
 #endif

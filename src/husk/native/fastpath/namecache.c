@@ -305,6 +305,13 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyObject *fast_py_cache_off(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    if (self->cache)
+        atomic_store(&self->cache->off, true);
+    Py_RETURN_NONE;
+}
+
 PyObject *fast_py_cache_watched(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     if (self->cache) {

@@ -11,6 +11,7 @@
 #include "store/manifest.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 /* How a guest sees a host file's attributes.
@@ -82,6 +83,7 @@ struct fast_cache {
     uint32_t uid, gid, host_uid, group_count, groups[FAST_MOST_GROUPS];
     bool over_files;       /* the guest is root over the box's own files: only Python knows which refusals hold */
     uint64_t pipe_dev;
+    atomic_bool off;       /* the guests are no longer one user: nothing is answered here any more */
     bool watched;          /* a guest watches files: husk closes its copy of a descriptor before the guest runs on */
     bool links_changed;    /* one name of a hard-linked file was changed: leave all hard links to Python */
     char images[512];      /* host path of the links to an image's blobs, with a slash; a box has one image at most */

@@ -209,6 +209,8 @@ static PyMethodDef Listener_methods[] = {
      "teach a program, so that C can execute it again"},
     {"cache_watched", (PyCFunction)fast_py_cache_watched, METH_NOARGS,
      "cache_watched(): a guest watches files (inotify)"},
+    {"cache_off", (PyCFunction)fast_py_cache_off, METH_NOARGS,
+     "cache_off(): answer nothing from the name cache any more"},
     {"cache_forget", (PyCFunction)fast_py_cache_forget, METH_VARARGS,
      "cache_forget(owner, taught, links_changed, programs): forget what was taught"},
     {NULL, NULL, 0, NULL},

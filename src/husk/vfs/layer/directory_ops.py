@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.layer.upper_files import UpperFiles
     from husk.vfs.layer.watch_mirror import WatchMirror
-    from husk.vfs.node import Context, Node
+    from husk.vfs.node import Context, Credentials, Node
 
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
@@ -98,11 +98,16 @@ class DirectoryOps:
     def _new(self, ctx: Context, directory: LayerDir, mode: int) -> Inode:
         self._state.room_for(1)
         self._copy_up.directory(directory)
-        mode, gid = inherit(ctx.creds, directory.mode, directory.gid, mode)
-        inode = Inode(self._tree, self._state.new_number(), mode, ctx.creds.uid, gid, now())
+        creds = self._owner(ctx)
+        mode, gid = inherit(creds, directory.mode, directory.gid, mode)
+        inode = Inode(self._tree, self._state.new_number(), mode, creds.uid, gid, now())
         if directory.xattrs and ACL_DEFAULT in directory.xattrs and not st.S_ISLNK(mode):
             self._inherit_acl(directory.xattrs[ACL_DEFAULT], inode)
         return inode
+
+    def _owner(self, ctx: Context) -> Credentials:
+        """Of something new. What may go to the host later is the box's user's, whoever the caller is inside."""
+        return ctx.creds if self._tree.boxed else ctx.creds.of_box()
 
     def _inherit_acl(self, default: bytes, child: Inode | LayerDir) -> None:
         from husk.vfs.access.posix_acl import inherited
@@ -138,9 +143,10 @@ class DirectoryOps:
     def mkdir(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> LayerDir:
         self._state.room_for(1)
         self._copy_up.directory(directory)
-        mode, gid = inherit(ctx.creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
+        creds = self._owner(ctx)
+        mode, gid = inherit(creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
         child = LayerDir(self._tree, directory, name, self._state.new_number())
-        child.describe(mode, ctx.creds.uid, gid, now())
+        child.describe(mode, creds.uid, gid, now())
         if directory.xattrs and ACL_DEFAULT in directory.xattrs:
             self._inherit_acl(directory.xattrs[ACL_DEFAULT], child)
         if directory.mirror is not None and directory.mirror.complete:

@@ -108,10 +108,10 @@ class ProcTree(SynthTree):
             return Stat(NSFS_DEVICE, node.number, st.S_IFREG | 0o444, 1, 0, 0, 0, 0, 4096, 0, *[self.born] * 3)
         if not isinstance(node, (TaskDir, PartDir, TaskFile, TaskLink)):
             return super().stat(ctx, node)
-        creds = self.view.creds
         if isinstance(node, TaskDir):  # what holds it may ask after the task is gone
-            return self.made_stat(self.ino_of(node), st.S_IFDIR | 0o555, nlink=7 if node.thread else 9, uid=creds.uid,
-                                  gid=creds.gid, when=self._entries.began(node))  # fmt: skip
+            uid, gid = self._owner(node)
+            return self.made_stat(self.ino_of(node), st.S_IFDIR | 0o555, nlink=7 if node.thread else 9, uid=uid,
+                                  gid=gid, when=self._entries.began(node))  # fmt: skip
         host_task = self._entries.host_task(node.task)
         try:
             when = host_task.started()
@@ -133,10 +133,15 @@ class ProcTree(SynthTree):
             mode = 0o777
             if node.fd >= 0:
                 mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=host_task.fd).st_mode & 0o777, 64
-        uid, gid = creds.uid, creds.gid
+        uid, gid = self._owner(node.task)
         if mode != 0o555 and host_task.owned_by_root():
             uid = gid = 0
         return self.made_stat(self.ino_of(node), node.kind | mode, nlink=nlink, uid=uid, gid=gid, size=size, when=when)
+
+    def _owner(self, task: TaskDir) -> tuple[int, int]:
+        """The effective ids of its process."""
+        ids = self.view.tasks.ids_of(task.host)
+        return (self.view.creds.uid, self.view.creds.gid) if ids is None else (ids.uids[1], ids.gids[1])
 
     def _held_stat(self, node: HeldFile) -> Stat:
         host = os.stat(b"fd/%d" % node.fd, dir_fd=self._entries.host_task(node.task).fd)

@@ -70,6 +70,10 @@ def _status(task: HostTask) -> bytes:
         b"Seccomp": b"2" if filters else b"0",
         b"Seccomp_filters": b"%d" % filters,
     }
+    if (ids := tasks.ids_of(task.host)) is not None:
+        new[b"Uid"], new[b"Gid"] = (b"\t".join(b"%d" % one for one in each) for each in (ids.uids, ids.gids))
+        new[b"Groups"] = b" ".join(b"%d" % group for group in sorted(ids.groups)) + b" "
+        new[b"CapPrm"], new[b"CapEff"] = b"%016x" % ids.permitted, b"%016x" % ids.effective
     for key in (b"NSpgid", b"NSsid"):
         if columns := fields.get(key, b""):
             new[key] = b"%d" % _group_number(task, int(columns.split()[0]), columns)

@@ -56,6 +56,9 @@ class FakeTasks:
     def descends(self, host_pid: int, ancestor: int) -> bool:
         return False
 
+    def ids_of(self, host_tid: int) -> None:
+        return None
+
     def dumpable(self, host_tid: int) -> int:
         return 1
 
