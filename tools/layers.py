@@ -66,8 +66,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "skills": (
         "box_runner cache_place open_skill archive frontmatter frozen_copy",
-        "packages syntax collections",
-        "scan",
+        "packages syntax",
+        "scan collections",
         "*",
         "testing",
     ),

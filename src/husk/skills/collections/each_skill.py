@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from husk.sandbox.errors import HuskError, host_failure
 from husk.skills.collections.junit_file import ERROR, FAILURE, JunitCase, JunitSuite, junit_file
 from husk.skills.open_skill import Skill, open_skill
+from husk.skills.syntax.syntax_parser import kept_worker
 
 T = TypeVar("T")
 
@@ -30,17 +31,22 @@ class Each(Generic[T]):
 
 
 def each_skill(paths: Iterable[Path], work: Callable[[Skill], T]) -> Iterator[Each[T]]:
-    for path in paths:
-        one = Each[T](path, path.name)
-        try:
-            with open_skill(path) as skill:
-                one.name = skill.name
-                one.result = work(skill)
-        except HuskError as error:
-            one.error = str(error)
-        except OSError as error:  # of the skill's own files: a directory that cannot be read
-            one.error = host_failure(error)
-        yield one
+    with kept_worker():
+        for path in paths:
+            yield _one(path, work)
+
+
+def _one(path: Path, work: Callable[[Skill], T]) -> Each[T]:
+    one = Each[T](path, path.name)
+    try:
+        with open_skill(path) as skill:
+            one.name = skill.name
+            one.result = work(skill)
+    except HuskError as error:
+        one.error = str(error)
+    except OSError as error:  # of the skill's own files: a directory that cannot be read
+        one.error = host_failure(error)
+    return one
 
 
 def repeated_names(rows: Iterable[Each[T]]) -> dict[str, list[Path]]:

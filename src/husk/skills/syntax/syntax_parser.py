@@ -16,6 +16,8 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,8 +37,28 @@ class Unparsed(Exception):
     """The text was not read; the message says why."""
 
 
+_spare: list[subprocess.Popen[bytes]] | None = None  # inside `kept_worker`: at most one process that waits
+
+
+@contextmanager
+def kept_worker() -> Iterator[None]:
+    """For many skills in a row: a parser hands its process on to the next one instead of ending it. Each still has its
+    own bounds."""
+    global _spare
+    if _spare is not None:
+        yield
+        return
+    _spare = []
+    try:
+        yield
+    finally:
+        left, _spare = _spare, None
+        for worker in left:
+            _stop(worker)
+
+
 class SyntaxParser:
-    """A context manager. The process starts with the first text, and ends with the block."""
+    """A context manager. The process starts with the first text, and ends with the block (but see `kept_worker`)."""
 
     def __init__(self) -> None:
         self._worker: subprocess.Popen[bytes] | None = None
@@ -47,6 +69,9 @@ class SyntaxParser:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if _spare == [] and self._worker is not None:
+            _spare.append(self._worker)
+            self._worker = None
         self._end()
 
     def parse(self, language: str, text: str) -> Facts:
@@ -68,7 +93,7 @@ class SyntaxParser:
         return self._known[key]
 
     def _ask(self, request: bytes) -> Facts:
-        worker = self._worker = self._worker or _start()
+        worker = self._worker = self._worker or (_spare.pop() if _spare else _start())
         assert worker.stdin is not None and worker.stdout is not None
         to, source = worker.stdin.fileno(), worker.stdout.fileno()
         deadline, answer, sent = time.monotonic() + SECONDS, bytearray(), 0
@@ -92,14 +117,18 @@ class SyntaxParser:
     def _end(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
-            worker.kill()
-            for pipe in (worker.stdin, worker.stdout):
-                if pipe is not None:
-                    try:
-                        pipe.close()
-                    except OSError:
-                        pass
-            worker.wait()
+            _stop(worker)
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.kill()
+    for pipe in (worker.stdin, worker.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:
+                pass
+    worker.wait()
 
 
 def _start() -> subprocess.Popen[bytes]:
