@@ -121,7 +121,10 @@ C_FOLDERS = {
 }
 
 # And in those that hold data for a module beside them.
-DATA_FOLDERS = {"conform/report/templates": "The HTML report's page, style sheet and script."}
+DATA_FOLDERS = {
+    "review/templates": "The passport's page, its index and their style sheet.",
+    "conform/report/templates": "The HTML report's page, style sheet and script.",
+}
 
 # Libraries from outside that a kernel layer may import: the few the design names.
 LIBRARIES = {"store": {"blake3"}}

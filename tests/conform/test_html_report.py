@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from husk.conform.report.trend_chart import TrendPoint, chart, percent, trends_o
 from husk.sandbox.errors import HuskError
 from tests.conform import sample_records as sample
 from tests.lib.browser import Browser, Page
+from tests.lib.parsed_page import Parsed
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
 TODAY = "2026-11-16"
@@ -36,20 +36,6 @@ ROWS = [
         (), (), (), "low"),
     Row("acct", 163, "refused", "EPERM: switches the host's process accounting", (), 0, 0, (), (), (), "low"),
 ]  # fmt: skip
-
-
-class Parsed(HTMLParser):
-    """Every element and attribute of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
 
 
 def small_page() -> str:
@@ -132,7 +118,7 @@ def test_a_page_about_nothing() -> None:
 
 def test_without_jinja2_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(HuskError, match=r"husk\[conform\]"):
+    with pytest.raises(HuskError, match=r"huskbox\[conform\]"):
         html_report([], [], [], TODAY)
 
 

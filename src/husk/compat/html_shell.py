@@ -3,6 +3,9 @@
 A page is one file and loads nothing. Its Content-Security-Policy names the one style sheet and the one script by their
 hashes, so that a text that got past the escaping still could not run. Hence no page may use `style=` attributes.
 
+Pages of many parts are templates of jinja2, an optional package: `template_environment`. Their style sheet begins with
+`base_style`, letters, headings and links; a page adds its own.
+
 Not here: what a page says.
 """
 
@@ -11,8 +14,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from html import escape
+from pathlib import Path
+from typing import Any
 
 from husk.abi.text import harmless
+from husk.sandbox.errors import HuskError
 
 # By day and by night. Every colour of text has a contrast of 4.5 and more on --paper and on --soft.
 PALETTE = """
@@ -42,6 +48,34 @@ def page_head(title: str, style: str, script: str = "") -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>{escaped(title)}</title>\n<style>{style}</style></head>"
     )
+
+
+def base_style() -> str:
+    return PALETTE + Path(__file__).with_name("page_base.css").read_text()
+
+
+def template_environment(folder: Path, what: str, extra: str) -> Any:
+    """Templates of a folder, for pages that hold texts from strangers. `what` needs jinja2, which `extra` installs."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise HuskError(f"{what} needs jinja2: pip install 'huskbox[{extra}]'.") from None
+    return Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, finalize=_shown,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def _shown(value: object) -> object:
+    """Escaping keeps a text from being markup; this keeps it from controlling how its neighbours are shown."""
+    return harmless(value) if type(value) is str else value
+
+
+def markup(text: str) -> Any:
+    """A text of ours that is markup already."""
+    from markupsafe import Markup
+
+    return Markup(text)
 
 
 def _hash(text: str) -> str:

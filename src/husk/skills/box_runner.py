@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MOST_KEPT = 64 << 20
 WALLED, BARE = "walled", "bare"  # with namespaces where the host gives them, and without
 Around = Callable[[Runner], Result]
+Tell = Callable[[dict[str, object]], None]
 
 
 @dataclass
@@ -60,8 +61,9 @@ def run(
     around: Around = Runner.run,
     at_end: Callable[[Files, Result], str] | None = None,
     refused: Callable[[dict[str, object]], None] | None = None,
+    tell: Tell | None = None,
 ) -> Result:
     """Run it. `stdin` None is the caller's own. `capture`: the output is kept instead of shown. `around` may hand the
-    box's signals to the caller before it runs it. `at_end` as for Runner, `refused` as for Events."""
-    events = Events(None, None, collect=True, refused=refused)
+    box's signals to the caller before it runs it. `at_end` as for Runner, `refused` and `tell` as for Events."""
+    events = Events(tell, None, collect=True, refused=refused)
     return around(Runner(policy, events, stdin=stdin, keep=MOST_KEPT if capture else 0, at_end=at_end))

@@ -18,7 +18,7 @@ from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Mount, Policy, read_rules
 from husk.sandbox.result import Result
 from husk.sandbox.runner import Runner
-from husk.skills.box_runner import Around, Setting
+from husk.skills.box_runner import Around, Setting, Tell
 from husk.skills.box_runner import run as run_box
 from husk.skills.changed_files import fold, take_changes
 from husk.skills.hints import hints
@@ -97,6 +97,7 @@ class Prepared:
         capture: bool = False,
         around: Around = Runner.run,
         refused: Callable[[dict[str, object]], None] | None = None,
+        tell: Tell | None = None,
     ) -> tuple[Result, Produced]:
         produced = Produced()
 
@@ -116,7 +117,13 @@ class Prepared:
 
         try:
             result = run_box(
-                self.policy, stdin=stdin, capture=capture, around=around, at_end=bring_back, refused=refused
+                self.policy,
+                stdin=stdin,
+                capture=capture,
+                around=around,
+                at_end=bring_back,
+                refused=refused,
+                tell=tell,
             )
             if self.staging:
                 found = self.staging.publish()

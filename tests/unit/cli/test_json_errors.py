@@ -70,6 +70,7 @@ FAILING = {
     "skill learn": (["/nowhere"], 2, "usage"),
     "skill lock": (["/nowhere"], 2, "usage"),
     "skill test": ([], 2, "usage"),
+    "skill review": (["/nowhere"], 2, "usage"),
     "skill diff": (["/nowhere", "/nowhere"], 2, "usage"),
     "image ls": ([], 2, "usage"),
     "image inspect": (["none"], 2, "usage"),

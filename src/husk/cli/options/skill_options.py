@@ -68,7 +68,7 @@ _SEVERAL = (
 
 SKILL = Command(
     "skill",
-    "agent skills: inspect, run, exec, shell, learn, lock, test, diff",
+    "agent skills: inspect, run, exec, shell, learn, lock, test, diff, review",
     "Agent skills: look at them, run them in a box, test them, compare versions.",
     commands=(
         Command(
@@ -170,6 +170,29 @@ SKILL = Command(
                 Argument("OLD", "the version you know: a skill, or a folder of skills", read=Path),
                 Argument("NEW", "the new one", read=Path),
             ),
+        ),
+        Command(
+            "review",
+            "one page that says all about a skill, for a person to sign",
+            "Write the passport of a skill: one HTML page with what it is, what it reads, writes, runs and reaches, its"
+            " packages and licences, what a new version changes, where it would run, and a place to sign. It is read in"
+            " the code; what is run, with --case or after --, is measured in a box. A folder of skills gives a folder"
+            " of pages.",
+            options=(
+                Option("-o, --out", "FILE", "where to (default: NAME.passport.html; for a folder of skills, the folder"
+                       " passports)", files=True, read=Path, default=None),
+                Option("--against", "OLD", "the version you know: say what changed since", files=True, read=Path,
+                       default=None),
+                Option("--case", "NAME", "run this test case in a box and say what it did; `all` runs all", many=True),
+                Option("--cases", "FILE", "the cases, instead of the skill's own", files=True, read=Path, default=None),
+                Option("--script", "REL", "run this script, with what follows -- as its arguments"),
+                Option("--in", "DIR", "show DIR at /in, read-only", attribute="input", files=True, read=Path,
+                       default=None),
+                JSON,
+                *_BOX_OPTIONS,
+            ),
+            arguments=(Argument("PATH", "a skill, or a folder of skills", read=Path),),
+            program="ARGS…",
         ),
     ),
 )  # fmt: skip

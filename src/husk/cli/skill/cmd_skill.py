@@ -14,6 +14,7 @@ _HANDLERS = {
     "lock": handler_in("husk.cli.skill.cmd_skill_lock"),
     "test": handler_in("husk.cli.skill.cmd_skill_test"),
     "diff": handler_in("husk.cli.skill.cmd_skill_diff"),
+    "review": handler_in("husk.cli.skill.cmd_skill_review"),
 }
 
 

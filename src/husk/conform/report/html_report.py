@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from husk.abi.text import harmless
-from husk.compat.html_shell import PALETTE, page_head
+from husk.compat.html_shell import base_style, markup, page_head, template_environment
 from husk.conform.history.run_changes import Changes, changes
 from husk.conform.matrix.coverage import Row
 from husk.conform.matrix.priority import NOT_MEASURED, PRIORITIES
 from husk.conform.outcomes import MISSES, PASS, CaseName, Judged, RunRecord, Score
 from husk.conform.report.page_data import MOST_OUTPUTS, Column, Embedded, columns, embedded, reasons, user_text
 from husk.conform.report.trend_chart import SERIES, TrendPoint, chart, percent, trends_of
-from husk.sandbox.errors import HuskError
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _TITLE = "Linux conformance"
@@ -47,16 +45,16 @@ def html_report(
     changed = _changes(found, records, previous or {})
     why_missed = reasons(found)
     data = embedded(found, why_missed, rows, {number: one.what for number, one in changed.items()}, traces or {})
-    style = PALETTE + (_TEMPLATES / "report.css").read_text()
+    style = base_style() + (_TEMPLATES / "report.css").read_text()
     script = (_TEMPLATES / "report.js").read_text()
     page = _environment().get_template("report.html")
     lead = found[0] if found else Column("", (), {})
     made: str = page.render(
-        head=_markup(page_head(f"{_TITLE}: {lead.label}", style, script)),
+        head=markup(page_head(f"{_TITLE}: {lead.label}", style, script)),
         title=_TITLE,
         today=today,
-        script=_markup(script),
-        data=_markup(data.json()),
+        script=markup(script),
+        data=markup(data.json()),
         lead=lead,
         columns=found,
         suites=sorted({name.suite for name in data.names}),
@@ -80,28 +78,10 @@ def html_report(
 
 
 def _environment() -> Any:
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise HuskError("The HTML report needs jinja2: pip install 'huskbox[conform]'.") from None
-    made = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_shown,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    made = template_environment(_TEMPLATES, "The HTML report", "conform")
     made.filters |= {"percent": percent, "count": _count, "share_of": _shade, "duration": _duration, "user": user_text}
     made.globals["SERIES"] = SERIES
     return made
-
-
-def _shown(value: object) -> object:
-    """Escaping keeps a text from being markup; this keeps it from controlling how its neighbours are shown."""
-    return harmless(value) if type(value) is str else value
-
-
-def _markup(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)
 
 
 def _count(number: int) -> str:
@@ -196,7 +176,7 @@ def _trends(points: Sequence[TrendPoint], found: Sequence[Column]) -> list[_Tren
         suites = ", ".join(trend.suites)
         name = f"Share of cases that pass over time, {suites}: {', '.join(trend.lines)}. The numbers follow as a table."
         wide, narrow = (
-            _markup(chart(trend, series, width=width, height=height, name=name)) for width, height in (WIDE, NARROW)
+            markup(chart(trend, series, width=width, height=height, name=name)) for width, height in (WIDE, NARROW)
         )
         numbers = [
             (point.info.started[:16].replace("T", " "), runtime, percent(point.score.share),

@@ -20,7 +20,7 @@ from pathlib import Path
 from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.policy import DEFAULT_PATH
 from husk.sandbox.result import Result
-from husk.skills.box_runner import WALLED
+from husk.skills.box_runner import WALLED, Tell
 from husk.skills.open_skill import ARCHIVES, open_skill
 from husk.skills.packages.pip_packages import find_missing
 from husk.skills.running import Prepared, Request, choose, prepare
@@ -101,7 +101,7 @@ def _judge(case: Case, request: Request, place: Path, alone: _Alone | None) -> V
     verdict = Verdict(case, WORKS, setting=request.setting.name)
     verdict.native_seconds = alone.seconds if alone else 0.0
     try:
-        boxed, result = _run_in_box(case, request, place)
+        boxed, result = run_in_box(case, request, place)
     except HuskError as error:
         verdict.status, verdict.reason = FAILS, str(error)
         return verdict
@@ -143,11 +143,12 @@ def prepared_case(case: Case, request: Request, out: Path) -> Iterator[Prepared]
         yield prepare(skill, asked)
 
 
-def _run_in_box(case: Case, request: Request, place: Path) -> tuple[Run, Result]:
+def run_in_box(case: Case, request: Request, place: Path, tell: Tell | None = None) -> tuple[Run, Result]:
+    """Run a case; `place` is an empty directory for what it leaves. `tell` hears the events of the box."""
     out = place / "out"
     out.mkdir(parents=True)
     with prepared_case(case, request, out) as box:
-        result, _ = box.run(stdin=case.stdin.encode(), capture=True)
+        result, _ = box.run(stdin=case.stdin.encode(), capture=True, tell=tell)
     texts = [data.decode("utf-8", "backslashreplace") for data in (result.stdout or b"", result.stderr or b"")]
     shown = [_named(text, {INPUT: "{in}", OUTPUT: "{out}", SKILL: "{skill}"}) for text in texts]
     return Run(result.exit_code, shown[0], shown[1], _files(out)), result
