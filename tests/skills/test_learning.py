@@ -16,7 +16,10 @@ from tests.skills.calling import husk_skill, make_skill, refused
 
 CORPUS = Path(__file__).parents[2] / "examples/skills"
 # Small ones; what they use differs: an input, standard input, output files, programs.
-EXAMPLES = ("word-count", "csv-to-json", "changelog", "rename-plan", "log-summary", "recipe-scale", "sales-db")
+EXAMPLES = (
+    "word-count", "csv-to-json", "changelog", "rename-plan", "log-summary", "recipe-scale", "sales-db", "markdown-toc",
+    "site-check", "parallel-primes",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

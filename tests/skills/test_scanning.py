@@ -88,6 +88,19 @@ def test_mentions_are_comments_of_the_manifest(tmp_path: Path) -> None:
     assert "# Only mentioned, and not allowed:\n#   only.service.io: scripts/x.sh:1, in a comment\n" in text
 
 
+def test_commands_of_the_instructions_are_mentions(tmp_path: Path) -> None:
+    head = (
+        "---\nname: a-skill\ndescription: d\n---\nRun:\n\n```bash\n$ pandoc x.md | wc -l\n```\n```python\nrm = 1\n```\n"
+    )
+    skill = make_skill(tmp_path, "a-skill", {"scripts/x.sh": "wc\n"}, head=head)
+    with open_skill(skill) as opened:
+        found = describe(opened)
+    assert found.programs == ["wc"] and found.found_programs["pandoc"].level == MENTIONED
+    assert found.found_programs["pandoc"].where == "SKILL.md:8" and "rm" not in found.found_programs
+    asked, notes = propose(found)
+    assert "pandoc" not in asked.programs and "#   pandoc: SKILL.md:8, in the instructions\n" in asked.text(notes)
+
+
 @pytest.mark.parametrize(
     ("script", "programs"),
     [

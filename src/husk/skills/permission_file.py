@@ -19,7 +19,7 @@ from husk.skills.scan.describe import Description
 from husk.skills.scan.distributions import DEBIAN, distribution_key, is_requirement
 from husk.skills.scan.languages import INTERPRETERS
 from husk.skills.scan.started_programs import started_programs
-from husk.skills.syntax.scan_findings import KNOWN, PROPOSED
+from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, PROPOSED
 from husk.skills.syntax.syntax_parser import SyntaxParser
 
 VERSION = 1
@@ -100,6 +100,7 @@ class Permissions:
             "# What may be started, beside the script's own interpreter: a path, a directory with a slash at its end",
             "# (all below it), or a name that the box finds on its PATH.",
             *_list("allow", self.programs, notes),
+            *_aside("Only mentioned, and not allowed", asides.get("programs", [])),
             "",
             "[packages]",
             *_list("pip", self.pip, notes),
@@ -193,6 +194,10 @@ def _programs(found: Description, notes: Notes) -> list[str]:
         if script.programs and script.language not in ("sh", "bash"):
             programs.add("sh")  # system() and the like start it
     for program, item in found.found_programs.items():
+        if item.level == MENTIONED:
+            if program not in programs:
+                notes.asides.setdefault("programs", []).append(f"{program}: {item.where}, {item.why}")
+            continue
         where = item.where + (f", {item.why}" if item.level == KNOWN else "")
         if shutil.which(program, path=DEFAULT_PATH) is None:
             where += f"; not on this machine (Debian: {DEBIAN.get(program, program)})"

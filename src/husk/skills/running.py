@@ -151,7 +151,7 @@ def prepare(skill: Skill, request: Request, also: Sequence[Skill] = ()) -> Prepa
     check_places(skills)
     manifests = [request.permissions] if request.permissions is not None else []
     request = replace(request, permissions=granted(skills, [*manifests, *request.more_permissions]))
-    found = described_together([describe(one) for one in skills])
+    found = described_together([describe(one, instructions=False) for one in skills])
     typed = request.command or (request.shell and not request.script)  # a person or model types; no script is chosen
     script = None if typed else choose(found, request.script)
     argv = _command(skill, script, request)

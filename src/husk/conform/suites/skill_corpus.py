@@ -83,7 +83,7 @@ def _unit(suite: Suite, one: SuiteFile, case: Case) -> Unit:
     if one.skip:
         return make_unit(suite, one, [], cases=[case.name])
     with open_skill(case.skill) as skill:
-        script, root = choose(describe(skill), case.script), str(skill.root)
+        script, root = choose(describe(skill, instructions=False), case.script), str(skill.root)
     given = str(case.input.resolve()) if case.input else ""
     words = [word.replace("{in}", given).replace("{out}", RESULTS).replace("{skill}", root) for word in case.argv]
     argv = ["/bin/sh", "-c", _START, "sh", RESULTS, case.stdin, *script.command(root), *words]

@@ -12,7 +12,7 @@ from husk.skills.scan.python_uses import PythonUses
 from husk.skills.scan.scan_javascript import JavaScriptUses
 from husk.skills.scan.scan_python import scan_python
 from husk.skills.scan.scan_shell import Shared, scan_shell
-from husk.skills.scan.scan_text import document_mentions, scan_text
+from husk.skills.scan.scan_text import document_mentions, document_programs, scan_text
 from husk.skills.syntax.known_uses import PACKAGE_HOSTS, PACKAGE_PROGRAMS
 from husk.skills.syntax.scan_findings import KNOWN, Finding, surest
 from husk.skills.syntax.syntax_parser import SyntaxParser
@@ -31,6 +31,7 @@ class Description:
     npm: dict[str, str] = field(default_factory=dict)
     optional: set[str] = field(default_factory=set)
     mentions: list[Finding] = field(default_factory=list)  # hosts in documents
+    told_programs: list[Finding] = field(default_factory=list)  # programs in documents
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -49,7 +50,7 @@ class Description:
 
     @property
     def found_programs(self) -> dict[str, Finding]:
-        return surest([item for script in self.code for item in script.programs_found])
+        return surest([item for script in self.code for item in script.programs_found] + self.told_programs)
 
     @property
     def found_hosts(self) -> dict[str, Finding]:
@@ -102,10 +103,13 @@ class Description:
         }
 
 
-def describe(skill: Skill) -> Description:
+def describe(skill: Skill, *, instructions: bool = True) -> Description:
+    """`instructions`: read the commands in SKILL.md, too, which no run of a script needs."""
     found = Description(skill, find_scripts(skill))
     with SyntaxParser() as parser:
         _scan(found, parser)
+        if instructions and "SKILL.md" in skill.files:
+            found.told_programs += document_programs(skill, "SKILL.md", parser)
     if "SKILL.md" in skill.files:
         found.mentions += document_mentions(skill, "SKILL.md")
     _add_declared(found)

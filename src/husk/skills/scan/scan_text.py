@@ -21,6 +21,7 @@ COMMAND = re.compile(
 GOES_OUT = re.compile(
     r"\b(?:get|post|put|request|mirror|open|fetch|connect|new|URI|curl_init|file_get_contents|download)\w*\b"
 )
+SHELL_FENCE = re.compile(r"\s*```(?:bash|sh|shell|console|zsh|shell-session)\b")
 COMMENT = re.compile(r"^\s*(?:#|//|--|;|\*)")
 WRITES = re.compile(r"(?:open|File\.write|File\.open)\s*\(?[^,\n]*?['\"](/[^'\"]+)['\"]")
 ENV = re.compile(
@@ -62,4 +63,23 @@ def document_mentions(skill: Skill, path: str) -> list[Finding]:
     for number, line in enumerate(skill.text(path).splitlines(), 1):
         for host in hosts_in(line):
             found.append(Finding(host, MENTIONED, path, number, mention(host) or "in the instructions"))
+    return found
+
+
+def document_programs(skill: Skill, path: str, parser: SyntaxParser) -> list[Finding]:
+    """The programs in the shell blocks of a document: what an agent that follows it would type."""
+    found, use, block, start = list[Finding](), Use(), list[str](), 0
+    for number, line in enumerate(skill.text(path).splitlines(), 1):
+        if not start:
+            start = number if SHELL_FENCE.match(line) else 0
+        elif line.lstrip().startswith("```"):
+            try:
+                ShellText(parser, "\n".join(block), use, lines=start).read()
+            except Unparsed:
+                pass  # an example need not be a whole command
+            block, start = [], 0
+        else:
+            block.append(re.sub(r"^\s*[$>#] ", "", line))
+    for at, name, _ in use.programs:
+        found.append(Finding(name, MENTIONED, path, at, "in the instructions"))
     return found

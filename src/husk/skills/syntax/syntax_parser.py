@@ -85,7 +85,8 @@ class SyntaxParser:
             if self._lost >= MOST_LOST:
                 raise Unparsed("too many texts before it could not be parsed")
             try:
-                self._known[key] = self._ask(json.dumps({"language": language, "text": text}).encode() + b"\n")
+                data = text.encode("utf-8", "replace")
+                self._known[key] = self._ask(f"{language} {len(data)}\n".encode() + data)
             except (OSError, ValueError, TimeoutError):
                 self._lost += 1
                 self._end()

@@ -1,21 +1,24 @@
 """skills: a program that parses shell and JavaScript with tree-sitter. It runs in a process of its own, never in husk.
 
 The parser is C, and its input is a stranger's: so it has no descriptors but two pipes, limits on memory and processor
-time, and a seccomp filter that leaves it reading, writing and memory. It reads requests, one JSON object in each line,
-and answers each with what `syntax_parser` documents. It imports nothing of husk.
+time, and a seccomp filter that leaves it reading, writing and memory. A request is a line `LANGUAGE SIZE` and that many
+bytes of text; the answer is one line of JSON, as `syntax_parser` documents it. It imports nothing of husk, and little
+else: `json`, `typing` and the packages' own __init__ would be most of its start.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import platform
 import resource
 import struct
 import sys
-from collections.abc import Iterator
-from typing import Any
+from _json import encode_basestring_ascii as quoted  # type: ignore[import-not-found, unused-ignore]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 MEMORY, SECONDS = 1 << 30, 20
 MOST_FACTS = 50_000  # of a kind, for each text
@@ -31,7 +34,7 @@ def confine() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    if platform.machine() != "x86_64":
+    if os.uname().machine != "x86_64":
         return
     load, jump, answer = 0x20, 0x15, 0x06
     allow, refuse, kill = 0x7FFF0000, 0x00050001, 0x80000000
@@ -342,26 +345,42 @@ def js_context(node: Any) -> str:
     return ""
 
 
-def main() -> None:
-    for folder in sys.argv[1:]:
-        if folder not in sys.path:
-            sys.path.append(folder)
-    import tree_sitter
-    import tree_sitter_bash
-    import tree_sitter_typescript
+def as_json(value: Any) -> str:
+    if isinstance(value, str):
+        return str(quoted(value))
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{quoted(key)}:{as_json(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    return (
+        {True: "true", False: "false", None: "null"}[value] if value is None or value in (True, False) else str(value)
+    )
 
-    bash = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    typescript = tree_sitter.Parser(tree_sitter.Language(tree_sitter_typescript.language_typescript()))
-    tsx = tree_sitter.Parser(tree_sitter.Language(tree_sitter_typescript.language_tsx()))
-    readers = {"shell": (bash, shell), "javascript": (tsx, javascript), "typescript": (typescript, javascript)}
+
+def library(name: str) -> Any:
+    """The C module of a package. The package's own __init__ reads files and imports much: an empty one stands in."""
+    package = type(sys)(name)
+    package.__path__ = [f"{folder}/{name}" for folder in sys.path]
+    sys.modules[name] = package
+    return __import__(f"{name}._binding", fromlist=["_binding"])
+
+
+def main() -> None:
+    sys.path += sys.argv[1:]
+    tree_sitter = library("tree_sitter")
+    grammars = library("tree_sitter_typescript")
+    bash = tree_sitter.Parser(tree_sitter.Language(library("tree_sitter_bash").language()))
+    typescript = tree_sitter.Parser(tree_sitter.Language(grammars.language_typescript()))
+    tsx = tree_sitter.Parser(tree_sitter.Language(grammars.language_tsx()))
+    readers = {b"shell": (bash, shell), b"javascript": (tsx, javascript), b"typescript": (typescript, javascript)}
     os.closerange(3, 1024)
     confine()
     for request in sys.stdin.buffer:
-        wanted = json.loads(request)
-        parser, read = readers[wanted["language"]]
-        tree = parser.parse(wanted["text"].encode("utf-8", "replace"))
+        language, size = request.split()
+        parser, read = readers[language]
+        tree = parser.parse(sys.stdin.buffer.read(int(size)))
         answer = {key: facts[:MOST_FACTS] for key, facts in read(tree.root_node).items()}
-        sys.stdout.buffer.write(json.dumps(answer | {"errors": tree.root_node.has_error}).encode() + b"\n")
+        sys.stdout.buffer.write(as_json(answer | {"errors": tree.root_node.has_error}).encode() + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -161,7 +161,7 @@ def _run_natively(case: Case, request: Request, place: Path) -> tuple[Run, float
     (place / "home").mkdir()
     given = case.input.resolve() if case.input else place / "in"
     with open_skill(case.skill) as skill:
-        found = describe(skill)
+        found = describe(skill, instructions=False)
         script = choose(found, case.script)
         with native_packages(found, script, request) as packages:
             modules = packages.node_modules
