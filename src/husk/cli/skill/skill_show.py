@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from husk.cli.output import say, say_table
 from husk.sandbox.result import Result
@@ -14,8 +15,10 @@ from husk.skills.refusal_levels import FAILING, HARMLESS, Judged, judge
 from husk.skills.scan.describe import Description
 from husk.skills.skill_places import INPUT, OUTPUT, SKILL, SKILLS, WORK
 from husk.skills.syntax.scan_findings import MENTIONED
-from husk.skills.testing.case_summary import Row, cell_text
-from husk.skills.testing.compare_cases import Verdict
+
+if TYPE_CHECKING:  # a run has no use for what `husk skill test` needs
+    from husk.skills.testing.case_summary import Row
+    from husk.skills.testing.compare_cases import Verdict
 
 MOST = 20
 SHOWN_CACHES = 5
@@ -80,6 +83,7 @@ def outcome(result: Result, produced: Produced, out: Path | None, *, held: bool 
         say("husk: a fault of husk's own (the guest saw EIO):", *fault.splitlines(), file=sys.stderr)
     for title, texts in (
         (f"in {out}", [f"{name} ({size} bytes)" for name, size in produced.files]),
+        ("changed, and kept", _kept_changes(result, produced)),
         (_changed(produced, out), _lost(result, produced, out)),
         ("left in the box", produced.left),
         ("limits", [str(limit) for limit in result.limits]),
@@ -110,15 +114,22 @@ def _kept(produced: Produced) -> str:
 
 def _changed(produced: Produced, out: Path | None) -> str:
     if produced.kept:
-        return "changed in the box"
+        return "changed in the box's own files (--out DIR brings files back)"
     if out is not None:
         return "changed elsewhere in the box, and gone with it"
     return "changed in the box, and gone with it (--out DIR brings files back, --keep NAME keeps the box)"
 
 
+def _kept_changes(result: Result, produced: Produced) -> list[str]:
+    below = tuple(f"{place}/" for place in produced.changed_mounts) if produced.kept else ()
+    return [f"{path} ({change})" for change, path in fold(result.changes)[0] if path.startswith(below)]
+
+
 def _lost(result: Result, produced: Produced, out: Path | None) -> list[str]:
-    """The changes that `--out` does not bring back."""
-    back = (f"{WORK}/", f"{INPUT}/") if out is not None else ()
+    """The changes that neither `--out` nor `husk apply` brings back."""
+    back: tuple[str, ...] = (f"{WORK}/", f"{INPUT}/") if out is not None else ()
+    if produced.kept:
+        back += tuple(f"{place}/" for place in produced.changed_mounts)
     return [f"{path} ({change})" for change, path in fold(result.changes)[0] if not path.startswith(back)]
 
 
@@ -174,6 +185,8 @@ def verdict(found: Verdict, *, with_setting: bool = False) -> None:
 
 def matrix(rows: list[Row]) -> None:
     """Skill by setting."""
+    from husk.skills.testing.case_summary import cell_text
+
     settings = list(rows[0].cells)
     cells = [[row.skill.name, *(cell_text(row.cells.get(name, Counter())) for name in settings)] for row in rows]
     say_table("", [("skill", "left"), *((name, "left") for name in settings)], cells, file=sys.stdout)
