@@ -24,6 +24,7 @@ PROGRAMS = [
     "files_resolve",
     "files_statx",
     "files_xattrs",
+    "landlock_rules",
 ]
 
 

@@ -63,7 +63,6 @@ OPEN = {
     "abstract socket": "network namespace and Landlock's scope; else husk's own table of abstract names",
     "second listener": "Linux: one listener for a tree of processes, and husk has it",
     "read implies exec": FILTER,
-    "Landlock domain": FILTER,
     "undumpable": "husk: shows what was set and does nothing",
     "directory notices": "seccomp: the command is not on the list",
     "groups of the peer": "seccomp: the option is refused; the peer may be husk",
@@ -146,8 +145,9 @@ MAYBE = {
     "signal process 1": OTHERS,
 }
 
-# Open inside too, and harmless: a descriptor that only names, of the box's own root; and processes of the same box.
-OWN = {"open_tree", "kcmp", "ptrace me", "ptrace child"}
+# Open inside too, and harmless: a descriptor that only names, of the box's own root; processes of the same box; and
+# rules that bind the caller alone.
+OWN = {"open_tree", "kcmp", "ptrace me", "ptrace child", "Landlock domain"}
 # Open in a network namespace of the box's own, where Linux shows nothing of the host's devices; else refused.
 OWN_NETWORK = {"uevent netlink"}
 DEADLY = {"int 0x80", "x32"}

@@ -238,6 +238,14 @@ def test_who_knows_the_cookie_executes_nothing_of_the_host(programs: Path, place
     assert [line for line in natively[1:] if not line.endswith(": executed")] == []
 
 
+def test_a_program_cannot_lose_its_own_landlock_rules(programs: Path, place: Path) -> None:
+    (place / "file").write_text("ORIGINAL")
+    lines = boxed(programs, ["lose_rules", "/host/file"], f"{place}:/host:ro").out.splitlines()
+    assert lines[:2] == ["before: read", "code that changes: held"]
+    assert len(lines) == 8
+    assert [line for line in lines[2:] if not line.endswith(": EACCES")] == []
+
+
 # ---- other processes ----------------------------------------------------------------------------------------------
 
 

@@ -99,7 +99,7 @@ def test_reasons_can_be_checked(entry: Row) -> None:
 
 def test_the_dispatcher_can_tell_by_number() -> None:
     """A notified call is either virtual or refused, whatever its arguments; where a row mixes the two, it is asked."""
-    assert {ROWS[nr].name for nr in mixed_calls()} == {"fcntl", "ioctl", "prctl", "semget", "socket"}
+    assert {ROWS[nr].name for nr in mixed_calls()} == {"fcntl", "ioctl", "personality", "prctl", "semget", "socket"}
 
 
 def test_calls_that_look_at_their_descriptor_first() -> None:
@@ -119,7 +119,7 @@ def test_handled_rows() -> None:
     partly = {name for nr, name in names.items() if ROWS[nr].way not in HANDLED}
     sockets = {"socket", "listen", "accept", "accept4", "sendto", "recvfrom", "setsockopt", "getsockopt"}
     ipc = {"semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"}
-    assert partly - {"fcntl", "ioctl", "getrlimit", "prctl", "setrlimit"} == sockets | ipc
+    assert partly - {"fcntl", "ioctl", "getrlimit", "prctl", "setrlimit", "personality"} == sockets | ipc
 
 
 def test_a_wall_never_adds_a_refusal() -> None:

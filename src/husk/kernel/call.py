@@ -92,7 +92,7 @@ class Call(Context):
         self.given: dict[int, bytes] = NOTHING  # string arguments as the guest has them, where a hook changed them
         self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
-        self.creds, self.tid = kernel.credentials(raw.tid), raw.tid
+        self.creds, self.tid, self.domain = kernel.credentials(raw.tid), raw.tid, None
         self.nr, self.args = raw.nr, raw.args
 
     @property

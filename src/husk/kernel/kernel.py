@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from husk.kernel.record_locks import RecordLocks
     from husk.kernel.recorder import Recorder
     from husk.kernel.segments import Segments
+    from husk.kernel.syscalls.restricting import Domains
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
@@ -240,6 +241,7 @@ class Kernel:
         self._threads: dict[int, None] = {}
         # By thread: the call in hand, and the thread as Python knows it. Only `longest_waits` reads it.
         self.serving: dict[int, tuple[RawCall, int] | None] = {}
+        self.domains: Domains | None = None  # made when a program first restricts itself
         self._own_names = names is None
         self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
 
@@ -338,6 +340,8 @@ class Kernel:
         """The guest gets exactly one answer, whatever happens here, and a fault of husk is never a permission."""
         call = Call(raw, self)
         try:
+            if self.domains is not None:
+                call.domain = self.domains.of(raw.tid)
             if self._emulation is not None and self._emulation.answer(call):
                 if self.recorder is not None:
                     self.recorder.answered(call, None)

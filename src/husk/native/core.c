@@ -2,6 +2,7 @@
 #include "core.h"
 #include "host/host.h"
 #include "notify/notify.h"
+#include "remote/remote.h"
 #include "store/store.h"
 #include "trace/trace.h"
 
@@ -73,6 +74,9 @@ static PyMethodDef functions[] = {
     {"kill_marked", host_py_kill_marked, METH_VARARGS,
      "kill_marked(mark, mask): kill every process whose hard limit on file locks is `mark` in the bits of `mask`; how "
      "many were alive"},
+    {"landlock_ruleset", remote_py_landlock_ruleset, METH_VARARGS, "landlock_ruleset(fs, scoped): without rules"},
+    {"open_without", remote_py_open_without, METH_VARARGS,
+     "open_without(path, flags, fs): open a file that later lacks these Landlock rights"},
     {"landlock_abi", host_py_landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
     {"notification_sizes", host_py_notification_sizes, METH_NOARGS,
      "notification_sizes(): OSError where seccomp cannot notify"},

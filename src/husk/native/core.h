@@ -52,6 +52,8 @@ static inline int64_t core_now_ns(void)
     return core_nanoseconds(t);
 }
 
+#define CORE_RESTRICTING 8
+
 /* One seccomp listener, and what its threads need to answer without Python. */
 typedef struct {
     PyObject_HEAD
@@ -62,6 +64,8 @@ typedef struct {
     struct notify_leader *leader;  /* owned; which thread receives */
     struct remote_exec_table *execs; /* owned; programs that wait for their loader */
     struct remote_messages *messages; /* owned; headers of messages that guests' own threads send */
+    int marks;                     /* atomic: some thread of the run has rules of its own (remote/restrict.c) */
+    uint64_t restricting[CORE_RESTRICTING]; /* atomic: threads that husk makes take on such rules right now; 0: free */
     int loader_fd;                 /* borrowed */
     int mapped;                    /* network addresses have to be translated */
     int confined;                  /* a name that a guest slips into a native send leads nowhere */

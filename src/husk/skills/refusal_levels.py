@@ -71,7 +71,7 @@ CALLS: tuple[tuple[str, str, str], ...] = (
     (HARM, "it leaves the box's namespaces", "setns open_by_handle_at"),
     (HARMLESS, "programs do without it", "io_uring_setup io_uring_enter io_uring_register userfaultfd perf_event_open"),
     (HARMLESS, "programs do without it", "add_key keyctl request_key mbind set_mempolicy get_mempolicy migrate_pages"),
-    (HARMLESS, "programs do without it", "memfd_secret pkey_alloc map_shadow_stack landlock_create_ruleset"),
+    (HARMLESS, "programs do without it", "memfd_secret pkey_alloc map_shadow_stack"),
     (HARMLESS, "programs do without it", "lookup_dcookie sched_setscheduler sched_setattr ioprio_set setpriority"),
 )  # fmt: skip
 HOSTS: tuple[tuple[str, str, str], ...] = (

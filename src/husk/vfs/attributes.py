@@ -166,7 +166,8 @@ class Attributes:
         with_copies(self._lock, lambda: self._truncate(ctx, start, path, size))
 
     def _truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
-        node = self._walker.resolve(ctx, start, path, self._walker.trail(start), True)
+        trail = self._walker.trail(start)
+        node = self._walker.resolve(ctx, start, path, trail, True)
         if node.kind != st.S_IFREG:
             raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)
         info = node.tree.stat(ctx, node)
@@ -174,6 +175,10 @@ class Attributes:
         if node.tree.read_only:
             raise error(errno.EROFS)
         node.tree.may_change(node)
+        if ctx.domain is not None:
+            from husk.vfs.access.landlock_rules import TRUNCATE
+
+            ctx.domain.require(ctx, trail.where, node, TRUNCATE)
         self._programs.require_not_running(info)
         if size > info.size:
             ctx.may_grow(size)

@@ -31,6 +31,7 @@ class Naming:
     def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
         with self._lock:
             directory, name = self._free_name(ctx, start, path, st.S_IFDIR)
+            self._landlocked(ctx, directory, st.S_IFDIR)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             directory.tree.mkdir(ctx, directory, name, new_mode(ctx, directory, mode & 0o1777))
@@ -43,6 +44,7 @@ class Naming:
             if len(target) >= PATH_MAX:
                 raise error(errno.ENAMETOOLONG)
             directory, name = self._free_name(ctx, start, path, st.S_IFLNK)
+            self._landlocked(ctx, directory, st.S_IFLNK)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             directory.tree.symlink(ctx, directory, name, target)
@@ -56,6 +58,7 @@ class Naming:
             if kind not in (st.S_IFREG, st.S_IFIFO, st.S_IFSOCK, st.S_IFCHR, st.S_IFBLK):
                 raise error(errno.EINVAL)
             directory, name = self._free_name(ctx, start, path, kind)
+            self._landlocked(ctx, directory, kind)
             self._may_create(ctx, directory)
             if kind in (st.S_IFCHR, st.S_IFBLK):
                 raise error(errno.EPERM)
@@ -75,6 +78,7 @@ class Naming:
                 directory, name = self._free_name(ctx, start, path, st.S_IFSOCK)
             except FileExistsError:
                 raise error(errno.EADDRINUSE) from None
+            self._landlocked(ctx, directory, st.S_IFSOCK)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
             # Linux applies the umask of a socket itself, so a default ACL does not take its place.
@@ -84,17 +88,23 @@ class Naming:
 
     def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:
         with self._lock:
-            node = self._walker.resolve(ctx, old_start, old, self._walker.trail(old_start), follow)
-            self._link_node(ctx, node, new_start, new)
+            trail = self._walker.trail(old_start)
+            node = self._walker.resolve(ctx, old_start, old, trail, follow)
+            self._link_node(ctx, node, new_start, new, trail.where)
 
     def link_node(self, ctx: Context, node: Node, new_start: Dir, new: bytes) -> None:
         with self._lock:
             self._link_node(ctx, node, new_start, new)
 
-    def _link_node(self, ctx: Context, node: Node, start: Dir, path: bytes) -> None:
+    def _link_node(self, ctx: Context, node: Node, start: Dir, path: bytes, where: Dir | None = None) -> None:
+        """`where` is the directory in which the node was found."""
         directory, name = self._free_name(ctx, start, path, node.kind)
         if node.tree is not directory.tree:
             raise error(errno.EXDEV)
+        if ctx.domain is not None:
+            place = node.tree.name_of(node) or node.tree.old_name_of(node)
+            where = where or (place[0] if place is not None else None)
+            ctx.domain.require_move(ctx, (where, node), directory, None, link=True, exchange=False)
         node.tree.may_change(node)
         info = node.tree.stat(ctx, node)
         if not may_hard_link(ctx.creds, info):
@@ -116,6 +126,7 @@ class Naming:
             self._may_write(directory)
             node = self._walker.last(ctx, directory, trail)
             directory.tree.may_remove(directory, trail.last, node)
+            self._landlocked(ctx, directory, 0, removed=st.S_IFDIR)
             self._may_delete(ctx, directory, node, is_dir=True)
             assert isinstance(node, Dir)
             if node.mounted is not None:
@@ -135,6 +146,7 @@ class Naming:
             if trail.slash:
                 raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.ENOTDIR)
             directory.tree.may_remove(directory, trail.last, node)
+            self._landlocked(ctx, directory, 0, removed=st.S_IFREG)
             self._may_delete(ctx, directory, node, is_dir=False)
             self._invalidate(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
@@ -177,6 +189,8 @@ class Naming:
         if target is not None and self._same(ctx, source, target):
             return
         is_dir = isinstance(source, Dir)
+        if ctx.domain is not None:
+            ctx.domain.require_move(ctx, (old, source), new, target, link=False, exchange=bool(flags & EXCHANGE))
         tree.may_remove(old, from_trail.last, source, moving=True)
         tree.may_make(new, to_trail.last, source.kind, moved=True)
         if target is not None:
@@ -228,6 +242,14 @@ class Naming:
         self._may_write(directory)
         directory.tree.may_make(directory, trail.last, kind)
         return directory, trail.last
+
+    def _landlocked(self, ctx: Context, directory: Dir, made: int, removed: int = 0) -> None:
+        """Judge by the rules that the program made for itself: something of kind `made` or `removed` in `directory`."""
+        if ctx.domain is not None:
+            from husk.vfs.access.landlock_rules import MAKE, REMOVE_DIR, REMOVE_FILE
+
+            want = MAKE[made] if made else REMOVE_DIR if removed == st.S_IFDIR else REMOVE_FILE
+            ctx.domain.require(ctx, directory, None, want)
 
     def _may_write(self, directory: Dir) -> None:
         if directory.tree.read_only:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from husk.native._core import Manifest
+    from husk.vfs.access.landlock_rules import Domain
     from husk.vfs.host_view import HostView
     from husk.vfs.layer.watch_mirror import MirrorDir
 
@@ -89,13 +90,15 @@ class Context:
     """For which guest thread a vfs operation runs, and with which credentials.
 
     `tid` is the host's thread id, which the proc tree needs for `/proc/self`; `umask()` is asked only when
-    something is created, because reading it costs a look into the host's proc.
+    something is created, because reading it costs a look into the host's proc. `domain` is the Landlock rules that the
+    thread has made for itself.
     """
 
-    __slots__ = ("creds", "tid")
+    __slots__ = ("creds", "domain", "tid")
 
     def __init__(self, creds: Credentials, tid: int = 0) -> None:
         self.creds, self.tid = creds, tid
+        self.domain: Domain | None = None
 
     def umask(self) -> int:
         return 0o022

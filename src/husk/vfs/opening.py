@@ -13,6 +13,7 @@ from husk.vfs.walk import MAX_LINKS, RESOLVE_NO_SYMLINKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from husk.vfs.access.landlock_rules import Domain
     from husk.vfs.mount_table import MountTable
     from husk.vfs.node import Context, Node
     from husk.vfs.placeholders import Placeholders
@@ -24,13 +25,14 @@ WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for 
 
 
 class Opened:
-    """`host_fd` belongs to the caller. For a FIFO whose opening may block it is an O_PATH descriptor, and
-    `fifo_flags` (else -1) are the flags to open it with (`Context.open_fifo`), without holding the vfs's lock."""
+    """`host_fd` belongs to the caller. `without`: Landlock rights that the open file must lack. For a FIFO whose
+    opening may block it is an O_PATH descriptor, and `fifo_flags` (else -1) are the flags to open it with
+    (`Context.open_fifo`), without holding the vfs's lock."""
 
-    __slots__ = ("fifo_flags", "host_fd", "node")
+    __slots__ = ("fifo_flags", "host_fd", "node", "without")
 
-    def __init__(self, host_fd: int, node: Node, fifo_flags: int = -1) -> None:
-        self.host_fd, self.node, self.fifo_flags = host_fd, node, fifo_flags
+    def __init__(self, host_fd: int, node: Node, fifo_flags: int = -1, without: int = 0) -> None:
+        self.host_fd, self.node, self.fifo_flags, self.without = host_fd, node, fifo_flags, without
 
 
 class Opening:
@@ -58,7 +60,7 @@ class Opening:
                 raise error(errno.EINVAL)
             return self._create(ctx, start, path, flags, mode, trail)
         node = self._walker.resolve(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
-        return self._finish(ctx, node, flags)
+        return self._finish(ctx, node, flags, trail.where)
 
     def open_node(self, ctx: Context, node: Node, flags: int) -> Opened:
         """Open a node that is already known, as through /proc/self/fd/N."""
@@ -69,7 +71,8 @@ class Opening:
 
     def _create(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, trail: Trail) -> Opened:
         while True:
-            directory = self._walker.parent_of(ctx, start, path, trail)
+            directory: Dir | None = self._walker.parent_of(ctx, start, path, trail)
+            assert directory is not None
             if not trail.plain:
                 node: Node = self._walker.resolve(ctx, directory, trail.last, trail, True) if trail.last else directory
                 raise error(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR)
@@ -96,11 +99,12 @@ class Opening:
             if node.tree.follow(ctx, node) is not None or (trail.resolve and node.tree.is_magic(node)):
                 trail.links -= 1
                 node = self._walker.resolve(ctx, directory, trail.last, trail, True)
+                directory = trail.where
                 break
             start, path = directory, node.tree.readlink(ctx, node)
         if isinstance(node, Dir):
             raise error(errno.EISDIR)
-        return self._finish(ctx, node, flags)
+        return self._finish(ctx, node, flags, directory)
 
     def _make(self, ctx: Context, directory: Dir, name: bytes, flags: int, mode: int) -> Opened:
         tree = directory.tree
@@ -109,13 +113,23 @@ class Opening:
         if tree.read_only:
             raise error(errno.EROFS)
         tree.may_make(directory, name, st.S_IFREG)
+        without = 0
+        if ctx.domain is not None:
+            without = self._require_new(ctx, ctx.domain, directory, flags)
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         self._invalidate(directory, False)
         # The mode of a new file binds the next open, not this one.
         bits = new_mode(ctx, directory, mode & 0o7777)
         node, fd = tree.create_open(ctx, directory, name, bits, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
         ctx.changed("added", directory, name)
-        return Opened(fd, node)
+        return Opened(fd, node, without=without)
+
+    def _require_new(self, ctx: Context, domain: Domain, directory: Dir, flags: int) -> int:
+        """Judge a new file before it is made: Linux makes it, and then may refuse to open it."""
+        from husk.vfs.access.landlock_rules import MAKE_REG
+
+        domain.require(ctx, directory, None, MAKE_REG)
+        return domain.require_new_file(ctx, directory, flags)
 
     def _tmpfile(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
         if not flags & os.O_DIRECTORY or flags & os.O_CREAT or flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR):
@@ -131,11 +145,12 @@ class Opening:
         require(ctx.creds, tree.stat(ctx, directory), WRITE | SEARCH)
         if directory.removed:
             raise error(errno.EPERM)  # ext4's answer
+        without = 0 if ctx.domain is None else ctx.domain.require_new_file(ctx, directory, flags)
         node, fd = tree.tmpfile(ctx, directory, new_mode(ctx, directory, mode & 0o7777), flags)
-        return Opened(fd, node)
+        return Opened(fd, node, without=without)
 
-    def _finish(self, ctx: Context, node: Node, flags: int) -> Opened:
-        """do_open and may_open: the node exists."""
+    def _finish(self, ctx: Context, node: Node, flags: int, where: Dir | None = None) -> Opened:
+        """do_open and may_open: the node exists. `where` is the directory in which it was found."""
         kind, tree = node.kind, node.tree
         if flags & os.O_DIRECTORY and kind != st.S_IFDIR:
             raise error(errno.ENOTDIR)
@@ -160,6 +175,7 @@ class Opening:
         require(ctx.creds, info, want)
         if flags & os.O_NOATIME:
             require_owner(ctx.creds, info)
+        without = 0 if ctx.domain is None else ctx.domain.require_open(ctx, where, node, flags)
         # Placeholders, devices and synthesised files do not support O_DIRECT, and the host would not say so.
         if flags & os.O_DIRECT and (kind in (st.S_IFDIR, st.S_IFCHR) or (kind == st.S_IFREG and not tree.host_backed)):
             raise error(errno.EINVAL)
@@ -178,7 +194,7 @@ class Opening:
             fd = tree.open(ctx, node, flags)
             if tree.host_backed:
                 ctx.changed("changed", node, before=None if flags & os.O_TRUNC else info.mtime)
-            return Opened(fd, node)
+            return Opened(fd, node, without=without)
         if kind == st.S_IFIFO:
             # Linux allows it on a read-only file system. But `ro` promises that nothing of the host is written to.
             if tree.read_only and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR):
@@ -191,4 +207,4 @@ class Opening:
                 return Opened(ctx.open_fifo(pin, flags), node)
             finally:
                 os.close(pin)
-        return Opened(tree.open(ctx, node, flags), node)
+        return Opened(tree.open(ctx, node, flags), node, without=without)

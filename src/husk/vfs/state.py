@@ -11,10 +11,13 @@ from __future__ import annotations
 import errno
 import os
 
+from husk.vfs.fd_reserve import is_in_reserve
 from husk.vfs.invalidation import Invalidation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.vfs.node import Dir, Node
 
 # Folders of a state directory that hold content of the box's files.
@@ -22,6 +25,8 @@ FILES, MIRROR = b"files", b"mirror"
 # How many nodes without a name are remembered, because descriptors may still be open on them.
 ORPHANS_MAX = 8192
 STAND_INS_MAX = 1 << 16
+RULESETS_MAX = 4096
+PINS_MAX = 512
 O_PATH_FDS_MAX = 256
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 SHOWN_OF_O_PATH = os.O_DIRECTORY | os.O_NOFOLLOW  # by F_GETFL, of a descriptor with O_PATH
@@ -49,7 +54,9 @@ class State:
         "o_path_fds",
         "path",
         "path_only",
+        "pins",
         "placeholders_fd",
+        "rulesets",
         "stand_ins",
         "unnamed",
     )
@@ -64,6 +71,8 @@ class State:
         self.path_only: set[int] = set()  # placeholder numbers of directories opened with O_PATH
         self.stand_ins: dict[int, Node] = {}  # placeholder number -> the node an O_PATH descriptor names
         self.o_path_fds: dict[int, int] = {}  # placeholder number -> husk's own O_PATH descriptor of that node
+        self.rulesets: dict[int, object] = {}  # placeholder number -> the Landlock ruleset that a descriptor stands for
+        self.pins: dict[tuple[int, int], int] = {}  # identity -> a descriptor that keeps the host from using it again
         self.dirs: dict[int, Dir] = {}  # number of a placeholder or mirror -> directory
         self._watched: set[int] = set()  # numbers of placeholders that have a watch; they stay
         self.nodes_refused = 0
@@ -107,9 +116,10 @@ class State:
         return self._ended
 
     def close(self) -> None:
-        for fd in self.o_path_fds.values():
+        for fd in (*self.o_path_fds.values(), *self.pins.values()):
             os.close(fd)
         self.o_path_fds.clear()
+        self.pins.clear()
         os.close(self.fd)
         os.close(self.files_fd)
         os.close(self.placeholders_fd)
@@ -277,6 +287,35 @@ class State:
             del self.stand_ins[oldest]
             os.unlink(b"%d" % oldest, dir_fd=self.placeholders_fd)
         return fd
+
+    def ruleset_fd(self, ruleset: object) -> int:
+        """A descriptor that stands for a Landlock ruleset; nothing can be read or written through it."""
+        self._placeholders += 1
+        name = b"%d" % self._placeholders
+        os.close(os.open(name, NEW_FILE, 0o600, dir_fd=self.placeholders_fd))
+        fd = os.open(name, os.O_ACCMODE | os.O_CLOEXEC, dir_fd=self.placeholders_fd)
+        self.rulesets[self._placeholders] = ruleset
+        if len(self.rulesets) > RULESETS_MAX:
+            oldest = next(iter(self.rulesets))
+            del self.rulesets[oldest]
+            os.unlink(b"%d" % oldest, dir_fd=self.placeholders_fd)
+        return fd
+
+    def ruleset_of(self, link: bytes) -> object | None:
+        number = self.placeholder_number(link)
+        return None if number is None else self.rulesets.get(number)
+
+    def pin(self, key: tuple[int, int], make: Callable[[], int | None]) -> None:
+        """Keep the file of this identity, which `make` opens, for as long as the box lives. ENOMEM for too many."""
+        if key in self.pins:
+            return
+        fd = make()
+        if fd is None:
+            return
+        if len(self.pins) >= PINS_MAX or is_in_reserve(fd):
+            os.close(fd)
+            raise OSError(errno.ENOMEM, "too many files have rules")
+        self.pins[key] = fd
 
     def set_search(self, directory: Dir, searchable: bool) -> None:
         """A native fchdir into the placeholder succeeds exactly where the virtual directory may be searched."""

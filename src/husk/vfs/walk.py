@@ -31,15 +31,17 @@ class Trail:
     """The state of one system call's walk: its root, openat2's limits, and the links followed so far (over all its
     parts).
 
-    `rooted` says that the walk began at the root or is scoped. After a walk to the parent, `last` is the final
+    `rooted` says that the walk began at the root or is scoped. `where` is the directory in which the walk found a node
+    that is none itself; None: a magic link led to it. After a walk to the parent, `last` is the final
     component (b"" when the name was only slashes) and `slash` says that slashes followed it.
     """
 
-    __slots__ = ("last", "links", "resolve", "root", "rooted", "slash")
+    __slots__ = ("last", "links", "resolve", "root", "rooted", "slash", "where")
 
     def __init__(self, root: Dir, resolve: int) -> None:
         self.root, self.resolve, self.links = root, resolve, 0
         self.last, self.slash = b"", False
+        self.where: Dir | None = None
         self.rooted = bool(resolve & SCOPED)
 
     @property
@@ -140,12 +142,16 @@ class Walker:
             node = here.tree.lookup(ctx, here, name)
             if node.kind == st.S_IFLNK:
                 if not todo and not follow:
+                    trail.where = here
                     return node
                 jump = self._link(ctx, here, node, trail, todo)
                 if isinstance(jump, Dir):
                     here = jump
                     continue
-                node = jump
+                if todo:
+                    raise error(errno.ENOTDIR)
+                trail.where = None
+                return jump
             if isinstance(node, Dir):
                 if node.mounted is not None:
                     node = self._cross(node, trail)
@@ -153,6 +159,7 @@ class Walker:
             elif todo:
                 raise error(errno.ENOTDIR)
             else:
+                trail.where = here
                 return node
         return here
 

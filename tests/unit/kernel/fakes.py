@@ -207,6 +207,9 @@ class FakeCall:
         self.answers.append(("value", 0))
         return 0
 
+    def restrict(self, ruleset: int, personality: int) -> int:
+        raise NotImplementedError  # it takes a process: tests/guests/landlock_rules.c
+
     def give_path(self, fd: int, cloexec: bool) -> int:
         return self.reply_fd(os.dup(fd), cloexec, False)
 
@@ -242,6 +245,12 @@ class FakeListener:
         pass
 
     def cache_watched(self) -> None:
+        pass
+
+    def mark(self, tid: int) -> int:
+        return 0
+
+    def use_marks(self) -> None:
         pass
 
     def cache_forget(self, *what: Any) -> None:

@@ -6,7 +6,7 @@ privileges; ENOSYS where callers know how to do without, or where Linux never ha
 
 from __future__ import annotations
 
-from errno import EACCES, EINVAL, ENOSYS, EOPNOTSUPP, EPERM
+from errno import EACCES, EINVAL, ENOSYS, EPERM
 
 from husk.abi.registry.rules import absent, judged, native, refused, virtual
 
@@ -42,13 +42,12 @@ ROWS = (
     absent(470, "listns(req: *ns_id_req, ns_ids: *u64, nr_ns_ids: size, flags: uint)",
            "lists the host's namespaces; new in Linux 6.19"),
     # Security modules of the host
-    refused(444, "landlock_create_ruleset(attr: *landlock_ruleset_attr, size: size, flags: uint)", EOPNOTSUPP,
-            "its rules judge host paths, but husk opens a guest's files for it, so the rules would not hold",
-            quiet=True),
-    refused(445, "landlock_add_rule(ruleset_fd: fd, rule_type: int, rule_attr: buf, flags: uint)", EOPNOTSUPP,
-            "no ruleset can exist, see landlock_create_ruleset", quiet=True),
-    refused(446, "landlock_restrict_self(ruleset_fd: fd, flags: uint)", EOPNOTSUPP,
-            "no ruleset can exist, see landlock_create_ruleset", quiet=True),
+    virtual("restricting", 444, "landlock_create_ruleset(attr: *landlock_ruleset_attr, size: size, flags: uint)",
+            "its rules judge names, and names are husk's; up to ABI 6, as far as the host has it"),
+    virtual("restricting", 445, "landlock_add_rule(ruleset_fd: fd, rule_type: int, rule_attr: buf, flags: uint)",
+            "adds a rule to a ruleset that husk keeps"),
+    virtual("restricting", 446, "landlock_restrict_self(ruleset_fd: fd, flags: uint)",
+            "husk judges every later name by the rules; the host confines signals and tracing"),
     absent(459, "lsm_get_self_attr(attr: uint, ctx: *lsm_ctx, size: *uint, flags: uint)",
            "shows the labels the host's security modules give the box"),
     refused(460, "lsm_set_self_attr(attr: uint, ctx: *lsm_ctx, size: uint, flags: uint)", ENOSYS,

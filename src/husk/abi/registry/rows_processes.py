@@ -286,8 +286,10 @@ ROWS = (
         "personality(personality: persona)",
         "the listed bits change the caller's own address layout, uname and time-outs",
         native_if(PERSONA.is_in(numbers.PERSONALITY_QUERY)),
-        native_if(PERSONA.within(numbers.PERSONALITY_ALLOWED)),
+        # The host keeps a mark there for threads that have restricted themselves with Landlock.
+        virtual_if(PERSONA.within(numbers.PERSONALITY_ALLOWED)),
         otherwise=refuse(EPERM, "would make page zero mappable or data executable"),
+        family="restricting",
     ),
     native(
         272,

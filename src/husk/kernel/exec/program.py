@@ -75,6 +75,9 @@ def open_executable(call: Call, node: Node, path: bytes) -> Executable:
     if node.kind != st.S_IFREG:
         raise OSError(errno.EACCES, "not a regular file")
     call.vfs.access_node(call, node, os.X_OK)
+    if call.domain is not None:
+        with call.vfs.lock:
+            call.domain.require_program(call, node)
     fd = node.tree.open(call, node, os.O_RDONLY)
     # No guest can have a lower file or a file on a read-only mount open for writing.
     if not node.tree.read_only and node.tree.unchanged_file(node) is None and _open_for_writing(fd):

@@ -95,6 +95,10 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
     opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
     call.kernel.events.opened(call, name, flags, opened)
+    if opened.without:
+        from husk.kernel.syscalls.restricting import reopen_without
+
+        opened.host_fd = reopen_without(call, opened.node, opened.host_fd, opened.without)
     # Imported here: few programs open a FIFO or a terminal, and every start would pay for it.
     if opened.fifo_flags >= 0:
         from husk.kernel.blocking import later, patiently

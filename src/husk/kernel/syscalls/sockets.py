@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.vfs.access.landlock_rules import Domain
     from husk.vfs.node import Node
 
 AF_UNIX, AF_NETLINK = 1, 16
@@ -34,6 +35,10 @@ SOCK_FPROG, MOST_INSTRUCTIONS = 16, 4096  # bytes of a struct sock_fprog; BPF_MA
 NETLINK_LIST_MEMBERSHIPS = SOL_NETLINK, 9
 LONGEST_OPTION = 136  # struct group_req
 LONGEST_ADDRESS, LONGEST_UNIX_ADDRESS = 128, 110
+
+SO_PROTOCOL, TCP_PROTOCOL = 38, (6).to_bytes(4, "little")
+TCP = ((2, SOCK_STREAM), (10, SOCK_STREAM))
+BIND_TCP, CONNECT_TCP = 1, 2  # rights of Landlock
 
 Kind = tuple[int, int]
 
@@ -54,6 +59,8 @@ def bind(call: Call) -> Reply:
         if kind[0] == AF_UNIX:
             _bind_unix(call, fd, address)
         else:
+            if call.domain is not None:
+                _require_port(call.domain, fd, kind, address, BIND_TCP)
             call.kernel.network.bind(call, fd, kind, address)
     finally:
         os.close(fd)
@@ -68,6 +75,8 @@ def connect(call: Call) -> Reply:
             call.kernel.network.bind(call, fd, (AF_NETLINK, SOCK_RAW), address[:2].ljust(12, b"\0"))
             return 0
         kind = kind_of(call, fd)
+        if call.domain is not None:
+            _require_port(call.domain, fd, kind, address, CONNECT_TCP)
         if kind[0] == AF_UNIX and kind[1] != SOCK_DGRAM:
             call.kernel.peers.note_connect(fd, *_who(call))
         to, path_fd = destination(call, fd, kind, address)
@@ -192,6 +201,9 @@ def destination(call: Call, fd: int, kind: Kind, address: bytes) -> tuple[bytes,
     if address[:2] != b"\1\0" or not text or len(address) > LONGEST_UNIX_ADDRESS:
         return address, -1  # disconnecting, or an address the host has an errno for; neither names anything
     if text[:1] == b"\0":
+        if call.domain is not None:
+            domains = call.kernel.domains
+            call.domain.require_abstract(domains.abstract.get(text) if domains is not None else None)
         return call.kernel.sockets.abstract_address(fd, text), -1
     path_fd = _socket_file(call, text.split(b"\0", 1)[0])
     return unix_address(b"/proc/self/fd/%d" % path_fd), path_fd
@@ -263,11 +275,22 @@ def _bind_unix(call: Call, fd: int, address: bytes) -> None:
         raise OSError(errno.EINVAL, "not a Unix address")
     if not text or text[:1] == b"\0":
         bound.bind_abstract(fd, text)
+        if call.kernel.domains is not None:
+            call.kernel.domains.bound(text, call.domain)
         return
     name = text.split(b"\0", 1)[0]
     start = start_dir(call, AT_FDCWD, name)
     mode = os.fstat(fd).st_mode & 0o777  # the socket's own, which fchmod may have changed
     call.vfs.bind(call, start, name, mode, lambda directory, entry: bound.bind(fd, name, directory, entry))
+
+
+def _require_port(domain: Domain, fd: int, kind: Kind, address: bytes, want: int) -> None:
+    """What the program's own Landlock rules say about TCP ports. An address that is too short gets EINVAL later."""
+    if kind not in TCP or len(address) < 4 or get_option(fd, SOL_SOCKET, SO_PROTOCOL, 4) != TCP_PROTOCOL:
+        return
+    # connect(2) to AF_UNSPEC disconnects; bind(2) to it means AF_INET.
+    if address[:2] != b"\0\0" or want == BIND_TCP:
+        domain.require_port(int.from_bytes(address[2:4], "big"), want)
 
 
 def _connect_and_close(call: Call, fd: int, address: bytes, path_fd: int) -> int:

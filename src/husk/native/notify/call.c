@@ -185,6 +185,8 @@ static PyMethodDef Call_methods[] = {
      "exec_loader(loader_fd, empty_string_address, argv, envp): the thread executes the loader instead"},
     {"change_directory", (PyCFunction)remote_py_change_directory, METH_VARARGS,
      "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
+    {"restrict", (PyCFunction)remote_py_restrict, METH_VARARGS,
+     "restrict(ruleset, personality): the caller enforces the host's ruleset (-1: none) and takes on a mark"},
     {"give_path", (PyCFunction)remote_py_give_path, METH_VARARGS,
      "give_path(fd, cloexec): the guest receives a copy of an O_PATH descriptor, and its number is returned"},
     {"give_terminal", (PyCFunction)remote_py_give_terminal, METH_VARARGS,

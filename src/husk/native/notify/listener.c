@@ -94,6 +94,11 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             notify_answer_continue(self->fd, notif->id);
             continue;
         }
+        if ((notif->data.nr == SYS_personality || notif->data.nr == SYS_landlock_restrict_self) &&
+            remote_is_restricting(self, notif)) {
+            notify_answer_continue(self->fd, notif->id);
+            continue;
+        }
         if (recorder && trace_answer(recorder, self->fd, notif))
             continue;
         switch (notif->data.nr) {
@@ -115,7 +120,7 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
                 continue;
             }
         }
-        if (!is_shown(self, notif->data.nr) &&
+        if (!is_shown(self, notif->data.nr) && !remote_is_marked(self, notif->pid) &&
             ((self->cache && fast_answer(self, notif)) || fast_answer_message(self, notif))) {
             if (recorder)
                 trace_answered_in_c(recorder, notif);
@@ -207,6 +212,9 @@ static PyMethodDef Listener_methods[] = {
      "begun(tgid): description of the program last started in a process"},
     {"program_learn", (PyCFunction)fast_py_program_learn, METH_VARARGS,
      "teach a program, so that C can execute it again"},
+    {"mark", (PyCFunction)remote_py_mark, METH_O, "mark(tid): the personality of a thread, with husk's mark"},
+    {"use_marks", (PyCFunction)remote_py_use_marks, METH_NOARGS,
+     "use_marks(): from now on C answers no call of a thread with a mark"},
     {"cache_watched", (PyCFunction)fast_py_cache_watched, METH_NOARGS,
      "cache_watched(): a guest watches files (inotify)"},
     {"cache_off", (PyCFunction)fast_py_cache_off, METH_NOARGS,

@@ -49,6 +49,16 @@ PyObject *remote_py_change_directory(Call *call, PyObject *args);
 PyObject *remote_py_give_path(Call *call, PyObject *args);
 PyObject *remote_py_give_terminal(Call *call, PyObject *args); /* takes over the descriptor */
 
+/* restrict.c: rules that a program makes for itself. */
+#define REMOTE_MARK 0xf001ff00 /* bits of personality(2) that mean nothing to Linux; as in syscalls/restricting.py */
+bool remote_is_marked(const Listener *listener, pid_t tid);
+bool remote_is_restricting(const Listener *listener, const struct seccomp_notif *notif); /* husk's own call */
+PyObject *remote_py_mark(Listener *self, PyObject *tid);
+PyObject *remote_py_use_marks(Listener *self, PyObject *noargs);
+PyObject *remote_py_restrict(Call *call, PyObject *args);
+PyObject *remote_py_landlock_ruleset(PyObject *self, PyObject *args);
+PyObject *remote_py_open_without(PyObject *self, PyObject *args);
+
 /* pending_exec.c: programs that wait for their loader. */
 struct remote_exec_table *remote_exec_table_new(void); /* the caller owns it; NULL: no memory */
 void remote_exec_table_free(struct remote_exec_table *table);

@@ -30,6 +30,11 @@ HOST_WRITABLE = frozenset({b"comm", b"oom_score_adj", b"timerslack_ns"})
 # Writing succeeds and has no effect: husk-init has set that the host writes no memory of a crashing guest to disk.
 IGNORED = frozenset({b"coredump_filter"})
 NAMESPACED = frozenset({b"mountinfo", b"mounts", b"mountstats"})
+# Linux shows these only to a process that may trace the task.
+TRACER_FILES = frozenset(
+    {b"auxv", b"environ", b"io", b"maps", b"mem", b"numa_maps", b"pagemap", b"personality", b"smaps", b"smaps_rollup"}
+)
+TRACER_FOLDERS = frozenset({b"fd", b"fdinfo", b"ns"})
 NSFS_DEVICE = 4  # of Linux's file system of namespaces, the same on every machine that was looked at
 
 
@@ -84,6 +89,8 @@ class ProcTree(SynthTree):
         return self._entries.lookup(directory, name) or super().lookup(ctx, directory, name)
 
     def entries(self, ctx: Context, directory: Dir, after: int) -> Iterable[Entry]:
+        if isinstance(directory, PartDir) and directory.name in TRACER_FOLDERS:
+            self._may_trace(ctx, directory.task)
         return [
             *super().entries(ctx, directory, after),
             *self._entries.entries(directory, after),
@@ -181,7 +188,16 @@ class ProcTree(SynthTree):
 
         return pin_held(self._entries.host_task(node.task), node.fd, flags)
 
+    def _may_trace(self, ctx: Context, task: TaskDir) -> None:
+        """Rules that the caller made for itself keep it from looking into processes without them. Everything else
+        about tracing the host judges by owners, and all processes of a box have the same."""
+        tasks = self.view.tasks
+        if ctx.domain is not None and tasks.tgid_of(task.host) != tasks.tgid_of(ctx.tid):
+            ctx.domain.require_task(task.host)
+
     def _open_task_file(self, ctx: Context, node: TaskFile, flags: int) -> int:
+        if node.name in TRACER_FILES or (node.part is not node.task and node.part.name in TRACER_FOLDERS):
+            self._may_trace(ctx, node.task)
         host_task = self._entries.host_task(node.task)
         if node.part is node.task and node.name == b"mem":
             return self._open_memory(ctx, host_task, flags)
@@ -265,6 +281,7 @@ class ProcTree(SynthTree):
             return super().readlink(ctx, node)
         task = node.task
         self._entries.alive(task)
+        self._may_trace(ctx, task)
         if node.fd >= 0:
             return tasks.fd_text(ctx, task.host, node.fd)
         if node.part is not task:
@@ -280,6 +297,7 @@ class ProcTree(SynthTree):
     def follow(self, ctx: Context, node: Node) -> Node | None:
         if not isinstance(node, TaskLink) or node.name == b"exe":
             return None  # exe: its text is a guest path, walked like any other
+        self._may_trace(ctx, node.task)
         if node.fd < 0 and node.part is not node.task:
             number = self.readlink(ctx, node).partition(b":[")[2].rstrip(b"]")
             return NamespaceFile(self, node.part, node.name, int(number))

@@ -199,6 +199,7 @@ def _fixed(text: bytes) -> Callable[[HostTask], bytes]:
     return lambda _task: text
 
 
+LANDLOCK_MARK = 0xF001FF00  # husk's own bits of a personality (native/remote/restrict.c)
 _WHOLE_MAP = b"         0          0 4294967295\n"  # as without a user namespace: every id maps to itself
 
 TASK_TEXT: dict[bytes, Callable[[HostTask], bytes]] = {
@@ -224,7 +225,7 @@ TASK_TEXT: dict[bytes, Callable[[HostTask], bytes]] = {
     b"oom_adj": _host(b"oom_adj"),
     b"oom_score": _host(b"oom_score"),
     b"oom_score_adj": _host(b"oom_score_adj"),
-    b"personality": _host(b"personality"),
+    b"personality": lambda task: b"%08x\n" % (int(task.read(b"personality"), 16) & ~LANDLOCK_MARK),
     b"projid_map": _fixed(_WHOLE_MAP),
     b"sched": _sched,
     b"schedstat": _host(b"schedstat"),
