@@ -30,6 +30,20 @@ static void parents(void) {
     STEP(getpgid(getppid()) > 0);
     STEP(getsid(getppid()) > 0);
     STEP(sched_getscheduler(getppid()));
+    MUST(setpriority(PRIO_PROCESS, 0, 5));
+    MUST(setpgid(0, 0) && errno != EPERM ? -1 : 0);
+    pid_t child = fork();
+    if (child == 0) {
+        MUST(setpriority(PRIO_PROCESS, 0, 9));
+        STEP(getpriority(PRIO_PGRP, 0));
+        STEP(getpriority(PRIO_PGRP, getpgrp()));
+        _exit(0);
+    }
+    wait_for(child);
+    STEP(getpriority(PRIO_PGRP, 0x3fffffff));
+    STEP(getpriority(PRIO_PGRP, -1));
+    STEP(getpriority(PRIO_USER, 0x3fffffff));
+    STEP(getpriority(3, 0));
 }
 
 static void memory_of_a_child(void) {

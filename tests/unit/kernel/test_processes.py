@@ -74,9 +74,21 @@ def test_groups_and_users_are_out_of_reach(guest: Guest, name: str) -> None:
     (process,) = BY_PID[name]
     for who in (0, os.getpgid(0), os.getuid()):
         for which in (process + 1, process + 2):
-            assert guest.answer(guest.make(name, which, who)) == ("error", errno.EPERM)
+            if name != "getpriority":
+                assert guest.answer(guest.make(name, which, who)) == ("error", errno.EPERM)
         for which in (process - 1, process + 3, 1 << 31):  # no such kind: the host says EINVAL
             assert guest.answer(guest.make(name, which, who)) == ("proceed", 0)
+
+
+def test_the_priority_of_groups_and_users_is_the_boxs(guest: Guest, family: tuple[int, int, int]) -> None:
+    """Host processes of the same group or user do not count."""
+    group, user = 1, 2
+    nice = os.getpriority(os.PRIO_PROCESS, family[0])
+    for who in (0, os.getpgid(0)):
+        assert guest.answer(guest.make("getpriority", group, who)) == ("value", 20 - nice)
+    assert guest.answer(guest.make("getpriority", user, 0)) == ("value", 20 - nice)
+    for which, who in ((group, os.getsid(0) + 2**21), (group, -1), (user, os.getuid() + 1), (user, -1)):
+        assert guest.answer(guest.make("getpriority", which, who)) == ("error", errno.ESRCH)
 
 
 def test_the_reapers_group_cannot_be_joined(guest: Guest, family: tuple[int, int, int]) -> None:

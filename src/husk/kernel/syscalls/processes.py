@@ -15,7 +15,7 @@ from husk.kernel.call import CONTINUE, Call, Refused, Reply, answered_remotely, 
 from husk.kernel.tasks import arguments_at, stat_fields
 from husk.vfs.synth.synth_tree import read_host
 
-PRIO_PROCESS = 0  # getpriority's `which`
+PRIO_PROCESS, PRIO_PGRP, PRIO_USER = range(3)  # getpriority's `which`
 RLIMIT_CORE, RLIMIT_LOCKS, RLIMIT_BYTES, UNLIMITED = 4, 10, 16, (1 << 64) - 1
 IOPRIO_WHO_PROCESS = 1
 PR_GET_DUMPABLE, PR_GET_KEEPCAPS, PR_SET_KEEPCAPS = 3, 7, 8
@@ -153,7 +153,24 @@ def _locks_limit_stays(call: Call) -> Reply:
 
 
 def getpriority(call: Call) -> Reply:
-    return _on_process_only(PRIO_PROCESS, call)
+    """Of a group or a user, as far as the box's processes are concerned: the best of them."""
+    which, who = i32(call, 0), i32(call, 1)
+    if which not in (PRIO_PGRP, PRIO_USER):
+        return _on_process_only(PRIO_PROCESS, call)
+    if which == PRIO_USER and who not in (0, call.creds.uid):
+        raise OSError(errno.ESRCH, "no process of this box")
+    group = who or _group_of(call.tid)
+    found = []
+    for pid in call.kernel.tasks.host_pids():
+        try:
+            fields = stat_fields(pid)
+        except OSError:
+            continue  # gone
+        if which == PRIO_USER or int(fields[2]) == group:
+            found.append(int(fields[16]))
+    if not found:
+        raise OSError(errno.ESRCH, "no process of this box")
+    return 20 - min(found)  # the call's own scale, which libc turns round
 
 
 def setpriority(call: Call) -> Reply:
