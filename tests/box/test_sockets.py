@@ -38,6 +38,10 @@ def test_ports_transcript() -> None:
     differential(["{guests}/sock_ports"], case="sock_ports")
 
 
+def test_multicast_transcript() -> None:
+    differential(["{guests}/sock_multicast"], case="sock_multicast")
+
+
 def test_table_transcript() -> None:
     differential(["{guests}/sock_tables"], case="sock_tables")
 

@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,89 @@ def test_the_hosts_sockets_are_not_listed(options: list[str]) -> None:
         assert result.status == 0 and "local_address" in result.out, result.err
         assert f":{server.getsockname()[1]:04X}" not in result.out and "escape-listed" not in result.out
         assert result.out.count("\n") <= 10, result.out  # five headings; cat holds no socket
+
+
+# Joins a group, sends to it and to all by every interface it can name, and tells what it heard.
+IN_A_GROUP = """
+import socket, sys
+group, port = "239.255.66.6", int(sys.argv[1])
+def made():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    return one
+member = made()
+member.bind(("", port))
+for interface in ("127.0.0.1", "0.0.0.0"):
+    try: member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                           socket.inet_aton(group) + socket.inet_aton(interface))
+    except OSError: pass
+print("up", flush=True)
+sys.stdin.readline()
+for interface in ("127.0.0.1", "0.0.0.0", sys.argv[2]):
+    for to in (group, "224.0.0.1", "255.255.255.255", "127.255.255.255", sys.argv[3]):
+        sender = made()
+        try:
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+        except OSError: pass
+        for device in (b"lo", b"eth0"):
+            try: sender.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device)
+            except OSError: pass
+        try: sender.sendto(b"guest", (to, port))
+        except OSError: pass
+        for number in range(1, 6):
+            info = number.to_bytes(4, "little") + socket.inet_aton(interface) + bytes(4)
+            try: sender.sendmsg([b"guest"], [(socket.IPPROTO_IP, 8, info)], 0, (to, port))
+            except OSError: pass
+member.settimeout(0.3)
+heard = set()
+try:
+    while True: heard.add(member.recv(100))
+except OSError: pass
+print(sorted(heard), flush=True)
+"""
+
+
+@pytest.mark.needs("python3")
+@pytest.mark.parametrize("options", [[], ["--allow-net", "192.0.2.99"]], ids=["private", "rules"])
+def test_groups_and_broadcasts_stay_in_the_box(options: list[str]) -> None:
+    """The host's members and its broadcast listeners hear nothing of a guest, and a guest nothing of the host."""
+    with ExitStack() as opened:
+        host = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        host.bind(("", 0))
+        port, group = host.getsockname()[1], socket.inet_aton("239.255.66.6")
+        host.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        host.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + socket.inet_aton("127.0.0.1"))
+        host.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        with suppress(OSError):  # a host without a network
+            host.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + bytes(4))
+        command = ["run", *options, "--", "/usr/bin/python3", "-c", IN_A_GROUP, str(port), *_host_network()]
+        running = opened.enter_context(husk_process(command, stdin=PIPE, stdout=PIPE)).process
+        assert running.stdin is not None and running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        for to in ("239.255.66.6", "127.255.255.255"):
+            host.sendto(b"host", (to, port))
+        running.stdin.write(b"go\n")
+        running.stdin.flush()
+        assert running.stdout.readline() == b"[b'guest']\n"
+        running.stdin.close()
+        host.setblocking(False)
+        heard = set()
+        with suppress(BlockingIOError):
+            while True:
+                heard.add(host.recv(100))
+        assert heard <= {b"host"}
+
+
+def _host_network() -> tuple[str, str]:
+    """An address of this machine that is not loopback, and the broadcast address of its network, as near as can be."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            own = str(probe.getsockname()[0])
+        except OSError:
+            own = "127.0.0.1"
+    return own, own.rpartition(".")[0] + ".255"
 
 
 class Servers:

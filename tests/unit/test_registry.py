@@ -325,11 +325,13 @@ def test_networks_need_their_wall() -> None:
 def test_options_that_reach_the_host_need_the_network_wall() -> None:
     outside = Walls(net=True, outside=True)
     for walls in (NO_WALLS, outside):
-        for level, option in ((1, 50), (1, 44), (0, 35), (0, 4), (41, 20), (41, 50)):
+        for level, option in ((1, 50), (1, 44), (0, 39), (0, 4), (41, 27), (41, 50)):
             assert way("setsockopt", 3, level, option, walls=walls) == "refused"
             assert way("setsockopt", 3, level, option) == "native"
         for option in (25, 62, 26, 27):  # SO_BINDTODEVICE: husk looks which; SO_ATTACH_FILTER: on which socket
             assert way("setsockopt", 3, 1, option, walls=walls) == "virtual"
+        for level, option in ((0, 35), (0, 42), (41, 20)):  # husk keeps the groups
+            assert way("setsockopt", 3, level, option, walls=walls) == "virtual"
         assert way("setsockopt", 3, 41, 26, walls=walls) == way("getsockopt", 3, 41, 26, walls=walls) == "virtual"
     for walls in (NO_WALLS, outside, ALL_WALLS):
         assert way("getsockopt", 3, 1, 77, walls=walls) == way("setsockopt", 3, 1, 76, walls=walls) == "refused"

@@ -205,6 +205,8 @@ ROWS = (
         no_option(IPV6_LEVEL, numbers.IPV6_HARMFUL, EPERM, HOST_ROUTES),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_TWINS)),
+        virtual_if(IP_LEVEL, OPTION.is_in(numbers.IP_GROUPS)),
+        virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_GROUPS)),
         native_if(NET_WALL),
         virtual_if(LEVEL.is_in(numbers.SOL_NETLINK)),
         family="sockets",
@@ -219,6 +221,8 @@ ROWS = (
                   "it would tell the groups of husk's caller, since husk connects in the guest's place"),
         native_if(PRIVATE_NET),
         virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_KEPT)),
+        virtual_if(IP_LEVEL, OPTION.is_in(numbers.IP_MULTICAST_IF)),
+        virtual_if(IPV6_LEVEL, OPTION.is_in(numbers.IPV6_MULTICAST_IF)),
         # Netlink sockets are emulated where there is no network namespace: the host knows them as Unix sockets.
         native_if(NET_WALL),
         virtual_if(SOCKET_LEVEL, OPTION.is_in(numbers.SO_KINDS)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import struct
 
+from husk.kernel.loopback.groups import is_group
 from husk.kernel.net.msghdr import control_messages, pack_control
 from husk.native._core import get_option, set_option, socket_kind
 
@@ -23,6 +24,7 @@ SOL_IP, IP_TOS, IP_TTL, IP_PKTINFO, IP_RECVTTL, IP_RECVTOS, IP_ORIGDSTADDR = 0, 
 SOL_IPV6, IPV6_UNICAST_HOPS, IPV6_PKTINFO, IPV6_RECVHOPLIMIT, IPV6_HOPLIMIT = 41, 16, 50, 51, 52
 IPV6_RECVTCLASS, IPV6_TCLASS, IPV6_ORIGDSTADDR = 66, 67, 74
 SCM_CREDENTIALS = SOL_SOCKET, 2
+LOCALHOST = b"\x7f\0\0\1"
 LO = 1  # the number of lo, here and in every network namespace
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
@@ -116,8 +118,8 @@ def _to_guest(
     if level == SOL_IP and kind == IP_PKTINFO and len(value) == 12:
         ip = network.guest_own_ip(fd, value[8:12], peer)
         if ip is not None:
-            four = ip[-4:] if len(ip) == 4 else value[8:12]
-            return level, kind, LO.to_bytes(4, "little") + four + four
+            four = ip[-4:] if len(ip) == 4 else LOCALHOST
+            return level, kind, LO.to_bytes(4, "little") + (LOCALHOST if is_group(four) else four) + four
     elif level == SOL_IPV6 and kind == IPV6_PKTINFO and len(value) == 20 and value[:12] == MAPPED_PREFIX:
         ip = network.guest_own_ip(fd, value[12:16], peer)
         if ip is not None:

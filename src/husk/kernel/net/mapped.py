@@ -14,7 +14,8 @@ import os
 import struct
 
 from husk.kernel.call import Call
-from husk.kernel.loopback import ip_control
+from husk.kernel.loopback import groups, ip_control
+from husk.kernel.loopback.groups import Groups, is_group
 from husk.kernel.net import port_owners
 from husk.kernel.net.network import (
     CONNECT,
@@ -38,6 +39,7 @@ from husk.kernel.net.ports import (
     LOCALHOST6,
     MAPPED_PREFIX,
     SIX,
+    SPARE,
     WILDCARDS,
     Ports,
     host_address,
@@ -59,6 +61,9 @@ SOL_IP, IP_BIND_ADDRESS_NO_PORT, IP_PKTINFO = 0, 24, 8
 SOL_IPV6, IPV6_V6ONLY, IPV6_PKTINFO = 41, 26, 50
 SOL_NETLINK = 270
 NETLINK_KERNEL = b"\x10\0" + bytes(10)  # the kernel's own netlink address
+SO_BROADCAST = 6
+# Keys of the slots for sockets that share a port: addresses that no guest can have.
+SHARING = tuple(bytes((240, 0, 0, number)) for number in range(1, 9))
 MOST_SOCKETS, MOST_PEERS = 65536, 32
 
 
@@ -82,12 +87,14 @@ class _SocketState:
 class MappedNetwork(Network):
     """`egress` decides about addresses that are not loopback. None: all of them are unreachable."""
 
-    __slots__ = ("_meant", "_states", "egress", "ports", "services")
+    __slots__ = ("_meant", "_sink", "_states", "egress", "groups", "ports", "services")
     mapped = True
 
     def __init__(self, egress: Egress | None) -> None:
         self.egress = egress
         self.ports = Ports()
+        self.groups = Groups()
+        self._sink: _socket.socket | None = None  # takes datagrams for groups that have no receiver
         self._states: dict[int, _SocketState] = {}
         # (type, slot, host port) of a sender -> the address it meant, where its slot and the receiver's do not tell
         self._meant: dict[tuple[int, int, int], bytes] = {}
@@ -97,6 +104,8 @@ class MappedNetwork(Network):
         for each in self.services:
             each.close()
         self.ports.close()
+        if self._sink is not None:
+            self._sink.close()
 
     # -- making and options ------------------------------------------------------------------------------------
     def socket(self, family: int, kind: int, protocol: int, flags: int) -> int:
@@ -119,6 +128,9 @@ class MappedNetwork(Network):
     def option(self, fd: int, level: int, name: int) -> bytes:
         if self.is_netlink(fd):
             return _netlink_socket(fd).option(level, name)
+        if (level, name) in groups.OPTIONS:
+            get_option(fd, level, name, 4)  # the host knows whether this socket has the option
+            return self.groups.interface(os.fstat(fd).st_ino, level)
         if (level, name) != (SOL_IPV6, IPV6_V6ONLY):
             return get_option(fd, level, name, 4)
         get_option(fd, level, name, 4)  # the host knows whether this socket has the option
@@ -129,6 +141,12 @@ class MappedNetwork(Network):
             if not self.is_netlink(fd):
                 raise OSError(errno.ENOPROTOOPT, "no netlink socket")
             _netlink_socket(fd).set_option(name, value)
+            return
+        if (level, name) in groups.OPTIONS:
+            family, kind = socket_kind(fd)
+            if kind != SOCK_DGRAM or (level == SOL_IPV6 and family != AF_INET6):
+                raise OSError(errno.EINVAL if kind != SOCK_DGRAM else errno.ENOPROTOOPT, "no groups for this socket")
+            self.groups.set_option(os.fstat(fd).st_ino, level, name, value)
             return
         if ip_control.sets(level, name):
             ip_control.set_ip_option(fd, level, name, value)
@@ -149,10 +167,15 @@ class MappedNetwork(Network):
             return
         ip, port = _parse(kind[0], address, binding=True)
         state = self._state(fd)
-        self._check_bind(fd, kind[0], state, address, ip, port)
+        if kind[1] != SOCK_DGRAM or not is_group(ip):
+            self._check_bind(fd, kind[0], state, address, ip, port)
+        elif _port(socket_name(fd, False)):
+            raise OSError(errno.EINVAL, "already bound")
         state.wildcard = self.egress is not None and kind[1] == SOCK_DGRAM and ip in (ANY, ANY6)
         set_source_filter(fd, self.ports.block, state.peers)
         slot = self.ports.slot(ip, v6only=state.v6only)
+        if self.groups.is_member(os.fstat(fd).st_ino):
+            slot = self._free_slot(kind[1], slot, port)
         self.ports.bind(fd, kind[0], kind[1], slot, port, wildcard=state.wildcard)
         state.bound_ip, state.drawn, state.released = ip, port == 0 and kind[1] == SOCK_DGRAM, False
 
@@ -277,7 +300,10 @@ class MappedNetwork(Network):
         if kind[0] == AF_INET6:
             _check_family(self._state(fd), ip, connecting=call.nr == CONNECT)
         loopback = ip == LOCALHOST6 or (len(ip) == 4 and ip[0] == 127)
-        if not loopback or (self.egress is not None and self.egress.names_address(ip, port)):
+        inside = self.egress is None or not self.egress.names_address(ip, port)
+        if inside and kind[1] == SOCK_DGRAM and is_group(ip):
+            return self._to_group(fd, kind[0], ip, port, connecting=call.nr == CONNECT)
+        if not loopback or not inside:
             return self._to_remote(call, fd, kind, address, ip, port)
         if kind[1] == SOCK_STREAM:
             to = self._connect_to(fd, kind[0], ip, port)
@@ -286,6 +312,67 @@ class MappedNetwork(Network):
         if call.nr == CONNECT:
             self._state(fd).connected = ip, port
         return to
+
+    def _to_group(self, fd: int, family: int, ip: bytes, port: int, *, connecting: bool) -> bytes:
+        if ip in groups.BROADCASTS and not any(get_option(fd, SOL_SOCKET, SO_BROADCAST, 4)):
+            raise OSError(errno.EACCES, "a broadcast without SO_BROADCAST")
+        self._send_to(fd, family, ip, port, connecting=False)  # binds it, and notes which address is meant
+        receivers = self._receivers(family, ip, port)
+        if connecting:
+            # A connected socket receives from its peer only, and no group ever sends.
+            own = socket_name(fd, False)
+            receivers = [each for each in receivers if each[:24] != own[:24]]
+            self._state(fd).connected = ip, port
+        return receivers[0] if receivers else self._drain(family)
+
+    def further_destinations(self, fd: int, kind: tuple[int, int], address: bytes) -> list[bytes]:
+        if kind[1] != SOCK_DGRAM or kind[0] not in (AF_INET, AF_INET6) or len(address) < 16:
+            return []
+        if kind[0] == AF_INET6 and address[:2] == b"\2\0":
+            ip, port = address[4:8], _port(address)
+        else:
+            ip, port = _parse(kind[0], address, binding=False)
+        if not is_group(ip) or (self.egress is not None and self.egress.names_address(ip, port)):
+            return []
+        return self._receivers(kind[0], ip, port)[1:]
+
+    def _receivers(self, family: int, ip: bytes, port: int) -> list[bytes]:
+        """The host addresses of the box's sockets that get a datagram for a group, or for all."""
+        if not self.groups.is_joined(ip):
+            return []  # whatever IP_MULTICAST_LOOP says: lo brings back what is sent there
+        found = []
+        for host_port in self.ports.host_ports(SOCK_DGRAM, port) if port else ():
+            slots = [self.ports.slot(ip), *(self.ports.receivers(SOCK_DGRAM, ip, host_port))]
+            slots += [self.ports.slot(each) for each in SHARING if self.ports.knows(each)]
+            slots = list(dict.fromkeys(slots))
+            slots = [each for each in slots if each not in (FOUR, SIX)]  # bound to one address, which no group is
+            owners = port_owners.find(SOCK_DGRAM, [self.ports.host_ip(each) for each in slots], host_port)
+            for slot, (bound, inode) in zip(slots, owners, strict=True):
+                state = self._states.get(inode)
+                if state is None or state.bound_ip not in (ip, ANY6, *((ANY,) if len(ip) == 4 else ())):
+                    continue
+                if bound == self.ports.host_ip(slot) or (bound == ANY and state.wildcard):
+                    slot = FOUR if bound == ANY else slot
+                    found.append(host_address(family, self.ports.host_ip(slot), host_port))
+        return list(dict.fromkeys(found))
+
+    def _free_slot(self, kind: int, slot: int, port: int) -> int:
+        """For a member that shares its port with others: a slot of its own, so that each gets the group's datagrams."""
+        for each in (slot, *(self.ports.slot(ip) for ip in SHARING)):
+            hosts = self.ports.host_ports(kind, port) if port else []
+            owners = [found for host in hosts for found, _ in port_owners.find(kind, [self.ports.host_ip(each)], host)]
+            if self.ports.host_ip(each) not in owners:
+                return each
+        return slot
+
+    def _drain(self, family: int) -> bytes:
+        """Where datagrams go that nobody gets: to a socket of husk's that drops everything."""
+        if self._sink is None:
+            made = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+            set_source_filter(made.fileno(), b"", [])
+            bind_address(made.fileno(), host_address(AF_INET, self.ports.host_ip(SPARE), 0))
+            self._sink = made
+        return host_address(family, self.ports.host_ip(SPARE), _port(socket_name(self._sink.fileno(), False)))
 
     def _disconnect(self, fd: int) -> None:
         state = self._state(fd)

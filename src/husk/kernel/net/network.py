@@ -68,6 +68,10 @@ class Network:
     def guest_peer_address(self, fd: int, address: bytes) -> bytes:
         return address
 
+    def further_destinations(self, fd: int, kind: tuple[int, int], address: bytes) -> list[bytes]:
+        """Where a datagram goes besides its `destination`: the other members of a group."""
+        return []
+
     def is_own(self, address: bytes) -> bool:
         """Whether a host address lies on the box's own loopback."""
         return False

@@ -87,6 +87,9 @@ class Ports:
             self._others[ip] = FIRST_OTHER + len(self._others)
         return self._others[ip]
 
+    def knows(self, ip: bytes) -> bool:
+        return ip in self._others
+
     def host_ip(self, slot: int) -> bytes:
         return self.block + bytes((slot,))
 

@@ -108,8 +108,8 @@ def recvmmsg(call: Call) -> Reply:
 class _Sending:
     """One message on its way. A stream's may go in several pieces, and only the first carries the control messages."""
 
-    __slots__ = ("address", "call", "control", "data", "fd", "flags", "header", "held", "kind", "sent", "silent",
-                 "user")
+    __slots__ = ("address", "call", "control", "data", "fd", "flags", "further", "header", "held", "kind", "sent",
+                 "silent", "user")
 
     def __init__(self, call: Call, fd: int, header: Header, flags: int) -> None:
         self.call, self.fd, self.header = call, fd, header
@@ -120,6 +120,7 @@ class _Sending:
         self.sent = 0
         self.held: list[int] = []
         self.address, path_fd = b"", -1
+        self.further: list[bytes] = []  # the other members of a group
         try:
             if header.name_room and self.kind[1] in CONNECTED:
                 # Connected kinds look nowhere: a Unix stream fails with any address, the others ignore it.
@@ -133,6 +134,7 @@ class _Sending:
                     raise OSError(errno.EMSGSIZE, "no datagram is that long")
                 self.data = messages.copy_data(call, header, 0, messages.MOST_AT_ONCE)
                 self.address, path_fd = destination(call, fd, self.kind, given)
+                self.further = call.kernel.network.further_destinations(fd, self.kind, given)
                 if path_fd >= 0:
                     self.held.append(path_fd)
             added = call.kernel.network.source_control(fd, self.kind, self.address) if self.address else []
@@ -169,6 +171,8 @@ class _Sending:
                 if error.errno == errno.EPIPE and stream:
                     self._broken_pipe()
                 raise  # after EAGAIN `sent` tells how far it got
+            for address in self.further:
+                self._send_further(address, piece)
             if not stream or self.sent >= self.header.total:
                 return self.sent
 
@@ -182,6 +186,12 @@ class _Sending:
             check_only_queries(piece)
         user = self.user if control or self.kind[0] == AF_NETLINK else -1
         return patiently(self.call, lambda: send_message(self.fd, self.address, piece, control, flags, user))
+
+    def _send_further(self, address: bytes, piece: bytes) -> None:
+        try:
+            send_message(self.fd, address, piece, self.control, self.flags | MSG_DONTWAIT, self.user)
+        except OSError:
+            pass  # lost: this is how datagrams are
 
     def _broken_pipe(self) -> None:
         if not self.silent:

@@ -13,6 +13,7 @@ import stat as st
 from husk.abi.text import shown as readable
 from husk.kernel.blocking import later, patiently
 from husk.kernel.call import AT_FDCWD, CONTINUE, Call, GiveFd, Refused, Reply, duplicate, i32, open_link, start_dir
+from husk.kernel.loopback.groups import OPTIONS as GROUP_OPTIONS
 from husk.kernel.net.socket_filter import attach_filter
 from husk.kernel.net.unix_sockets import unix_address
 from husk.native._core import accept_address, connect_address, get_option, listen_on, make_as, socket_kind, socket_name
@@ -29,7 +30,7 @@ SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET = 1, 2, 3, 5
 SOCK_CLOEXEC, SOCK_NONBLOCK = 0o2000000, 0o4000
 SOL_SOCKET, SO_PASSCRED, SO_PEERCRED, UCRED_SIZE = 1, 16, 17, 12
 SO_BINDTODEVICE = 25
-AF_INET, AF_INET6, SOL_IPV6, SOL_NETLINK = 2, 10, 41, 270
+AF_INET, AF_INET6, SOL_NETLINK = 2, 10, 270
 ATTACH_FILTER, DETACH_FILTER = (SOL_SOCKET, 26), (SOL_SOCKET, 27)
 SOCK_FPROG, MOST_INSTRUCTIONS = 16, 4096  # bytes of a struct sock_fprog; BPF_MAXINSNS
 NETLINK_LIST_MEMBERSHIPS = SOL_NETLINK, 9
@@ -126,7 +127,7 @@ def getsockopt(call: Call) -> Reply:
     fd = socket_of(call, i32(call, 0))
     try:
         if (i32(call, 1), i32(call, 2)) != (SOL_SOCKET, SO_PEERCRED):
-            if i32(call, 1) != SOL_IPV6 and not call.kernel.network.is_netlink(fd):
+            if i32(call, 1) in (SOL_SOCKET, SOL_NETLINK) and not call.kernel.network.is_netlink(fd):
                 return CONTINUE  # nothing was judged
             value = call.kernel.network.option(fd, i32(call, 1), i32(call, 2))
         else:
@@ -156,6 +157,8 @@ def setsockopt(call: Call) -> Reply:
         if (i32(call, 1), i32(call, 2)) in (ATTACH_FILTER, DETACH_FILTER):
             _set_filter(call, fd)
             return 0
+        if not call.kernel.network.mapped and (i32(call, 1), i32(call, 2)) in GROUP_OPTIONS:
+            raise OSError(errno.EPERM, "it would choose groups of the host's network")
         if not call.kernel.network.mapped or (i32(call, 1) == SOL_NETLINK and not call.kernel.network.is_netlink(fd)):
             return CONTINUE  # nothing was judged
         size = i32(call, 4)
