@@ -63,6 +63,9 @@ int main(void) {
     STEP(fcntl(pair[0], 15, &negative));
     STEP(fcntl(pair[0], 15, (void *)8));
     STEP(fcntl(99, 15, (void *)8));
+    int path = MUST(open("/", O_PATH));
+    STEP(fcntl(path, F_SETOWN, -0x3fffffff));
+    STEP(fcntl(path, 15, (void *)8));
     STEP(ioctl(pair[0], 0x8901 /* FIOSETOWN */, &self));
     whose("FIOSETOWN of a process", pair[0]);
     STEP(ioctl(pair[0], 0x8902 /* SIOCSPGRP */, &group));

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.kernel.call import CONTINUE, Call, Refused, Reply, answered_remotely, i32
+from husk.kernel.call import CONTINUE, Call, Refused, Reply, answered_remotely, i32, open_link
 from husk.kernel.tasks import arguments_at, stat_fields
 from husk.vfs.synth.synth_tree import read_host
 
@@ -190,13 +190,14 @@ def ioprio_set(call: Call) -> Reply:
 
 def set_owner(call: Call, fd: int) -> Reply:
     """F_SETOWN with a group: only a register is judged, and the host does it."""
+    open_link(call, fd)  # EBADF comes first
     _judge_owner(call, i32(call, 2))
     return CONTINUE
 
 
 def set_owner_of_kind(call: Call, fd: int) -> Reply:
     """F_SETOWN_EX. The guest could change what the pointer leads to, so its thread makes another call."""
-    call.raw.fd_link(fd)  # EBADF comes first
+    open_link(call, fd)  # EBADF comes first
     told = call.raw.read(call.args[2], OWNER_BYTES)
     kind, number = (int.from_bytes(told[at : at + 4], "little", signed=True) for at in (0, 4))
     if kind not in (F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP):
