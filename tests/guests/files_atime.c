@@ -28,6 +28,7 @@ int main(void) {
     struct stat st;
     char buffer[4096];
     nanosleep(&pause, NULL); /* the clock behind file times ticks in milliseconds */
+    say("only looked at: link %ld", since("to_one", &of_link));
     MUST(stat("to_one", &st));
     MUST(lstat("listed/one", &st));
     say("looked up: directory %ld, followed: link %ld", since("listed", &of_directory), since("to_one", &of_link));

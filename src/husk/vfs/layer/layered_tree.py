@@ -26,7 +26,7 @@ from husk.vfs.layer.lower import Lower
 from husk.vfs.layer.metadata import Metadata
 from husk.vfs.layer.reverse_lookup import ReverseLookup
 from husk.vfs.layer.upper_files import UpperFiles
-from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, Dir, Entry, Stat, Tree, error, place_names
+from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, ROOT_CONTEXT, Dir, Entry, Stat, Tree, error, place_names
 from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
@@ -347,7 +347,8 @@ class LayeredTree(Tree):
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
         if isinstance(node, Inode):
-            self._metadata.accessed(node)
+            if ctx is not ROOT_CONTEXT:
+                self._metadata.accessed(node)
             return node.target
         if not isinstance(node, LowerNode):
             raise error(errno.ENOENT)
