@@ -15,7 +15,7 @@ from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import propose
 from husk.skills.scan.describe import Description, describe
 from husk.skills.syntax import syntax_parser
-from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED
+from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED, is_host
 from husk.skills.syntax.syntax_parser import SyntaxParser, Unparsed
 from tests.skills.calling import make_skill
 
@@ -193,6 +193,17 @@ def test_a_failed_import(tmp_path: Path, handler: str, optional: bool) -> None:
     asked, notes = propose(found)
     assert ("Markdown" in asked.pip) is not optional
     assert ("# Optional: the scripts do without them:\n#   Markdown:" in asked.text(notes)) is optional
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("smtp.service.io", True), ("service.com", True), ("a.b.service.museum", True), ("index.html", False),
+        ("config.v2.json", False), ("os.path", False), ("localhost", False), ("db.internal", False), ("a b.com", False),
+    ],
+)  # fmt: skip
+def test_host_names_without_a_scheme(text: str, host: bool) -> None:
+    assert is_host(text) is host
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

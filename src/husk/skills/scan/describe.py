@@ -104,10 +104,10 @@ class Description:
 
 
 def describe(skill: Skill, *, instructions: bool = True) -> Description:
-    """`instructions`: read the commands in SKILL.md, too, which no run of a script needs."""
+    """`instructions`: for a person, with the commands in SKILL.md, and all programs. A run needs neither."""
     found = Description(skill, find_scripts(skill))
     with SyntaxParser() as parser:
-        _scan(found, parser)
+        _scan(found, parser, whole=instructions)
         if instructions and "SKILL.md" in skill.files:
             found.told_programs += document_programs(skill, "SKILL.md", parser)
     if "SKILL.md" in skill.files:
@@ -122,11 +122,13 @@ def describe(skill: Skill, *, instructions: bool = True) -> Description:
     return found
 
 
-def _scan(found: Description, parser: SyntaxParser) -> None:
+def _scan(found: Description, parser: SyntaxParser, *, whole: bool) -> None:
+    """Not `whole`: for a run, which needs the hosts only, for its hints; without an address in them there are none."""
+    following = whole or any("://" in found.skill.text(each.path) for each in found.code if each.language == "python")
     python, javascript, shared = PythonUses(parser), JavaScriptUses(parser), Shared()
     for script in found.code:
         if script.language == "python":
-            scan_python(found.skill, script, python)
+            scan_python(found.skill, script, python if following else None)
         elif script.language in ("sh", "bash"):
             scan_shell(found.skill, script, parser, shared)
         elif script.language in ("node", "typescript"):

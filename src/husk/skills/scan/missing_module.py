@@ -13,21 +13,36 @@ ASKING = re.compile(
 GOING_ON = re.compile(r"optional|fall ?back|without|skipp|using .* instead", re.I)
 
 
-def goes_on_without(attempt: ast.Try, handlers: list[ast.ExceptHandler], tree: ast.Module) -> bool:
-    """False if a missing module ends the script: then the module is required, `try` or not."""
-    leavers = _leaving_functions(tree)
-    for handler in handlers:
-        if _leaves(handler.body, leavers) or _installs(handler.body):
-            return False
-        if _says_and_returns(handler.body):
-            return False
-        instead = [name for node in handler.body for name in _imported(node)]
-        if instead and not any(name in sys.stdlib_module_names for name in instead):
-            return False  # one of two packages from outside: the first is as good as required
-        flags = {target.id for node in handler.body for target in _targets(node)}
-        if flags and _checked(flags, tree, leavers):
-            return False
-    return True
+class MissingModules:
+    """The imports of one file. What needs all of it is looked up once."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self._leavers: set[str] | None = None
+        self._bodies: list[list[ast.stmt]] = []
+
+    @property
+    def leavers(self) -> set[str]:
+        if self._leavers is None:
+            self._leavers = _leaving_functions(self.tree)
+            functions = [
+                node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            self._bodies = [self.tree.body, *(node.body for node in functions)]
+        return self._leavers
+
+    def goes_on_without(self, handlers: list[ast.ExceptHandler]) -> bool:
+        """False if a missing module ends the script: then the module is required, `try` or not."""
+        for handler in handlers:
+            if _leaves(handler.body, self.leavers) or _installs(handler.body) or _says_and_returns(handler.body):
+                return False
+            instead = [name for node in handler.body for name in _imported(node)]
+            if instead and not any(name in sys.stdlib_module_names for name in instead):
+                return False  # one of two packages from outside: the first is as good as required
+            flags = {target.id for node in handler.body for target in _targets(node)}
+            if flags and any(_checks(body, flags, self.leavers) for body in self._bodies):
+                return False
+        return True
 
 
 def _leaves(body: list[ast.stmt], leavers: set[str]) -> bool:
@@ -74,25 +89,16 @@ def _installs(body: list[ast.stmt]) -> bool:
     return calls and "install" in " ".join(words)
 
 
-def _checked(flags: set[str], tree: ast.Module, leavers: set[str]) -> bool:
-    """Does the file, or a function of it, begin by giving up where the flag says that the module is missing? A check
-    below another condition is about one feature only."""
-    bodies = [
-        tree.body,
-        *(node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)),
-    ]
-    for body in bodies:
-        for node in body:
-            given_up = isinstance(node, ast.If) and (_leaves(node.body, leavers) or _says_and_returns(node.body))
-            if isinstance(node, ast.If) and given_up and _missing(node.test, flags):
-                return True
-            # `if __name__ == "__main__": if X is None: …`
-            if isinstance(node, ast.If) and "__name__" in {
-                part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)
-            }:
-                for inner in node.body:
-                    if isinstance(inner, ast.If) and _missing(inner.test, flags) and _leaves(inner.body, leavers):
-                        return True
+def _checks(body: list[ast.stmt], flags: set[str], leavers: set[str]) -> bool:
+    """Does a block give up where the flag says that the module is missing? A check below another condition is about
+    one feature only; but `if __name__ == "__main__"` is the file itself."""
+    for node in body:
+        if not isinstance(node, ast.If):
+            continue
+        if _missing(node.test, flags) and (_leaves(node.body, leavers) or _says_and_returns(node.body)):
+            return True
+        if "__name__" in ast.dump(node.test) and _checks(node.body, flags, leavers):
+            return True
     return False
 
 

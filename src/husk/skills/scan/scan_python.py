@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from husk.skills.open_skill import Skill
 from husk.skills.scan.distributions import NAMESPACES, is_standard
 from husk.skills.scan.languages import Script
-from husk.skills.scan.missing_module import goes_on_without
+from husk.skills.scan.missing_module import MissingModules
 from husk.skills.scan.python_uses import PythonUses
 
 MOST = 2 << 20
@@ -19,7 +19,8 @@ WRITERS = {"write_text", "write_bytes", "savefig", "save", "to_csv", "to_excel",
 SCRIPT_BLOCK = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?: .*)?$\n)+?)^# ///\s*$")
 
 
-def scan_python(skill: Skill, script: Script, uses: PythonUses) -> None:
+def scan_python(skill: Skill, script: Script, uses: PythonUses | None) -> None:
+    """`uses` None: only modules, files and usage are wanted."""
     text = skill.text(script.path, MOST)
     _declared(text, script)
     try:
@@ -30,7 +31,8 @@ def scan_python(skill: Skill, script: Script, uses: PythonUses) -> None:
         script.problems.append(f"{script.path}: not Python that this Python can read ({error})")
         return
     _Visitor(skill, script, tree).visit_all(tree)
-    uses.add(script, tree, text)
+    if uses is not None:
+        uses.add(script, tree, text)
     script.usage = _usage(tree)
 
 
@@ -53,7 +55,9 @@ class _Visitor:
     """One pass. `optional` is true below a `try` that catches ImportError and goes on without the module."""
 
     def __init__(self, skill: Skill, script: Script, tree: ast.Module) -> None:
-        self.skill, self.script, self.tree = skill, script, tree
+        self.skill, self.script, self.missing = skill, script, MissingModules(tree)
+        # A folder that is a package itself may be imported by its own name.
+        self.own = {skill.root.name, skill.name.replace("-", "_")} if "__init__.py" in skill.files else set()
         self.here = PurePosixPath(script.path).parent
         self.files = set(skill.files)
         self.folders = {str(folder) for file in skill.files for folder in PurePosixPath(file).parents}
@@ -72,7 +76,7 @@ class _Visitor:
             if isinstance(node, ast.If) and _never(node.test):
                 waiting += [(child, optional) for child in node.orelse]
             elif isinstance(node, ast.Try) and (caught := [each for each in node.handlers if _catches_import(each)]):
-                can = goes_on_without(node, caught, self.tree)
+                can = self.missing.goes_on_without(caught)
                 waiting += [(child, optional or can) for child in node.body]
                 waiting += [(child, optional) for child in (*node.orelse, *node.finalbody)]
                 # What stands in the handler replaces what is missing: it is not needed itself.
@@ -120,7 +124,12 @@ class _Visitor:
             if outer := module.rpartition(".")[0]:  # the packages around a module are imported before it
                 self._module(outer, optional)
             return
-        if not module or is_standard(module) or module == "__future__" or self._places(module.partition(".")[0]):
+        if (
+            not module
+            or is_standard(module)
+            or module.partition(".")[0] in self.own
+            or self._places(module.partition(".")[0])
+        ):
             return
         parts = module.split(".")
         top = ".".join(parts[: NAMESPACES.get(".".join(parts[:2])) or NAMESPACES.get(parts[0], 1)])

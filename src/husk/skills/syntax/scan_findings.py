@@ -19,6 +19,14 @@ URL = re.compile(
 NAME = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}")
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 LOCAL = re.compile(r"localhost|.*\.(?:localhost|local|internal|lan)|127\.\d+\.\d+\.\d+|0\.0\.0\.0|::1")
+_FILES = (
+    "py js ts mjs cjs sh md txt json yaml yml toml ini cfg conf csv tsv xml html htm css svg png jpg jpeg gif webp pdf "
+    "docx xlsx pptx zip gz tar bz2 xz log lock pid db sqlite duckdb parquet npy pkl bin so exe tmp bak out mp3 mp4 wav "
+    "tex bib"
+)
+FILE_ENDS = frozenset(_FILES.split())
+_DOMAINS = "com org net io dev ai co app edu gov info me cloud eu de fr uk us ch nl jp cn in"
+TOP_DOMAINS = frozenset(_DOMAINS.split())
 
 
 @dataclass(frozen=True, order=True)
@@ -48,7 +56,11 @@ def hosts_in(text: str) -> list[str]:
 
 
 def is_host(text: str) -> bool:
-    return bool(NAME.fullmatch(text)) and not LOCAL.fullmatch(text.lower())
+    """Is a text without a scheme the name of a host? `index.html` and `os.path` look alike."""
+    labels = text.lower().split(".")
+    if not NAME.fullmatch(text) or LOCAL.fullmatch(text.lower()) or labels[-1] in FILE_ENDS:
+        return False
+    return len(labels) > 2 or labels[-1] in TOP_DOMAINS
 
 
 def surest(found: list[Finding]) -> dict[str, Finding]:
