@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import husk
+from husk.skills.frozen_copy import _copy_entry, copy_frozen
+from husk.skills.output_files import Staging
 from tests.lib import running
 from tests.skills.calling import husk_box, husk_skill, make_skill, refused
 
@@ -227,3 +230,40 @@ def test_a_dead_link_is_called_one(tmp_path: Path) -> None:
     refused(husk_skill(tmp_path, "inspect", skill), "SKILL.md is a link that leads nowhere (to elsewhere/SKILL.md)")
     (tmp_path / "gone").symlink_to("nothing")
     refused(husk_skill(tmp_path, "run", tmp_path / "gone"), "a link that leads nowhere (to nothing)")
+
+
+def test_a_copy_takes_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """Links are copied as links, and where a link came in between, nothing is read through it."""
+    skill = make_skill(tmp_path, "linked", {"sub/a": "a\n", ".git/hooks/x": "x\n"})
+    (tmp_path / "secret").write_text("secret\n")
+    (skill / "out").symlink_to(tmp_path / "secret")
+    (skill / "dir").symlink_to(tmp_path)
+    os.mkfifo(skill / "pipe")
+    copy = tmp_path / "copy"
+    assert copy_frozen(skill, copy, skill)
+    assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*")) == ["SKILL.md", "dir", "out", "sub", "sub/a"]
+    assert os.readlink(copy / "out") == str(tmp_path / "secret")
+    top = os.open(skill, os.O_RDONLY)
+    try:
+        for name in ("dir/secret", "../secret"):
+            with pytest.raises(OSError):
+                _copy_entry(top, name, copy)
+    finally:
+        os.close(top)
+
+
+def test_changes_are_not_written_through_links(tmp_path: Path) -> None:
+    """Another box may have the target of --out, and so the staging directory in it, on an `rw` mount."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    staging = Staging(tmp_path / "out")
+    with husk.Sandbox() as box:
+        box.write("/workspace/sub/evil", "evil")
+        box.write("/workspace/fine", "fine")
+        (staging.base / "work" / "sub").symlink_to(elsewhere)
+        changes = [(change.kind, change.path) for change in box.diff()]
+        left = staging.take(box, changes, "/workspace")
+    produced = staging.publish()
+    staging.remove()
+    assert not list(elsewhere.iterdir()) and produced.files == [("fine", 4)]
+    assert [text.partition(":")[0] for text in left] == ["/workspace/sub", "/workspace/sub/evil"]

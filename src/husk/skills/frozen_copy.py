@@ -12,7 +12,9 @@ import shutil
 import stat as st
 from pathlib import Path
 
+from husk.native._core import open_beneath
 from husk.sandbox.errors import UsageError
+from husk.sandbox.remove_tree import DIRECTORY
 
 MOST_FILES, MOST_BYTES = 1000, 64 << 20  # a copy of more than that would make each run wait
 LEFT_OUT = ".git"
@@ -58,30 +60,53 @@ def copy_frozen(root: Path, target: Path, shown: Path) -> bool:
 
 
 def _copy(root: Path, target: Path) -> None:
-    owned = os.geteuid() == 0
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name != LEFT_OUT]
-        there = target / os.path.relpath(folder, root)
-        _make_folder(Path(folder), there, owned=owned)
-        for name in [*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))]:
-            source = os.path.join(folder, name)
-            try:
-                found = os.lstat(source)
-                if st.S_ISREG(found.st_mode) or st.S_ISLNK(found.st_mode):
-                    shutil.copy2(source, there / name, follow_symlinks=False)
-                    if owned:
-                        os.chown(there / name, found.st_uid, found.st_gid, follow_symlinks=False)
-            except OSError:
-                continue  # gone, or not for this user to read: then it is not in the box either
+    top = os.open(root, DIRECTORY)
+    try:
+        for folder, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if name != LEFT_OUT]
+            inside = os.path.relpath(folder, root)
+            _make_folder(Path(folder), target / inside)
+            for name in [*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))]:
+                try:
+                    _copy_entry(top, os.path.normpath(os.path.join(inside, name)), target)
+                except OSError:
+                    continue  # gone, or not for this user to read: then it is not in the box either
+    finally:
+        os.close(top)
 
 
-def _make_folder(source: Path, target: Path, *, owned: bool) -> None:
+def _copy_entry(top: int, name: str, target: Path) -> None:
+    """Copy a file or a link; anything else is left out. Another process may put a link in the place of a file, or of a
+    directory above it: no file from outside of the skill is ever read."""
+    fd = open_beneath(top, os.fsencode(name), os.O_PATH | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(fd)
+        if st.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink("", dir_fd=fd), target / name)
+        elif st.S_ISREG(found.st_mode):
+            with open(f"/proc/self/fd/{fd}", "rb") as source, open(target / name, "xb") as copy:
+                shutil.copyfileobj(source, copy)
+                os.fchmod(copy.fileno(), st.S_IMODE(found.st_mode) & 0o777)
+                os.utime(copy.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+        else:
+            return
+        _give(target / name, found)
+    finally:
+        os.close(fd)
+
+
+def _give(path: Path, found: os.stat_result) -> None:
+    """A husk run as root shows files with their owners."""
+    if os.geteuid() == 0:
+        os.chown(path, found.st_uid, found.st_gid, follow_symlinks=False)
+
+
+def _make_folder(source: Path, target: Path) -> None:
     found = source.lstat()
     target.mkdir(parents=True)
     # The user must be able to write into it, whatever the original says, and to remove it.
-    target.chmod(st.S_IMODE(found.st_mode) | 0o700)
-    if owned:
-        os.chown(target, found.st_uid, found.st_gid)
+    target.chmod(st.S_IMODE(found.st_mode) & 0o777 | 0o700)
+    _give(target, found)
 
 
 __all__ = ["copy_frozen", "fingerprint"]

@@ -12,11 +12,16 @@ import stat as st
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from husk.native._core import open_beneath
 from husk.sandbox.errors import UsageError
 from husk.sandbox.remove_tree import DIRECTORY, empty_directory, open_directory, reopen_listable
-from husk.skills.changed_files import is_noise
+from husk.skills.changed_files import is_noise, take_changes
+from husk.skills.skill_places import INPUT
+
+if TYPE_CHECKING:
+    from husk.api.files import BoxFiles
 
 FOLDERS = ("out", "work", "in")  # of two files of one name, the first is taken
 
@@ -106,9 +111,13 @@ class Staging:
                 found.files.append((shown, _move(here, there, last)))
         return inner
 
-    def folder_of(self, place: str) -> Path:
-        """Where to put what changed below `place`."""
-        return self.base / {"/in": "in"}.get(place, "work")
+    def take(self, box: BoxFiles, changes: list[tuple[str, str]], place: str) -> list[str]:
+        """Copy what changed below `place` of a box, /in or the working directory; returns what cannot be, and why."""
+        folder = open_directory(self._top, "in" if place == INPUT else "work")
+        try:
+            return take_changes(box, changes, place, folder)
+        finally:
+            os.close(folder)
 
     def remove(self) -> None:
         try:

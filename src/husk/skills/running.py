@@ -20,7 +20,7 @@ from husk.sandbox.result import Result
 from husk.sandbox.runner import Runner
 from husk.skills.box_runner import Around, Setting, Tell
 from husk.skills.box_runner import run as run_box
-from husk.skills.changed_files import fold, take_changes
+from husk.skills.changed_files import fold
 from husk.skills.hints import hints
 from husk.skills.open_skill import Skill
 from husk.skills.output_files import Produced, Staging
@@ -105,7 +105,7 @@ class Prepared:
             real, _ = fold(result.changes)
             if self.staging is not None:
                 for place in self.returning:
-                    produced.left += take_changes(FilesOf(files), real, place, self.staging.folder_of(place))
+                    produced.left += self.staging.take(FilesOf(files), real, place)
             produced.changed_mounts = [
                 mount.target
                 for mount in self.policy.mounts

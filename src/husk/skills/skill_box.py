@@ -18,7 +18,6 @@ from husk.api.box_snapshot import Snapshot
 from husk.api.options import box_name, environment, mounts_of
 from husk.api.sandbox import Sandbox
 from husk.skills.box_runner import Setting
-from husk.skills.changed_files import take_changes
 from husk.skills.open_skill import open_skill
 from husk.skills.output_files import Staging
 from husk.skills.package_wishes import lock_of, read_wishes
@@ -172,7 +171,7 @@ class SkillBox(Sandbox):
             changes = [(change.kind, change.path) for change in self.diff()]
             left = []
             for place in (WORK, INPUT):
-                left += take_changes(self, changes, place, staging.folder_of(place))
+                left += staging.take(self, changes, place)
             found = staging.publish()
             return Saved([name for name, _ in found.files], found.left + left)
         finally:
