@@ -12,8 +12,9 @@ from husk.cli import all_commands
 from husk.cli.exit_codes import run_command
 from husk.cli.options import HELP, Command, Option
 from husk.cli.options.other_options import COMPLETION
-from husk.cli.output import say_as_is, say_json
-from husk.sandbox.errors import UsageError
+from husk.cli.output import say_as_is, say_json, say_result
+from husk.sandbox.errors import HuskError, UsageError
+from husk.store.store_errors import StoreError
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
@@ -23,8 +24,9 @@ class Level:
     """What may follow the words `path`: `words` (sub-commands, or values of an argument) with what they mean, and
     options."""
 
-    def __init__(self, path: str, words: dict[str, str], options: tuple[Option, ...]) -> None:
+    def __init__(self, path: str, words: dict[str, str], options: tuple[Option, ...], names_of: str = "") -> None:
         self.path, self.words, self.options = path, words, options
+        self.names_of = names_of  # of the first argument
 
     def as_dict(self) -> dict[str, Any]:
         options = [
@@ -34,6 +36,7 @@ class Level:
                 "takes": bool(option.metavar),
                 "files": option.files,
                 "values": list(option.choices),
+                "names_of": option.names_of,
             }
             for option in self.options
         ]
@@ -55,9 +58,52 @@ def _below(path: str, command: Command) -> list[Level]:
     words = {one.name: one.summary for one in command.commands}
     for argument in command.arguments:
         words |= dict.fromkeys(argument.choices, argument.help)
-    return [Level(path, words, command.options)] + [
+    names_of = next((argument.names_of for argument in command.arguments), "")
+    return [Level(path, words, command.options, names_of)] + [
         level for one in command.commands for level in _below(path, one)
     ]
+
+
+def names(kind: str) -> list[str]:
+    """What there is now. Completion is no place for complaints: what cannot be looked at has no names."""
+    try:
+        return _LISTS[kind]()
+    except (HuskError, StoreError, OSError):
+        return []
+
+
+def _boxes() -> list[str]:
+    from husk.sandbox.kept.kept_boxes import KeptBoxes
+
+    return KeptBoxes().names()
+
+
+def _images() -> list[str]:
+    from husk.store.store import Store
+
+    return Store.open("").images.list()
+
+
+def _profiles() -> list[str]:
+    from husk.cli.profiles.find_profile import known_profiles
+    from husk.cli.run_policy import project_file
+
+    return [*known_profiles(project_file()), "none"]
+
+
+def _runtimes() -> list[str]:
+    from husk.compat.runtimes import names as runtime_names
+
+    return list(runtime_names())
+
+
+def _limits() -> list[str]:
+    from husk.sandbox.limits.limits import NAMES
+
+    return [f"{name}=" for name in NAMES]
+
+
+_LISTS = {"boxes": _boxes, "images": _images, "profiles": _profiles, "runtimes": _runtimes, "limits": _limits}
 
 
 def main(argv: list[str]) -> int:
@@ -67,7 +113,10 @@ def main(argv: list[str]) -> int:
 def _completion(options: Values) -> int:
     from husk.cli.completion_scripts import SHELLS
 
-    if options.json:
+    if options.names:
+        found = names(options.names)
+        say_result(found, found, as_json=options.json)
+    elif options.json:
         say_json({"commands": [level.as_dict() for level in levels()]})
     elif not options.shell:
         raise UsageError("say which shell: bash, zsh or fish.")

@@ -1,4 +1,5 @@
-"""cli: completion scripts for bash, zsh and fish, from the option table. Static text: completing does not run husk."""
+"""cli: completion scripts for bash, zsh and fish, from the option table. Static text, but for names of boxes, images,
+profiles and the like: for those completing runs husk."""
 
 from __future__ import annotations
 
@@ -20,6 +21,10 @@ def _names(level: Level) -> list[str]:
 
 def _taking(level: Level) -> list[tuple[str, Option]]:
     return [(name, option) for option in level.options if option.metavar for name in option.names]
+
+
+def _ask(kind: str) -> str:
+    return f"$(husk completion --names {kind} 2>/dev/null)"
 
 
 _BASH = """# husk completion for bash: eval "$(husk completion bash)"
@@ -54,19 +59,23 @@ def bash(levels: list[Level]) -> str:
     values, words = [], []
     for level in levels:
         for name, option in _taking(level):
-            act = f'mapfile -t COMPREPLY < <(compgen -W {_quoted(" ".join(option.choices))} -- "$cur"); '
-            values.append(f"        {_quoted(f'{level.path} {name}')}) {act if option.choices else ''}return ;;")
+            offered = f'"{_ask(option.names_of)}"' if option.names_of else _quoted(" ".join(option.choices))
+            act = f'mapfile -t COMPREPLY < <(compgen -W {offered} -- "$cur"); '
+            act = act if option.choices or option.names_of else ""
+            values.append(f"        {_quoted(f'{level.path} {name}')}) {act}return ;;")
         line = f"        {_quoted(level.path)}) "
         commands, names = " ".join(level.words), " ".join(_names(level))
         if commands:
             words.append(f"{line}words={_quoted(commands)}; [[ $cur == -* ]] && words={_quoted(names)} ;;")
+        elif level.names_of:
+            words.append(f'{line}[[ $cur == -* ]] && words={_quoted(names)} || words="{_ask(level.names_of)}" ;;')
         else:
             words.append(f"{line}[[ $cur == -* ]] && words={_quoted(names)} ;;")
     return _BASH.replace("@PATHS@", paths).replace("@VALUES@", "\n".join(values)).replace("@WORDS@", "\n".join(words))
 
 
 _ZSH = """#compdef husk
-# husk completion for zsh: put this into a file called _husk in a directory of $fpath
+# husk completion for zsh: eval "$(husk completion zsh)", or as a file called _husk in a directory of $fpath
 _husk() {
     local path_=husk i
     local -a below options  # `commands` is zsh's own: every program there is
@@ -95,7 +104,12 @@ _husk() {
         _files
     fi
 }
-_husk "$@"
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _husk "$@"
+else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+    compdef _husk husk
+fi
 """
 
 
@@ -109,11 +123,12 @@ def zsh(levels: list[Level]) -> str:
             act = "_files" if option.files else f"_message {_quoted(option.help or 'value')}"
             if option.choices:
                 act = f"compadd -- {' '.join(map(_quoted, option.choices))}"
+            elif option.names_of:
+                act = f'compadd -S "" -- ${{(f)"{_ask(option.names_of)}"}}'
             values.append(f"        {_quoted(f'{level.path} {name}')}) {act}; return ;;")
         options = {name: option.help for option in level.options for name in option.names}
-        words.append(
-            f"        {_quoted(level.path)}) below=({described(level.words)}); options=({described(options)}) ;;"
-        )
+        below = described(level.words) or (f'${{(f)"{_ask(level.names_of)}"}}' if level.names_of else "")
+        words.append(f"        {_quoted(level.path)}) below=({below}); options=({described(options)}) ;;")
     paths = " | ".join(f"({_quoted(level.path)})" for level in levels[1:])
     return (
         _ZSH.replace("@PATHS@", paths, 1)
@@ -158,6 +173,8 @@ def fish(levels: list[Level]) -> str:
         here = _quoted(f"__husk_at {'exactly ' if level.words else ''}{level.path}")
         for name, text in level.words.items():
             lines.append(f"complete -c husk -f -n {here} -a {_quoted(name)} -d {_quoted(text)}")
+        if level.names_of and not level.words:
+            lines.append(f"complete -c husk -f -n {here} -a '({_ask(level.names_of)[2:-1]})'")
         for option in level.options:
             spelled = ""
             for name in option.names:
@@ -166,6 +183,8 @@ def fish(levels: list[Level]) -> str:
             value = " -r" if option.metavar else ""
             if option.choices:
                 value += f" -f -a {_quoted(' '.join(option.choices))}"
+            elif option.names_of:
+                value += f" -f -a '({_ask(option.names_of)[2:-1]})'"
             elif option.metavar and not option.files:
                 value += " -f"
             lines.append(f"complete -c husk -n {here}{spelled}{value} -d {_quoted(option.help)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from time import time
+import time
 
 from husk.abi.registry import row
 from husk.abi.text import harmless, shown
@@ -277,7 +277,7 @@ class Events:
     def _say(self, event: dict[str, object]) -> None:
         if self._tell:
             try:
-                self._tell({"time": round(time(), 6), **event})
+                self._tell({"time": round(time.time(), 6), **event})
             except Full:
                 self.full = True
                 self.lost += 1

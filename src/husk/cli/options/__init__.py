@@ -16,7 +16,8 @@ class Option:
     """One option. `names` are its spellings, the last one names the attribute that holds its value."""
 
     __slots__ = (
-        "attribute", "choices", "default", "files", "group", "help", "many", "metavar", "more", "names", "read",
+        "attribute", "choices", "default", "files", "group", "help", "many", "metavar", "more", "names", "names_of",
+        "read",
     )  # fmt: skip
 
     def __init__(
@@ -31,6 +32,7 @@ class Option:
         many: bool = False,
         choices: tuple[str, ...] = (),
         files: bool = False,
+        names_of: str = "",
         read: Callable[[str], Any] | None = None,
         more: str = "",
     ) -> None:
@@ -43,13 +45,14 @@ class Option:
         self.many = many  # it may be given several times, and its value is a list
         self.choices = choices
         self.files = files  # a shell completes its value with names of files
+        self.names_of = names_of  # or with names of these: a kind of `husk completion --names`
         self.read = read  # turns the word into a value, or raises UsageError
 
 
 class Argument:
     """A word that is no option. `count` is one of "1", "?", "*" and "+", as in a regular expression."""
 
-    __slots__ = ("attribute", "choices", "count", "help", "metavar", "read")
+    __slots__ = ("attribute", "choices", "count", "help", "metavar", "names_of", "read")
 
     def __init__(
         self,
@@ -59,9 +62,11 @@ class Argument:
         count: str = "1",
         attribute: str = "",
         choices: tuple[str, ...] = (),
+        names_of: str = "",
         read: Callable[[str], Any] | None = None,
     ) -> None:
         self.metavar, self.help, self.count, self.choices, self.read = metavar, help, count, choices, read
+        self.names_of = names_of  # as for an option
         self.attribute = attribute or metavar.lower()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from husk.cli.options import JSON, Argument, Command, Option
 from husk.cli.options.values import positive_count
 
-_NAME = Argument("NAME", "the name of a kept box")
+_NAME = Argument("NAME", "the name of a kept box", names_of="boxes")
 
 PS = Command(
     "ps",
@@ -37,7 +37,7 @@ APPLY = Command(
     arguments=(_NAME, Argument("MOUNT", "which mount, if there are several", count="?")),
     end="With --json nothing is asked: give --dry-run or --yes.",
 )
-_BACKGROUND = Argument("NAME", "the name of a box that runs in the background")
+_BACKGROUND = Argument("NAME", "the name of a box that runs in the background", names_of="boxes")
 EXEC = Command(
     "exec",
     "run another program in a box that runs",
@@ -114,5 +114,5 @@ DROP = Command(
     "forget kept boxes",
     "Forget kept boxes, and free what only they needed.",
     options=(JSON,),
-    arguments=(Argument("NAME", "the names of kept boxes", count="+", attribute="names"),),
+    arguments=(Argument("NAME", "the names of kept boxes", count="+", attribute="names", names_of="boxes"),),
 )

@@ -7,7 +7,7 @@ from husk.cli.options.store_options import STORE_DIR
 from husk.cli.options.values import byte_count, positive_count
 
 _SHARED = (STORE_DIR, JSON)
-_IMAGE = Argument("IMAGE", "its name")
+_IMAGE = Argument("IMAGE", "its name", names_of="images")
 
 IMAGE = Command(
     "image",

@@ -70,12 +70,17 @@ MCP = Command(
     end=f"With --http each request must carry `Authorization: Bearer TOKEN`. TOKEN is ${MCP_TOKEN}; if that is not set,"
     " one is made and printed. docs/agents.md tells more.",
 )  # fmt: skip
+_KINDS = ("boxes", "images", "profiles", "runtimes", "limits")
 COMPLETION = Command(
     "completion",
     "completion of all this for your shell",
     "Print what a shell needs to complete husk's commands and options.",
-    options=(Option("--json", "", "print all commands and options as one JSON object instead"),),
+    options=(
+        Option("--names", "|".join(_KINDS), "print the names that there are now; completion asks for them",
+               choices=_KINDS),
+        Option("--json", "", "print all commands and options as one JSON object instead"),
+    ),
     arguments=(Argument("SHELL", "which shell", count="?", choices=SHELLS),),
-    end='bash: eval "$(husk completion bash)" in ~/.bashrc. zsh: husk completion zsh > a file _husk in $fpath.'
-    " fish: husk completion fish > ~/.config/fish/completions/husk.fish.",
-)
+    end='eval "$(husk completion bash)" in ~/.bashrc, eval "$(husk completion zsh)" in ~/.zshrc; or for zsh as a file'
+    " _husk in $fpath. fish: husk completion fish > ~/.config/fish/completions/husk.fish.",
+)  # fmt: skip

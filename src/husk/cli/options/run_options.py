@@ -9,12 +9,13 @@ LIMITS, WALLS, REPORTS = "limits", "walls", "reports"
 
 BOX = (
     Option("--image", "NAME", "start from an image of the store instead of the host's own programs (`husk image ls`)",
-           group=FILES),
+           group=FILES, names_of="images"),
     Option("--profile", "NAME", "take the options of this profile first, from husk.toml or your own file; none: of no"
-           " profile", group=FILES, more="Without it the profile `default` is taken, if there is one:"
-           " [profiles](profiles.md)."),
+           " profile", group=FILES, names_of="profiles",
+           more="Without it the profile `default` is taken, if there is one: [profiles](profiles.md)."),
     Option("--keep", "NAME", "keep the box as NAME when it ends; if it is kept already, go on in it",
-           group=FILES, more="`husk diff`, `apply`, `commit`, `fork` and `drop` work on it: [how](snapshots.md)."),
+           group=FILES, names_of="boxes",
+           more="`husk diff`, `apply`, `commit`, `fork` and `drop` work on it: [how](snapshots.md)."),
     Option("--store", "DIR", "where the store is (default: $HUSK_STORE, else the user's data directory)",
            group=FILES, files=True),
     Option("--mount", "SRC:DST[:MODE]", "show the host directory SRC at DST; MODE is ro (default), rw, or cow (changes"
@@ -53,7 +54,7 @@ BOX = (
     Option("--timeout", "SECONDS", "end the box after this time (exit code 124)", group=LIMITS),
     Option("--limit", "NAME=VALUE", "end the box (exit code 124) or fail a call when it uses more; NAME is cpu, memory,"
            " processes, files, file-size, disk, disk-files, output, events or time; for example memory=512M",
-           group=LIMITS, many=True,
+           group=LIMITS, many=True, names_of="limits",
            more="Also `cpu=10s`, `disk-files=100k`, or `none` to lift a default:"
            " [what each does](design/008-limits.md)."),
     Option("--weaken", "NAME", "do without a wall the host does not give; `husk doctor` says which, and what that"
@@ -61,7 +62,8 @@ BOX = (
            " [what that means](security.md#the-walls)."),
     Option("--no-namespaces", "", "do without namespaces even where the host gives them", group=WALLS),
     Option("--as", "RUNTIME", "give the program no more of Linux than this runtime has; `husk runtimes ls` lists them",
-           group=WALLS, more="Calls that the runtime lacks fail with its errnos, and are reported as refusals:"
+           group=WALLS, names_of="runtimes",
+           more="Calls that the runtime lacks fail with its errnos, and are reported as refusals:"
            " [what is emulated](compatibility.md#emulate)."),
 )  # fmt: skip
 _EVENTS = Option("--events", "FILE", "write what happens as JSON lines", group=REPORTS, files=True,

@@ -36,6 +36,14 @@ def settings(name: str, path: str) -> list[tuple[ProfileFile, Setting]]:
     return []
 
 
+def known_profiles(path: str) -> list[str]:
+    """Names, for completion: of a project's file only if it is trusted."""
+    files = [ProfileFile(user_file())] if os.path.exists(user_file()) else []
+    if path and is_trusted(os.path.realpath(path), read_content(path)):
+        files.append(ProfileFile(path))
+    return sorted({name for file in files for name in file.profiles})
+
+
 def _project(name: str, path: str) -> ProfileFile | None:
     """None: it is not trusted. Then it is not even parsed: a stranger may have written it."""
     content = read_content(path)

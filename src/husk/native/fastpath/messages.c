@@ -75,10 +75,10 @@ static bool peer_is_unnamed(int fd)
     return getpeername(fd, (struct sockaddr *)&address, &size) == 0 && size <= sizeof(sa_family_t);
 }
 
-enum { AUTOBOUND = sizeof(sa_family_t) + 6 }; /* size of a name that Linux made up, for a sender with SO_PASSCRED */
+enum { AUTOBOUND = sizeof(sa_family_t) + 6 }; /* of a name that Linux made up, for SO_PASSCRED */
 
-/* A pair that husk made: both ends have no name, and the other is husk's. A socket that husk connected has a name at one
- * end. */
+/* A pair that husk made: both ends have no name, and the other is husk's. A socket that husk connected has a name at
+ * one end. */
 static bool is_stand_in(int fd)
 {
     struct sockaddr_storage own;
