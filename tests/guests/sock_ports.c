@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <linux/errqueue.h> /* after time.h */
 
 typedef union {
     struct sockaddr any;
@@ -241,6 +242,33 @@ static void datagrams(const char *ip, const char *any) {
     close(client), close(server);
 }
 
+/* What the error queue tells of a port that nobody has. */
+static void told_errors(const char *ip) {
+    say("-- errors at %s", ip);
+    int six = strchr(ip, ':') != NULL, port = free_port(SOCK_DGRAM), client = make(ip, SOCK_DGRAM);
+    STEP(setsockopt(client, six ? SOL_IPV6 : SOL_IP, six ? IPV6_RECVERR : IP_RECVERR, &on, sizeof on));
+    MUST(try_connect(client, ip, port));
+    STEP(send(client, "four", 4, 0));
+    struct pollfd ready = {.fd = client};
+    STEP(poll(&ready, 1, 60000));
+    address_t address, *by;
+    char data[16], text[64], control[256];
+    struct iovec part = {data, sizeof data};
+    struct msghdr message = {.msg_name = &address, .msg_namelen = sizeof address, .msg_iov = &part, .msg_iovlen = 1,
+                             .msg_control = control, .msg_controllen = sizeof control};
+    STEP(recvmsg(client, &message, MSG_ERRQUEUE));
+    struct cmsghdr *first = CMSG_FIRSTHDR(&message);
+    if (first) {
+        struct sock_extended_err *error = (struct sock_extended_err *)CMSG_DATA(first);
+        by = (address_t *)SO_EE_OFFENDER(error);
+        inet_ntop(by->any.sa_family, six ? (void *)&by->six.sin6_addr : (void *)&by->four.sin_addr, text, sizeof text);
+        say("level %d, type %d: %s, origin %d, type %d, code %d, by %s", first->cmsg_level, first->cmsg_type,
+            errname(error->ee_errno), error->ee_origin, error->ee_type, error->ee_code, text);
+        say("about port %s", ntohs(six ? address.six.sin6_port : address.four.sin_port) == port ? "P" : "other");
+    }
+    close(client);
+}
+
 static void families(void) {
     say("-- families");
     int types[] = {SOCK_STREAM, SOCK_DGRAM};
@@ -281,6 +309,8 @@ int main(void) {
     datagrams("127.0.0.1", "0.0.0.0");
     datagrams("::1", "::");
     datagrams("::ffff:127.0.0.1", "::");
+    told_errors("127.0.0.1");
+    told_errors("::1");
     families();
     return 0;
 }

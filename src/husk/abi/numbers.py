@@ -202,6 +202,7 @@ IPV6_HARMFUL = {
 IPV6_KEPT = {"IPV6_ADDRFORM": 1, "IPV6_V6ONLY": 26}
 IPV6_TWINS = {  # husk sets the same for IPv4, which IPv6 sockets of a mapped network speak
     "IPV6_UNICAST_HOPS": 16,
+    "IPV6_RECVERR": 25,
     "IPV6_RECVHOPLIMIT": 51,
     "IPV6_RECVTCLASS": 66,
     "IPV6_TCLASS": 67,

@@ -24,13 +24,17 @@ SOL_IP, IP_TOS, IP_TTL, IP_PKTINFO, IP_RECVTTL, IP_RECVTOS, IP_ORIGDSTADDR = 0, 
 SOL_IPV6, IPV6_UNICAST_HOPS, IPV6_PKTINFO, IPV6_RECVHOPLIMIT, IPV6_HOPLIMIT = 41, 16, 50, 51, 52
 IPV6_RECVTCLASS, IPV6_TCLASS, IPV6_ORIGDSTADDR = 66, 67, 74
 SCM_CREDENTIALS = SOL_SOCKET, 2
-LOCALHOST = b"\x7f\0\0\1"
+IP_RECVERR, IPV6_RECVERR = 11, 25
+ERRORS, EXTENDED_ERROR = ((SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)), struct.Struct("<IBBBxII")
+LOCALHOST, LOCALHOST6 = b"\x7f\0\0\1", bytes(15) + b"\1"
+PORT_UNREACHABLE, PORT_UNREACHABLE6 = (2, 3, 3), (3, 1, 4)  # origin, type and code
 LO = 1  # the number of lo, here and in every network namespace
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
 # Options of IPv6, and what they are for IPv4.
 TWINS = {
     IPV6_UNICAST_HOPS: IP_TTL,
+    IPV6_RECVERR: IP_RECVERR,
     IPV6_RECVHOPLIMIT: IP_RECVTTL,
     IPV6_RECVTCLASS: IP_RECVTOS,
     IPV6_TCLASS: IP_TOS,
@@ -126,11 +130,28 @@ def _to_guest(
             return level, kind, (ip if len(ip) == 16 else MAPPED_PREFIX + ip) + LO.to_bytes(4, "little")
     elif level == SOL_IP and kind == IP_ORIGDSTADDR and len(value) == 16:
         return _original_destination(network, fd, six, peer, value)
+    elif (level, kind) in ERRORS and len(value) > EXTENDED_ERROR.size:
+        return level, kind, _error(network, fd, six, value)
     elif level == SOL_IP and six and kind == IP_TTL and _asked(fd, IPV6_RECVHOPLIMIT):
         return SOL_IPV6, IPV6_HOPLIMIT, value
     elif level == SOL_IP and six and kind == IP_TOS and _asked(fd, IPV6_RECVTCLASS):
         return SOL_IPV6, IPV6_TCLASS, value[:1].ljust(4, b"\0")
     return message
+
+
+def _error(network: MappedNetwork, fd: int, six: bool, value: bytes) -> bytes:
+    """struct sock_extended_err and the address that sent the error. To IPv6 an ICMP error is one of ICMPv6."""
+    number, origin, kind, code, info, data = EXTENDED_ERROR.unpack_from(value)
+    if six and (origin, kind, code) == PORT_UNREACHABLE:
+        origin, kind, code = PORT_UNREACHABLE6
+    offender = value[EXTENDED_ERROR.size :]
+    at = {b"\2\0": 4, b"\n\0": 20}.get(offender[:2], len(offender))
+    ip = network.guest_own_ip(fd, offender[at : at + 4], offender)
+    if ip is not None and at == 4:
+        offender = offender[:4] + ip[-4:] + offender[8:]
+    elif ip is not None:
+        offender = offender[:8] + (LOCALHOST6 if six else MAPPED_PREFIX + ip[-4:]) + offender[24:]
+    return EXTENDED_ERROR.pack(number, origin, kind, code, info, data) + offender
 
 
 def _original_destination(
