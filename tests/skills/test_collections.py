@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from husk.compat.verdict.subjects import subjects_in
 from husk.sandbox.errors import UsageError
 from husk.skills.collections import find_skills as finding
 from husk.skills.collections.find_skills import find_skills, skills_in
@@ -181,3 +182,28 @@ def test_packages_serve_both_sides(tmp_path: Path) -> None:
     answer = husk_skill(tmp_path, "test", skill, "--native", "--json", "--find-links", tmp_path / "wheels")
     (verdict,) = answer.json
     assert verdict["status"] == "works" and verdict["native_seconds"], json.dumps(verdict)
+
+
+@pytest.mark.needs("python3")
+def test_a_folder_is_locked(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "husk_test_top", "1.2", "answer = 42")
+    root = tmp_path / "many"
+    for place, name in ((root, "needy"), (root / "deep", "needy"), (root, "plain")):
+        make_skill(place, name, {"scripts/x.py": "import husk_test_top\n"} if name == "needy" else ECHO)
+    make_skill(root, "../bad", ECHO, head="---\nname: ../bad\ndescription: x\n---\n")
+    make_skill(root, "worse", ECHO, head="---\nname: ../bad\ndescription: x\n---\n")
+    (tmp_path / "locks").mkdir()
+    answer = husk_skill(tmp_path, "lock", root, "-o", "locks", "--find-links", tmp_path / "wheels")
+    assert answer.code == 2 and "4 skills: 1 locked, 2 failed" in answer.out, answer.err
+    assert "another skill is called 'needy'" in answer.err and "cannot be that of a file" in answer.err
+    (lock,) = (tmp_path / "locks").iterdir()
+    assert lock.name == "needy.permissions.lock" and lock.read_text().startswith("husk_test_top==1.2 --hash=sha256:")
+    refused(husk_skill(tmp_path, "lock", root, "-o", "nowhere"), "name a directory that is there")
+
+
+def test_a_folder_is_checked_skill_by_skill(tmp_path: Path) -> None:
+    root = collection(tmp_path)
+    assert subjects_in(str(root)) == [str(root / "deep/er/two"), str(root / "one")]
+    assert subjects_in(str(root / "one")) == [str(root / "one")] and subjects_in("/usr/bin/env") == ["/usr/bin/env"]
+    (tmp_path / "plain").mkdir()
+    assert subjects_in(str(tmp_path / "plain")) == [str(tmp_path / "plain")]

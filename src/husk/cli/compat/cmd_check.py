@@ -24,7 +24,7 @@ from husk.compat.verdict.measure import MOST_OUTPUT, Baseline, beyond, decided
 from husk.compat.verdict.report_pages import html, markdown
 from husk.compat.verdict.report_text import look_lines, matrix_lines, verdict_lines
 from husk.compat.verdict.sarif import sarif
-from husk.compat.verdict.subjects import look_at_subject
+from husk.compat.verdict.subjects import look_at_subject, subjects_in
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import DEFAULT_PATH, Policy
 
@@ -52,8 +52,9 @@ def _check(options: Values) -> int:
     census = read_census(options.trace) if options.trace else None
     looks: list[Look] = []
     verdicts: list[Verdict] = []
-    for word in options.what:
-        _check_file(word, options, surfaces, census, looks, verdicts)
+    subjects = [subject for word in options.what for subject in subjects_in(word)]
+    for word in subjects:
+        _check_file(word, options, surfaces, census, looks, verdicts, alone=len(subjects) == 1)
     if options.program:
         _check_command(options, surfaces, census, looks, verdicts)
     _print(_report(forms[0] if forms else "", looks, verdicts), options.out)
@@ -89,11 +90,13 @@ def _check_file(
     census: Census | None,
     looks: list[Look],
     verdicts: list[Verdict],
+    *,
+    alone: bool,
 ) -> None:
     try:
         look = look_at_subject(word, options.store)
-    except Unreadable as error:
-        if len(options.what) == 1:
+    except (Unreadable, UsageError) as error:
+        if alone or (isinstance(error, UsageError) and word in options.what):
             raise
         # One of many: the others still get their verdicts.
         looks.append(Look(word, "file", blind=True, problems=[str(error)]))

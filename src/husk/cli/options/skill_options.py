@@ -132,12 +132,13 @@ SKILL = Command(
             options=(
                 Option("--permissions", "FILE", "lock what this manifest lists, too", files=True, read=Path,
                        default=None),
-                Option("-o, --write", "FILE", "where to (default: beside the manifest, NAME.permissions.lock)",
+                Option("-o, --write", "FILE", "where to (default: beside the manifest, NAME.permissions.lock); for a"
+                       " folder of skills, a directory",
                        files=True, read=Path, default=None),
                 JSON,
                 *_BOX_OPTIONS,
             ),
-            arguments=(_SKILL,),
+            arguments=(Argument("PATH", "a skill, or a folder of skills", read=Path),),
         ),
         Command(
             "test",

@@ -20,6 +20,18 @@ from husk.skills.open_skill import ARCHIVES
 MOST_PROGRAMS = 40  # of one skill
 
 
+def subjects_in(word: str) -> list[str]:
+    """What a word names: itself, or for a folder of skills each of them. Any other directory is one subject."""
+    folder = Path(word)
+    if not folder.is_dir() or (folder / "SKILL.md").exists():
+        return [word]
+    if not any(next(folder.glob(f"{depth}/SKILL.md"), None) for depth in ("*", "*/*", "*/*/*")):
+        return [word]
+    from husk.skills.collections.find_skills import skills_in
+
+    return [str(path) for path in skills_in([folder])[0]]
+
+
 def look_at_subject(word: str, store: str = "") -> Look:
     """Raises UsageError: there is nothing of that name, or nothing in it that could run."""
     if os.path.isdir(word) and os.path.isfile(os.path.join(word, "SKILL.md")):
