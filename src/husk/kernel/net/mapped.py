@@ -321,7 +321,9 @@ class MappedNetwork(Network):
         if connecting:
             # A connected socket receives from its peer only, and no group ever sends.
             own = socket_name(fd, False)
-            receivers = [each for each in receivers if each[:24] != own[:24]]
+            receivers = [each for each in receivers if each[:24] != own[:24]][:1]
+            for each in receivers:
+                self._guard(_port(each))
             self._state(fd).connected = ip, port
         return receivers[0] if receivers else self._drain(family)
 
