@@ -13,6 +13,7 @@ import pytest
 
 from husk.skills.open_skill import open_skill
 from husk.skills.permission_file import propose
+from husk.skills.scan import describe as describe_module
 from husk.skills.scan.describe import Description, describe
 from husk.skills.syntax import syntax_parser
 from husk.skills.syntax.scan_findings import KNOWN, MENTIONED, USED, is_host
@@ -218,6 +219,15 @@ def test_a_text_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pyt
     assert time.monotonic() - start < 20
     assert found.programs == ["git"] and len(found.problems) >= 1
     assert "scripts/a.sh: not read: the parser gave no answer" in found.problems[0]
+
+
+def test_more_code_than_anybody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_module, "MOST_CODE", 1 << 20)
+    found = look(
+        tmp_path, {"scripts/a.py": "import yaml\n", "scripts/b.py": "#" * (1 << 20), "scripts/c.py": "import numpy\n"}
+    )
+    assert list(found.pip) == ["PyYAML"] and len(found.problems) == 2
+    assert found.problems[0] == "scripts/b.py: not read: the skill has more than 1 MiB of code"
 
 
 def test_a_parser_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:

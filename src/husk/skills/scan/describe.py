@@ -18,6 +18,7 @@ from husk.skills.syntax.scan_findings import KNOWN, Finding, surest
 from husk.skills.syntax.syntax_parser import SyntaxParser
 
 REQUIREMENTS = ("requirements.txt", "scripts/requirements.txt")
+MOST_CODE = 16 << 20  # read of one skill, so that a person need not wait
 PACKAGES = ("package.json", "scripts/package.json")
 
 
@@ -126,8 +127,12 @@ def _scan(found: Description, parser: SyntaxParser, *, whole: bool) -> None:
     """Not `whole`: for a run, which needs the hosts only, for its hints; without an address in them there are none."""
     following = whole or any("://" in found.skill.text(each.path) for each in found.code if each.language == "python")
     python, javascript, shared = PythonUses(parser), JavaScriptUses(parser), Shared()
+    left = MOST_CODE
     for script in found.code:
-        if script.language == "python":
+        left -= (found.skill.root / script.path).stat().st_size if script.language != "elf" else 0
+        if left < 0:
+            script.problems.append(f"{script.path}: not read: the skill has more than {MOST_CODE >> 20} MiB of code")
+        elif script.language == "python":
             scan_python(found.skill, script, python if following else None)
         elif script.language in ("sh", "bash"):
             scan_shell(found.skill, script, parser, shared)
