@@ -41,7 +41,7 @@ SPARE, GUARD, FOUR, SIX, ANY_FOUR, ANY_SIX, ANY_BOTH, FIRST_OTHER, LAST_OTHER = 
 IPV6_SLOTS = frozenset((SIX, ANY_SIX))
 WILDCARDS = frozenset((ANY_FOUR, ANY_SIX, ANY_BOTH))
 TRIES, MOST_PORTS = 200, 8000
-MOST_GUARDS = 128  # descriptors of husk
+MOST_GUARDS, CONNECTING = 128, 32  # descriptors of husk; those whose sockets are perhaps not connected yet
 
 
 class Ports:
@@ -198,9 +198,11 @@ class Ports:
         whoever has the port by then. While husk holds it at one address, it cannot be had for all addresses."""
         with self._binding:
             if host_port in self._guards:
+                self._guards[host_port] = self._guards.pop(host_port)  # the latest
                 return
             if len(self._guards) >= MOST_GUARDS:
-                self._drop_guards(keep=port_owners.connected_ports(self.block))
+                latest = list(self._guards)[-CONNECTING:]
+                self._drop_guards(keep=port_owners.connected_ports(self.block).union(latest))
             if len(self._guards) >= MOST_GUARDS:
                 raise OSError(errno.EADDRNOTAVAIL, "the box's sockets are connected to too many ports")
             made = _probe(SOCK_DGRAM)
