@@ -81,7 +81,7 @@ def test_what_was_put_in_the_place_of_a_listed_file(tmp_path: Path) -> None:
     manifest = tmp_path / "p.toml"
     entries = '["/workspace/tool", "/workspace/bin/tool", "cp", "cat", "mv", "chmod", "tail"]'
     manifest.write_text(f"version = 1\n[files]\nwork = true\n[programs]\nallow = {entries}\n")
-    answer = husk_skill(tmp_path, "run", skill, "-q", "--permissions", manifest, "--work", tmp_path / "work")
+    answer = husk_skill(tmp_path, "run", skill, "-q", "--permissions", manifest, "--work", tmp_path / "work", kept=True)
     lines = answer.out.splitlines()
     assert lines[0] == "tool ./tool" and len(lines) == 6, answer
     assert all("ermission denied" in line for line in lines[1:]), lines

@@ -100,7 +100,8 @@ def _lock_in(folder: Path, skill: Skill, taken: set[str]) -> Path:
 
 def _print(written: dict[str, str]) -> None:
     for name, text in written.items():
-        pinned = f", {len(text.splitlines())} packages" if not name.endswith(".json") else ""
+        count = len(text.splitlines())
+        pinned = f", {count} package{'s' if count > 1 else ''}" if not name.endswith(".json") else ""
         say(f"{name}{pinned}")
     if not written:
         say("nothing to lock: the box has all that is needed")
