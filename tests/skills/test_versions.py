@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import pytest
+
+from husk.review.passport import _unreadable as unread
+from husk.review.version_diff import compare_versions
+from husk.skills.open_skill import open_skill
 from tests.skills.calling import husk_skill, make_skill, refused
 
 HEAD = '---\nname: {name}\ndescription: For a test.\nallowed-tools: Read\nmetadata:\n  version: "1"\n---\n'
@@ -55,3 +61,19 @@ def test_two_states_of_a_collection(tmp_path: Path) -> None:
     (new / "SKILL.md").write_text("nothing")
     assert husk_skill(tmp_path, "diff", "old", "new").code == 2
     refused(husk_skill(tmp_path, "diff", "old/tool", new), "SKILL.md must begin with front matter")
+
+
+def test_what_cannot_be_read_is_not_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = two_versions(tmp_path)
+    (new / "closed").mkdir()
+    scan = os.scandir
+
+    def closed(path: Path) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with open_skill(old) as before, open_skill(new) as after, pytest.raises(PermissionError):
+        compare_versions(before, after)
+    assert unread(new) == [f"{new}/closed cannot be read (Permission denied): it is not in this passport."]

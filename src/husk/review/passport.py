@@ -87,6 +87,7 @@ def make_passport(
             with open_skill(old) as before:
                 before.check()
                 made.diff = compare_versions(before, skill)
+    made.notes += _unreadable(source)
     made.allowed_hosts = list(request.hosts)
     made.measured = [measure_case(case, request) for case in cases]
     if command:
@@ -124,6 +125,15 @@ def _read(skill: Skill, request: Request) -> Passport:
         packages=packages,
         notes=notes,
     )
+
+
+def _unreadable(source: Path) -> list[str]:
+    """The copy that is reviewed has only what could be read."""
+    errors: list[OSError] = []
+    for _ in os.walk(source, onerror=errors.append):
+        pass
+    return [f"{error.filename} cannot be read ({error.strerror}): it is not in this passport." for error in errors
+            if source.is_dir()]  # fmt: skip
 
 
 def _first(metadata: dict[str, str], names: tuple[str, ...]) -> str:

@@ -80,7 +80,11 @@ def compare_versions(old: Skill, new: Skill) -> VersionDiff:
 def _contents(root: Path) -> dict[str, str]:
     """Every file: what it holds, or where a link leads, and whether it is executable."""
     found = {}
-    for folder, folders, names in os.walk(root):
+
+    def unreadable(error: OSError) -> None:
+        raise error  # "the same" must not be said of what nobody has seen
+
+    for folder, folders, names in os.walk(root, onerror=unreadable):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
         for name in [*names, *links]:

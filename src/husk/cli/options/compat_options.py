@@ -205,7 +205,7 @@ CHECK = Command(
                read=time_limit, default=None),
         Option("--no-namespaces", "", "for the command after `--`, as for husk run"),
     ),
-    arguments=(Argument("WHAT", "a program, a script, a directory, a skill or an image", count="*",
+    arguments=(Argument("WHAT", "a program, a script, a directory, a skill, a folder of skills or an image", count="*",
                         attribute="what"),),
     program="CMD ARGS…",
     end="Exit code 0: it runs, perhaps with fallback; 1: it breaks in some runtime; 3: in some it is unknown; 2: a"
