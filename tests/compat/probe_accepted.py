@@ -61,6 +61,8 @@ IN_HUSK = (
              setting="bare", who="user"),
     Accepted("shmctl", "cmd=SHM_LOCK", "works", "no-effect status.shm_perm.mode & SHM_LOCKED",
              "husk keeps the segment, and locks none in memory; programs take it as a wish"),
+    Accepted("setsockopt", "level=SOL_SOCKET optname=26", "works", "errno EPERM",
+             "a network socket has husk's own filter there, which keeps out foreign senders", setting="bare"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
              "a whiteout is a device node, and no guest makes one; old kernels gave this errno too"),
 )  # fmt: skip
