@@ -70,6 +70,16 @@ def test_a_sealed_header_cannot_be_exchanged(programs: Path, place: Path) -> Non
             assert heard(server)
 
 
+def test_a_program_gets_no_send_with_the_number_of_the_thread_that_it_replaced(programs: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as server:
+        server.bind(("127.0.0.1", 0))
+        options = [*RULE, "--mount", f"{programs}:{ESCAPE}:ro"]
+        result = husk(["run", *options, "--", f"{ESCAPE}/sealed_exec", str(server.getsockname()[1])])
+        assert (result.status, result.out) == (0, "caught and executed: 12\n"), result.err
+        with pytest.raises(BlockingIOError):
+            server.recv(100)
+
+
 CLAIMS = """
 import os, socket, struct, sys
 host = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

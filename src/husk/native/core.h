@@ -66,6 +66,7 @@ typedef struct {
     struct remote_messages *messages; /* owned; headers of messages that guests' own threads send */
     int marks;                     /* atomic: some thread of the run has rules of its own (remote/restrict.c) */
     uint64_t restricting[CORE_RESTRICTING]; /* atomic: threads that husk makes take on such rules right now; 0: free */
+    pid_t restrictors[CORE_RESTRICTING];    /* atomic: which threads of husk make them */
     int loader_fd;                 /* borrowed */
     int mapped;                    /* network addresses have to be translated */
     int confined;                  /* a name that a guest slips into a native send leads nowhere */

@@ -101,6 +101,12 @@ pid_t guest_thread_group(pid_t tid)
     return status_field(tid, "\nTgid:", 10, &tgid) ? -1 : (pid_t)tgid;
 }
 
+pid_t guest_tracer(pid_t tid)
+{
+    long tracer;
+    return status_field(tid, "\nTracerPid:", 10, &tracer) ? -1 : (pid_t)tracer;
+}
+
 PyObject *guest_py_tgid(Call *call, PyObject *Py_UNUSED(noargs))
 {
     pid_t tgid = guest_thread_group(call->notif.pid);

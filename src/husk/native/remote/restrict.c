@@ -7,8 +7,8 @@
  * leaves them alone. /proc/TID/personality shows them. Guests cannot change them: the filter lets only the question
  * through, and notifies what would set them. The cookie does not help there, because it is no secret: husk's own call
  * is notified too, and a receiver lets it continue if it is of a thread that is stopped here. So this must run in a
- * thread that does not receive. The same holds for landlock_restrict_self, with which the host confines signals and
- * tracing. */
+ * thread that does not receive, and the receiver asks who traces the thread (as in sealed_send.c). The same holds for
+ * landlock_restrict_self, with which the host confines signals and tracing. */
 #include "remote/remote.h"
 
 #include "notify/notify.h"
@@ -89,7 +89,8 @@ bool remote_is_restricting(const Listener *listener, const struct seccomp_notif 
     uint64_t wanted = expected(notif->pid, marks ? (uint32_t)notif->data.args[0] : 0);
     for (int i = 0; i < CORE_RESTRICTING; i++) {
         uint64_t found = __atomic_load_n(&listener->restricting[i], __ATOMIC_ACQUIRE);
-        if (found && (marks ? found : found & ~0xffffffffULL) == wanted)
+        if (found && (marks ? found : found & ~0xffffffffULL) == wanted &&
+            guest_tracer(notif->pid) == __atomic_load_n(&listener->restrictors[i], __ATOMIC_ACQUIRE))
             return true;
     }
     return false;
@@ -100,8 +101,10 @@ static int announce(Listener *listener, pid_t tid, uint32_t persona)
     for (int i = 0; i < CORE_RESTRICTING; i++) {
         uint64_t none = 0;
         if (__atomic_compare_exchange_n(&listener->restricting[i], &none, expected(tid, persona), false,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            __atomic_store_n(&listener->restrictors[i], (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
             return i;
+        }
     }
     return -1;
 }

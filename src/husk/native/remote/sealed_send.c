@@ -20,7 +20,9 @@
  * with an instruction in the place of `syscall`. For rt_sigaction that does no harm; here it would be a way out.
  *
  * sendmsg is notified as always. A receiver lets it continue if thread and header are those of a send that is under way
- * here. So this must run in a thread that does not receive. */
+ * here. So this must run in a thread that does not receive. The thread's number alone does not tell: a program that
+ * another thread of the process executes has the number of the first thread, and other memory. But husk's thread, which
+ * may not know yet that its tracee is gone, does not trace it. */
 #include "remote/remote.h"
 
 #include "loader/resident.h"
@@ -69,7 +71,7 @@ struct remote_messages {
     struct slot *slots;   /* husk's own mapping, writable */
     struct stat identity; /* of the memfd */
     bool taken[SLOTS];
-    pid_t sender[SLOTS];    /* the thread that is in a sendmsg with this header; 0: none. Atomic */
+    uint64_t sender[SLOTS]; /* the thread that is in a sendmsg with this header, and its tracer; 0: none. Atomic */
     pid_t refused[REFUSED]; /* processes that could not map the pages, the oldest replaced first */
     unsigned refusals;
 };
@@ -213,8 +215,10 @@ bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif 
 {
     const struct remote_messages *m = listener->messages;
     uint64_t at = notif->data.args[1] - HUSK_MESSAGES;
-    return at < SIZE && at % SLOT_BYTES == 0 &&
-           __atomic_load_n(&m->sender[at / SLOT_BYTES], __ATOMIC_ACQUIRE) == (pid_t)notif->pid;
+    if (at >= SIZE || at % SLOT_BYTES)
+        return false;
+    uint64_t sender = __atomic_load_n(&m->sender[at / SLOT_BYTES], __ATOMIC_ACQUIRE);
+    return sender && sender >> 32 == notif->pid && guest_tracer(notif->pid) == (pid_t)sender;
 }
 
 static bool has_signal(const struct remote_thread *thread)
@@ -267,10 +271,11 @@ static int send_all(struct remote_messages *m, int number, struct remote_thread 
         left += slot->parts[i].iov_len;
     const uint64_t args[6] = {s->guest_fd, HUSK_MESSAGES + number * (uint64_t)SLOT_BYTES, s->flags | MSG_DONTWAIT,
                               0, 0, thread->cookie};
+    const uint64_t sender = (uint64_t)thread->tid << 32 | (uint32_t)syscall(SYS_gettid);
     *value = 0;
     for (;;) {
         long sent = 0;
-        __atomic_store_n(&m->sender[number], thread->tid, __ATOMIC_RELEASE);
+        __atomic_store_n(&m->sender[number], sender, __ATOMIC_RELEASE);
         int error = remote_checked_call(thread, SYS_sendmsg, args, &sent);
         __atomic_store_n(&m->sender[number], 0, __ATOMIC_RELEASE);
         if (error)
