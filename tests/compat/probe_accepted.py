@@ -41,17 +41,8 @@ IN_HUSK = (
     Accepted("/sys/fs/cgroup", "", "works", "no-effect count > 0", "the box's own group has no files to show"),
     Accepted("fcntl", "cmd=F_SET_RW_HINT", "works", "errno EPERM",
              "Linux wants the file's owner, and files that husk makes are root's on the host", who="root"),
-    Accepted("prlimit64", "resource=RLIMIT_CORE", "works",
-             "no-effect getrlimit(RLIMIT_CORE, &now) == 0 && now.rlim_max == 0",
-             "the core limit stays 1, as the row of setrlimit says"),
-    Accepted("setrlimit", "resource=RLIMIT_CORE", "works",
-             "no-effect getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_max == 0",
-             "the core limit stays 1, as the row says"),
-    *(
-        Accepted(call, "which=PRIO_PGRP", "works", "errno EPERM",
-                 "without a pid namespace a group may reach beyond the box", setting="bare")
-        for call in ("getpriority", "setpriority")
-    ),
+    Accepted("setpriority", "which=PRIO_PGRP", "works", "errno EPERM",
+             "without a pid namespace a group may reach beyond the box", setting="bare"),
     Accepted("seccomp", "op=SECCOMP_SET_MODE_STRICT", "works", "errno EINVAL",
              "Linux lets no process that has a filter change to the strict mode, and every guest has one"),
     Accepted("seccomp", "op=SECCOMP_SET_MODE_FILTER flags=8", "works", "works EBUSY",
@@ -63,6 +54,9 @@ IN_HUSK = (
              "husk keeps the segment, and locks none in memory; programs take it as a wish"),
     Accepted("setsockopt", "level=SOL_SOCKET optname=26", "works", "errno EPERM",
              "a network socket has husk's own filter there, which keeps out foreign senders", setting="bare"),
+    Accepted("fcntl", "cmd=F_SETOWN_EX", "works", "errno EPERM",
+             "a thread as owner stands behind a pointer, and without a pid namespace its number could be another's",
+             setting="bare"),
     Accepted("renameat2", "flags=RENAME_WHITEOUT", "works", "works EPERM",
              "a whiteout is a device node, and no guest makes one; old kernels gave this errno too"),
 )  # fmt: skip
@@ -71,7 +65,7 @@ IN_HUSK = (
 _REASONS = {
     "they tell about the host, or would change it": (
         "/proc/buddyinfo /proc/consoles /proc/crypto /proc/interrupts /proc/kallsyms /proc/kcore /proc/keys /proc/kmsg "
-        "/proc/modules /proc/pressure /proc/slabinfo /proc/softirqs /proc/sys/kernel/keys/maxkeys /proc/sysrq-trigger "
+        "/proc/modules /proc/pressure /proc/slabinfo /proc/softirqs /proc/sysrq-trigger "
         "/proc/sys/kernel/yama/ptrace_scope /sys/module"
     ),
     "they tell what the host's kernel and its security modules do with a process": (
@@ -113,6 +107,9 @@ GVISOR = {
     ("setsockopt", "level=IPPROTO_TCP optname=31"): "as option 60",
     ("getsockopt", "level=SOL_SOCKET optname=59"): "an option that it does not know",
     ("getsockopt", "level=SOL_SOCKET optname=77"): "an option that it does not know",
+    ("getsockopt", "level=IPPROTO_IPV6 optname=17"): "an option that it does not know",
+    ("getsockopt", "level=SOL_NETLINK optname=11"): "an option that it does not know",
+    ("setsockopt", "level=SOL_NETLINK optname=11"): "an option that it does not know",
     ("unshare", "an unknown flag"): "flags that it does not know are passed over",
     ("/proc/self/cgroup", ""): "empty, since no cgroups are mounted",
     ("/proc/self/io", ""): 'its first line is "char:" where Linux has "rchar:"',

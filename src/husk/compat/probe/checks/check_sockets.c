@@ -238,6 +238,12 @@ static void makes_pair(int type)
     EFFECT(send(ends[0], "abc", 3, 0) == 3 && says(ends[1], "abc"));
 }
 
+CHECK(socketpair, "family=AF_INET type=SOCK_SEQPACKET: networks have none")
+{
+    int ends[2];
+    ANSWERS(CALL(socketpair, AF_INET, SOCK_SEQPACKET, 0, ends), ESOCKTNOSUPPORT);
+}
+
 CHECK(socketpair, "family=AF_UNIX type=SOCK_STREAM")
 {
     makes_pair(SOCK_STREAM);
@@ -778,6 +784,19 @@ CHECK(setsockopt, "level=SOL_SOCKET optname=25: SO_BINDTODEVICE, the loopback")
     MUST_OR(CALL(setsockopt, inet(SOCK_DGRAM), SOL_SOCKET, SO_BINDTODEVICE, "lo", 3), EPERM);
 }
 
+CHECK(setsockopt, "level=SOL_SOCKET optname=44: SO_LOCK_FILTER")
+{
+    int one = 1;
+    MUST(CALL(setsockopt, inet(SOCK_DGRAM), SOL_SOCKET, SO_LOCK_FILTER, &one, sizeof one));
+}
+
+CHECK(setsockopt, "level=SOL_NETLINK optname=11: NETLINK_EXT_ACK")
+{
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
+    NEED(fd >= 0, "a socket of netlink");
+    sets(fd, SOL_NETLINK, 11, 1, 1);
+}
+
 CHECK(setsockopt, "level=IPPROTO_TCP optname=1: TCP_NODELAY")
 {
     sets(inet(SOCK_STREAM), IPPROTO_TCP, TCP_NODELAY, 1, 1);
@@ -809,6 +828,27 @@ CHECK(setsockopt, "level=IPPROTO_IP optname=32: IP_MULTICAST_IF, the loopback")
     MUST(CALL(setsockopt, inet(SOCK_DGRAM), IPPROTO_IP, IP_MULTICAST_IF, &address, sizeof address));
 }
 
+CHECK(setsockopt, "level=IPPROTO_IP optname=50: IP_UNICAST_IF, the loopback")
+{
+    unsigned index = htonl(1);
+    MUST(CALL(setsockopt, inet(SOCK_DGRAM), IPPROTO_IP, 50, &index, sizeof index));
+}
+
+CHECK(setsockopt, "level=IPPROTO_IPV6 optname=16: IPV6_UNICAST_HOPS")
+{
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    NEED(fd >= 0, "a socket of IPv6");
+    sets(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 7, 7);
+}
+
+CHECK(setsockopt, "level=IPPROTO_IPV6 optname=76: IPV6_UNICAST_IF, the loopback")
+{
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    unsigned index = htonl(1);
+    NEED(fd >= 0, "a socket of IPv6");
+    MUST(CALL(setsockopt, fd, IPPROTO_IPV6, 76, &index, sizeof index));
+}
+
 CHECK(setsockopt, "level=IPPROTO_IPV6 optname=26: IPV6_V6ONLY")
 {
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -821,6 +861,32 @@ CHECK(setsockopt, "level=IPPROTO_IPV6 optname=17: IPV6_MULTICAST_IF, the loopbac
     int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), index = 1;
     NEED(fd >= 0, "a socket of IPv6");
     MUST(CALL(setsockopt, fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index));
+}
+
+CHECK(getsockopt, "level=IPPROTO_IP optname=32: IP_MULTICAST_IF, which is none")
+{
+    struct in_addr address = {1};
+    socklen_t length = sizeof address;
+    MUST(CALL(getsockopt, inet(SOCK_DGRAM), IPPROTO_IP, IP_MULTICAST_IF, &address, &length));
+    EFFECT(address.s_addr == 0);
+}
+
+CHECK(getsockopt, "level=IPPROTO_IPV6 optname=17: IPV6_MULTICAST_IF, which is none")
+{
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), index = 1;
+    socklen_t length = sizeof index;
+    NEED(fd >= 0, "a socket of IPv6");
+    MUST(CALL(getsockopt, fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, &length));
+    EFFECT(index == 0);
+}
+
+CHECK(getsockopt, "level=SOL_NETLINK optname=11: NETLINK_EXT_ACK, which is off")
+{
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0), on = 1;
+    socklen_t length = sizeof on;
+    NEED(fd >= 0, "a socket of netlink");
+    MUST(CALL(getsockopt, fd, SOL_NETLINK, 11, &on, &length));
+    EFFECT(on == 0);
 }
 
 CHECK(getsockopt, "level=SOL_SOCKET optname=3: SO_TYPE")
