@@ -109,11 +109,12 @@ def size_text(size: int) -> str:
 
 def _sections(passport: Passport) -> list[Section]:
     wants = passport.wants
+    unwritten = "No file was written." if passport.measured else "No name that it writes to is in its code."
     return [
         Section("reaches", "Reaches", "No host was found.", _hosts(passport, wants)),
         Section("runs", "Runs", "No program was found.", _programs(passport, wants)),
         Section("reads", "Reads", "No file outside the system's own was read.", _reads(passport)),
-        Section("writes", "Writes", "No file was written.", _writes(passport, wants)),
+        Section("writes", "Writes", unwritten, _writes(passport, wants)),
     ]
 
 
