@@ -119,6 +119,8 @@ def test_mistakes_have_a_line(place: Path, text: str, said: str) -> None:
     [
         ('mount = "cow"', 'mount = [".:/w:rw"]', "gives projects cow mounts at most"),
         ("outside = false", 'mount = ["..:/w:ro"]', "keeps projects to their own directory"),
+        ("outside = false", 'env-file = "../secrets.env"', "keeps projects to their own directory"),
+        ('hide = ["*.pem"]', 'allow = ["**"]', "could lift what your own file hides"),
         ('allow-net = ["*.example"]', 'allow-net = ["a.other:443"]', "does not give projects this host"),
         ('allow-net = ["*.example"]', 'net = "host"', "gives projects some hosts only"),
         ('forbid = ["publish"]', 'publish = ["80:80"]', "forbids publish to projects"),
@@ -138,6 +140,43 @@ def test_rules_of_the_user_are_added_to_every_project(place: Path) -> None:
     write(place, 'format = 1\n[profile.default]\nallow-net = ["a.example:443"]\n')
     found = settings("", f"{place}/husk.toml")
     assert [str(setting) for _, setting in found] == ["allow-net = a.example:443", "hide = *.pem"]
+
+
+@pytest.mark.parametrize("wants", ['mount = ["data:/data:rw"]', 'env-file = "data"'])
+def test_a_link_does_not_lead_a_project_elsewhere(place: Path, wants: str) -> None:
+    """A guest that may write to the project can put it in the place of what a trusted profile names."""
+    (place.parent / "elsewhere").mkdir()
+    (place / "data").mkdir()
+    write(place, f"format = 1\n[profile.default]\n{wants}\n")
+    assert len(settings("", f"{place}/husk.toml")) == 1
+    (place / "data").rmdir()
+    (place / "data").symlink_to(place.parent / "elsewhere")
+    with pytest.raises(UsageError, match=r"husk.toml:3: .*a symbolic link leads to .*/elsewhere"):
+        settings("", f"{place}/husk.toml")
+
+
+def test_what_others_leave_above_does_not_hold_up_a_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(place / "husk.toml")
+    assert RunOptions(["true"]).policy.mounts == []
+    assert "not a regular file" in capsys.readouterr().err
+    (place / "husk.toml").unlink()
+    (place / "husk.toml").write_bytes(b"#" * (2 << 20))
+    assert RunOptions(["true"]).policy.mounts == []
+    with pytest.raises(UsageError, match="larger than"):
+        RunOptions(["--profile", "default", "true"])
+
+
+def test_init_trusts_what_it_wrote(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = os.replace
+
+    def replaced_at_once(new: str, path: str) -> None:
+        replace(new, path)
+        if path.endswith("husk.toml"):
+            Path(path).write_text(FIRST)
+
+    monkeypatch.setattr(os, "replace", replaced_at_once)
+    assert husk(["init"]) == 0
+    assert RunOptions(["true"]).policy.timeout is None  # of what another process put there nothing is obeyed
 
 
 def test_init(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,11 @@
-"""cli: what the user's own file forbids to files of projects: its section [projects]. Trust in a file is one thing;
-this holds for all of them."""
+"""cli: what files of projects may not have. Trust in a file is one thing; this holds for all of them: what the user's
+own file forbids in its section [projects], and links that lead out of the project."""
 
 from __future__ import annotations
 
 import os
 
-from husk.cli.profiles.profile_file import KEYS, ProfileFile, Setting
+from husk.cli.profiles.profile_file import KEYS, PATHS, ProfileFile, Setting
 from husk.sandbox.rules.net_ceiling import covers
 
 MODES = ("ro", "cow", "rw")
@@ -16,7 +16,7 @@ SECTION = ("mount", "outside", "allow-net", "forbid", *ALWAYS)
 class Ceiling:
     """`check` raises where a setting of a project goes beyond it."""
 
-    __slots__ = ("_forbidden", "_hosts", "_mode", "_outside", "_user")
+    __slots__ = ("_forbidden", "_hosts", "_mode", "_outside", "_rules", "_user")
 
     def __init__(self, user: ProfileFile) -> None:
         self._user = user
@@ -28,6 +28,7 @@ class Ceiling:
         self._outside = section.flag("outside", default=True)
         self._hosts = section.words("allow-net") if "allow-net" in section else None
         self._forbidden = section.words("forbid")
+        self._rules = any(section.words(key) for key in ALWAYS)
         for key in self._forbidden:
             if key not in KEYS:
                 raise user.wrong("projects", "forbid", f"there is no {key}; `husk run --help` lists the options.")
@@ -49,12 +50,14 @@ class Ceiling:
         if key in self._forbidden:
             return f"your own file forbids {key} to projects"
         if key == "mount" and not value.endswith(":image"):
-            source, _, rest = value.partition(":")
+            rest = value.partition(":")[2]
             mode = rest.rpartition(":")[2] if rest.endswith((":rw", ":cow", ":ro")) else "ro"
             if MODES.index(mode) > MODES.index(self._mode):
                 return f"your own file gives projects {self._mode} mounts at most"
-            if not self._outside and not _is_below(source, project.directory):
-                return "your own file keeps projects to their own directory"
+        if not self._outside and (source := _source(setting)) and not _is_below(source, project.directory):
+            return "your own file keeps projects to their own directory"
+        if key == "allow" and self._rules:
+            return "it could lift what your own file hides, denies or protects in projects"
         if key == "allow-net" and self._hosts is not None and not any(covers(one, value) for one in self._hosts):
             return "your own file does not give projects this host"
         if key == "net" and value == "host" and self._hosts is not None:
@@ -62,6 +65,24 @@ class Ceiling:
         return ""
 
 
+def check_links(project: ProfileFile, setting: Setting) -> None:
+    """A guest that may write to the project could replace a directory that a profile mounts by a link to another."""
+    source = _source(setting)
+    if source and _is_spelled_below(source, project.directory) and not _is_below(source, project.directory):
+        why = f"a symbolic link leads to {os.path.realpath(source)}; if you mean that, write it."
+        raise project.wrong_at(setting.line, f"{setting}: {why}")
+
+
+def _source(setting: Setting) -> str:
+    """The host's file or directory that a setting names, if it is one that does."""
+    if setting.key == "mount" and not setting.value.endswith(":image"):
+        return setting.value.partition(":")[0]
+    return os.path.normpath(setting.value) if setting.key in PATHS else ""
+
+
 def _is_below(path: str, directory: str) -> bool:
-    path = os.path.realpath(path)
+    return _is_spelled_below(os.path.realpath(path), directory)
+
+
+def _is_spelled_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -50,7 +50,7 @@ def _init(options: Values) -> int:
         os.replace(new, path)
     except OSError as error:
         raise HuskError(f"{path} cannot be written ({error.strerror}); print it with --print.") from None
-    file_of_profiles = ProfileFile(path)
+    file_of_profiles = ProfileFile(path, text.encode())  # another process may have replaced the file by now
     trust(path, file_of_profiles.content)
     names = list(file_of_profiles.profiles)
     lines = [f"{path} has the profiles {', '.join(names)}, and is trusted; read it and change what does not fit.",

@@ -7,7 +7,7 @@ import os
 import sys
 
 from husk.cli.output import say
-from husk.cli.profiles.ceiling import Ceiling
+from husk.cli.profiles.ceiling import Ceiling, check_links
 from husk.cli.profiles.profile_file import ProfileFile, read_content
 from husk.cli.profiles.trust import is_trusted, user_file, was_trusted
 from husk.sandbox.errors import UsageError
@@ -39,14 +39,21 @@ def settings(name: str, path: str) -> list[tuple[ProfileFile, Setting]]:
 def known_profiles(path: str) -> list[str]:
     """Names, for completion: of a project's file only if it is trusted."""
     files = [ProfileFile(user_file())] if os.path.exists(user_file()) else []
-    if path and is_trusted(os.path.realpath(path), read_content(path)):
-        files.append(ProfileFile(path))
+    if path and is_trusted(os.path.realpath(path), content := read_content(path)):
+        files.append(ProfileFile(path, content))
     return sorted({name for file in files for name in file.profiles})
 
 
 def _project(name: str, path: str) -> ProfileFile | None:
     """None: it is not trusted. Then it is not even parsed: a stranger may have written it."""
-    content = read_content(path)
+    try:
+        content = read_content(path)
+    except UsageError as error:
+        if name or was_trusted(path):
+            raise
+        # Above the working directory other users may write: what they leave there must not keep husk from running.
+        say(f"husk: {error} The run goes on without it.", file=sys.stderr)
+        return None
     if is_trusted(path, content):
         return ProfileFile(path, content)
     since = "has changed since you trusted it" if was_trusted(path) else "is not trusted"
@@ -59,6 +66,8 @@ def _project(name: str, path: str) -> ProfileFile | None:
 
 def _within(project: ProfileFile, name: str, user: ProfileFile | None) -> list[tuple[ProfileFile, Setting]]:
     found = [(project, setting) for setting in project.profiles[name]]
+    for _, setting in found:
+        check_links(project, setting)
     if user is not None:
         ceiling = Ceiling(user)
         for _, setting in found:

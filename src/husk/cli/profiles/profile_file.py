@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat as st
 
 from husk.cli.options.run_options import BOX
 from husk.sandbox.errors import UsageError
@@ -116,13 +117,20 @@ class ProfileFile:
 def read_content(path: str) -> bytes:
     """Read once: what is trusted is what is obeyed."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            if not st.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path}: not a regular file; remove it, or give --profile none.")
             content = file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; make it readable, or give --profile none.") from None
     if len(content) > LARGEST:
         raise UsageError(f"{path}: larger than {LARGEST >> 20} MiB; no file of profiles is.")
     return content
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """A FIFO that another user put there does not hold up husk."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _near(key: str) -> str:
