@@ -35,12 +35,15 @@ class Inherited:
         self._by_content: dict[tuple[tuple[str, int], ...], int] = {}
 
     def of(self, host_pid: int) -> Attributes:
-        if not self._sets:
-            return NONE
+        return (self.surely_of(host_pid) or NONE) if self._sets else NONE
+
+    def surely_of(self, host_pid: int) -> Attributes | None:
+        """None: nothing can be told, because the tag was forgotten, or because the host does not show it."""
         try:
-            return self._sets.get(_soft_limit(host_pid), NONE)
+            tag = _soft_limit(host_pid)
         except OSError:
-            return NONE
+            return None
+        return self._sets.get(tag, None if 0 < tag <= self._last else NONE)
 
     def change(self, host_pid: int, **new: int) -> bool:
         """Give a process, and the children it will have, attributes of these values. False where the process is not one

@@ -120,6 +120,9 @@ class ProcessIds:
         return ProcessIds(uids, gids, self.groups, permitted, permitted if user == 0 else 0)
 
 
+NOBODY = ProcessIds((65534,) * 4, (65534,) * 4, frozenset(), 0, 0)
+
+
 class VirtualIds:
     """The ids of all processes of such a box. `base` are those that it starts with."""
 
@@ -134,8 +137,10 @@ class VirtualIds:
         self.changed = False  # does some process have others than at the start?
 
     def of(self, host_tid: int) -> ProcessIds:
-        kept = self._inherited.of(host_tid) if self.changed else None
-        if not kept or "uid0" not in kept:
+        kept = self._inherited.surely_of(host_tid) if self.changed else {}
+        if kept is None:
+            return NOBODY  # who may have given up what the box's user may do
+        if "uid0" not in kept:
             return self._first
         uids, gids = (tuple(kept[f"{kind}{place}"] for place in range(4)) for kind in ("uid", "gid"))
         groups, keeps = self._groups[kept["groups"]], bool(kept["keeps"])

@@ -1,0 +1,45 @@
+"""Ids that husk keeps for the processes of a box whose user is root of its image."""
+
+from __future__ import annotations
+
+import pytest
+
+from husk.kernel.cred import inherited
+from husk.kernel.cred.inherited import Inherited
+from husk.kernel.cred.virtual_ids import VirtualIds
+from husk.vfs.node import Credentials
+
+BOX_MARK = 1 << 40  # the limit that husk-init has set, which is no tag
+
+
+@pytest.fixture
+def tags(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """By process: what the host would carry."""
+    found: dict[int, int] = {}
+
+    def tag_process(pid: int, tag: int, _uid: int, _gid: int) -> None:
+        found[pid] = tag
+
+    monkeypatch.setattr(inherited, "tag_process", tag_process)
+    monkeypatch.setattr(inherited, "_soft_limit", lambda pid: found[pid])
+    monkeypatch.setattr("husk.kernel.cred.virtual_ids.arguments_at", lambda _: 0)
+    return found
+
+
+def test_who_cannot_be_told_has_no_rights(tags: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Credentials(0, 0, over_files=True)
+    known = Inherited(lambda: [1], (0, 0))
+    ids = VirtualIds(root, known)
+    tags |= {1: BOX_MARK, 2: BOX_MARK}
+    assert ids.credentials(2) is root
+    ids.change(2, ids.of(2).with_uid(1000))
+    assert ids.credentials(1) is root and ids.credentials(2).uid == 1000
+    known._forget_unused()  # process 2 is not in the list of those that live: it was made meanwhile
+    assert ids.credentials(1) is root
+    assert ids.credentials(2).uid == 65534 and not ids.credentials(2).over_files
+
+    def fail(_: int) -> int:
+        raise OSError
+
+    monkeypatch.setattr(inherited, "_soft_limit", fail)
+    assert not ids.credentials(1).over_files
