@@ -32,9 +32,10 @@ MOST = 256  # sockets: each costs husk a descriptor and a thread, which one gues
 class NetlinkSocket:
     """The guest's end is known by its inode number."""
 
-    __slots__ = ("end", "groups", "inode", "kind", "port", "protocol", "switches")
+    __slots__ = ("_all", "end", "groups", "inode", "kind", "port", "protocol", "switches")
 
-    def __init__(self, end: _socket.socket, inode: int, kind: int, protocol: int) -> None:
+    def __init__(self, box: NetlinkSockets, end: _socket.socket, inode: int, kind: int, protocol: int) -> None:
+        self._all = box
         self.end, self.inode, self.kind, self.protocol = end, inode, kind, protocol
         self.port, self.groups = 0, 0
         self.switches: dict[int, bytes] = {}
@@ -64,9 +65,8 @@ class NetlinkSocket:
         self.groups = self.groups & ~0xFFFFFFFF | groups
 
     def _take_port(self, port: int, own_pid: int) -> None:
-        with _lock:
-            others = [each for each in _sockets.values() if each.port and each.protocol == self.protocol]
-            taken = {each.port for each in others if each.is_open()}
+        with self._all.lock:
+            taken = self._all.ports(self.protocol)
             if port in taken:
                 raise OSError(errno.EADDRINUSE, "another socket has this port")
             port = port or own_pid
@@ -97,50 +97,57 @@ class NetlinkSocket:
             raise OSError(errno.ENOPROTOOPT, "no such option of netlink")
 
 
-_lock = _thread.allocate_lock()
-_sockets: dict[int, NetlinkSocket] = {}
+class NetlinkSockets:
+    """Those of one box. Ports are the box's own, as in a network namespace; another box sees none of them."""
 
+    __slots__ = ("_sockets", "lock")
 
-def find(fd: int) -> NetlinkSocket | None:
-    return _sockets.get(os.fstat(fd).st_ino)
+    def __init__(self) -> None:
+        self.lock = _thread.allocate_lock()
+        self._sockets: dict[int, NetlinkSocket] = {}
 
+    def find(self, fd: int) -> NetlinkSocket | None:
+        return self._sockets.get(os.fstat(fd).st_ino)
 
-def emulated_socket(flags: int, kind: int = SOCK_RAW, protocol: int = NETLINK_ROUTE) -> int:
-    """Return the guest's end. The thread ends when the guest closes it."""
-    if kind not in (SOCK_RAW, SOCK_DGRAM):
-        raise OSError(errno.ESOCKTNOSUPPORT, "netlink has no such type of socket")
-    if len(_sockets) >= MOST:
-        raise OSError(errno.ENOBUFS, f"at most {MOST} netlink sockets at once")
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-    if is_in_reserve(theirs.fileno()):
-        ours.close()
-        theirs.close()
-        raise OSError(errno.ENOBUFS, "husk has few descriptors left")
-    if flags & _socket.SOCK_NONBLOCK:
-        theirs.setblocking(False)
-    made = NetlinkSocket(ours, os.fstat(theirs.fileno()).st_ino, kind, protocol)
-    with _lock:
-        _sockets[made.inode] = made
-    try:
-        start_thread(_serve, made)
-    except OSError:
-        _forget(made)
-        raise OSError(errno.ENOBUFS, "no thread to answer it") from None
-    return theirs.detach()
+    def ports(self, protocol: int) -> set[int]:
+        """Those that are taken. The caller has the lock."""
+        others = [each for each in self._sockets.values() if each.port and each.protocol == protocol]
+        return {each.port for each in others if each.is_open()}
 
+    def make(self, flags: int, kind: int = SOCK_RAW, protocol: int = NETLINK_ROUTE) -> int:
+        """Return the guest's end. The thread ends when the guest closes it."""
+        if kind not in (SOCK_RAW, SOCK_DGRAM):
+            raise OSError(errno.ESOCKTNOSUPPORT, "netlink has no such type of socket")
+        if len(self._sockets) >= MOST:
+            raise OSError(errno.ENOBUFS, f"at most {MOST} netlink sockets at once")
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+        if is_in_reserve(theirs.fileno()):
+            ours.close()
+            theirs.close()
+            raise OSError(errno.ENOBUFS, "husk has few descriptors left")
+        if flags & _socket.SOCK_NONBLOCK:
+            theirs.setblocking(False)
+        made = NetlinkSocket(self, ours, os.fstat(theirs.fileno()).st_ino, kind, protocol)
+        with self.lock:
+            self._sockets[made.inode] = made
+        try:
+            start_thread(self._serve, made)
+        except OSError:
+            self._forget(made)
+            raise OSError(errno.ENOBUFS, "no thread to answer it") from None
+        return theirs.detach()
 
-def _serve(socket: NetlinkSocket) -> None:
-    try:
-        while question := socket.end.recv(65536):
-            for answer in answers(question, socket.port) if socket.protocol == NETLINK_ROUTE else ():
-                socket.end.send(answer, _socket.MSG_NOSIGNAL)
-    except OSError:
-        pass  # closed in the middle
-    finally:
-        _forget(socket)
+    def _serve(self, socket: NetlinkSocket) -> None:
+        try:
+            while question := socket.end.recv(65536):
+                for answer in answers(question, socket.port) if socket.protocol == NETLINK_ROUTE else ():
+                    socket.end.send(answer, _socket.MSG_NOSIGNAL)
+        except OSError:
+            pass  # closed in the middle
+        finally:
+            self._forget(socket)
 
-
-def _forget(socket: NetlinkSocket) -> None:
-    with _lock:
-        _sockets.pop(socket.inode, None)
-    socket.end.close()
+    def _forget(self, socket: NetlinkSocket) -> None:
+        with self.lock:
+            self._sockets.pop(socket.inode, None)
+        socket.end.close()

@@ -9,6 +9,7 @@ the copy and connects to the copy.
 from __future__ import annotations
 
 import _socket
+import _thread
 import errno
 import os
 import struct
@@ -49,7 +50,7 @@ from husk.native._core import bind_address, connect_address, get_option, set_opt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.loopback.netlink_sockets import NetlinkSocket
+    from husk.kernel.loopback.netlink_sockets import NetlinkSocket, NetlinkSockets
     from husk.kernel.net.egress import Egress
     from husk.kernel.net.publishing import Published, Relays
     from husk.kernel.net.resolver import Resolver
@@ -87,7 +88,7 @@ class _SocketState:
 class MappedNetwork(Network):
     """`egress` decides about addresses that are not loopback. None: all of them are unreachable."""
 
-    __slots__ = ("_meant", "_sink", "_states", "egress", "groups", "ports", "services")
+    __slots__ = ("_making", "_meant", "_netlinks", "_sink", "_states", "egress", "groups", "ports", "services")
     mapped = True
 
     def __init__(self, egress: Egress | None) -> None:
@@ -96,6 +97,8 @@ class MappedNetwork(Network):
         self.groups = Groups()
         self._sink: _socket.socket | None = None  # takes datagrams for groups that have no receiver
         self._states: dict[int, _SocketState] = {}
+        self._making = _thread.allocate_lock()
+        self._netlinks: NetlinkSockets | None = None  # made when a program first wants one
         # (type, slot, host port) of a sender -> the address it meant, where its slot and the receiver's do not tell
         self._meant: dict[tuple[int, int, int], bytes] = {}
         self.services: list[Resolver | Relays | Published] = []  # husk's threads that serve this network
@@ -110,9 +113,7 @@ class MappedNetwork(Network):
     # -- making and options ------------------------------------------------------------------------------------
     def socket(self, family: int, kind: int, protocol: int, flags: int) -> int:
         if family == AF_NETLINK:
-            from husk.kernel.loopback.netlink_sockets import emulated_socket
-
-            fd = emulated_socket(flags, kind, protocol)
+            fd = self._own_netlinks().make(flags, kind, protocol)
             self._state(fd).netlink = True
             return fd
         fd = _socket.socket(family, kind | flags | _socket.SOCK_CLOEXEC, protocol).detach()
@@ -127,7 +128,7 @@ class MappedNetwork(Network):
 
     def option(self, fd: int, level: int, name: int) -> bytes:
         if self.is_netlink(fd):
-            return _netlink_socket(fd).option(level, name)
+            return self._netlink_socket(fd).option(level, name)
         if (level, name) in groups.OPTIONS:
             get_option(fd, level, name, 4)  # the host knows whether this socket has the option
             return self.groups.interface(os.fstat(fd).st_ino, level)
@@ -140,7 +141,7 @@ class MappedNetwork(Network):
         if level == SOL_NETLINK:
             if not self.is_netlink(fd):
                 raise OSError(errno.ENOPROTOOPT, "no netlink socket")
-            _netlink_socket(fd).set_option(name, value)
+            self._netlink_socket(fd).set_option(name, value)
             return
         if (level, name) in groups.OPTIONS:
             family, kind = socket_kind(fd)
@@ -160,7 +161,7 @@ class MappedNetwork(Network):
     # -- names -------------------------------------------------------------------------------------------------
     def bind(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> None:
         if self.is_netlink(fd):
-            _netlink_socket(fd).bind(address, call.kernel.tasks.guest_of(call.raw.tgid()))
+            self._netlink_socket(fd).bind(address, call.kernel.tasks.guest_of(call.raw.tgid()))
             return
         if kind[0] not in (AF_INET, AF_INET6):
             super().bind(call, fd, kind, address)
@@ -216,7 +217,7 @@ class MappedNetwork(Network):
 
     def guest_name(self, fd: int, peer: bool) -> bytes:
         if self.is_netlink(fd):
-            return NETLINK_KERNEL if peer else _netlink_socket(fd).name
+            return NETLINK_KERNEL if peer else self._netlink_socket(fd).name
         address = socket_name(fd, peer)
         if address[:2] not in (b"\2\0", b"\n\0"):
             return b""
@@ -526,6 +527,20 @@ class MappedNetwork(Network):
         """The guest's address, 4 or 16 bytes, that `peer` meant by the host address `ip`; None outside of the box."""
         return None if self.ports.slot_of(ip) is None else self._ends(SOCK_DGRAM, ip, peer)[0]
 
+    def _own_netlinks(self) -> NetlinkSockets:
+        from husk.kernel.loopback.netlink_sockets import NetlinkSockets
+
+        with self._making:
+            if self._netlinks is None:
+                self._netlinks = NetlinkSockets()
+            return self._netlinks
+
+    def _netlink_socket(self, fd: int) -> NetlinkSocket:
+        found = self._netlinks.find(fd) if self._netlinks is not None else None
+        if found is None:
+            raise OSError(errno.EIO, "husk lost the other end")
+        return found
+
     def _state(self, fd: int) -> _SocketState:
         inode = os.fstat(fd).st_ino
         state = self._states.get(inode)
@@ -534,15 +549,6 @@ class MappedNetwork(Network):
                 del self._states[next(iter(self._states))]
             state = self._states[inode] = _SocketState()
         return state
-
-
-def _netlink_socket(fd: int) -> NetlinkSocket:
-    from husk.kernel.loopback.netlink_sockets import find
-
-    found = find(fd)
-    if found is None:
-        raise OSError(errno.EIO, "husk lost the other end")
-    return found
 
 
 def _parse(family: int, address: bytes, *, binding: bool) -> tuple[bytes, int]:
