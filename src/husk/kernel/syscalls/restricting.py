@@ -8,6 +8,7 @@ host's business: there the thread, or husk when it opens the file, is in a Landl
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import stat as st
@@ -40,10 +41,11 @@ PTMX = os.makedev(5, 2)
 class Domains:
     """The domains of one run, by their mark. Marks are not used again: a thread may have one that husk does not see."""
 
-    __slots__ = ("_by_mark", "_listener", "abstract")
+    __slots__ = ("_by_mark", "_entering", "_listener", "abstract")
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self._entering = _thread.allocate_lock()  # no two domains may get one mark
         self._by_mark: dict[int, Domain] = {}
         self.abstract: dict[bytes, Domain] = {}  # who bound an abstract name, if it was a thread with a domain
         listener.use_marks()
@@ -68,6 +70,10 @@ class Domains:
     def enter(self, parent: Domain | None, ruleset: Ruleset) -> int:
         """The mark of `parent` with one more layer. A program that is started again and again with the same rules gets
         the same mark, unless its layers confine signals or sockets: then each start is apart."""
+        with self._entering:
+            return self._enter(parent, ruleset)
+
+    def _enter(self, parent: Domain | None, ruleset: Ruleset) -> int:
         above = parent.layers if parent is not None else ()
         if not ruleset.scoped:
             for mark, domain in self._by_mark.items():
@@ -129,9 +135,10 @@ def landlock_restrict_self(call: Call) -> Reply:
     if u32(call, 1):
         raise OSError(errno.EINVAL, "unknown flags")
     ruleset = _ruleset(call, i32(call, 0))
-    domains = call.kernel.domains
-    if domains is None:
-        domains = call.kernel.domains = Domains(call.kernel.listener)
+    with call.vfs.lock:  # two threads may be the first
+        domains = call.kernel.domains
+        if domains is None:
+            domains = call.kernel.domains = Domains(call.kernel.listener)
     parent = domains.of(call.tid)
     if parent is not None and len(parent.layers) >= MOST_LAYERS:
         raise OSError(errno.E2BIG, "too many layers")
