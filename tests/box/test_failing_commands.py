@@ -48,6 +48,7 @@ def place() -> Iterator[Place]:
         (made.project / "d" / "x").write_text("x")
         (top / "tree").mkdir()
         (top / "tree" / "file").write_text("content" * 100)
+        (top / "tree" / "file").chmod(0o755)
         made.husk("image", "import", str(top / "tree"), "--name", "base")
         made.sh("box", CHANGE, *made.cow)
         yield made

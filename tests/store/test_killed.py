@@ -117,7 +117,7 @@ def test_import(case: Case, times: int) -> None:
 def test_import_of_a_directory(case: Case, times: int) -> None:
     os.link(case.tree / "large", case.tree / "twin")
     os.mkfifo(case.tree / "fifo")
-    brings(case, ["image", "import", str(case.tree), "--name", "new"], times, last=5)
+    brings(case, ["image", "import", "--data", str(case.tree), "--name", "new"], times, last=5)
 
 
 @rounds(6)

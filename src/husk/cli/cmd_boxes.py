@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from husk.cli.background.health import answers
 from husk.cli.exit_codes import run_command
 from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, LOG, PS
 from husk.cli.output import say, say_json, say_result
@@ -32,7 +31,7 @@ def _ps(options: Values, kept: KeptBoxes) -> int:
     now = time.time_ns()
     lines = [f"{'NAME':20} {'STATE':8} {'AGE':>6} {'SIZE':>8} {'EXIT':>4}  COMMAND"]
     for box in found:
-        box["ports"] = [{"host": host, "guest": guest, "answers": answers(host)} for host, guest in box["ports"]]
+        box["ports"] = [_port(host, guest) for host, guest in box["ports"]]
     for box in found:
         code = "-" if box["exit_code"] is None else box["exit_code"]
         command = shown(os.fsencode(" ".join(box["argv"])))[:60]
@@ -43,6 +42,12 @@ def _ps(options: Values, kept: KeptBoxes) -> int:
             lines.append(f"{'':20} {port['host']} leads to port {port['guest']} ({health})")
     say_result(found, lines, as_json=options.json)
     return 0
+
+
+def _port(host: str, guest: int) -> dict[str, Any]:
+    from husk.cli.background.health import answers  # few boxes have ports
+
+    return {"host": host, "guest": guest, "answers": answers(host)}
 
 
 def _age(nanoseconds: int) -> str:
