@@ -370,6 +370,43 @@ def test_sockets_of_the_host_below_mounts(place: Path, mode: str, allowed: bool,
         assert said["stdout"] == expected + ("1\n" if reached else "13\n")
 
 
+# Changes what the box says of two sockets of the host, and gives one the name of the other.
+UNDER_ANOTHER_NAME = """
+import os, socket
+def reach(name):
+    return socket.socket(socket.AF_UNIX).connect_ex("/given/" + name)
+found = [reach("closed")]
+os.chmod("/given/closed", 0o777)
+found.append(reach("closed"))
+os.utime("/given/closed")
+os.link("/given/closed", "/given/linked")
+found += [reach("closed"), reach("linked"), reach("open")]
+os.rename("/given/open", "/given/moved")
+os.rename("/given/closed", "/given/open")
+found += [reach("open"), reach("moved")]
+print(found)
+"""
+
+
+@pytest.mark.needs("python3")
+def test_no_other_socket_of_the_host_gets_an_allowed_name(place: Path) -> None:
+    """Below a `cow` mount a guest may rename: what is allowed is what has the name on the host."""
+    place.chmod(0o777)
+    mount = ["--mount", f"{place}:/given:cow", "--allow-socket", "/given/open"]
+    with socket.socket(socket.AF_UNIX) as closed, socket.socket(socket.AF_UNIX) as opened:
+        for name, server in (("closed", closed), ("open", opened)):
+            server.bind(str(place / name))
+            (place / name).chmod(0o777)
+            server.listen()
+        result = husk(["run", *mount, "--", "/usr/bin/python3", "-c", UNDER_ANOTHER_NAME])
+        assert result.out == "[13, 13, 13, 13, 0, 13, 0]\n", result.err
+        opened.settimeout(0)
+        closed.settimeout(0)
+        opened.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            closed.accept()
+
+
 def test_a_service_that_starts_at_the_port_of_a_connected_socket(programs: Path, place: Path) -> None:
     """The guest's socket sends without husk. The port it is connected to must not become a host service's."""
 

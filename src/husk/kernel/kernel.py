@@ -227,7 +227,8 @@ class Kernel:
     ) -> None:
         """`names` None: this run does without the box's name cache. `table_is_full` is told of a thread that has no
         descriptor left, where there is a limit. `recorder` writes down every call, where the run is traced.
-        `host_sockets`: Unix sockets of the host below `ro` and `cow` mounts that may be connected to."""
+        `host_sockets`: Unix sockets of the host below `ro` and `cow` mounts that may be connected to, by the names that
+        they have on the host."""
         self._shared, self.listener, self.tasks, self.events, self.hooks = shared, listener, tasks, events, hooks
         self.vfs, self.creds, self.identity, self.walls = shared.vfs, shared.creds, shared.identity, shared.walls
         self.loader_fd, self.programs = shared.loader_fd, shared.programs

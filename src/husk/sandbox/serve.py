@@ -99,7 +99,7 @@ class Served:
                 names=names,
                 hooks=hooks,
                 emulation=policy.emulation,
-                host_sockets=frozenset(map(os.fsencode, policy.allow_sockets)),
+                host_sockets=_host_sockets(policy, box.policy),
                 table_is_full=full,
                 recorder=self.recorder,
             )
@@ -214,3 +214,14 @@ def _starting(listener: Listener) -> Callable[[int], Names | None]:
         return names_in(info) if info is not None else None
 
     return starting
+
+
+def _host_sockets(policy: Policy, of_box: Policy) -> frozenset[bytes]:
+    """The host's names of the sockets that the policy allows. A mount that is a socket itself was named, too."""
+    mounts = [mount for mount in of_box.mounts if mount.mode != "image"]
+    found = {mount.source for mount in mounts}
+    for name in policy.allow_sockets:
+        above = [mount for mount in mounts if name == mount.target or name.startswith(mount.target + "/")]
+        nearest = max(above, key=lambda mount: len(mount.target), default=None)
+        found.add(name if nearest is None else nearest.source.rstrip("/") + name[len(nearest.target) :])
+    return frozenset(map(os.fsencode, found))

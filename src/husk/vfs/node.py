@@ -285,6 +285,11 @@ class Tree:
     root: Dir
 
     # -- names -------------------------------------------------------------------------------------------------
+    def host_name(self, node: Node) -> bytes | None:
+        """The host's own name of the file, no directory, that a node stands for, whatever the guest calls it by now.
+        None: it is none of the host's files."""
+        return None
+
     def removal_error(self, directory: Dir) -> int:
         """The errno for removing a name from a directory of a tree with fixed names."""
         return errno.EPERM

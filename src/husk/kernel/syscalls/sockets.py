@@ -359,16 +359,16 @@ def _socket_file(call: Call, name: bytes) -> int:
     call.vfs.access_node(call, node, os.W_OK)
     if node.kind != st.S_IFSOCK:
         raise OSError(errno.ECONNREFUSED, "not a socket")
-    if not node.is_upper:
-        _may_reach_host(call, node)
+    if (host_name := node.tree.host_name(node)) is not None:
+        _may_reach_host(call, node, host_name)
     return node.tree.open(call, node, os.O_PATH)
 
 
-def _may_reach_host(call: Call, node: Node) -> None:
+def _may_reach_host(call: Call, node: Node, host_name: bytes) -> None:
     """A server of the host acts on what it is told, so `ro` and `cow` would promise too much if one could be reached
-    there. Below `rw` box and host share what is there."""
+    there. Below `rw` box and host share what is there. By the host's name: below `cow` a guest can rename."""
     where = call.vfs.path_of_node(node)
-    if (node.tree.read_only or not node.tree.writes_to_host) and where not in call.kernel.host_sockets:
+    if (node.tree.read_only or not node.tree.writes_to_host) and host_name not in call.kernel.host_sockets:
         name = readable(where)
         why = "it is a socket of the host, and below ro and cow mounts none is reached unless it is named"
         raise Refused(errno.EACCES, why, name, None, f"--allow-socket {name}")

@@ -120,6 +120,9 @@ class HostTree(Tree):
         self.known, self._forget_at = 1, DIRECTORIES_KEPT  # directories, and how many are too many to keep all
         self.rules: TreeRules | None = None
 
+    def host_name(self, node: Node) -> bytes | None:
+        return self.path.rstrip(b"/") + b"/" + node.rel() if isinstance(node, HostNode) else None
+
     def close(self) -> None:
         if self.fd >= 0:
             close_guarded(self.fd)

@@ -236,6 +236,12 @@ class LayeredTree(Tree):
         self.may_use(node)
 
     # -- nodes -------------------------------------------------------------------------------------------------
+    def host_name(self, node: Node) -> bytes | None:
+        if isinstance(node, LowerNode):
+            return node.lower.host_name(node.rel)
+        source = node.source if isinstance(node, Inode | Orphan) else None
+        return None if source is None else source[0].host_name(source[1])
+
     def stat(self, ctx: Context | None, node: Node) -> Stat:
         if isinstance(node, LowerNode):
             info, node.info = node.info, None

@@ -62,6 +62,12 @@ class Lower:
         # What files were when the guest first changed or removed them, by name; None: it is not needed.
         self.baseline: dict[bytes, HostStat] | None = None
 
+    def host_name(self, rel: bytes) -> bytes | None:
+        """The host's name of a file; None in an image."""
+        if not self.is_host:
+            return None
+        return self.path if self.top is None else self.path.rstrip(b"/") + b"/" + rel  # without a top it is one file
+
     def stat(self, rel: bytes) -> HostStat:
         """What lstat says, with the owners unchanged. (device, inode) is the file's identity in this tree."""
         return stat_beneath(self.fd, rel)
