@@ -6,6 +6,7 @@ completion_scripts.py.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from husk.cli import all_commands
@@ -18,6 +19,8 @@ from husk.store.store_errors import StoreError
 
 if TYPE_CHECKING:
     from husk.cli.options.parse_words import Values
+
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@+=-]*")
 
 
 class Level:
@@ -65,9 +68,12 @@ def _below(path: str, command: Command) -> list[Level]:
 
 
 def names(kind: str) -> list[str]:
-    """What there is now. Completion is no place for complaints: what cannot be looked at has no names."""
+    """What there is now. Completion is no place for complaints: what cannot be looked at has no names.
+
+    Shells expand the words that they are offered (bash: `compgen -W`), and the name of a profile is a stranger's: one
+    with `$(…)` in it would run on the host."""
     try:
-        return _LISTS[kind]()
+        return [name for name in _LISTS[kind]() if PLAIN.fullmatch(name)]
     except (HuskError, StoreError, OSError):
         return []
 

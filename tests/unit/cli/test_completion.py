@@ -87,6 +87,17 @@ def test_bash_completes(script: Path, words: tuple[str, ...], offered: list[str]
         assert found == offered
 
 
+def test_the_name_of_a_profile_runs_nothing(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bash expands the words that it is offered."""
+    own = tmp_path / "config" / "husk"
+    own.mkdir(parents=True)
+    hostile = "x$(touch${IFS}" + str(tmp_path / "ran") + ")"
+    (own / "config.toml").write_text(f'format = 1\n[profile."{hostile}"]\n[profile.plain]\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert complete(script, "husk", "run", "--profile", "") == ["plain", "none"]
+    assert not (tmp_path / "ran").exists()
+
+
 CASES = [
     ("husk stor", "store"),
     ("husk image bui", "build"),
