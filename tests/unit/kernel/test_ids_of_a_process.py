@@ -37,6 +37,8 @@ def test_who_cannot_be_told_has_no_rights(tags: dict[int, int], monkeypatch: pyt
     known._forget_unused()  # process 2 is not in the list of those that live: it was made meanwhile
     assert ids.credentials(1) is root
     assert ids.credentials(2).uid == 65534 and not ids.credentials(2).over_files
+    assert not known.change(2, core_soft=0)  # with a new tag it would count as one that never changed
+    assert ids.credentials(2).uid == 65534
 
     def fail(_: int) -> int:
         raise OSError

@@ -47,11 +47,13 @@ class Inherited:
 
     def change(self, host_pid: int, **new: int) -> bool:
         """Give a process, and the children it will have, attributes of these values. False where the process is not one
-        that husk-init has marked, or is gone."""
+        that husk-init has marked, or is gone, or where its other attributes cannot be told."""
         with self._lock:
+            now = self.surely_of(host_pid)
+            if now is None:
+                return False
             try:
-                tag = self._tag({**self._sets.get(_soft_limit(host_pid), NONE), **new})
-                tag_process(host_pid, tag, *self._ids)
+                tag_process(host_pid, self._tag({**now, **new}), *self._ids)
             except OSError:
                 return False
             return True
