@@ -39,9 +39,8 @@ class OutputLog:
             while data := os.read(self._from, CHUNK):
                 try:
                     if size > MOST:
-                        os.close(file)
-                        os.replace(self._path, os.path.join(os.path.dirname(self._path), OLDER))
-                        file, size = os.open(self._path, _NEW, 0o600), 0
+                        size = 0  # where it fails, after as much again
+                        file = self._set_aside(file)
                     write_all(file, data)
                     size += len(data)
                 except OSError as error:  # a full disk: the program goes on, and `husk logs` says what is missing
@@ -49,6 +48,17 @@ class OutputLog:
         finally:
             os.close(file)
             self._done.release()
+
+    def _set_aside(self, file: int) -> int:
+        """A new file in the place of one that is full. That one is closed last: where no new one can be made, what
+        comes is still written to it, and not to another file that got its number."""
+        try:
+            os.replace(self._path, os.path.join(os.path.dirname(self._path), OLDER))
+        except FileNotFoundError:
+            pass  # it was set aside before, and then no new one could be made
+        new = os.open(self._path, _NEW, 0o600)
+        os.close(file)
+        return new
 
     def finish(self) -> None:
         """After the last process of the box."""
