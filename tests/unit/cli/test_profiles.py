@@ -13,6 +13,7 @@ from husk.cli.profiles.find_profile import settings
 from husk.cli.profiles.profile_schema import schema
 from husk.cli.run_policy import RunOptions
 from husk.sandbox.errors import UsageError
+from husk.sandbox.kept.record import Record
 
 FIRST = 'format = 1\n[profile.default]\nmount = [".:/workspace:cow"]\nenv = { A = "b" }\ntimeout = 7\n'
 
@@ -133,6 +134,27 @@ def test_a_project_does_not_widen_what_the_user_forbids(place: Path, forbids: st
         settings("", f"{place}/husk.toml")
     own(place, "format = 1\n")
     assert len(settings("", f"{place}/husk.toml")) == 1
+
+
+@pytest.mark.parametrize(
+    ("forbids", "said"), [('mount = "ro"', "gives projects ro mounts"), ("outside = false", "to their own directory")]
+)
+def test_a_kept_box_does_not_widen_it_either(
+    place: Path, forbids: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It brings the mounts that it was kept with."""
+    monkeypatch.setenv("HUSK_STATE", str(place.parent / "state"))
+    box = place.parent / "state" / "kept" / "theirs"
+    box.mkdir(parents=True)
+    (place.parent / "state").chmod(0o700)
+    record = Record("theirs")
+    record.mounts = [[str(place.parent), "/theirs", "cow"]]
+    (box / "record").write_bytes(record.dump())
+    own(place, f"format = 1\n[projects]\n{forbids}\n")
+    write(place, 'format = 1\n[profile.default]\nkeep = "theirs"\n[profile.new]\nkeep = "new"\n')
+    with pytest.raises(UsageError, match=f"husk.toml:3: .*the box has {place.parent} .*{said}"):
+        settings("", f"{place}/husk.toml")
+    assert len(settings("new", f"{place}/husk.toml")) == 1
 
 
 def test_rules_of_the_user_are_added_to_every_project(place: Path) -> None:

@@ -52,16 +52,34 @@ class Ceiling:
         if key == "mount" and not value.endswith(":image"):
             rest = value.partition(":")[2]
             mode = rest.rpartition(":")[2] if rest.endswith((":rw", ":cow", ":ro")) else "ro"
-            if MODES.index(mode) > MODES.index(self._mode):
-                return f"your own file gives projects {self._mode} mounts at most"
-        if not self._outside and (source := _source(setting)) and not _is_below(source, project.directory):
-            return "your own file keeps projects to their own directory"
+            return self._mount_beyond(project, _source(setting), mode)
+        if key in PATHS:
+            return self._mount_beyond(project, _source(setting), "ro")
+        if key == "keep":
+            return self._kept_beyond(project, value)
         if key == "allow" and self._rules:
             return "it could lift what your own file hides, denies or protects in projects"
         if key == "allow-net" and self._hosts is not None and not any(covers(one, value) for one in self._hosts):
             return "your own file does not give projects this host"
         if key == "net" and value == "host" and self._hosts is not None:
             return "your own file gives projects some hosts only"
+        return ""
+
+    def _mount_beyond(self, project: ProfileFile, source: str, mode: str) -> str:
+        if MODES.index(mode) > MODES.index(self._mode):
+            return f"your own file gives projects {self._mode} mounts at most"
+        if not self._outside and not _is_below(source, project.directory):
+            return "your own file keeps projects to their own directory"
+        return ""
+
+    def _kept_beyond(self, project: ProfileFile, name: str) -> str:
+        """A box that is kept already has mounts, perhaps of another project."""
+        from husk.sandbox.kept.kept_boxes import KeptBoxes
+
+        record = KeptBoxes().find(name)
+        for source, _, mode in record.mounts if record is not None else ():
+            if mode in MODES and (why := self._mount_beyond(project, source, mode)):
+                return f"the box has {source} ({mode}), and {why}"
         return ""
 
 
