@@ -70,7 +70,7 @@ class Report:
         if self.form == "log" and log:
             raise UsageError("-o and --log would both write the log; leave one out, or add --json or --html.")
         self.on_stdout = self.form in ("json", "html") and not output
-        self.quiet = "quiet" in more or self.on_stdout
+        self.quiet = options.quiet or self.on_stdout
         wanted = positive_count(more["log_lines"]) if "log_lines" in more else LINES
         if wanted > MOST_LINES:
             raise UsageError(f"--log-lines {wanted}: the most is {MOST_LINES}.")
