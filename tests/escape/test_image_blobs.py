@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import husk as husk_api
 from husk.store.ingest import ingest
 from husk.store.store import Store
 from husk.store.verify import verify
@@ -127,6 +128,13 @@ def test_what_equal_files_share(store: Store) -> None:
 
 
 def test_root_inside_has_no_capability(store: Store) -> None:
+    """It is told those that husk honours for the box's own files (docs/images.md); the host gives it none."""
     out = attacked(store, "show").out
-    inside = r"\d+" if setting() == "bare" else str(os.geteuid() and 0)
-    assert re.search(rf"^uid={inside} caps=0000$", out, re.MULTILINE), out
+    shown = r"uid=\d+ caps=0000" if setting() == "bare" or os.geteuid() else "uid=0 caps=ff0ff0"
+    assert re.search(rf"^{shown}$", out, re.MULTILINE), out
+    with husk_api.Sandbox("attacked", store=store.place, namespaces=setting() == "walled") as box:
+        process = box.popen(["/blob_attack", "wait"], stdin=husk_api.PIPE, stdout=husk_api.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        held = re.findall(r"^Cap\w+:\t(\w+)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+        process.communicate()
+    assert len(held) == 5 and {int(one, 16) for one in held[:3] + held[4:]} == {0}, "all but the bounding set"
