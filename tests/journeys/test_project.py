@@ -66,3 +66,14 @@ def test_a_project_of_a_stranger(person: Person) -> None:
     shown = person.types("trust", "--yes")
     assert f"mount = {person.project.parent}/other:/workspace:rw" in shown.stdout
     assert person.types("run", "--", "ls", "/workspace").stdout == "mine\n"
+
+
+def test_two_projects_of_one_name(person: Person) -> None:
+    assert person.types("init").returncode == 0
+    assert person.types("run", "touch", "made").returncode == 0
+    other = person.project.parent / "elsewhere" / "counting"
+    other.mkdir(parents=True)
+    person.project = other
+    assert person.types("init").returncode == 0
+    run = person.types("run", "touch", "other")
+    assert run.returncode == 0 and "1 change in the copy: husk diff counting-" in run.stderr

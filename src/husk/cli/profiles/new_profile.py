@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+
+from husk.sandbox.errors import HuskError
+from husk.sandbox.kept.kept_boxes import KeptBoxes
 
 # Files that tell what a project is, what it is called, and where its packages come from.
 KINDS = (
@@ -50,9 +54,23 @@ def new_profile(directory: str) -> str:
     there = set(os.listdir(directory))
     kinds = [(name, hosts) for files, name, hosts in KINDS if there.intersection(files)]
     hosts = [host for _, several in kinds for host in several] or ["pypi.org", "files.pythonhosted.org"]
-    box = re.sub(r"[^a-z0-9._-]+", "-", os.path.basename(os.path.realpath(directory)).lower()).strip("-._") or "project"
     return TEXT.format(
         kinds=f" ({', '.join(name for name, _ in kinds)})" if kinds else "",
-        box=box[:40],
+        box=_box_name(os.path.realpath(directory)),
         hosts=", ".join(f'"{host}:443"' for host in hosts),
     )
+
+
+def _box_name(directory: str) -> str:
+    """Like the directory; where another directory has a box of that name, with a part of its own."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", os.path.basename(directory).lower()).strip("-._")[:40] or "project"
+    kept = KeptBoxes()
+    if name not in kept.names():
+        return name
+    try:
+        record = kept.find(name)
+    except HuskError:
+        record = None
+    if record is not None and any(source == directory for source, _, _ in record.mounts):
+        return name
+    return f"{name}-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:6]}"
