@@ -10,7 +10,7 @@ import errno
 
 from husk.native._core import open_interruptible
 from husk.vfs.node import Context, Dir, Node, SocketNames
-from husk.vfs.pinned import identify
+from husk.vfs.pinned import Orphan, identify
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -225,13 +225,19 @@ def duplicate(call: Call, fd: int) -> int:
 
 def held_node(call: Call, fd: int) -> Node | None:
     """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
-    via = b"/proc/%d/fd/%d" % (call.tid, fd)
-    try:
-        link, host = identify(via)
-    except FileNotFoundError:
-        raise OSError(errno.EBADF, "no such descriptor") from None
-    if not call.raw.valid():
-        raise OSError(errno.ESRCH, "the caller is gone")
-    if link[:1] != b"/":
-        return None
-    return call.vfs.node_of_link(link, host.st_dev, host.st_ino, via)
+    via, before = b"/proc/%d/fd/%d" % (call.tid, fd), b""
+    while True:
+        try:
+            link, host = identify(via)
+        except FileNotFoundError:
+            raise OSError(errno.EBADF, "no such descriptor") from None
+        if not call.raw.valid():
+            raise OSError(errno.ESRCH, "the caller is gone")
+        if link[:1] != b"/":
+            return None
+        node = call.vfs.node_of_link(link, host.st_dev, host.st_ino, via)
+        # Another thread of husk may have renamed the file's mirror after the link was read. Then that name leads
+        # nowhere, and the link is another one by now. A file that has lost its last name keeps the link it has.
+        if not isinstance(node, Orphan) or link == before:
+            return node
+        before = link
