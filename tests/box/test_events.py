@@ -226,10 +226,11 @@ CHANGING = """
     cd /out; rm gone; mv old new; mkdir d; echo x >d/f; mv d e; chmod 600 mode; ln mode twin; ln -s mode link
     echo more >>appended; : >>untouched; truncate -s 1 cut; echo t >t; mv t replaced; echo came >went; rm went
     mkdir -p deep/er; rm -r tree; touch -d 2001-01-01 dated; mv moved was; echo in >was/in
+    chmod 600 mode; : >>mode; : >empty; : >>empty
 """
 CHANGED = {
     "appended": "changed", "cut": "changed", "dated": "changed", "deep": "added", "deep/er": "added", "e": "added",
-    "e/f": "added", "gone": "deleted", "link": "added", "mode": "metadata", "moved": "deleted", "new": "added",
+    "e/f": "added", "empty": "added", "gone": "deleted", "link": "added", "mode": "metadata", "moved": "deleted", "new": "added",
     "old": "deleted", "replaced": "changed", "tree": "deleted", "twin": "added", "was": "added", "was/in": "added",
 }  # fmt: skip
 

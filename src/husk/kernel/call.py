@@ -109,8 +109,11 @@ class Call(Context):
         # The host charges its buffer to the user that opens it first (native/host/credentials.c).
         return open_interruptible(b"/proc/self/fd/%d" % pin, flags, self.kernel.identity.host_uid)
 
-    def changed(self, change: str, node: Node, name: bytes = b"", before: int | None = None) -> None:
-        self.kernel.events.changed(self, change, node, name, before)
+    def changed(self, change: str, node: Node, name: bytes = b"") -> None:
+        self.kernel.events.changed(self, change, node, name)
+
+    def opened_for_writing(self, node: Node, modified: int) -> None:
+        self.kernel.events.opened_for_writing(self, node, modified)
 
     def renamed(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes, moved: Node, *, replaced: bool) -> None:
         self.kernel.events.renamed(self, (old, old_name), (new, new_name), moved, replaced=replaced)

@@ -18,14 +18,14 @@ ROOM, NAME_COSTS = 32 << 20, 300  # bytes for all names together
 class Name:
     """One name and what is below it. `change` is "" where only something below it changed.
 
-    `before` is the time of the last modification when the file was opened for writing: whether the guest then wrote
-    anything is seen at the end. `moved`: a directory that came here with all that was in it."""
+    `opened` is the time of the last modification when the file was first opened for writing: whether the guest then
+    wrote anything is seen at the end. `moved`: a directory that came here with all that was in it."""
 
-    __slots__ = ("before", "below", "change", "moved", "on_host")
+    __slots__ = ("below", "change", "moved", "on_host", "opened")
 
     def __init__(self) -> None:
         self.change, self.on_host, self.moved = "", False, False
-        self.before: int | None = None
+        self.opened: int | None = None
         self.below: dict[bytes, Name] = {}
 
 
@@ -42,13 +42,22 @@ class ChangedNames:
         self.lost = 0  # changes whose name was not kept
         self._lock = _thread.allocate_lock()  # several threads of husk serve the guest
 
-    def note(self, change: str, path: bytes, on_host: bool, before: int | None = None) -> None:
+    def note(self, change: str, path: bytes, on_host: bool) -> None:
         with self._lock:
             name = self._name(path)
             if name is None:
                 self.lost += 1
             else:
-                self._set(name, change, on_host, before)
+                self._set(name, change, on_host)
+
+    def opened(self, path: bytes, on_host: bool, modified: int) -> None:
+        """For writing; `modified` is when the file was last modified before."""
+        with self._lock:
+            name = self._name(path)
+            if name is None:
+                self.lost += 1
+            elif name.opened is None:
+                name.opened, name.on_host = modified, on_host
 
     def renamed(self, old: bytes, new: bytes, on_host: bool, *, replaced: bool, directory: bool) -> None:
         with self._lock:
@@ -57,11 +66,11 @@ class ChangedNames:
                 self.lost += 1
                 return
             if replaced:
-                self._set(target, "deleted", on_host, None)
+                self._set(target, "deleted", on_host)
             target.below, source.below = source.below, {}
             target.moved = directory and not (source.change == "added" and not source.moved)
-            self._set(source, "deleted", on_host, None)
-            self._set(target, "added", on_host, None)
+            self._set(source, "deleted", on_host)
+            self._set(target, "added", on_host)
 
     def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
         with self._lock:
@@ -72,27 +81,23 @@ class ChangedNames:
             first.below, second.below = second.below, first.below
             for name in (first, second):
                 name.moved = True
-                self._set(name, "changed", on_host, None)
+                self._set(name, "changed", on_host)
 
-    def _set(self, name: Name, change: str, on_host: bool, before: int | None) -> None:
+    def _set(self, name: Name, change: str, on_host: bool) -> None:
         was = name.change
         if change == "deleted":
             change = "" if was == "added" else change
-            name.moved = False
+            name.moved, name.opened = False, None
             name.below = {}  # all that was in it is gone, too
         elif change == "added":
             change = "changed" if was == "deleted" else change
         elif was and not (change == "changed" and was == "metadata"):
             change = was
-        if was != "changed" or before is None:
-            name.before = before
         name.change, name.on_host = change, on_host
 
     def _name(self, path: bytes) -> Name | None:
         found = self._root
-        for part in path.split(b"/"):
-            if not part:
-                continue
+        for part in _parts(path):
             below = found.below.get(part)
             if below is None:
                 cost = len(part) + NAME_COSTS
@@ -114,33 +119,38 @@ class ChangedNames:
         in_box = {path: word for path, word in differing.items() if self.lost or self._concerns(path)}
         on_host: dict[bytes, str] = {}
         for path, name in self._all():
-            if name.before is not None and modified(path) == name.before:
+            change = name.change
+            if name.opened is not None and change in ("", "metadata") and modified(path) != name.opened:
+                change = "changed"
+            if not change:
                 in_box.pop(path, None)
             elif name.on_host:
-                on_host[path] = name.change
-            elif name.change == "deleted" or path in differing:
-                in_box[path] = "changed" if name.change == "metadata" else name.change
+                on_host[path] = change
+            elif change == "deleted" or path in differing:
+                in_box[path] = "changed" if change == "metadata" else change
         return in_box, on_host
 
     def _all(self) -> Iterator[tuple[bytes, Name]]:
-        """Every changed name with its path. No recursion: a guest can make directories deeper than Python's stack."""
+        """Every name that was changed or opened, with its path. No recursion: a guest can make directories deeper than Python's stack."""
         waiting = [(b"", self._root)]
         while waiting:
             path, name = waiting.pop()
-            if name.change:
+            if name.change or name.opened is not None:
                 yield path, name
             waiting += [(path + b"/" + part, below) for part, below in name.below.items()]
 
     def _concerns(self, path: bytes) -> bool:
         """Did this run change the name, or bring it along with a directory above it?"""
         found = self._root
-        for part in path.split(b"/"):
-            if not part:
-                continue
+        for part in _parts(path):
             below = found.below.get(part)
             if below is None:
                 return found.moved or found.change == "added"
             found = below
             if found.moved:
                 return True
-        return bool(found.change)
+        return bool(found.change) or found.opened is not None
+
+
+def _parts(path: bytes) -> list[bytes]:
+    return [part for part in path.split(b"/") if part]

@@ -148,13 +148,17 @@ class Events:
         names[name] = None
         self._names_room -= len(name) + NAME_COSTS
 
-    def changed(self, call: Call, change: str, node: Node, name: bytes, before: int | None) -> None:
+    def changed(self, call: Call, change: str, node: Node, name: bytes) -> None:
         where = self._place(call, (node, name)) if name and isinstance(node, Dir) else self._path(call, node)
         if where is None or not node.tree.host_backed:  # a pipe's or a device's
             return
-        self.changes.note(change, where, node.tree.writes_to_host, before)
-        if self._tell and before is None:
+        self.changes.note(change, where, node.tree.writes_to_host)
+        if self._tell:
             self._say_of(call, {"event": "change", "call": call_name(call.nr), "change": change, "path": shown(where)})
+
+    def opened_for_writing(self, call: Call, node: Node, modified: int) -> None:
+        if node.tree.host_backed and (where := self._path(call, node)) is not None:
+            self.changes.opened(where, node.tree.writes_to_host, modified)
 
     def renamed(self, call: Call, old: Entry, new: Entry, moved: Node, *, replaced: bool) -> None:
         one, other = self._place(call, old), self._place(call, new)
@@ -242,8 +246,7 @@ class Events:
         known = self.refusals.get(key)
         if known is not None:
             known["count"] = cast_count(known) + 1
-            if self._refused is not None:
-                self._refused(known)
+            self._refused_again(known)
             return
         refusal: dict[str, object] = {
             "event": "refused",
@@ -258,8 +261,7 @@ class Events:
             self.refusals_lost += 1
         else:
             self.refusals[key] = refusal
-        if self._refused is not None:
-            self._refused(refusal)
+        self._refused_again(refusal)
         self._say(refusal)
 
     def absolute(self, call: Call, name: bytes) -> bytes:
@@ -270,6 +272,13 @@ class Events:
             return os.path.normpath(os.path.join(call.vfs.path_of(start), name))
         except OSError:
             return name
+
+    def _refused_again(self, refusal: dict[str, object]) -> None:
+        if self._refused is not None:
+            try:
+                self._refused(refusal)
+            except Exception:  # nobody reads it any more, which is no reason to fail a guest's call
+                self.lost += 1
 
     def _say_of(self, call: Call, event: dict[str, object]) -> None:
         self._say(event | {"pid": call.tid})

@@ -110,9 +110,12 @@ class Context:
     def may_grow(self, size: int) -> None:
         """EFBIG where this caller must not make a file `size` bytes long."""
 
-    def changed(self, change: str, node: Node, name: bytes = b"", before: int | None = None) -> None:
+    def changed(self, change: str, node: Node, name: bytes = b"") -> None:
         """Told after a tree has acted: entry `name` of the directory `node` was `added` or `deleted`, or `node` itself
-        is `changed` or has other `metadata`. `before`: it was opened for writing, and was last modified then."""
+        is `changed` or has other `metadata`."""
+
+    def opened_for_writing(self, node: Node, modified: int) -> None:
+        """Told after a tree has opened the file `node`, which was last modified then."""
 
     def renamed(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes, moved: Node, *, replaced: bool) -> None:
         """Told after a tree has renamed `moved`."""

@@ -192,8 +192,10 @@ class Opening:
                 raise error(errno.EROFS)
             self._programs.require_not_running(info)
             fd = tree.open(ctx, node, flags)
-            if tree.host_backed:
-                ctx.changed("changed", node, before=None if flags & os.O_TRUNC else info.mtime)
+            if flags & os.O_TRUNC:
+                ctx.changed("changed", node)
+            else:
+                ctx.opened_for_writing(node, info.mtime)
             return Opened(fd, node, without=without)
         if kind == st.S_IFIFO:
             # Linux allows it on a read-only file system. But `ro` promises that nothing of the host is written to.
