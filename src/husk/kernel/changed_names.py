@@ -131,7 +131,8 @@ class ChangedNames:
         return in_box, on_host
 
     def _all(self) -> Iterator[tuple[bytes, Name]]:
-        """Every name that was changed or opened, with its path. No recursion: a guest can make directories deeper than Python's stack."""
+        """Every name that was changed or opened, with its path. No recursion: a guest can make directories deeper than
+        Python's stack."""
         waiting = [(b"", self._root)]
         while waiting:
             path, name = waiting.pop()
