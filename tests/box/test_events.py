@@ -231,7 +231,8 @@ CHANGING = """
 CHANGED = {
     "appended": "changed", "cut": "changed", "dated": "changed", "deep": "added", "deep/er": "added", "e": "added",
     "e/f": "added", "empty": "added", "gone": "deleted", "link": "added", "mode": "metadata", "moved": "deleted",
-    "new": "added", "old": "deleted", "replaced": "changed", "tree": "deleted", "twin": "added", "was": "added", "was/in": "added",
+    "new": "added", "old": "deleted", "replaced": "changed", "tree": "deleted", "twin": "added",
+    "was": "added", "was/in": "added",
 }  # fmt: skip
 
 

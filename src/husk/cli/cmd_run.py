@@ -13,7 +13,7 @@ from husk.cli.exit_codes import failed  # not when something failed: there may b
 from husk.cli.options.run_options import RUN
 from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
-from husk.sandbox.errors import UsageError
+from husk.sandbox.errors import HuskError, UsageError
 from husk.sandbox.runner import Events, Full, Runner
 
 TYPE_CHECKING = False
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from husk.sandbox.result import Result
 
-HUSK_FAILED = 125
 ROOM_FOR_END = 256  # bytes; the longest last line has some 200
 FORMAT = 1  # of --events: docs/formats/events.md
 INSISTS, MOST_WATCHED = 1.0, 1000  # seconds; refusals
@@ -85,7 +84,7 @@ def _run(options: RunOptions) -> int:
         if advice := kept_copy(options.policy, result):
             say(f"husk: {advice}", file=sys.stderr)
     # Whoever asked for a log must not take half of one for the whole.
-    return HUSK_FAILED if log and log.failure and not result.exit_code else result.exit_code
+    return HuskError.exit_code if log and log.failure and not result.exit_code else result.exit_code
 
 
 def with_signals(runner: Runner) -> Result:
@@ -124,9 +123,7 @@ class RepeatedRefusals:
         allow, why = str(refusal["allow"]), refusal["reason"]
         if not allow.startswith("--allow-net ") or why in self._told or len(self._first) > MOST_WATCHED:
             return
-        from time import monotonic
-
-        now = monotonic()
+        now = time.monotonic()
         count = refusal["count"]
         if now - self._first.setdefault(refusal["what"], now) >= INSISTS and isinstance(count, int) and count >= 3:
             self._told.add(why)

@@ -47,6 +47,20 @@ def has_profiles() -> bool:
     return os.path.exists(f"{home}/husk/config.toml")
 
 
+def variable(text: str) -> tuple[str, str]:
+    """What --env says: NAME=VALUE, or NAME for the caller's own."""
+    name, equals, value = text.partition("=")
+    if not name:
+        raise UsageError(f"--env {text}: write NAME=VALUE.")
+    if "\0" in text:
+        raise UsageError("--env: a variable cannot hold a NUL byte.")
+    if not equals:
+        if name not in os.environ:
+            raise UsageError(f"--env {name}: not set in your environment; write --env {name}=VALUE.")
+        value = os.environ[name]
+    return name, value
+
+
 class RunOptions:
     """What the command line says."""
 
@@ -166,22 +180,14 @@ class RunOptions:
         self.policy.workdir = text
 
     def _env(self, text: str) -> None:
-        name, equals, value = text.partition("=")
-        if not name:
-            raise UsageError(f"--env {text}: write NAME=VALUE.")
-        if "\0" in text:
-            raise UsageError("--env: a variable cannot hold a NUL byte.")
-        if not equals:
-            if name not in os.environ:
-                raise UsageError(f"--env {name}: not set in your environment; write --env {name}=VALUE.")
-            value = os.environ[name]
+        name, value = variable(text)
         self.policy.env[name] = value
 
     def _env_file(self, text: str) -> None:
-        from husk.cli.env_file import variables
+        from husk.cli.profiles.env_file import variables
 
-        for variable in variables(text):
-            self._env(variable)
+        for line in variables(text):
+            self._env(line)
 
     def _timeout(self, text: str) -> None:
         try:

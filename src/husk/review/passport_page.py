@@ -100,11 +100,9 @@ def index_page(rows: Sequence[tuple[str, Passport | None, str]], today: str, hus
 
 
 def size_text(size: int) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024 or unit == "MiB":
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size = size / 1024  # type: ignore[assignment]
-    return ""
+    if size < 1 << 10:
+        return f"{size:,} bytes"
+    return f"{size / (1 << 10):,.1f} KiB" if size < 1 << 20 else f"{size / (1 << 20):,.1f} MiB"
 
 
 def _sections(passport: Passport) -> list[Section]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from husk.cli.exit_codes import print_error, run_command
 from husk.cli.options.box_options import ATTACH, EXEC, LOGS, STOP
 from husk.cli.output import say, say_bytes, say_result
+from husk.cli.run_policy import variable
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.control import call
 from husk.sandbox.kept.kept_boxes import KeptBoxes
@@ -39,7 +40,7 @@ def _execute(options: Values) -> int:
         raise UsageError(f"say what to run: husk exec {options.name} -- PROGRAM ARGS…")
     if options.workdir and not options.workdir.startswith("/"):
         raise UsageError(f"--workdir {options.workdir}: give an absolute path inside the box.")
-    env = dict(_variable(text) for text in options.env)
+    env = dict(variable(text) for text in options.env)
     connection = _connection(options.name)
     request = {"do": "exec", "argv": options.program, "env": env, "workdir": options.workdir}
     connection.send(request, (0, 1, 2))
@@ -59,13 +60,6 @@ def _execute(options: Values) -> int:
         last = answer["refusals"][-1]
         say(f"husk: refused: {last['what']}: {last['reason']}", file=sys.stderr)
     return int(answer["code"])
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or (not equals and name not in os.environ):
-        raise UsageError(f"--env {text}: write NAME=VALUE.")
-    return name, value if equals else os.environ[name]
 
 
 def _logs(options: Values) -> int:

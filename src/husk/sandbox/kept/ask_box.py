@@ -8,11 +8,10 @@ above the guests may look into them on every host.
 from __future__ import annotations
 
 import _socket
-import errno
 import os
 
 from husk.kernel.longest_waits import waits
-from husk.native.threads import start_thread
+from husk.sandbox.kept.box_socket import BoxSocket, with_directory
 from husk.sandbox.locked_dir import remove_file
 
 TYPE_CHECKING = False
@@ -29,46 +28,24 @@ CHUNK = 1 << 16
 class Answering:
     """Answers for one run until it is closed."""
 
-    __slots__ = ("_kernel", "_name", "_socket")
+    __slots__ = ("_kernel", "close")
 
     def __init__(self, directory: str, kernel: Kernel) -> None:
-        self._kernel, self._name = kernel, os.path.join(directory, f"{PREFIX}{kernel.tasks.reaper}")
-        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._kernel = kernel
+        _sweep(directory)
+        name = os.path.join(directory, f"{PREFIX}{kernel.tasks.reaper}")
+        self.close = BoxSocket(name, _socket.SOCK_STREAM, self._answer).close
+
+    def _answer(self, asker: Any) -> None:
+        import json  # here: slow to import, and most runs are never asked
+
         try:
-            _sweep(directory)
-            with_directory(self._name, self._socket.bind)
-            self._socket.listen(4)
-            start_thread(self._answer)
-        except BaseException:
-            self.close()
-            raise
-
-    def _answer(self) -> None:
-        while True:
-            try:
-                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # what the module `socket` is made of
-            except OSError as problem:
-                if problem.errno in (errno.EINTR, errno.ECONNABORTED):
-                    continue
-                return  # closed
-            import json  # here: slow to import, and most runs are never asked
-
-            asker = _socket.socket(fileno=fd)
-            try:
-                asker.settimeout(PATIENCE)
-                asker.sendall(json.dumps([wait.as_dict() for wait in waits(self._kernel)]).encode())
-            except OSError:
-                pass  # whoever asked has left
-            finally:
-                asker.close()
-
-    def close(self) -> None:
-        remove_file(self._name)
-        try:
-            self._socket.shutdown(_socket.SHUT_RDWR)  # lets the thread leave
+            asker.settimeout(PATIENCE)
+            asker.sendall(json.dumps([wait.as_dict() for wait in waits(self._kernel)]).encode())
         except OSError:
-            pass
-        self._socket.close()
+            pass  # whoever asked has left
+        finally:
+            asker.close()
 
 
 def ask(directory: str) -> list[list[dict[str, Any]]]:
@@ -96,16 +73,6 @@ def _all(asking: Any) -> bytes:
     while part := asking.recv(CHUNK):
         parts.append(part)
     return b"".join(parts)
-
-
-def with_directory(name: str, use: Any) -> None:
-    """By a descriptor of the directory: a socket's name has room for 108 bytes."""
-    directory, last = os.path.split(name)
-    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        use(f"/proc/self/fd/{fd}/{last}")
-    finally:
-        os.close(fd)
 
 
 def _sweep(directory: str) -> None:

@@ -6,12 +6,11 @@ until the one answer. Requests and answers are JSON, a message each.
 from __future__ import annotations
 
 import _socket
-import errno
 import os
 
 from husk.native.threads import start_thread
 from husk.sandbox.errors import HuskError, UsageError
-from husk.sandbox.kept.ask_box import with_directory
+from husk.sandbox.kept.box_socket import BoxSocket, with_directory
 from husk.sandbox.locked_dir import remove_file
 
 TYPE_CHECKING = False
@@ -78,29 +77,16 @@ class Connection:
 class Control:
     """Listens for one box until it is closed. `handle` gets each connection in a thread of its own."""
 
-    __slots__ = ("_handle", "_name", "_socket")
+    __slots__ = ("_handle", "close")
 
     def __init__(self, directory: str, handle: Callable[[Connection], None]) -> None:
-        self._handle, self._name = handle, os.path.join(directory, NAME)
-        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-        try:
-            remove_file(self._name)  # of a husk that was killed: the caller holds the box's lock
-            with_directory(self._name, self._socket.bind)
-            self._socket.listen(16)
-            start_thread(self._accept)
-        except BaseException:
-            self.close()
-            raise
+        self._handle = handle
+        name = os.path.join(directory, NAME)
+        remove_file(name)  # of a husk that was killed: the caller holds the box's lock
+        self.close = BoxSocket(name, _socket.SOCK_SEQPACKET, self._begin).close
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # what the module `socket` is made of
-            except OSError as problem:
-                if problem.errno in (errno.EINTR, errno.ECONNABORTED):
-                    continue
-                return  # closed
-            start_thread(self._talk, Connection(_socket.socket(fileno=fd)))
+    def _begin(self, one: Any) -> None:
+        start_thread(self._talk, Connection(one))
 
     def _talk(self, connection: Connection) -> None:
         try:
@@ -109,14 +95,6 @@ class Control:
             pass  # whoever asked has left
         finally:
             connection.close()
-
-    def close(self) -> None:
-        remove_file(self._name)
-        try:
-            self._socket.shutdown(_socket.SHUT_RDWR)  # lets the thread leave
-        except OSError:
-            pass
-        self._socket.close()
 
 
 def call(directory: str, box: str) -> Connection:
