@@ -30,13 +30,13 @@ static void parents(void) {
     STEP(getpgid(getppid()) > 0);
     STEP(getsid(getppid()) > 0);
     STEP(sched_getscheduler(getppid()));
-    MUST(setpriority(PRIO_PROCESS, 0, 5));
+    int nice = getpriority(PRIO_PROCESS, 0), lower = nice < 19 ? nice + 1 : nice;
     MUST(setpgid(0, 0) && errno != EPERM ? -1 : 0);
     pid_t child = fork();
     if (child == 0) {
-        MUST(setpriority(PRIO_PROCESS, 0, 9));
-        STEP(getpriority(PRIO_PGRP, 0));
-        STEP(getpriority(PRIO_PGRP, getpgrp()));
+        MUST(setpriority(PRIO_PROCESS, 0, lower));
+        say("the child's: %d", getpriority(PRIO_PROCESS, 0) == lower);
+        say("the group's: %d %d", getpriority(PRIO_PGRP, 0) == nice, getpriority(PRIO_PGRP, getpgrp()) == nice);
         _exit(0);
     }
     wait_for(child);

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import Names
     from husk.native._core import Listener
     from husk.sandbox.box import Box
-    from husk.sandbox.kept.ask_box import Answering
+    from husk.sandbox.kept.box_socket import BoxSocket
     from husk.sandbox.limits.enforcement import Enforcement
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
@@ -48,7 +48,7 @@ class Served:
         # The first program by descriptor: the reaper reaps it before husk hears of it, and its pid may be used again.
         self._first, self._lock = -1, _thread.allocate_lock()
         self._kernel: Kernel | None = None
-        self._answering: Answering | None = None
+        self._answering: BoxSocket | None = None
         self.enforcement: Enforcement | None = None
         self.recorder = _recorder(box)
         if policy.emulation is not None:
@@ -185,14 +185,14 @@ class Served:
         self.launch = self._kernel = self.enforcement = self._answering = None
 
 
-def _answering(box: Box, kernel: Kernel) -> Answering | None:
+def _answering(box: Box, kernel: Kernel) -> BoxSocket | None:
     """Who runs a box that has a name can be asked what it waits for."""
     if box.kept is None:
         return None
-    from husk.sandbox.kept.ask_box import Answering
+    from husk.sandbox.kept.ask_box import answering
 
     try:
-        return Answering(box.kept.kept.path(box.kept.record.name), kernel)
+        return answering(box.kept.kept.path(box.kept.record.name), kernel)
     except OSError:
         return None  # a run without it is better than none
 

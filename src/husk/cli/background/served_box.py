@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from husk.cli.exit_codes import explained
-from husk.sandbox.kept.control import Control
+from husk.sandbox.kept import control
 from husk.sandbox.kept.kept_boxes import KeptBoxes
 from husk.sandbox.kept.output_log import OutputLog
 from husk.sandbox.run import launch
@@ -18,6 +18,7 @@ from husk.sandbox.runner import Beside, Events
 
 if TYPE_CHECKING:
     from husk.sandbox.box import Box
+    from husk.sandbox.kept.box_socket import BoxSocket
     from husk.sandbox.kept.control import Connection, Request
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
@@ -36,7 +37,7 @@ class ServedBox(Beside):
         self.runner: Runner | None = None
         self._box: Box | None = None
         self._run: Run | None = None
-        self._control: Control | None = None
+        self._control: BoxSocket | None = None
         self._others: set[Run] = set()
         self._lock = threading.Condition()
         self._ending = False
@@ -49,7 +50,7 @@ class ServedBox(Beside):
         self._box, self._run = box, run
         box.keep_namespaces(run.reaper)
         self.output.begin(directory)
-        self._control = Control(directory, self._serve)
+        self._control = control.listen(directory, self._serve)
         ports = run.events.ports
         if box.kept is not None:
             box.kept.note_running(self._policy, ports)

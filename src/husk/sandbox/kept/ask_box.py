@@ -25,27 +25,22 @@ PATIENCE = 10.0  # seconds; a husk that is stopped answers nothing
 CHUNK = 1 << 16
 
 
-class Answering:
+def answering(directory: str, kernel: Kernel) -> BoxSocket:
     """Answers for one run until it is closed."""
 
-    __slots__ = ("_kernel", "close")
-
-    def __init__(self, directory: str, kernel: Kernel) -> None:
-        self._kernel = kernel
-        _sweep(directory)
-        name = os.path.join(directory, f"{PREFIX}{kernel.tasks.reaper}")
-        self.close = BoxSocket(name, _socket.SOCK_STREAM, self._answer).close
-
-    def _answer(self, asker: Any) -> None:
+    def answer(asker: Any) -> None:
         import json  # here: slow to import, and most runs are never asked
 
         try:
             asker.settimeout(PATIENCE)
-            asker.sendall(json.dumps([wait.as_dict() for wait in waits(self._kernel)]).encode())
+            asker.sendall(json.dumps([wait.as_dict() for wait in waits(kernel)]).encode())
         except OSError:
             pass  # whoever asked has left
         finally:
             asker.close()
+
+    _sweep(directory)
+    return BoxSocket(os.path.join(directory, f"{PREFIX}{kernel.tasks.reaper}"), _socket.SOCK_STREAM, answer)
 
 
 def ask(directory: str) -> list[list[dict[str, Any]]]:

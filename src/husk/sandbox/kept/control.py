@@ -74,27 +74,20 @@ class Connection:
         self._socket.close()
 
 
-class Control:
+def listen(directory: str, handle: Callable[[Connection], None]) -> BoxSocket:
     """Listens for one box until it is closed. `handle` gets each connection in a thread of its own."""
 
-    __slots__ = ("_handle", "close")
-
-    def __init__(self, directory: str, handle: Callable[[Connection], None]) -> None:
-        self._handle = handle
-        name = os.path.join(directory, NAME)
-        remove_file(name)  # of a husk that was killed: the caller holds the box's lock
-        self.close = BoxSocket(name, _socket.SOCK_SEQPACKET, self._begin).close
-
-    def _begin(self, one: Any) -> None:
-        start_thread(self._talk, Connection(one))
-
-    def _talk(self, connection: Connection) -> None:
+    def talk(connection: Connection) -> None:
         try:
-            self._handle(connection)
+            handle(connection)
         except OSError:
             pass  # whoever asked has left
         finally:
             connection.close()
+
+    name = os.path.join(directory, NAME)
+    remove_file(name)  # of a husk that was killed: the caller holds the box's lock
+    return BoxSocket(name, _socket.SOCK_SEQPACKET, lambda caller: start_thread(talk, Connection(caller)))
 
 
 def call(directory: str, box: str) -> Connection:
