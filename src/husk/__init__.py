@@ -11,8 +11,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.api.aio import AsyncProcess, AsyncSandbox, AsyncSnapshot
+    from husk.api.aio import AsyncBackgroundProcess, AsyncProcess, AsyncSandbox, AsyncSnapshot
     from husk.api.applying import Applied
+    from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
     from husk.api.mapping import ItemFailed, map, map_unordered
     from husk.api.once import run
@@ -32,19 +33,23 @@ __all__ = [
     "PIPE",
     "STDOUT",
     "Applied",
+    "AsyncBackgroundProcess",
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSnapshot",
+    "BackgroundProcess",
     "CalledProcessError",
     "Change",
     "Conflict",
     "Denial",
     "HuskError",
     "ItemFailed",
+    "Logs",
     "Mount",
     "NotExecutable",
     "NotFound",
     "Pool",
+    "Port",
     "Process",
     "Result",
     "Sandbox",
@@ -60,7 +65,8 @@ __all__ = [
     "run",
 ]
 _HOMES = {
-    "husk.api.aio": ("AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
+    "husk.api.aio": ("AsyncBackgroundProcess", "AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
+    "husk.api.background_process": ("BackgroundProcess", "Logs", "Port"),
     "husk.api.applying": ("Applied",),
     "husk.api.mapping": ("ItemFailed", "map", "map_unordered"),
     "husk.api.once": ("run",),

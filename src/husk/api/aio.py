@@ -5,9 +5,11 @@ gone when the cancellation is complete."""
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
+from husk.api.background_process import PATIENCE, PAUSE
 from husk.api.run_result import TimeoutExpired
 from husk.api.sandbox import Sandbox
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from husk.api.applying import Applied
+    from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
     from husk.api.files import Name
     from husk.api.options import Command
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
-    """`work()` in a thread. If the task is cancelled, `give_up()` makes it end soon; its end is always waited for."""
+async def in_thread(
+    work: Callable[[], T], give_up: Callable[[], None] | None = None, *, only_looks: bool = False
+) -> T:
+    """`work()` in a thread. If the task is cancelled, `give_up()` makes it end soon, and its end is waited for. Work
+    that `only_looks` may take for ever and changes nothing: it is left to itself."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -52,7 +58,7 @@ async def in_thread(work: Callable[[], T], give_up: Callable[[], None] | None = 
     except asyncio.CancelledError:
         if give_up is not None:
             give_up()
-        while not done.done():
+        while not done.done() and not only_looks:
             try:
                 await asyncio.shield(done)
             except asyncio.CancelledError:
@@ -100,12 +106,12 @@ class AsyncProcess:
         return self._process.returncode
 
     async def wait(self) -> int:
-        """Cancelled, it leaves the program running."""
+        """Until it has ended; the return code. Cancelled, it leaves the program running."""
         return (await self.result()).returncode
 
     async def result(self) -> Result:
-        result = await in_thread(self._process.result)
-        return result
+        """As Process.result. Cancelled, it leaves the program running."""
+        return await in_thread(self._process.result, only_looks=True)
 
     async def communicate(self, input: bytes | None = None) -> tuple[bytes | None, bytes | None]:
         async def feed() -> None:
@@ -145,6 +151,69 @@ class AsyncProcess:
         await self.wait()
 
 
+class AsyncBackgroundProcess:
+    """BackgroundProcess for an event loop: what waits is awaited."""
+
+    def __init__(self, process: BackgroundProcess) -> None:
+        self.process = process  # for what does not wait
+        self.args, self.pid = process.args, process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self.process.returncode
+
+    @property
+    def ports(self) -> list[Port]:
+        """As BackgroundProcess.ports."""
+        return self.process.ports
+
+    def poll(self) -> int | None:
+        """The return code, or None while it runs."""
+        return self.process.poll()
+
+    def logs(self, since: int = 0) -> Logs:
+        """As BackgroundProcess.logs."""
+        return self.process.logs(since)
+
+    async def wait_ready(self, timeout: float | None = None) -> None:
+        """As BackgroundProcess.wait_ready. Cancelled, it waits no longer."""
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        while True:
+            try:
+                return await in_thread(lambda: self.process.wait_ready(0))
+            except subprocess.TimeoutExpired as expired:
+                if deadline is not None and asyncio.get_running_loop().time() >= deadline:
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0, expired.output) from None
+                await asyncio.sleep(PAUSE)
+
+    async def wait(self) -> int:
+        """Until it has ended; the return code. Cancelled, it leaves the program running."""
+        return (await self.result()).returncode
+
+    async def result(self) -> Result:
+        """As BackgroundProcess.result. Cancelled, it leaves the program running."""
+        return await in_thread(self.process.result, only_looks=True)
+
+    async def stop(self, timeout: float = PATIENCE) -> Result:
+        """As BackgroundProcess.stop. Cancelled, it ends the program at once."""
+        return await in_thread(lambda: self.process.stop(timeout), self.process.kill)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the program."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it at once, with all that it has started."""
+        self.process.kill()
+
+    async def __aenter__(self) -> AsyncBackgroundProcess:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
 class AsyncSandbox:
     """Sandbox for an event loop: the same arguments, the same methods, awaited. Made by `async with`."""
 
@@ -180,6 +249,23 @@ class AsyncSandbox:
         process = AsyncProcess(await in_thread(lambda: box.popen(args, **options)))
         await process._connect()
         return process
+
+    async def start(self, args: Command, **options: Any) -> AsyncBackgroundProcess:
+        """As Sandbox.start."""
+        box = self.sandbox
+        started: list[BackgroundProcess] = []
+        try:
+            await in_thread(lambda: started.append(box.start(args, **options)))
+        except asyncio.CancelledError:
+            for one in started:
+                one.kill()
+            raise
+        return AsyncBackgroundProcess(started[0])
+
+    @property
+    def ports(self) -> list[Port]:
+        """As Sandbox.ports."""
+        return self.sandbox.ports
 
     @overload
     async def read(self, path: Name, *, text: Literal[False] = False) -> bytes: ...
@@ -307,4 +393,4 @@ class _Started:
             process.kill()
 
 
-__all__ = ["AsyncProcess", "AsyncSandbox", "AsyncSnapshot", "TimeoutExpired"]
+__all__ = ["AsyncBackgroundProcess", "AsyncProcess", "AsyncSandbox", "AsyncSnapshot", "TimeoutExpired"]

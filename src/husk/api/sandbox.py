@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from husk.api import at_exit as living
 from husk.api.applying import Applied, apply_changes
+from husk.api.background_process import KEPT, BackgroundProcess, Port
 from husk.api.box_snapshot import Snapshot
 from husk.api.files import BoxFiles
 from husk.api.options import Command, environment, policy_of, text_mode, words
-from husk.api.process import DEVNULL, PIPE, Pipes, Process, Target
+from husk.api.process import DEVNULL, PIPE, STDOUT, Pipes, Process, Target
 from husk.api.run_result import Change, Result, TimeoutExpired
 from husk.api.runs import Runs
 from husk.kernel.hooks import Hooks
@@ -168,6 +169,29 @@ class Sandbox(BoxFiles):
         files. It ends with the box at the latest."""
         policy = self._order(args, shell, cwd, env, None)
         return self._begin(policy, Pipes(stdin, stdout, stderr), text_mode(text, encoding, errors))
+
+    def start(
+        self,
+        args: Command,
+        *,
+        stdin: Target = None,
+        shell: bool = False,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        kept: int = KEPT,
+    ) -> BackgroundProcess:
+        """Start a program that runs on, as `husk run -d` does: husk reads what it writes and keeps the last `kept`
+        bytes. `timeout`: seconds after which it is ended. It ends with the box at the latest."""
+        policy = self._order(args, shell, cwd, env, timeout)
+        process = self._begin(policy, Pipes(stdin, PIPE, STDOUT), None)
+        return BackgroundProcess(process, lambda: self.ports, kept=kept)
+
+    @property
+    def ports(self) -> list[Port]:
+        """The ports of the host that lead into the box (`publish`). Port 0 became one that was free."""
+        with self._runs.lock:
+            return [Port(*port) for port in self._runs.box().ports]
 
     def _order(
         self, args: Command, shell: bool, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None

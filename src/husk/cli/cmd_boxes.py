@@ -45,7 +45,7 @@ def _ps(options: Values, kept: KeptBoxes) -> int:
 
 
 def _port(host: str, guest: int) -> dict[str, Any]:
-    from husk.cli.background.health import answers  # few boxes have ports
+    from husk.api.port_health import answers  # few boxes have ports
 
     return {"host": host, "guest": guest, "answers": answers(host)}
 

@@ -56,6 +56,7 @@ class Box:
         "loader_fd",
         "plan",
         "policy",
+        "ports",
         "programs",
         "source",
         "start",
@@ -80,6 +81,7 @@ class Box:
         self.live = LiveRuns()
         self.joined: list[int] = []  # descriptors of its namespaces, once they have to outlive their first run
         self._told: Events | None = None  # of the run that began last: told what concerns no run in particular
+        self.ports: list[tuple[str, int]] = []  # of the host, each with the port of the box that it leads to
         self._network: Network | None = None
         self._shared: Shared | None = None
         self._names: NameCache | None = None
@@ -157,6 +159,7 @@ class Box:
             self._told.refused(by, error, what, why, allow)
 
     def published(self, host: str, guest_port: int) -> None:
+        self.ports.append((host, guest_port))
         if self._told is not None:
             self._told.published(host, guest_port)
 

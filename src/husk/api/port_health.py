@@ -1,9 +1,8 @@
-"""cli: does a server answer behind a published port? husk accepts every caller there, and hangs up at once where no
+"""api: does a server answer behind a published port? husk accepts every caller there, and hangs up at once where no
 server listens in the box; a server keeps the connection open, at least for a moment."""
 
 from __future__ import annotations
 
-import select
 import socket
 
 MOMENT = 0.3  # seconds
@@ -14,7 +13,9 @@ def answers(host: str) -> bool:
     address, _, port = host.rpartition(":")
     try:
         with socket.create_connection((address.strip("[]"), int(port)), MOMENT) as one:
-            readable, _, _ = select.select([one], [], [], MOMENT)
-            return not readable or bool(one.recv(1))
+            try:
+                return bool(one.recv(1))
+            except TimeoutError:
+                return True
     except OSError:
         return False
