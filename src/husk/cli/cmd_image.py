@@ -9,7 +9,7 @@ from husk.cli.exit_codes import run_command
 from husk.cli.options.image_options import IMAGE
 from husk.cli.output import say, say_result
 from husk.cli.show import image_show as show
-from husk.cli.show.store_show import images, progress
+from husk.cli.show.store_show import download_progress, images, progress
 from husk.sandbox.weaken import check as check_weaken
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
@@ -80,6 +80,28 @@ def _import(options: Values) -> int:
     return 0
 
 
+def _pull(options: Values) -> int:
+    from husk.images.archive_limits import Limits
+
+    try:
+        from husk.images.registry.pull_image import pull
+    except ModuleNotFoundError as error:
+        if error.name not in ("httpx", "certifi"):
+            raise
+        raise StoreUsageError("pulling needs the package httpx: pip install 'huskbox[images]'.") from None
+    store = Store.create(options.store)
+    limits = Limits(options.max_bytes, options.max_entries, options.max_ratio)
+    with download_progress(options.ref, quiet=options.json) as advance:
+        report, digest = pull(
+            store, options.ref, options.name, platform=options.platform, insecure=options.insecure, limits=limits,
+            advance=advance,
+        )  # fmt: skip
+    lines = [f"{options.ref} is {digest}", *show.imported(report, left_out=options.show_left_out)]
+    document = {**report.as_json(), "ref": options.ref, "digest": digest}
+    say_result(document, lines, as_json=options.json)
+    return 0
+
+
 def _export(options: Values) -> int:
     from husk.images.image_export import export
 
@@ -115,6 +137,7 @@ _HANDLERS = {
     "rm": _rm,
     "tag": _tag,
     "import": _import,
+    "pull": _pull,
     "export": _export,
     "build": _build,
 }

@@ -88,6 +88,29 @@ def _import_directory(
     return _import_tree(store, source, name or _file_name(source), progress, data)
 
 
+def import_found(
+    store: Store,
+    bundle: Bundle,
+    source: str,
+    name: str,
+    budget: Budget,
+    progress: Progress | None,
+    platform: tuple[str, ...] = oci.PLATFORM,
+) -> ImportReport:
+    """Make an image of an OCI layout that came another way than as a file. `source` is what messages call it."""
+    started = time.monotonic()
+    found = oci.find_image(bundle, "", platform)
+    if found is None:
+        raise Refused(f"{source} holds no image.")
+    try:
+        with store.writing() as writing:
+            report = _import_layers(writing, bundle, found, name, budget, progress)
+    except OSError as error:
+        raise StoreError(failure(store, error)) from error
+    report.seconds = time.monotonic() - started
+    return report
+
+
 def _described(bundle: Bundle, ref: str) -> oci.FoundImage | None:
     """A root file system may hold a manifest.json too; the one of `docker save` is a list."""
     saved = bundle.has("manifest.json") and bundle.document("manifest.json").lstrip()[:1] == b"["

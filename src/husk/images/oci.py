@@ -25,6 +25,8 @@ DEPTH_LIMIT = 4
 DOCUMENT_LIMIT = 1000
 REF_NAME = "org.opencontainers.image.ref.name"
 OS, ARCHITECTURE = "linux", "amd64"
+PLATFORM: tuple[str, ...] = (OS, ARCHITECTURE)
+_ARCHITECTURES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 
 
 class LayerSource:
@@ -45,38 +47,48 @@ class FoundImage:
         self.name, self.layers, self.config = name, layers, config
 
 
-def find_image(bundle: Bundle, ref: str) -> FoundImage | None:
+def read_platform(text: str) -> tuple[str, ...]:
+    """`linux/amd64`, perhaps with a variant as in `linux/arm/v7`; empty: this machine's."""
+    if not text:
+        return PLATFORM
+    parts = text.split("/")
+    if not 1 < len(parts) < 4 or not all(parts):
+        raise StoreUsageError(f"{text!r} is no platform; write it as linux/amd64.")
+    return (parts[0], _ARCHITECTURES.get(parts[1], parts[1]), *parts[2:])
+
+
+def find_image(bundle: Bundle, ref: str, platform: tuple[str, ...] = PLATFORM) -> FoundImage | None:
     """The image, chosen by name if there are several; None: there is no image here."""
     # A newer `docker save` holds both forms; only the OCI form has digests.
     if bundle.has("oci-layout") and bundle.has("index.json"):
-        return _find_oci(bundle, ref)
+        return _find_oci(bundle, ref, platform[:2])
     if bundle.has("manifest.json"):
         return _find_docker(bundle, ref)
     return None
 
 
-def _find_oci(bundle: Bundle, ref: str) -> FoundImage:
+def _find_oci(bundle: Bundle, ref: str, platform: tuple[str, ...]) -> FoundImage:
     layout = _object(bundle, "oci-layout")
     if not str(layout.get("imageLayoutVersion", "")).startswith("1."):
         raise Refused("this OCI layout is of a version husk does not know; convert it to 1.0.0.")
     images = _images(bundle, _object(bundle, "index.json"), "", 0, set())
-    fitting = [(name, manifest, config) for name, manifest, config in images if _platform(config) == (OS, ARCHITECTURE)]
+    fitting = [(name, manifest, config) for name, manifest, config in images if _platform(config) == platform]
     if ref:
         fitting = [image for image in fitting if image[0] == ref]
     different = {json.dumps(manifest, sort_keys=True): (name, manifest, config) for name, manifest, config in fitting}
     if not different:
         others = ", ".join(sorted({"/".join(_platform(config)) for _, _, config in images})) or "nothing"
         raise StoreUsageError(
-            f"there is no image {f'{ref!r} ' if ref else ''}for {OS}/{ARCHITECTURE} in it, only {others}; "
+            f"there is no image {f'{ref!r} ' if ref else ''}for {'/'.join(platform)} in it, only {others}; "
             "fetch the one for this machine."
         )
     if len(different) > 1:
         names = ", ".join(sorted(name or "one without a name" for name, _, _ in fitting))
         raise StoreUsageError(f"there are several images in it ({names}); choose one with --ref.")
     ((name, manifest, config),) = different.values()
-    digests = [_digest(layer) for layer in _list(manifest, "layers")]
+    digests = [digest_in(layer) for layer in list_of(manifest, "layers")]
     diff_ids = _diff_ids(config, len(digests))
-    layers = [LayerSource(_blob(one), one, diff_id) for one, diff_id in zip(digests, diff_ids, strict=True)]
+    layers = [LayerSource(blob_name(one), one, diff_id) for one, diff_id in zip(digests, diff_ids, strict=True)]
     return FoundImage(name, layers, _config(config))
 
 
@@ -88,19 +100,19 @@ def _images(
     if depth > DEPTH_LIMIT:
         raise Refused("its indexes lie in one another too deeply.")
     found = []
-    for descriptor in _list(index, "manifests")[:LAYER_LIMIT]:
+    for descriptor in list_of(index, "manifests")[:LAYER_LIMIT]:
         notes = descriptor.get("annotations") if isinstance(descriptor, dict) else None
         called = str(notes.get(REF_NAME, "")) if isinstance(notes, dict) else ""
         platform = descriptor.get("platform") if isinstance(descriptor, dict) else None
         if isinstance(platform, dict) and platform.get("os") == "unknown":
             continue  # an attestation about another image
-        digest = _digest(descriptor)
+        digest = digest_in(descriptor)
         if (digest, called or name) in read:
             continue
         if len(read) >= DOCUMENT_LIMIT:
             raise Refused(f"its indexes name more than {DOCUMENT_LIMIT} documents.")
         read.add((digest, called or name))
-        if not bundle.has(_blob(digest)):
+        if not bundle.has(blob_name(digest)):
             if isinstance(platform, dict) and (platform.get("os"), platform.get("architecture")) != (OS, ARCHITECTURE):
                 continue  # a layout need not hold images of other platforms
             raise Refused(f"{digest} is missing from the image archive; fetch it again.")
@@ -108,7 +120,7 @@ def _images(
         if "manifests" in document:
             found += _images(bundle, document, called or name, depth + 1, read)
         elif "config" in document:
-            found.append((called or name, document, _verified(bundle, _digest(document["config"]))))
+            found.append((called or name, document, _verified(bundle, digest_in(document["config"]))))
     return found
 
 
@@ -128,7 +140,7 @@ def _find_docker(bundle: Bundle, ref: str) -> FoundImage:
     config = _object(bundle, _member(image.get("Config")))
     if _platform(config) != (OS, ARCHITECTURE):
         raise StoreUsageError(f"the image is for {'/'.join(_platform(config))}; save the one for {OS}/{ARCHITECTURE}.")
-    names = [_member(name) for name in _list(image, "Layers")]
+    names = [_member(name) for name in list_of(image, "Layers")]
     diff_ids = _diff_ids(config, len(names))
     layers = [LayerSource(name, "", diff_id) for name, diff_id in zip(names, diff_ids, strict=True)]
     return FoundImage(ref or next(iter(tags[chosen[0]]), ""), layers, _config(config))
@@ -164,24 +176,29 @@ def _platform(config: dict[str, Any]) -> tuple[str, str]:
 
 def _diff_ids(config: dict[str, Any], count: int) -> list[str]:
     rootfs = config.get("rootfs")
-    found = _list(rootfs, "diff_ids") if isinstance(rootfs, dict) else []
+    found = list_of(rootfs, "diff_ids") if isinstance(rootfs, dict) else []
     if len(found) != count or not 0 < count <= LAYER_LIMIT:
         raise Refused(f"it has {count} layers, and its configuration speaks of {len(found)}; fetch it again.")
     return [_sha256(one) for one in found]
 
 
 def _verified(bundle: Bundle, digest: str) -> dict[str, Any]:
-    data = bundle.document(_blob(digest))
-    if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
+    data = bundle.document(blob_name(digest))
+    if digest_of(data) != digest:
         raise Refused(f"{digest} is not what its name says; fetch the archive again.")
-    document = _json(data)
-    if not isinstance(document, dict):
-        raise Refused(f"{digest} is malformed; fetch the archive again.")
-    return document
+    return json_object(data, digest)
+
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _object(bundle: Bundle, name: str) -> dict[str, Any]:
-    document = _json(bundle.document(name))
+    return json_object(bundle.document(name), name)
+
+
+def json_object(data: bytes, name: str) -> dict[str, Any]:
+    document = _json(data)
     if not isinstance(document, dict):
         raise Refused(f"{name} is malformed; fetch the archive again.")
     return document
@@ -196,14 +213,14 @@ def _json(data: bytes) -> Any:
         raise Refused("a description in the image archive is malformed; fetch it again.") from None
 
 
-def _list(document: dict[str, Any], key: str) -> list[Any]:
+def list_of(document: dict[str, Any], key: str) -> list[Any]:
     found = document.get(key)
     if not isinstance(found, list):
         raise Refused(f"a description in the image archive has no list of {key}; fetch it again.")
     return found
 
 
-def _digest(descriptor: object) -> str:
+def digest_in(descriptor: object) -> str:
     return _sha256(descriptor.get("digest") if isinstance(descriptor, dict) else None)
 
 
@@ -215,7 +232,7 @@ def _sha256(value: object) -> str:
     return text
 
 
-def _blob(digest: str) -> str:
+def blob_name(digest: str) -> str:
     return f"blobs/sha256/{digest.removeprefix('sha256:')}"
 
 

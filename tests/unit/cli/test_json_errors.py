@@ -77,6 +77,7 @@ FAILING = {
     "image rm": (["none"], 2, "usage"),
     "image tag": (["none", "x"], 2, "usage"),
     "image import": (["/nowhere"], 2, "usage"),
+    "image pull": (["Not a name"], 2, "usage"),
     "image export": (["none", "-"], 2, "usage"),
     "image build": (["/nowhere"], 2, "usage"),
     "diff": (["none"], 2, "usage"),

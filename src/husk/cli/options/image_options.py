@@ -7,11 +7,18 @@ from husk.cli.options.store_options import STORE_DIR
 from husk.cli.options.values import byte_count, positive_count
 
 _SHARED = (STORE_DIR, JSON)
+_LIMITS = (
+    Option("--max-bytes", "SIZE", "refuse more when unpacked (default: 32g)", read=byte_count, default=32 << 30),
+    Option("--max-entries", "N", "refuse more names (default: 2000000)", read=positive_count, default=2_000_000),
+    Option("--max-ratio", "N", "refuse a higher ratio of unpacked to packed (default: 200)", read=positive_count,
+           default=200),
+    Option("--show-left-out", "", "list what was left out"),
+)  # fmt: skip
 _IMAGE = Argument("IMAGE", "its name", names_of="images")
 
 IMAGE = Command(
     "image",
-    "import, export, build and name images",
+    "import, pull, export, build and name images",
     "Root file systems that boxes start from.",
     commands=(
         Command("ls", "the images", options=_SHARED),
@@ -39,19 +46,27 @@ IMAGE = Command(
             options=(
                 Option("--name", "NAME", "its name (default: what it calls itself, else SRC's name)"),
                 Option("--ref", "REF", "which one, where SRC holds several images"),
-                Option("--max-bytes", "SIZE", "refuse more when unpacked (default: 32g)", read=byte_count,
-                       default=32 << 30),
-                Option("--max-entries", "N", "refuse more names (default: 2000000)", read=positive_count,
-                       default=2_000_000),
-                Option("--max-ratio", "N", "refuse a higher ratio of unpacked to packed (default: 200)",
-                       read=positive_count, default=200),
-                Option("--show-left-out", "", "list what was left out"),
+                *_LIMITS,
                 Option("--data", "", "take a root without a single program: files for `--mount IMAGE:DST:image`"),
                 *_SHARED,
             ),
             arguments=(
                 Argument("SRC", "tar archives plain, or packed with gzip, xz, bzip2 or zstd", attribute="source"),
             ),
+        ),
+        Command(
+            "pull",
+            "fetch an image from a registry",
+            "Fetch an image from a registry, with the logins that `docker login` and `podman login` wrote.",
+            options=(
+                Option("--name", "NAME", "its name in the store (default: REF as written)"),
+                Option("--platform", "OS/ARCH", "which one, where the registry has several (default: this machine's)"),
+                Option("--insecure", "", "speak plain http to the registry; else only one on this machine may",
+                       more="Whoever is on the way can then read your login and change a tag's image."),
+                *_LIMITS,
+                *_SHARED,
+            ),
+            arguments=(Argument("REF", "as docker writes it: debian:12, ghcr.io/owner/name@sha256:…"),),
         ),
         Command(
             "export",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from husk.abi.text import harmless
 from husk.store.images import CACHE
 from husk.store.store_errors import StoreError, shown
 
@@ -44,6 +45,23 @@ def progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] 
     ) as bar:  # fmt: skip
         task = bar.add_task("", total=None)
         yield lambda files, count: bar.update(task, description=f"{files} files, {size(count)}")
+
+
+@contextmanager
+def download_progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A function to call with the bytes done and the bytes to come; None where there is no terminal to show it."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    with Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(binary_units=True),
+        TransferSpeedColumn(), console=Console(stderr=True), transient=True,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(harmless(title), total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def ingested(report: Report, *, excluded: bool) -> list[str]:

@@ -1,0 +1,1 @@
+"""Pull images from registries: references, logins, the distribution protocol over httpx."""
