@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both_settings
 
 NAMES = ("early", "read", "written", "emptied", "cut", "mode", "moved", "watched", "gone", "twin1")
 LOW: trees.Tree = {**{f"low/{name}": name + "\n" for name in NAMES}, "low/sub/": "", "low/link@": "read"}
-PROGRAMS = ["inotify_names", "inotify_calls"]
+PROGRAMS = ["inotify_names", "inotify_calls", "inotify_handles"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -16,6 +16,8 @@ PyObject *core_raise_errno(int error)
 
 static PyMethodDef functions[] = {
     {"open_beneath", host_py_open_beneath, METH_VARARGS, "open_beneath(root_fd, relative, flags, mode=0) -> fd"},
+    {"set_times", host_py_set_times, METH_VARARGS,
+     "set_times(dir_fd, path, atime, mtime, follow): in nanoseconds; None leaves a time as it is"},
     {"stat_beneath", host_py_stat_beneath, METH_VARARGS, "stat_beneath(root_fd, relative) -> HostStat, as lstat"},
     {"guard_root", host_py_guard_root, METH_VARARGS,
      "guard_root(root_fd, closed, fixed, holds_closed, owner[, rules, ruled])"},

@@ -120,7 +120,13 @@ def build(
     tasks = TasksHere(vfs)
     # A box has only sessions and terminals of its own, so the guest may see what the host says of them.
     proc = ProcTree(
-        lambda: tasks.here, vfs.mounts, creds, dev=state.new_device(), guest_file=vfs.file_of_link, allow_tty=True
+        lambda: tasks.here,
+        vfs.mounts,
+        creds,
+        dev=state.new_device(),
+        guest_file=vfs.file_of_link,
+        watched_file=state.watched_file,
+        allow_tty=True,
     )
     terminals = PtsTree(creds, dev=state.new_device())
     files = Files(vfs, creds, [(b"/", image)], terminals, proc, tasks)

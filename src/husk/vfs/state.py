@@ -45,6 +45,7 @@ class State:
         "_placeholders",
         "_removed_mirrors",
         "_watched",
+        "_watched_files",
         "dirs",
         "fd",
         "files_fd",
@@ -75,6 +76,7 @@ class State:
         self.pins: dict[tuple[int, int], int] = {}  # identity -> a descriptor that keeps the host from using it again
         self.dirs: dict[int, Dir] = {}  # number of a placeholder or mirror -> directory
         self._watched: set[int] = set()  # numbers of placeholders that have a watch; they stay
+        self._watched_files: dict[tuple[int, int], tuple[int, int]] = {}  # host identity -> the guest's, for fdinfo
         self.nodes_refused = 0
         self._removed_mirrors: dict[bytes, Dir] = {}  # where the mirror of a removed directory lay -> directory
         self._nodes_left = 1 << 62  # names the guest may still make; each takes memory of husk's
@@ -257,6 +259,16 @@ class State:
         if directory.placeholder is not None:
             self._watched.add(directory.placeholder)
 
+    def remember_watched(self, host: tuple[int, int], guest: tuple[int, int]) -> None:
+        """Device and inode by which the guest knows a watched file; without them fdinfo says 0."""
+        self._watched_files.pop(host, None)
+        self._watched_files[host] = guest
+        if len(self._watched_files) > STAND_INS_MAX:
+            del self._watched_files[next(iter(self._watched_files))]
+
+    def watched_file(self, host: tuple[int, int]) -> tuple[int, int]:
+        return self._watched_files.get(host, (0, 0))
+
     def is_path_only(self, link: bytes) -> bool:
         """Does a descriptor of this name stand for an O_PATH one?"""
         number = self.placeholder_number(link)
@@ -330,16 +342,33 @@ class State:
 
     # -- mirrors of watched directories ------------------------------------------------------------------------
     def new_mirror(self, directory: Dir) -> bytes:
-        """Make an empty one."""
+        """Make an empty one, of the placeholder where there is one: descriptors of that are the watched directory's."""
         try:
             os.mkdir(MIRROR, 0o700, dir_fd=self.fd)
         except FileExistsError:
             pass
+        number = directory.placeholder
+        if number is not None:
+            path = MIRROR + b"/%d" % number
+            self.move_placeholder(directory, path)
+            self.dirs[number] = directory
+            return path
         self._placeholders += 1
         self.dirs[self._placeholders] = directory
         path = MIRROR + b"/%d" % self._placeholders
         os.mkdir(path, 0o755, dir_fd=self.fd)
         return path
+
+    def move_placeholder(self, directory: Dir, path: bytes) -> None:
+        """The placeholder becomes a mirror, with the descriptors that guests hold of it. If need be, the directory gets
+        a new one. Nothing is taught about it: the caller has told the name cache."""
+        number = directory.placeholder
+        assert number is not None
+        name = b"%d" % number
+        os.chmod(name, os.stat(name, dir_fd=self.placeholders_fd).st_mode & 0o777 | 0o200, dir_fd=self.placeholders_fd)
+        os.rename(b"places/" + name, path, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        del self.dirs[number]
+        directory.placeholder = None
 
     def mirror_path(self, directory: Dir) -> bytes:
         """Where the mirror of `directory` lies beneath `fd`: in that of its parent, if it has an entry there. Empty

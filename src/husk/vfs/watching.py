@@ -28,10 +28,14 @@ def watch(vfs: Vfs, ctx: Context, start: Dir, path: bytes, mask: int, instance: 
     if mask & IN_ONLYDIR and node.kind != st.S_IFDIR:
         raise error(errno.ENOTDIR)
     node.tree.may_use(node)
-    require(ctx.creds, node.tree.stat(ctx, node), READ)
+    info = node.tree.stat(ctx, node)
+    require(ctx.creds, info, READ)
     file = _host_file(vfs, ctx, node, mask)
     try:
-        return watch_file(instance, file, mask)
+        watch = watch_file(instance, file, mask)
+        host = os.fstat(file)
+        vfs.state.remember_watched((host.st_dev, host.st_ino), (info.dev, info.ino))
+        return watch
     finally:
         os.close(file)
 

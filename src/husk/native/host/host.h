@@ -17,6 +17,7 @@ PyObject *host_stat(const struct stat *stat); /* a new HostStat */
 int host_add_types(PyObject *module);         /* -1: an exception is set */
 PyObject *host_py_open_beneath(PyObject *self, PyObject *args);
 PyObject *host_py_open_interruptible(PyObject *self, PyObject *args);
+PyObject *host_py_set_times(PyObject *self, PyObject *args);
 PyObject *host_py_stat_beneath(PyObject *self, PyObject *args);
 PyObject *host_py_stat_fd(PyObject *self, PyObject *args);
 PyObject *host_py_watch(PyObject *self, PyObject *args);

@@ -13,7 +13,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import is_fixed, make_as, open_beneath, stat_beneath
+from husk.native._core import is_fixed, make_as, open_beneath, set_times, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
 from husk.vfs.host.host_tree import HostDir, HostTree, Reached
 from husk.vfs.node import error
@@ -262,11 +262,10 @@ class WritableHostTree(HostTree):
     def set_times(self, ctx: Context, node: Node, atime: int | None, mtime: int | None) -> None:
         shown = self.stat(ctx, node)
         # Not the owner: the vfs allows only "now" for both times, for which write permission suffices.
-        times = (shown.atime if atime is None else atime, shown.mtime if mtime is None else mtime)
         owner = is_owner(ctx.creds, shown)
         self.distrust(node)
         with Reached(self, node, to_change=True) as path:
-            self._as_owner(lambda: os.utime(path, ns=times) if owner else os.utime(path))
+            self._as_owner(lambda: set_times(-1, path, atime, mtime, True) if owner else os.utime(path))
 
     def truncate(self, ctx: Context, node: Node, size: int) -> None:
         # Not by opening it: a watcher sees that, too.

@@ -112,6 +112,7 @@ class Inode(Node):
     it up: only a later one means that a guest wrote. `plain_mtime` is the content's age when set-uid or set-gid was
     granted: a later write took the privilege away. `via` leads to the open file of an inode without name, as long as
     the descriptor it was found by is open. `doomed` marks one that must never get a name (O_TMPFILE with O_EXCL).
+    `found` is the name it was last looked up by, kept only if it has several and something is watched.
     """
 
     __slots__ = (
@@ -119,6 +120,7 @@ class Inode(Node):
         "btime",
         "ctime",
         "doomed",
+        "found",
         "gid",
         "host_ctime",
         "ino",
@@ -160,6 +162,7 @@ class Inode(Node):
         self.plain_mtime = 0
         self.via = b""
         self.doomed = False
+        self.found: tuple[LayerDir, bytes] | None = None
         self.origin: tuple[Lower, bytes] | None = None  # `source` of content that was copied only because it is watched
 
     def add_name(self, parent: LayerDir, name: bytes) -> None:

@@ -157,6 +157,8 @@ class LayeredTree(Tree):
         if node is not None:
             if node is WHITEOUT:
                 raise error(errno.ENOENT)
+            if self.files.mirrored and isinstance(node, Inode) and node.others:
+                node.found = directory, name
             return node
         lower = directory.lower
         if lower is None or (directory.only is not None and name not in directory.only):

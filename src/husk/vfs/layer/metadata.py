@@ -6,6 +6,7 @@ import errno
 import os
 import stat as st
 
+from husk.native._core import set_times
 from husk.vfs.clock import about_now, now
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode, attribute_bytes, weight
 from husk.vfs.node import ACL_ACCESS, Stat, error
@@ -93,19 +94,21 @@ class Metadata:
         told = isinstance(target, Inode) and target.kind in TIMED_BY_HOST and target.source is None
         if isinstance(target, Inode) and told:
             info = self._files.stat(target)
-            times = (info.atime if atime is None else atime, info.mtime if mtime is None else mtime)
-            if target.mode & PRIVILEGE and target.plain_mtime == info.mtime:
-                target.plain_mtime = times[1]
+            if target.mode & PRIVILEGE and target.plain_mtime == info.mtime and mtime is not None:
+                target.plain_mtime = mtime
             try:
-                os.utime(self._files.path(target), ns=times, dir_fd=self._state.fd, follow_symlinks=False)
+                set_times(self._state.fd, self._files.path(target), atime, mtime, False)
             except FileNotFoundError:
                 if target.via:
                     with self._files.pinned(target) as path:
-                        os.utime(path, ns=times)
+                        set_times(-1, path, atime, mtime, True)
         if atime is not None:
             target.atime = atime
         if mtime is not None:
             target.mtime = mtime
+        if self._files.mirrored and isinstance(target, LayerDir) and (entry := self._state.mirror_path(target)):
+            set_times(self._state.fd, entry, atime, mtime, False)
+            told = True
         self._changed(target, told=told)
 
     def accessed(self, node: Inode | LayerDir) -> None:
@@ -151,6 +154,9 @@ class Metadata:
                 if directory.mirror is not None and name in directory.mirror.names:
                     os.chmod(directory.mirror.entry(name), 0o600, dir_fd=self._state.fd)
                     return
+            if self._files.is_open_only(node):
+                with self._files.pinned(node) as path:
+                    os.chmod(path, 0o600)
         elif path := self._state.mirror_path(node):
             os.chmod(path, os.stat(path, dir_fd=self._state.fd).st_mode & 0o777, dir_fd=self._state.fd)
 

@@ -35,7 +35,11 @@ class UpperFiles:
     def path(self, inode: Inode) -> bytes:
         """Where the real file of an inode lies, beneath the state's descriptor."""
         if self.mirrored and inode.kind != st.S_IFLNK:
-            for directory, name in inode.all_names():
+            names = inode.all_names()
+            # The host reports what happens to a file under the name it was opened by.
+            if inode.found is not None and inode.found in names:
+                names = [inode.found, *names]
+            for directory, name in names:
                 if directory.mirror is not None and name in directory.mirror.names:
                     return directory.mirror.entry(name)
         return b"files/%d" % inode.number

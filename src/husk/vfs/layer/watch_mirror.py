@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 STAND_INS_MAX = 1 << 17  # over a whole tree; each is an inode of the host's
 PATH_MAX = 2048  # of a mirror's path: the host must still be able to tell it
 COPY_MAX = 64 << 20
+LINKS_MAX = 256  # names of one file that get an entry because another name of it has one
 EXCHANGE = 2
 READS = 0x01 | 0x10 | 0x20  # IN_ACCESS, IN_CLOSE_NOWRITE, IN_OPEN
 
@@ -94,11 +95,15 @@ class MirrorDir:
         at = self.mirror.state.fd
         if isinstance(node, LayerDir) and node.mirror is not None:
             os.rename(node.mirror.top, self.entry(name), src_dir_fd=at, dst_dir_fd=at)
+        elif isinstance(node, LayerDir) and node.placeholder is not None:
+            self.mirror.state.move_placeholder(node, self.entry(name))
         elif isinstance(node, Inode) and (real := self.mirror.numbered_file(node)):
             os.rename(real, self.entry(name), src_dir_fd=at, dst_dir_fd=at)
         else:
             self.show(name, node)
         self.names.add(name)
+        if isinstance(node, Inode) and _has_file(node):
+            self.mirror.enter_others(node)
 
     def complete_names(self, tree: LayeredTree) -> None:
         """Enter all names: the directory itself is going to be watched."""
@@ -214,6 +219,13 @@ class WatchMirror:
             if len(mirror.entry(name)) > PATH_MAX:
                 raise error(errno.ENOSPC)
             mirror.take_in(name, node)
+
+    def enter_others(self, inode: Inode) -> None:
+        """A node that has an entry under one name has one under each: opened by a name that is not watched, it must
+        not be reported under the one that is."""
+        for directory, name in inode.all_names()[:LINKS_MAX]:
+            if not _entered(directory, name) and len(self._of(directory).entry(name)) <= PATH_MAX:
+                self._of(directory).show(name, inode)
 
     # -- repeating changes -------------------------------------------------------------------------------------
     def link(self, directory: LayerDir, name: bytes, inode: Inode) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from husk.vfs.node import Context, Credentials, Entry, Tree
-    from husk.vfs.proc.view import GuestFile, HostTask, Tasks
+    from husk.vfs.proc.view import GuestFile, HostTask, Tasks, WatchedFile
     from husk.vfs.synth.synth_tree import SynthDir
 
 __all__ = ["HeldFile", "ProcTree"]
@@ -42,9 +42,14 @@ def _no_file(_host_path: bytes, _dev: int, _ino: int) -> None:
     return None
 
 
+def _not_watched(_host: tuple[int, int]) -> tuple[int, int]:
+    return 0, 0
+
+
 class ProcTree(SynthTree):
     """`guest_file(host_path, dev, ino)` returns path, device and inode of a mapped file as the guest knows it; None: it
-    has no name inside; an empty path: hide it."""
+    has no name inside; an empty path: hide it. `watched_file` returns device and inode of a file on an inotify queue.
+    """
 
     fstype = b"proc"
     fixed_names = True
@@ -58,11 +63,12 @@ class ProcTree(SynthTree):
         *,
         dev: int,
         guest_file: GuestFile = _no_file,
+        watched_file: WatchedFile = _not_watched,
         hostname: bytes = b"husk",
         allow_tty: bool = False,
     ) -> None:
         super().__init__(dev, fill=self._fill)
-        self.view = View(tasks, mounts, creds, guest_file, allow_tty=allow_tty)
+        self.view = View(tasks, mounts, creds, guest_file, watched_file, allow_tty=allow_tty)
         self._hostname = hostname
         self._entries = TaskEntries(self, self._top, self.view)
 

@@ -167,9 +167,14 @@ def fdinfo(task: HostTask, fd: int, mount_id: int, ino: int | None) -> bytes:
             words[4] = b"%d" % task.view.tasks.guest_of(max(int(words[4]), 0))
             words[5] = b"00:00:%d" % (ino or 0)
             line = b"lock:\t" + b" ".join(words) + b"\n"
-        elif key == b"inotify wd":  # the host's inode is left out
-            mask = value.partition(b" mask:")[2].partition(b" ")[0]
-            line = b"inotify wd:%s ino:0 sdev:0 mask:%s ignored_mask:0 \n" % (value.partition(b" ")[0], mask)
+        elif key == b"inotify wd":  # "1 ino:1a4 sdev:fe00000 mask:2 ignored_mask:0 fhandle-bytes:8 …"
+            words = value.split()
+            told = dict(word.split(b":") for word in words[1:4])
+            host_dev = int(told[b"sdev"], 16)
+            host = os.makedev(host_dev >> 20, host_dev & 0xFFFFF), int(told[b"ino"], 16)
+            dev, number = task.view.watched_file(host)
+            sdev = os.major(dev) << 20 | os.minor(dev)
+            line = b"inotify wd:%s ino:%x sdev:%x mask:%s ignored_mask:0 \n" % (words[0], number, sdev, told[b"mask"])
         made.append(line)
     return b"".join(made)
 

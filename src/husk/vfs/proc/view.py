@@ -55,12 +55,13 @@ if TYPE_CHECKING:
         def root_of(self, ctx: Context, host_tid: int) -> Dir | None: ...
 
     GuestFile = Callable[[bytes, int, int], tuple[bytes, int, int] | None]
+    WatchedFile = Callable[[tuple[int, int]], tuple[int, int]]
 
 
 class View:
     """What stays the same for the whole box: where to ask for tasks and mounts, the credentials, what may be seen."""
 
-    __slots__ = ("_outer", "_tasks", "allow_tty", "creds", "guest_file", "mounts")
+    __slots__ = ("_outer", "_tasks", "allow_tty", "creds", "guest_file", "mounts", "watched_file")
 
     def __init__(
         self,
@@ -68,11 +69,12 @@ class View:
         mounts: Callable[[], list[tuple[bytes, Tree]]],
         creds: Credentials,
         guest_file: GuestFile,
+        watched_file: WatchedFile,
         *,
         allow_tty: bool,
     ) -> None:
         self._tasks, self.mounts, self.creds = tasks, mounts, creds
-        self.guest_file, self.allow_tty = guest_file, allow_tty
+        self.guest_file, self.watched_file, self.allow_tty = guest_file, watched_file, allow_tty
         self._outer: tuple[int, int] | None = None
 
     @property
