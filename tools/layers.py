@@ -37,7 +37,7 @@ LAYERS = KERNEL_LAYERS | {
     "review": _BELOW_TOP | {"api", "skills", "compat"},
     # Measuring runtimes with suites: by running boxes and other commands, with what compat knows about calls.
     "conform": _BELOW_TOP | {"api", "cluster", "skills", "compat"},
-    "mcp": _BELOW_TOP | {"api", "skills"},
+    "mcp": _BELOW_TOP | {"api", "skills", "images"},
     "cli": _BELOW_TOP | {"native.threads", "api", "cluster", "images", "skills", "compat", "review", "conform", "mcp"},
 }
 

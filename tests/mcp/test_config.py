@@ -33,6 +33,12 @@ def config(tmp_path: Path, text: str) -> Config:
         ('[box]\nworkdir = "here"', "absolute"),
         ('[box]\nweaken = ["everything"]', "everything"),
         ('[network]\nmode = "all"', "none or host"),
+        ('[network]\nallow = ["a b"]', "network.allow"),
+        ('[network]\nallow = ["example.org"]\ndeny = ["10.0.0.0/99"]', "network.deny"),
+        ('[network]\ndeny = ["example.org"]', "takes something away from network.allow"),
+        ('[network]\nmode = "host"\nallow = ["example.org"]', "allows everything"),
+        ('[session]\nkeep_main = "../x"', "../x"),
+        ('[images]\nfolders = ["nonesuch"]', "images.folders"),
         ('[limits]\nmemory = "much"', "whole number"),
         ('[limits]\nnonesuch = "1"', "nonesuch"),
         ("[limits]\nmemory = true", "must be a text"),
@@ -59,7 +65,7 @@ def test_nothing_is_given_by_default() -> None:
     made = Config()
     assert (made.box.mounts, made.network.mode, made.network.allow, made.skills.folders) == ([], "none", [], [])
     assert all(made.ceiling()[name] is not None for name in ("time", "memory", "processes", "disk", "output"))
-    assert made.offered_tools == set(TOOLS) - {"inspect_skill", "run_skill", "open_skill"}
+    assert made.offered_tools == set(TOOLS) - {"inspect_skill", "run_skill", "open_skill", "images", "import_image"}
 
 
 def test_names_begin_where_the_file_is(tmp_path: Path) -> None:
@@ -67,7 +73,7 @@ def test_names_begin_where_the_file_is(tmp_path: Path) -> None:
     made = config(tmp_path, '[box]\nmounts = ["data:/data:cow"]\n[skills]\nfolders = ["data"]')
     assert made.box.mounts == [f"{tmp_path}/data:/data:cow"]
     assert made.skills.folders == [str(tmp_path / "data")]
-    assert made.offered_tools == set(TOOLS)
+    assert made.offered_tools == set(TOOLS) - {"images", "import_image"}
 
 
 def test_limits_that_are_not_named_stay(tmp_path: Path) -> None:

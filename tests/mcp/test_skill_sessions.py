@@ -69,7 +69,7 @@ async def follow(client: Client) -> None:
         minutes
         == "# Minutes\n\n## Decisions\n- ship on Friday\n\n## Tasks\n- mia: write the announcement\n- jo: test it\n"
     )
-    assert (await client.call("close_box", name=box)) == {"closed": box}
+    assert (await client.call("close_box", name=box)) == {"closed": box, "kept": ""}
 
 
 def test_instructions_are_followed() -> None:

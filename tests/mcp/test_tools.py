@@ -233,7 +233,9 @@ def test_a_program_that_is_not_there() -> None:
         answer = await client.call("run", argv=["ls -l"])
         assert "Give its arguments apart: ['ls', '-l']." in answer["explain"]
         assert (await client.call("run", argv="echo $((6 * 7))"))["stdout"] == "42\n"
-        with pytest.raises(Refused, match=r"^run: argv: Field required\. It takes argv, box,"):
+        with pytest.raises(
+            Refused, match=r"^run: argv: Field required; .* 'cmd' \(do you mean 'argv'\?\)\. It takes argv, box,"
+        ):
             await client.call("run", cmd="ls")
         with pytest.raises(Refused, match=r"^run: timeout: Input should be a valid number"):
             await client.call("run", argv=["ls"], timeout="soon")
@@ -374,7 +376,7 @@ def test_a_skill_is_held_to_its_manifest(tmp_path: Path) -> None:
         write('[network]\nhosts = ["api.example.org:443"]')
         assert "api.example.org" in (await client.call("inspect_skill", skill="probe"))["held_to"]
         write("[fils]")
-        with pytest.raises(Refused, match=r": probe.permissions.toml: there is no section .fils.; do you mean files"):
+        with pytest.raises(Refused, match=r"^probe.permissions.toml: there is no section .fils.; do you mean files"):
             await client.call("run_skill", skill="probe")  # and not where on the host that lies
         manifest.write_text('version = 1\nskill = "other"')
         with pytest.raises(Refused, match="another skill"):

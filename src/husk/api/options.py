@@ -24,6 +24,7 @@ def policy_of(
     env: Mapping[str, str] | None,
     cwd: str,
     net: str | Iterable[str] | None,
+    deny_net: Iterable[str],
     publish: Iterable[str],
     allow_sockets: Iterable[str],
     limits: Mapping[str, int | str | None] | None,
@@ -45,6 +46,7 @@ def policy_of(
         policy.net = net
     elif net is not None:
         policy.allow_net = list(net)
+    policy.deny_net = list(deny_net)
     policy.publish = [Publish.parse(text) for text in publish]
     policy.allow_sockets = list(allow_sockets)
     if cwd:

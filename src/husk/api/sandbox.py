@@ -35,10 +35,10 @@ class Sandbox(BoxFiles):
     `image`: a name in the store (default: the host's own programs); `mounts`: "SRC:DST[:MODE]" or Mount objects;
     `hide`, `deny`, `protect`, `allow`: patterns for names below mounts, beside husk's own (`default_rules`);
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
-    the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `publish`: ports the
-    host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a
-    kept box to continue in, and to keep at the end; `events`: keep what happens in each result (slower); `namespaces`
-    and `weaken` as the options of `husk run`.
+    the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `deny_net`: what of
+    that may not; `publish`: ports the host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"};
+    `keep`: the name of a kept box to continue in, and to keep at the end; `events`: keep what happens in each result
+    (slower); `namespaces` and `weaken` as the options of `husk run`.
 
     All methods may be called from any thread; several runs may be under way at once. They share files and loopback,
     and see only their own processes.
@@ -57,6 +57,7 @@ class Sandbox(BoxFiles):
         env: Mapping[str, str] | None = None,
         cwd: str = "",
         net: str | Iterable[str] | None = None,
+        deny_net: Iterable[str] = (),
         publish: Iterable[str] = (),
         allow_sockets: Iterable[str] = (),
         limits: Mapping[str, int | str | None] | None = None,
@@ -77,6 +78,7 @@ class Sandbox(BoxFiles):
             env=env,
             cwd=cwd,
             net=net,
+            deny_net=deny_net,
             publish=publish,
             allow_sockets=allow_sockets,
             limits=limits,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from typing_extensions import TypedDict  # pydantic, which has it, wants this one before Python 3.12
 
 
@@ -50,6 +52,7 @@ class ReadAnswer(TypedDict):
     size: int
     offset: int
     read: int
+    binary: bool
     content: str
 
 
@@ -99,5 +102,139 @@ class AppliedAnswer(TypedDict):
     notes: list[str]
 
 
+class CommitAnswer(TypedDict):
+    label: str
+    box: str
+    changes: int
+    image: str
+    layer: str
+
+
+class RollbackAnswer(TypedDict):
+    box: str
+    label: str
+
+
+class ForkAnswer(TypedDict):
+    box: str
+    changes: int
+
+
+class OpenBoxAnswer(TypedDict):
+    box: str
+    limits: dict[str, str]
+    image: str
+    kept: str
+
+
+class BoxAnswer(TypedDict):
+    name: str
+    limits: dict[str, str]
+    image: str
+    kept: str
+
+
+class CommittedAnswer(TypedDict):
+    label: str
+    box: str
+
+
+class AllowedAnswer(TypedDict):
+    """What the server's config gives."""
+
+    image: str
+    mounts: list[str]
+    network: list[str] | str
+    network_denied: list[str]
+    limits: dict[str, str]
+    boxes: int
+    commits: int
+    keep: str
+    apply: bool
+
+
+class BoxesAnswer(TypedDict):
+    boxes: list[BoxAnswer]
+    commits: list[CommittedAnswer]
+    allowed: AllowedAnswer
+
+
 class ClosedAnswer(TypedDict):
     closed: str
+    kept: str
+
+
+class ImageAnswer(TypedDict):
+    name: str
+    files: int
+    bytes: int
+
+
+class ImagesAnswer(TypedDict):
+    """`names`: how the name of an image begins that a client makes; empty: it may make none."""
+
+    images: list[ImageAnswer]
+    archives: list[str]
+    names: str
+
+
+class LeftOutAnswer(TypedDict):
+    path: str
+    why: str
+
+
+class ImportedAnswer(TypedDict):
+    image: str
+    layers: list[str]
+    files: int
+    bytes: int
+    left_out: list[LeftOutAnswer]
+    left_out_not_shown: int
+
+
+class ProblemAnswer(TypedDict):
+    level: str
+    text: str
+
+
+class FindingAnswer(TypedDict):
+    """What a skill uses or mentions, and where."""
+
+    name: str
+    level: str
+    where: str
+    why: str
+
+
+class ScriptAnswer(TypedDict):
+    path: str
+    language: str
+    usage: str
+    modules: dict[str, str]
+    programs: list[str]
+    hosts: list[str]
+    writes: list[str]
+
+
+class InspectedAnswer(TypedDict):
+    path: str
+    name: str
+    description: str
+    license: str
+    compatibility: str
+    metadata: dict[str, Any]
+    allowed_tools: list[str]
+    valid: bool
+    problems: list[ProblemAnswer]
+    scripts: list[ScriptAnswer]
+    programs: list[FindingAnswer]
+    hosts: list[FindingAnswer]
+    environment: list[FindingAnswer]
+    pip: dict[str, str]
+    npm: dict[str, str]
+    optional: list[str]
+    files: int
+    permissions: dict[str, Any]
+    manifest: str
+    instructions: str
+    held_to: str

@@ -1,4 +1,5 @@
-"""mcp: the result of a run as an answer to a model: short, with every refusal as data and in words.
+"""mcp: the result of a run as an answer to a model: short, with every refusal as data and in words. Bytes that are no
+text are never shown as if they were.
 
 The session keeps the full result as a resource; the answer says where.
 """
@@ -6,6 +7,7 @@ The session keeps the full result as a resource; the answer says where.
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 CODE = "/tmp/.husk-code"  # where run_code puts its code in the box; not reported as a change
 MOST_CHANGES = 50
+STREAMS = ("stdout", "stderr")
 _RULE = (
     "What this box may see and use is set by the person who runs this server, in its config file. You cannot change "
     "it from here: work without it, or ask that person."
@@ -45,16 +48,21 @@ def full_result(result: Result, box: str) -> dict[str, Any]:
         "weakened": result.weakened,
         "changes": changes(result.changes),
         "host_changes": changes(result.host_changes),
-        "stdout": text_of(result.stdout),
-        "stderr": text_of(result.stderr),
+        "stdout": result.stdout or b"",
+        "stderr": result.stderr or b"",
     }
+
+
+def as_document(full: dict[str, Any], address: str) -> dict[str, Any]:
+    """The full result as JSON can carry it. `address` is that of its resource."""
+    return full | {name: shown_output(full[name], f"{address}/{name}") for name in STREAMS}
 
 
 def short_result(full: dict[str, Any], address: str, most: int) -> Any:
     """The result for the answer, an answer_types.RunAnswer: beginning and end of long output, and the first changes."""
-    answer = full | {"resource": address}
-    for stream in ("stdout", "stderr"):
-        answer[stream] = shortened(full[stream], most, f"{address}/{stream}")
+    answer = as_document(full, address) | {"resource": address}
+    for stream in STREAMS:
+        answer[stream] = shortened(answer[stream], most, f"{address}/{stream}")
     for name in ("changes", "host_changes"):
         answer[name] = full[name][:MOST_CHANGES]
         answer[f"{name}_not_shown"] = max(0, len(full[name]) - MOST_CHANGES)
@@ -83,8 +91,18 @@ def printable(name: str) -> str:
     return decoded(os.fsencode(name))
 
 
-def text_of(output: bytes | None) -> str:
-    return (output or b"").decode("utf-8", "backslashreplace")
+def shown_output(output: bytes, address: str) -> str:
+    """What a program wrote, as text. Single bytes that are no UTF-8 are escaped; a picture or an archive is not."""
+    if is_binary(output):
+        return f"[{len(output)} bytes that are no text; all of them: {address}]"
+    return output.decode("utf-8", "backslashreplace")
+
+
+def is_binary(output: bytes) -> bool:
+    """A NUL byte, or more than one byte in ten that is no UTF-8."""
+    if b"\0" in output:
+        return True
+    return output.decode("utf-8", "replace").count("\ufffd") * 10 > len(output)
 
 
 def not_started(argv: list[str], code: int, sentence: str, box: str) -> dict[str, Any]:
@@ -100,7 +118,24 @@ def skill_result(argv: list[str], ended: Ended) -> Result:
     return result
 
 
-def content(data: bytes, encoding: str) -> str:
-    if encoding == "base64":
-        return base64.b64encode(data).decode()
-    return data.decode("utf-8", "backslashreplace")
+def file_text(data: bytes, *, first: bool, last: bool) -> tuple[str, int] | None:
+    """A piece of a file as text, and how many bytes that is: a character that the piece's end cuts is left for the next
+    piece. None: it is no text. Strict, unlike output: a model may write back what it read."""
+    if not first:
+        for cut in range(4):  # the piece may begin inside a character
+            if cut >= len(data) or data[cut] & 0xC0 != 0x80:
+                break
+        data, skipped = data[cut:], cut
+    else:
+        skipped = 0
+    try:
+        text, used = codecs.utf_8_decode(data, "strict", last)
+    except UnicodeDecodeError:
+        return None
+    if "\0" in text or (used == 0 and data):
+        return None
+    return text, skipped + used
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()

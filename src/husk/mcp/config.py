@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from husk.sandbox.errors import UsageError
+from husk.sandbox.kept.kept_boxes import check_name
 from husk.sandbox.limits.limits import Limits, shown
 from husk.sandbox.policy import Mount, read_rules
 from husk.sandbox.toml_reader import Table, read_toml
@@ -33,11 +35,14 @@ TOOLS = (
     "boxes",
     "open_box",
     "close_box",
+    "images",
+    "import_image",
     "inspect_skill",
     "run_skill",
     "open_skill",
 )
 SKILL_TOOLS = {"inspect_skill", "run_skill", "open_skill"}
+IMAGE_TOOLS = {"images", "import_image"}
 LIMITS = {
     "time": "10m",
     "memory": "2G",
@@ -75,6 +80,7 @@ class Box:
 class Network:
     mode: str = "none"
     allow: list[str] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -85,7 +91,8 @@ class Sessions:
     commits: int = 8
     images: str = ""  # clients may commit images whose names begin with this; empty: none
     apply: bool = False  # clients may write changes below cow mounts to the host
-    keep: str = ""  # clients may keep boxes of skills whose names begin with this; empty: none
+    keep: str = ""  # clients may keep boxes under names that begin with this; empty: none
+    keep_main: str = ""  # the box `main` is kept under this name, whether its client asks or not
     results: int = 50
     shown: int = 20_000  # characters of each stream in an answer; the rest is in the resource
     most: int = 16
@@ -96,6 +103,14 @@ class Sessions:
 class Tools:
     allow: list[str] = field(default_factory=lambda: list(TOOLS))
     deny: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Images:
+    """`use`: patterns of image names that boxes may begin with; `folders` hold what a client may import, by name."""
+
+    use: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -116,12 +131,38 @@ class Config:
     limits: dict[str, str] = field(default_factory=lambda: dict(LIMITS))
     session: Sessions = field(default_factory=Sessions)
     tools: Tools = field(default_factory=Tools)
+    images: Images = field(default_factory=Images)
     skills: Skills = field(default_factory=Skills)
 
     @property
     def offered_tools(self) -> set[str]:
         skills = SKILL_TOOLS if not self.skills.folders else set()
-        return set(self.tools.allow) - set(self.tools.deny) - skills
+        images = set[str]()
+        if not (self.images.folders and self.session.images):
+            images.add("import_image")
+        if not (self.images.use or self.session.images):
+            images.add("images")
+        return set(self.tools.allow) - set(self.tools.deny) - skills - images
+
+    def may_use(self, image: str) -> bool:
+        """May a client open a box with this image? With those it may make, too."""
+        made = bool(self.session.images) and image.startswith(self.session.images)
+        return made or image == self.box.image or any(fnmatchcase(image, pattern) for pattern in self.images.use)
+
+    def check_image_name(self, image: str) -> None:
+        """May a client make an image of this name?"""
+        begin = self.session.images
+        if not begin:
+            raise UsageError("image: this server lets no client make images.")
+        if not image.startswith(begin):
+            raise UsageError(f"image {image!r}: this server takes names that begin with {begin!r}.")
+
+    def check_keep(self, name: str) -> None:
+        """May a client keep a box under this name?"""
+        begin = self.session.keep
+        if name and (not begin or not name.startswith(begin)):
+            gives = f"takes names that begin with {begin!r}" if begin else "lets no client keep boxes; open it without"
+            raise UsageError(f"keep {name!r}: this server {gives}.")
 
     def ceiling(self) -> Limits:
         return read_limits(self.limits)
@@ -193,16 +234,31 @@ def _check(made: Config, base: Path) -> None:
                 raise UsageError(f"there is no tool {tool!r}; there are {', '.join(TOOLS)}.")
     if made.network.mode not in ("none", "host"):
         raise UsageError("network.mode is none or host; for something in between use network.allow.")
+    _check_network(made.network)
     if made.box.workdir and not made.box.workdir.startswith("/"):
         raise UsageError("box.workdir must be an absolute path inside the box.")
     for name in made.box.weaken:
         check_weaken(name)
     read_rules(made.box.rules)
+    if made.session.keep_main:
+        check_name(made.session.keep_main)
     made.box.mounts = [_mount(text, base) for text in made.box.mounts]
+    made.images.folders = [_folder("images.folders", text, base) for text in made.images.folders]
     made.skills.folders = [_folder("skills.folders", text, base) for text in made.skills.folders]
     made.skills.packages = [_folder("skills.packages", text, base) for text in made.skills.packages]
     if made.skills.find_links:
         made.skills.find_links = _folder("skills.find_links", made.skills.find_links, base)
+
+
+def _check_network(network: Network) -> None:
+    from husk.sandbox.network_setup import check_rules
+
+    if network.mode == "host" and (network.allow or network.deny):
+        raise UsageError("network.mode = host allows everything; leave it out, or leave out network.allow and .deny.")
+    if network.deny and not network.allow:
+        raise UsageError("network.deny takes something away from network.allow; give that too, or leave both out.")
+    check_rules("network.allow", network.allow)
+    check_rules("network.deny", network.deny)
 
 
 def _mount(text: str, base: Path) -> str:
@@ -240,6 +296,7 @@ version = {VERSION}
 [network]
 # mode = "none"                       # or "host": the host's network, all of it
 # allow = []                          # what may be reached, as husk run --allow-net: ["pypi.org:443"]
+# deny = []                           # but not this, as husk run --deny-net; denials win
 
 [limits]                              # of each run; "none" lifts one. As husk run --limit
 {chr(10).join(f'# {name} = "{LIMITS[name]}"' for name in LIMITS)}
@@ -249,7 +306,8 @@ version = {VERSION}
 # commits = 8                         # states kept in one session
 # images = ""                         # clients may commit images whose names begin with this; empty: none
 # apply = false                       # clients may write changes below cow mounts to the host (apply_changes)
-# keep = ""                           # clients may keep boxes of skills whose names begin with this; empty: none
+# keep = ""                           # clients may keep boxes under names that begin with this; empty: none
+# keep_main = ""                      # keep the box `main` under this name, for `husk diff NAME` and `husk apply NAME`
 # results = 50                        # results kept as resources
 # shown = 20000                       # characters of each stream in an answer
 # most = 16                           # sessions at once (HTTP)
@@ -258,6 +316,10 @@ version = {VERSION}
 [tools]
 # allow = [{", ".join(f'"{tool}"' for tool in TOOLS[:3])}, …]   # all of them
 # deny = []
+
+[images]
+# use = []                            # images that boxes may begin with: ["python-*"]; those they made, too
+# folders = []                        # archives and directories that clients may import, by name
 
 [skills]
 # folders = ["~/skills"]              # skills a client may name; none: no tools for skills

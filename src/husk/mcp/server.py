@@ -6,6 +6,7 @@ makes the client's session, and the session's boxes end when it is left.
 
 from __future__ import annotations
 
+import difflib
 import hmac
 import json
 import socket
@@ -20,9 +21,9 @@ from mcp.types import Resource, ResourceTemplate
 from pydantic import AnyUrl, ValidationError
 
 from husk import __version__
-from husk.mcp import skill_tools, tools
+from husk.mcp import answers, box_tools, image_tools, skill_tools, tools
 from husk.mcp.session import Session
-from husk.mcp.tools import session_of
+from husk.mcp.tool_calls import add_tools, session_of
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +40,17 @@ and nothing in it can reach the host beyond what the server's config allows. Whe
 result's `resource` has all of it."""
 FOR_SKILLS = """
 Skills: `open_skill` gives a skill's instructions and a box to follow them in; `run_skill` runs one of its scripts."""
-JSON, TEXT = "application/json", "text/plain"
+JSON, TEXT, BYTES = "application/json", "text/plain", "application/octet-stream"
 ALLOWED, RESULTS = "husk://allowed", "husk://results/"
 PATH = "/mcp"
+# What models know from other servers. Spelling is not near enough to find these.
+OTHER_NAMES = {
+    **dict.fromkeys(("cmd", "command", "args"), "argv"),
+    **dict.fromkeys(("file", "file_path", "filename"), "path"),
+    **dict.fromkeys(("workdir", "working_directory"), "cwd"),
+    **dict.fromkeys(("text", "data"), "content"),
+    "stdin": "input",
+}
 
 
 class Server(FastMCP[Session]):
@@ -58,9 +67,11 @@ class Server(FastMCP[Session]):
             if name not in known:
                 raise ToolError(f"there is no tool {name!r}; there are {', '.join(known)}.") from None
             if isinstance(error.__cause__, ValidationError):
-                wrong = [f"{_where(one['loc'])}: {one['msg']}" for one in error.__cause__.errors()]
-                takes = ", ".join(known[name].inputSchema.get("properties", {}))
-                raise ToolError(f"{name}: {'; '.join(dict.fromkeys(wrong))}. It takes {takes}.") from None
+                takes = list(known[name].inputSchema.get("properties", {}))
+                wrong = [_mistake(dict(one), takes) for one in error.__cause__.errors()]
+                raise ToolError(f"{name}: {'; '.join(dict.fromkeys(wrong))}. It takes {', '.join(takes)}.") from None
+            if isinstance(error.__cause__, ToolError):  # a sentence of ours; the package puts words before it
+                raise error.__cause__ from None
             raise
 
     async def list_resources(self) -> list[Resource]:
@@ -81,7 +92,7 @@ class Server(FastMCP[Session]):
     async def read_resource(self, uri: AnyUrl | str) -> list[ReadResourceContents]:
         address, ctx = str(uri), self.get_context()
         if address == ALLOWED:
-            return [ReadResourceContents(json.dumps(await tools.boxes(ctx), indent=2), JSON)]
+            return [ReadResourceContents(json.dumps(await box_tools.boxes(ctx), indent=2), JSON)]
         number, _, stream = address.removeprefix(RESULTS).partition("/")
         if not address.startswith(RESULTS) or stream not in ("", "stdout", "stderr"):
             raise ResourceError(f"there is no resource {address}")
@@ -90,8 +101,19 @@ class Server(FastMCP[Session]):
         except UsageError as error:
             raise ResourceError(str(error)) from None
         if stream:
-            return [ReadResourceContents(result[stream], TEXT)]
-        return [ReadResourceContents(json.dumps(result, indent=2), JSON)]
+            if answers.is_binary(result[stream]):
+                return [ReadResourceContents(result[stream], BYTES)]
+            return [ReadResourceContents(answers.shown_output(result[stream], address), TEXT)]
+        return [ReadResourceContents(json.dumps(answers.as_document(result, address), indent=2), JSON)]
+
+
+def _mistake(found: dict[str, Any], takes: list[str]) -> str:
+    if found["type"] != "extra_forbidden":
+        return f"{_where(found['loc'])}: {found['msg']}"
+    wanted = str(found["loc"][-1])
+    near = [name for name in (OTHER_NAMES.get(wanted),) if name in takes]
+    near += difflib.get_close_matches(wanted, takes, 1, 0.5)
+    return f"there is no argument {wanted!r}" + (f" (do you mean {near[0]!r}?)" if near else "")
 
 
 def _where(place: tuple[int | str, ...]) -> str:
@@ -102,6 +124,7 @@ def _where(place: tuple[int | str, ...]) -> str:
 def instructions(config: Config) -> str:
     """What a model should know before its first call."""
     network = "all of the host's" if config.network.mode == "host" else ", ".join(config.network.allow) or "none"
+    network += f", but not {', '.join(config.network.deny)}" if config.network.deny else ""
     mounts = ", ".join(mount.split(":", 1)[1] for mount in config.box.mounts) or "none"
     bounds = ", ".join(f"{name} {value}" for name, value in config.limits.items() if value != "none")
     skills = FOR_SKILLS if config.skills.folders else ""
@@ -131,7 +154,7 @@ def build_server(config: Config) -> Server:
     )
     server._mcp_server.version = __version__  # else clients see the version of the package `mcp`
     server.open_world = config.network.mode == "host" or bool(config.network.allow)
-    tools.add_tools(server, config.offered_tools, skill_tools.TOOLS)
+    add_tools(server, config.offered_tools, tools.TOOLS | box_tools.TOOLS | image_tools.TOOLS | skill_tools.TOOLS)
     return server
 
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread, opened_by
+from husk.mcp.answers import STREAMS
 from husk.mcp.config import read_limits
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount
@@ -23,20 +24,33 @@ if TYPE_CHECKING:
     from husk.mcp.config import Config
 
 MAIN = "main"
-MOST_KEPT = 64 << 20  # characters of output in all results of a session
+MOST_KEPT = 64 << 20  # bytes of output in all results of a session
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class SessionBox:
-    """A box and the limits it was opened with. `again` opens another like it; None: an ordinary one."""
+    """A box and what it was opened with. `again` opens another like it; None: an ordinary one. `kept`: the name under
+    which the person at the host finds it."""
 
-    def __init__(self, box: AsyncSandbox, limits: dict[str, str], again: Callable[[], Sandbox] | None = None) -> None:
-        self.box, self.limits, self.again = box, limits, again
+    def __init__(
+        self,
+        box: AsyncSandbox,
+        limits: dict[str, str],
+        *,
+        again: Callable[[], Sandbox] | None = None,
+        image: str = "",
+        kept: str = "",
+    ) -> None:
+        self.box, self.limits, self.again, self.image, self.kept = box, limits, again, image, kept
+
+    def like(self, box: AsyncSandbox) -> SessionBox:
+        """Another box, opened in the same way; it is not kept."""
+        return SessionBox(box, self.limits, again=self.again, image=self.image)
 
 
 class Commit:
     def __init__(self, held: SessionBox, box: str, snapshot: AsyncSnapshot) -> None:
-        self.box, self.limits, self.again, self.snapshot = box, held.limits, held.again, snapshot
+        self.box, self.held, self.snapshot = box, held, snapshot
 
 
 class Session:
@@ -53,15 +67,19 @@ class Session:
         """The box of that name, opened now if needed."""
         async with self._boxes_lock:
             if name not in self.boxes:
-                await self._open(name, self.config.limits)
+                await self._open(name, self.config.limits, keep=self.config.session.keep_main if name == MAIN else "")
             return self.boxes[name].box
 
-    async def open(self, name: str, limits: dict[str, str]) -> None:
+    async def open(self, name: str, limits: dict[str, str], *, image: str, keep: str) -> SessionBox:
         allowed = self.config.lower_limits(limits)
+        self.config.check_keep(keep)
+        if image and not self.config.may_use(image):
+            raise UsageError(f"image {image!r}: this server gives it to no client; the tool `images` lists the others.")
         async with self._boxes_lock:
             if name in self.boxes:
                 raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
-            await self._open(name, allowed)
+            await self._open(name, allowed, image=image, keep=keep)
+            return self.boxes[name]
 
     def run_seconds(self, name: str, wanted: float | None) -> float | None:
         """How long a run in that box may take: as the client asks, at most what the config and the box give."""
@@ -69,20 +87,24 @@ class Session:
         most = read_limits(held.limits)["time"] if held is not None else None
         return most if seconds is None else seconds if most is None else min(seconds, most)
 
-    async def open_made(self, name: str, limits: dict[str, str], make: Callable[[], Sandbox]) -> AsyncSandbox:
+    async def open_made(
+        self, name: str, limits: dict[str, str], make: Callable[[], Sandbox], *, kept: str
+    ) -> AsyncSandbox:
         """Open a box that `make` makes, in a thread."""
         async with self._boxes_lock:
             if name in self.boxes:
                 raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
             self._check_room(name)
-            self.boxes[name] = SessionBox(await opened_by(make), limits, make)
+            self.boxes[name] = SessionBox(await opened_by(make), limits, again=make, kept=kept)
             return self.boxes[name].box
 
-    async def close_box(self, name: str) -> None:
+    async def close_box(self, name: str) -> str:
+        """Returns the name under which it is kept, if it is."""
         async with self._boxes_lock:
             held = self._get(name)
             del self.boxes[name]
             await held.box.close()
+            return held.kept
 
     async def fork(self, name: str, new: str) -> int:
         """Open a second box with the same files; returns how many changes it starts with."""
@@ -92,7 +114,7 @@ class Session:
                 raise UsageError(f"there is a box {new!r} already; choose another name.")
             self._check_room(new)
             changes = len(await held.box.diff())
-            self.boxes[new] = SessionBox(await held.box.fork(), held.limits, held.again)
+            self.boxes[new] = held.like(await held.box.fork())
             return changes
 
     async def commit(self, name: str, label: str) -> int:
@@ -113,11 +135,7 @@ class Session:
 
     async def commit_image(self, name: str, image: str) -> str:
         """Make an image of the box's changes in the host's store, which outlives the session; returns its layer."""
-        begin = self.config.session.images
-        if not begin:
-            raise UsageError("image: this server lets no client make images; commit without it.")
-        if not image.startswith(begin):
-            raise UsageError(f"image {image!r}: this server takes names that begin with {begin!r}.")
+        self.config.check_image_name(image)
         async with self._boxes_lock:
             held = self._get(name)
             return await in_thread(lambda: held.box.sandbox.commit(image))
@@ -131,16 +149,21 @@ class Session:
                 raise UsageError(f"there is no commit {label!r}{known}.")
             commit = self.commits.get(label)
             name = name or (commit.box if commit else MAIN)
+            if (kept := self.boxes.get(name)) is not None and kept.kept:
+                raise UsageError(
+                    f"the box {name!r} is kept as {kept.kept!r}, and what is kept is not rolled back; roll back into "
+                    "another box: rollback(label=…, box=…)."
+                )
             old = self.boxes.pop(name, None)
             try:
                 # Open the new box first: if that fails the old one stays.
                 if commit is None and old is not None and old.again is not None:
-                    self.boxes[name] = SessionBox(await opened_by(old.again), old.limits, old.again)
+                    self.boxes[name] = old.like(await opened_by(old.again))
                 elif commit is None:
-                    await self._open(name, old.limits if old else self.config.limits)
+                    await self._open(name, old.limits if old else self.config.limits, image=old.image if old else "")
                 else:
                     self._check_room(name)
-                    self.boxes[name] = SessionBox(await commit.snapshot.open(), commit.limits, commit.again)
+                    self.boxes[name] = commit.held.like(await commit.snapshot.open())
             except BaseException:
                 if old is not None:
                     self.boxes[name] = old
@@ -149,9 +172,11 @@ class Session:
                 await old.box.close()
             return name
 
-    async def _open(self, name: str, limits: dict[str, str]) -> None:
+    async def _open(self, name: str, limits: dict[str, str], *, image: str = "", keep: str = "") -> None:
         self._check_room(name)
-        self.boxes[name] = SessionBox(await make_sandbox(self.config, limits).__aenter__(), limits)
+        image = image or self.config.box.image
+        box = await make_sandbox(self.config, limits, image, keep).__aenter__()
+        self.boxes[name] = SessionBox(box, limits, image=image, kept=keep)
 
     def _check_room(self, name: str) -> None:
         _check_name("box", name)
@@ -175,7 +200,7 @@ class Session:
         return f"husk://results/{self._count}"
 
     def _size(self) -> int:
-        return sum(len(result[stream]) for result in self.results.values() for stream in ("stdout", "stderr"))
+        return sum(len(result[stream]) for result in self.results.values() for stream in STREAMS)
 
     def result(self, number: str) -> dict[str, Any]:
         found = self.results.get(int(number)) if number.isascii() and number.isdigit() else None
@@ -190,11 +215,12 @@ class Session:
         await asyncio.gather(*(held.box.close() for held in boxes), *(commit.snapshot.close() for commit in commits))
 
 
-def make_sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
-    """Make a client's box: the only place that does. `limits` were checked against the config."""
+def make_sandbox(config: Config, limits: dict[str, str], image: str, keep: str) -> AsyncSandbox:
+    """Make a client's box: the only place that does. All arguments were checked against the config."""
     box, network = config.box, config.network
     return AsyncSandbox(
-        box.image,
+        image,
+        keep=keep,
         store=box.store,
         mounts=[Mount.parse_again(text) for text in box.mounts],
         **box.rules,
@@ -205,6 +231,7 @@ def make_sandbox(config: Config, limits: dict[str, str]) -> AsyncSandbox:
         namespaces=box.namespaces,
         weaken=box.weaken,
         net=network.mode if network.mode != "none" else network.allow or None,
+        deny_net=network.deny,
     )
 
 

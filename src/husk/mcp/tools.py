@@ -1,128 +1,37 @@
-"""mcp: the tools a model sees. Each only decodes its arguments and calls the session; the config decides what is
-allowed.
+"""mcp: the tools that run programs and work with files. Each only decodes its arguments and calls the session; the
+config decides what is allowed.
 
 A model reads their docstrings and parameter notes, so these say what happens, not how.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import posixpath
 import stat as st
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from mcp.server.fastmcp import Context
 from mcp.server.fastmcp.exceptions import ToolError
-from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from husk.api.aio import in_thread
 from husk.api.run_result import TimeoutExpired
 from husk.mcp import answers
-from husk.mcp.answer_types import (
-    AppliedAnswer,
-    ChangesAnswer,
-    ClosedAnswer,
-    CopiedAnswer,
-    EntryAnswer,
-    ListingAnswer,
-    ReadAnswer,
-    RunAnswer,
-    WrittenAnswer,
-)
-from husk.mcp.session import MAIN, Session
-from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
-from husk.store.layout import default_place
+from husk.mcp.answer_types import CopiedAnswer, EntryAnswer, ListingAnswer, ReadAnswer, RunAnswer, WrittenAnswer
+from husk.mcp.session import MAIN
+from husk.mcp.tool_calls import BoxName, Ctx, Cwd, Env, Input, PathName, Seconds, Tool, progress, session_of
+from husk.sandbox.errors import NotExecutable, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from husk.api.aio import AsyncSandbox
-    from husk.mcp.config import Config
-    from husk.mcp.server import Server
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Ctx: TypeAlias = Context[Any, Session, Any]
-Input = Annotated[str, Field(description="what the program reads from its standard input")]
-Cwd = Annotated[str | None, Field(description="where it starts")]
-Env = Annotated[dict[str, str] | None, Field(description="variables to add")]
-Seconds = Annotated[float | None, Field(description="seconds; the server may give less")]
-BoxName = Annotated[str, Field(description="which box; made on first use")]
-PathName = Annotated[str, Field(description="a path in the box; relative to its working directory")]
-
-TICK = 1.0  # seconds between two progress notifications
 MOST_READ = 1 << 20
 MOST_LISTED = 2000
 MOST_COPIED = 64 << 20
 SUFFIXES = {"python": "py", "sh": "sh", "bash": "sh", "node": "js", "perl": "pl", "ruby": "rb"}
 _KINDS = {st.S_IFDIR: "directory", st.S_IFLNK: "link", st.S_IFREG: "file"}
-
-
-def session_of(ctx: Ctx) -> Session:
-    found: Session = ctx.request_context.lifespan_context
-    return found
-
-
-def without_host_paths(sentence: str, config: Config) -> str:
-    """A client is told of the host only what the config shows it: where a folder lies is the operator's business."""
-    shown = {str(Path(folder).expanduser()): "" for folder in config.skills.folders}
-    for mount in config.box.mounts:
-        source, target = mount.split(":")[:2]
-        shown[str(Path(source).expanduser())] = target
-    shown.setdefault(config.box.store or default_place(), "the store")
-    for folder, instead in sorted(shown.items(), key=lambda one: -len(one[0])):
-        sentence = sentence.replace(f"{folder}/", f"{instead}/" if instead else "")
-    return sentence
-
-
-def errors_as_sentences(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Turn errors before a program runs into one sentence for the model. Anything else is a bug, and the server reports
-    it as one."""
-
-    @wraps(tool)
-    async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await tool(*args, **kwargs)
-        except HuskError as error:
-            sentence = str(error)
-        except OSError as error:
-            sentence = f"{error.filename or 'the host fails husk'}: {error.strerror or error}"
-        except ValueError as error:  # a bad argument, or a box that was closed meanwhile
-            sentence = str(error)
-        contexts = (value for value in (*args, *kwargs.values()) if isinstance(value, Context))
-        for ctx in contexts:
-            sentence = without_host_paths(sentence, session_of(ctx).config)
-        raise ToolError(sentence)
-
-    return wrapped
-
-
-@asynccontextmanager
-async def progress(ctx: Ctx, what: str, total: float | None) -> AsyncIterator[None]:
-    """Send progress to a waiting client."""
-    began = time.monotonic()
-
-    async def tick() -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            elapsed = time.monotonic() - began
-            await ctx.report_progress(elapsed, total, f"{what}: running for {elapsed:.0f} s")
-
-    await ctx.report_progress(0.0, total, f"{what}: started")
-    ticking = asyncio.create_task(tick())
-    try:
-        yield
-    finally:
-        ticking.cancel()
-        await asyncio.gather(ticking, return_exceptions=True)
 
 
 async def run_in(ctx: Ctx, name: str, argv: list[str], timeout: float | None, **options: Any) -> RunAnswer:
@@ -201,11 +110,22 @@ async def read_file(
     size: Annotated[int, Field(description="how many bytes at most", ge=1, le=MOST_READ)] = 100_000,
     encoding: Annotated[Literal["text", "base64"], Field(description="base64 for what is no text")] = "text",
 ) -> ReadAnswer:
-    """Read a file of the box, or a piece of it."""
+    """Read a file of the box, or a piece of it. If it is no UTF-8 text, `binary` is true and there is no content: ask
+    for base64, or look at it with a program."""
     held = (await session_of(ctx).box(box)).sandbox
     data, status = await in_thread(lambda: (held.read(path, offset=offset, size=size), held.stat(path)))
-    content = answers.content(data, encoding)
-    return {"path": path, "size": status.size, "offset": offset, "read": len(data), "content": content}
+    text: tuple[str, int] | None = answers.encoded(data), len(data)
+    if encoding == "text":
+        text = answers.file_text(data, first=offset == 0, last=offset + len(data) >= status.size)
+    content, read = text or ("", 0)
+    return {
+        "path": path,
+        "size": status.size,
+        "offset": offset,
+        "read": read,
+        "binary": text is None,
+        "content": content,
+    }
 
 
 async def write_file(
@@ -244,14 +164,6 @@ async def list_files(ctx: Ctx, path: PathName = ".", box: BoxName = MAIN) -> Lis
     return await in_thread(look)
 
 
-async def changes(ctx: Ctx, box: BoxName = MAIN) -> ChangesAnswer:
-    """What differs in the box from what it began with: files added, changed and deleted, those of mounted directories
-    whose changes go to a copy included."""
-    held = await session_of(ctx).box(box)
-    found = answers.changes(await held.diff())
-    return {"box": box, "changes": found[:MOST_LISTED], "not_shown": max(0, len(found) - MOST_LISTED)}
-
-
 async def copy_files(
     ctx: Ctx,
     paths: Annotated[list[str], Field(description="files of the first box", min_length=1)],
@@ -278,114 +190,6 @@ async def copy_files(
     return {"box": to_box, "files": await in_thread(copy)}
 
 
-async def apply_changes(
-    ctx: Ctx,
-    box: BoxName = MAIN,
-    mount: Annotated[
-        str, Field(description="which mounted directory, if there are several: its place in the box")
-    ] = "",
-    dry_run: Annotated[bool, Field(description="only say what would be written")] = False,
-) -> AppliedAnswer:
-    """Write what changed below a mounted directory whose changes go to a copy to the person's own files: all of it, or
-    nothing. Only where the server's config allows it; what would be written can always be seen with `dry_run`."""
-    session = session_of(ctx)
-    if not dry_run and not session.config.session.apply:
-        raise UsageError(
-            "this server lets no client write to the host; look with dry_run, then ask the person who runs the server "
-            "to set apply = true in [session], or to take the files over."
-        )
-    done = await (await session.box(box)).apply(mount, dry_run=dry_run)
-    return {
-        "box": box,
-        "mount": mount,
-        "applied": not dry_run,
-        "changes": answers.changes(done.changes),
-        "notes": done.notes,
-    }
-
-
-async def commit(
-    ctx: Ctx,
-    label: Annotated[str, Field(description="a name for this state")],
-    box: BoxName = MAIN,
-    image: Annotated[str, Field(description="also make an image of this name, if the server lets you")] = "",
-) -> dict[str, Any]:
-    """Keep the state of the box's files under a label, to roll back to. An older commit of that label is replaced."""
-    session = session_of(ctx)
-    layer = {"image": image, "layer": await session.commit_image(box, image)} if image else {}
-    return {"label": label, "box": box, "changes": await session.commit(box, label)} | layer
-
-
-async def rollback(
-    ctx: Ctx,
-    label: Annotated[str, Field(description="a commit; empty: what the box began with")] = "",
-    box: Annotated[str, Field(description="which box; empty: the one that was committed")] = "",
-) -> dict[str, Any]:
-    """Put the box's files back to a commit. Everything since then is lost, and what runs in the box is ended."""
-    return {"box": await session_of(ctx).rollback(box, label), "label": label}
-
-
-async def fork(ctx: Ctx, new: Annotated[str, Field(description="the new box")], box: BoxName = MAIN) -> dict[str, Any]:
-    """A second box with the same files, to try something without risk. Neither sees what the other changes later."""
-    return {"box": new, "changes": await session_of(ctx).fork(box, new)}
-
-
-async def boxes(ctx: Ctx) -> dict[str, Any]:
-    """The boxes and commits of this session, and what this server allows."""
-    session = session_of(ctx)
-    config = session.config
-    return {
-        "boxes": [{"name": name, "limits": held.limits} for name, held in session.boxes.items()],
-        "commits": [{"label": label, "box": commit.box} for label, commit in session.commits.items()],
-        "allowed": {
-            "image": config.box.image or "the host's own programs",
-            "mounts": [mount.split(":", 1)[1] for mount in config.box.mounts],
-            "network": config.network.allow or config.network.mode,
-            "limits": config.limits,
-            "boxes": config.session.boxes,
-            "commits": config.session.commits,
-        },
-    }
-
-
-async def open_box(
-    ctx: Ctx,
-    name: Annotated[str, Field(description="the new box")],
-    limits: Annotated[
-        dict[str, str] | None, Field(description='tighter limits than the server\'s: {"memory": "256M", "cpu": "10s"}')
-    ] = None,
-) -> dict[str, Any]:
-    """Open a fresh box. Not needed for an ordinary one: naming it in another tool is enough."""
-    session = session_of(ctx)
-    await session.open(name, limits or {})
-    return {"box": name, "limits": session.boxes[name].limits}
-
-
-async def close_box(ctx: Ctx, name: str) -> ClosedAnswer:
-    """End what runs in a box and throw its files away, unless it was opened to be kept. Commits stay."""
-    await session_of(ctx).close_box(name)
-    return {"closed": name}
-
-
-TOOLS: dict[str, Callable[..., Awaitable[Any]]] = {
-    tool.__name__: tool
-    for tool in (
-        *(run, run_code, read_file, write_file, list_files, copy_files, changes, apply_changes),
-        *(commit, rollback, fork, boxes, open_box, close_box),
-    )
+TOOLS: dict[str, Tool] = {
+    tool.__name__: tool for tool in (run, run_code, read_file, write_file, list_files, copy_files)
 }
-
-
-READ_ONLY = ("read_file", "list_files", "changes", "boxes", "inspect_skill")
-DESTRUCTIVE = ("rollback", "close_box", "apply_changes")
-
-
-def add_tools(server: Server, offered: set[str], more: dict[str, Callable[..., Awaitable[Any]]]) -> None:
-    """Add those of our tools and of `more` that the config offers."""
-    for name, tool in (TOOLS | more).items():
-        if name in offered:
-            # Clients ask their user less often about read-only tools.
-            notes = ToolAnnotations(
-                readOnlyHint=name in READ_ONLY, destructiveHint=name in DESTRUCTIVE, openWorldHint=server.open_world
-            )
-            server.add_tool(errors_as_sentences(tool), name=name, annotations=notes)

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from husk.kernel.net.network_rules import Rules
+    from husk.kernel.net.network_rules import Rule, Rules
     from husk.sandbox.policy import Policy
 
     class Told(Protocol):
@@ -48,15 +48,19 @@ def build_network(policy: Policy, events: Told) -> Network:
 def parse_rules(policy: Policy) -> Rules | None:
     if not policy.allow_net:
         return None
-    from husk.kernel.net.network_rules import RuleError, Rules, parse
+    from husk.kernel.net.network_rules import Rules
 
-    made = []
-    for option, texts in (("--allow-net", policy.allow_net), ("--deny-net", policy.deny_net)):
-        try:
-            made.append([parse(text) for text in texts])
-        except RuleError as error:
-            raise UsageError(f"{option} {error}") from None
-    return Rules(*made)
+    return Rules(check_rules("--allow-net", policy.allow_net), check_rules("--deny-net", policy.deny_net))
+
+
+def check_rules(option: str, texts: list[str]) -> list[Rule]:
+    """Parse the rules of an option; a mistake is told under its name."""
+    from husk.kernel.net.network_rules import RuleError, parse
+
+    try:
+        return [parse(text) for text in texts]
+    except RuleError as error:
+        raise UsageError(f"{option} {error}") from None
 
 
 def _publish(network: MappedNetwork, policy: Policy, events: Told) -> None:

@@ -72,6 +72,7 @@ class Request:
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)  # --allow-net
+    denied_hosts: list[str] = field(default_factory=list)  # --deny-net, whatever a manifest gives
     in_copy: bool = False  # start in a copy of the skill's folder, unless there is another working directory
     shell: bool = False  # bash, on the caller's terminal if there is one
     terminal: bool = True  # is there one?
@@ -168,6 +169,7 @@ def prepare(skill: Skill, request: Request, also: Sequence[Skill] = ()) -> Prepa
         # In a shell's box an application may start either of the two for a line of commands.
         policy.programs = [argv[0], *(["sh"] if request.shell else []), *request.permissions.programs]
     policy.allow_net = [*request.hosts, *(request.permissions.hosts if request.permissions else [])]
+    policy.deny_net = list(request.denied_hosts) if policy.allow_net else []
     policy.keep = request.keep
     notes = [problem.text for one in skills for problem in one.head.problems] + found.problems
     if len(skills) > 1 and request.permissions is not None:
