@@ -17,9 +17,7 @@ show that there is something to be reached. HUSK_RACE_SECONDS makes each race lo
 from __future__ import annotations
 
 import os
-import shlex
 import stat
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +28,8 @@ import pytest
 from tests.escape.test_escape import ESCAPE
 from tests.escape.test_moments import Swapping
 from tests.lib.harness import NATIVE_ONLY
-from tests.lib.running import husk, husk_command, start, until
+from tests.lib.ordinary_user import as_ordinary_user
+from tests.lib.running import husk, start, until
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="husk run by an ordinary user has no other user's rights")
@@ -143,9 +142,7 @@ def as_user(place: Path) -> tuple[list[str], dict[str, str]]:
     """A wrapper and an environment for a husk that an ordinary user runs."""
     if os.getuid():
         return [], {}
-    wrapper = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env"]
-    if subprocess.run([*wrapper, *husk_command(), "--version"], capture_output=True, check=False).returncode:
-        pytest.skip(f"an ordinary user cannot execute {shlex.join(husk_command())} here")
+    wrapper = as_ordinary_user(USER)
     state = place / "state"
     state.mkdir(mode=0o700)
     os.chown(state, USER, USER)

@@ -7,7 +7,6 @@ import mmap
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ import pytest
 
 from husk.sandbox.orphans import RUN_BITS, box_mark
 from tests.lib.harness import NATIVE_ONLY
-from tests.lib.running import PATIENCE, PIPE, Running, husk, husk_command, husk_process, leftovers, setting, until
+from tests.lib.ordinary_user import NOBODY, as_ordinary_user
+from tests.lib.running import PATIENCE, PIPE, Running, husk, husk_process, leftovers, setting, until
 
 pytestmark = [
     pytest.mark.both_settings,
@@ -24,7 +24,6 @@ pytestmark = [
 ]
 
 ESCAPE = "/escape"
-NOBODY = 65534
 GONE = b"husk: husk-init died; the box is gone.\n"
 
 
@@ -56,11 +55,7 @@ class Started:
         self.wrapper: list[str] = []
         if not root:
             os.chown(self.state, NOBODY, NOBODY)
-            # setpriv itself keeps root's capabilities until it has executed something: hence env in between.
-            self.wrapper = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", "env"]
-            version = [*self.wrapper, *husk_command(), "--version"]
-            if subprocess.run(version, capture_output=True, check=False).returncode:
-                pytest.skip("an ordinary user cannot execute husk here")
+            self.wrapper = as_ordinary_user()
         self.env = {"HUSK_STATE": str(self.state)}
         self.command = ["run", "--mount", f"{programs}:{ESCAPE}:ro", "--mount", f"{given}:/given:rw", "--",
                         f"{ESCAPE}/outlive", "/given/count", "0"]  # fmt: skip
