@@ -40,7 +40,8 @@ def steps() -> list[tuple[str, str, str, str]]:
 
 
 def copy_of_the_tree(place: Path) -> Path:
-    """The files under version control, new ones included, and this machine's tools in `.venv`."""
+    """The files under version control, new ones included, and this machine's tools in `.venv`; what mypy knows of the
+    files is copied with them."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
@@ -48,6 +49,8 @@ def copy_of_the_tree(place: Path) -> Path:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
     shutil.copytree(Path(sys.prefix), place / ".venv", symlinks=True)
+    if (ROOT / ".mypy_cache").exists():
+        shutil.copytree(ROOT / ".mypy_cache", place / ".mypy_cache")
     return place
 
 
@@ -59,6 +62,7 @@ def needs() -> None:
         pytest.skip("this kernel is older than 6.17 and has no file_getattr, the example of the page")
 
 
+@pytest.mark.timeout(900)  # builds husk twice
 def test_the_page_adds_a_call(tmp_path: Path) -> None:
     needs()
     tree = copy_of_the_tree(tmp_path / "tree")

@@ -75,13 +75,14 @@ def test_a_server_in_the_background(shell: Shell) -> None:
 
 
 def test_attach_tells_how_it_ends(shell: Shell) -> None:
-    script = "while [ ! -e go ]; do sleep 0.1; done; echo said; exit 5"
+    script = "while [ ! -e go ]; do echo waits; sleep 0.1; done; echo said; exit 5"
     name = shell.husk("run", "-d", "--", "sh", "-c", script).stdout.strip()
     with subprocess.Popen(
         [*husk_command(), "attach", name], env=shell.env, stdout=subprocess.PIPE, text=True
     ) as attached:
+        assert attached.stdout is not None and attached.stdout.readline() == "waits\n"  # it is attached by now
         shell.husk("exec", name, "--", "touch", "go")
-        assert attached.communicate(timeout=60)[0] == "said\n"
+        assert attached.stdout.read().replace("waits\n", "") == "said\n"
     assert attached.returncode == 5
 
 

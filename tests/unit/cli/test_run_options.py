@@ -76,8 +76,9 @@ def test_defaults_are_quiet() -> None:
     assert options.policy.namespaces and options.policy.timeout is None
 
 
-def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    page = help_text("husk run", RUN)
+def test_help_names_every_option(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    page = help_text("husk run", RUN, 100)
     for option in RUN.options:
         assert all(name in page for name in option.names)
     assert main(["--help"]) == 0
