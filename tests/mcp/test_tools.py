@@ -215,7 +215,7 @@ def test_a_client_gets_no_more_than_the_config_allows() -> None:
                 await client.call("open_box", name=name)
         tools = {tool.name: tool.annotations for tool in (await client.session.list_tools()).tools}
         looking = {name for name, notes in tools.items() if notes and notes.readOnlyHint}
-        assert looking == {"read_file", "list_files", "changes", "boxes"}
+        assert looking == {"poll", "read_file", "list_files", "changes", "boxes"}
         names = set(tools)
         assert "write_file" not in names and "run_skill" not in names
         with pytest.raises(Refused, match="there is no tool 'write_file'; there are run"):

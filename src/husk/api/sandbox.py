@@ -286,6 +286,12 @@ class Sandbox(BoxFiles):
         return self._runs.closed
 
     @property
+    def idle(self) -> bool:
+        """Does no program run in the box, and is none of its files being written?"""
+        with self._runs.lock:
+            return self._runs.idle
+
+    @property
     def ready(self) -> bool:
         """Does a prepared run wait for its command? Then the next start is quick."""
         with self._runs.lock:

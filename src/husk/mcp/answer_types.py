@@ -42,6 +42,43 @@ class RunAnswer(TypedDict):
     resource: str
 
 
+class PortAnswer(TypedDict):
+    """`host`: the address at which the person reaches the port `guest` of the box; `answers`: a server does."""
+
+    host: str
+    guest: int
+    answers: bool
+
+
+class ProgramAnswer(TypedDict):
+    """`output` is of both streams, from byte `since` to byte `next`; `lost` bytes before it are no longer kept. From
+    `exit_code` on, all but the ports and the output is known when the program has ended."""
+
+    program: str
+    box: str
+    argv: list[str]
+    running: bool
+    exit_code: int | None
+    ports: list[PortAnswer]
+    output: str
+    since: int
+    next: int
+    lost: int
+    explain: str
+    denials: list[DenialAnswer]
+    limits: list[str]
+    changes: list[ChangeAnswer]
+    changes_not_shown: int
+    resource: str
+
+
+class StartedAnswer(TypedDict):
+    program: str
+    box: str
+    argv: list[str]
+    running: bool
+
+
 class SkillRunAnswer(RunAnswer):
     notes: list[str]
     files: list[str]
@@ -146,9 +183,11 @@ class AllowedAnswer(TypedDict):
     mounts: list[str]
     network: list[str] | str
     network_denied: list[str]
+    publish: list[str]
     limits: dict[str, str]
     boxes: int
     commits: int
+    programs: int
     keep: str
     apply: bool
 
@@ -156,6 +195,7 @@ class AllowedAnswer(TypedDict):
 class BoxesAnswer(TypedDict):
     boxes: list[BoxAnswer]
     commits: list[CommittedAnswer]
+    programs: list[StartedAnswer]
     allowed: AllowedAnswer
 
 

@@ -85,7 +85,7 @@ async def fork(ctx: Ctx, new: Annotated[str, Field(description="the new box")], 
 
 
 async def boxes(ctx: Ctx) -> BoxesAnswer:
-    """The boxes and commits of this session, and what this server allows."""
+    """The boxes, commits and started programs of this session, and what this server allows."""
     session = session_of(ctx)
     config = session.config
     return {
@@ -94,14 +94,20 @@ async def boxes(ctx: Ctx) -> BoxesAnswer:
             for name, held in session.boxes.items()
         ],
         "commits": [{"label": label, "box": commit.box} for label, commit in session.commits.items()],
+        "programs": [
+            {"program": one.name, "box": one.box, "argv": one.process.args, "running": one.running}
+            for one in session.programs.all()
+        ],
         "allowed": {
             "image": config.box.image or "the host's own programs",
             "mounts": [mount.split(":", 1)[1] for mount in config.box.mounts],
             "network": config.network.allow or config.network.mode,
             "network_denied": config.network.deny,
+            "publish": config.network.publish,
             "limits": config.limits,
             "boxes": config.session.boxes,
             "commits": config.session.commits,
+            "programs": config.session.programs,
             "keep": config.session.keep,
             "apply": config.session.apply,
         },

@@ -15,7 +15,7 @@ from typing import Any
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import check_name
 from husk.sandbox.limits.limits import Limits, shown
-from husk.sandbox.policy import Mount, read_rules
+from husk.sandbox.policy import Mount, Publish, read_rules
 from husk.sandbox.toml_reader import Table, read_toml
 from husk.sandbox.weaken import check as check_weaken
 
@@ -23,6 +23,9 @@ VERSION = 1
 TOOLS = (
     "run",
     "run_code",
+    "start",
+    "poll",
+    "stop",
     "read_file",
     "write_file",
     "list_files",
@@ -81,6 +84,10 @@ class Network:
     mode: str = "none"
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+    publish: list[str] = field(default_factory=list)  # ports of the host that clients may take: "0", "8000-8010"
+
+    def may_publish(self, port: int) -> bool:
+        return any(first <= port <= last for first, last in map(_port_range, self.publish))
 
 
 @dataclass
@@ -89,6 +96,8 @@ class Sessions:
 
     boxes: int = 4
     commits: int = 8
+    programs: int = 4  # that run on between calls
+    program_time: int = 8 * 3600  # seconds until one of those is ended
     images: str = ""  # clients may commit images whose names begin with this; empty: none
     apply: bool = False  # clients may write changes below cow mounts to the host
     keep: str = ""  # clients may keep boxes under names that begin with this; empty: none
@@ -173,6 +182,15 @@ class Config:
         if wanted is not None and not 0 < wanted < 1e9:
             raise UsageError("timeout: give a number of seconds above 0.")
         return most if wanted is None else wanted if most is None else min(wanted, most)
+
+    def check_publish(self, wish: Publish) -> None:
+        """May a client take this port of the host?"""
+        if wish.host != "127.0.0.1":
+            raise UsageError(f"publish: {wish.host} is not this machine's loopback; leave the address out.")
+        if not self.network.may_publish(wish.host_port):
+            given = ", ".join(self.network.publish)
+            gives = f"gives the ports {given} of the host (0: a free one)" if given else "lets no client publish ports"
+            raise UsageError(f"publish: {wish.host_port}:{wish.guest_port}: this server {gives}.")
 
     def lower_limits(self, wanted: dict[str, str]) -> dict[str, str]:
         """The limits of a box with those a client asks for. Asking for more than the config gives is refused."""
@@ -259,6 +277,17 @@ def _check_network(network: Network) -> None:
         raise UsageError("network.deny takes something away from network.allow; give that too, or leave both out.")
     check_rules("network.allow", network.allow)
     check_rules("network.deny", network.deny)
+    if network.mode == "host" and network.publish:
+        raise UsageError("network.publish: with network.mode = host every port is the host's; leave one of them out.")
+    for text in network.publish:
+        _port_range(text)
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not all(one.isascii() and one.isdigit() and int(one) < 1 << 16 for one in (first, last or first)):
+        raise UsageError(f"network.publish: {text!r} is no port; write 0 for a free one, 8000 or 8000-8010.")
+    return int(first), int(last or first)
 
 
 def _mount(text: str, base: Path) -> str:
@@ -297,6 +326,7 @@ version = {VERSION}
 # mode = "none"                       # or "host": the host's network, all of it
 # allow = []                          # what may be reached, as husk run --allow-net: ["pypi.org:443"]
 # deny = []                           # but not this, as husk run --deny-net; denials win
+# publish = []                        # ports of 127.0.0.1 that may lead into a box: ["0", "8000-8010"]; 0: a free one
 
 [limits]                              # of each run; "none" lifts one. As husk run --limit
 {chr(10).join(f'# {name} = "{LIMITS[name]}"' for name in LIMITS)}
@@ -304,6 +334,8 @@ version = {VERSION}
 [session]
 # boxes = 4                           # at once in one session
 # commits = 8                         # states kept in one session
+# programs = 4                        # that run on between calls (start, poll, stop)
+# program_time = 28800                # seconds until one of those is ended
 # images = ""                         # clients may commit images whose names begin with this; empty: none
 # apply = false                       # clients may write changes below cow mounts to the host (apply_changes)
 # keep = ""                           # clients may keep boxes under names that begin with this; empty: none

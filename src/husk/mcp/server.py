@@ -21,7 +21,7 @@ from mcp.types import Resource, ResourceTemplate
 from pydantic import AnyUrl, ValidationError
 
 from husk import __version__
-from husk.mcp import answers, box_tools, image_tools, skill_tools, tools
+from husk.mcp import answers, box_tools, image_tools, program_tools, skill_tools, tools
 from husk.mcp.session import Session
 from husk.mcp.tool_calls import add_tools, session_of
 from husk.sandbox.errors import UsageError
@@ -154,7 +154,8 @@ def build_server(config: Config) -> Server:
     )
     server._mcp_server.version = __version__  # else clients see the version of the package `mcp`
     server.open_world = config.network.mode == "host" or bool(config.network.allow)
-    add_tools(server, config.offered_tools, tools.TOOLS | box_tools.TOOLS | image_tools.TOOLS | skill_tools.TOOLS)
+    every = tools.TOOLS | program_tools.TOOLS | box_tools.TOOLS | image_tools.TOOLS | skill_tools.TOOLS
+    add_tools(server, config.offered_tools, every)
     return server
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread, opened_by
 from husk.mcp.answers import STREAMS
 from husk.mcp.config import read_limits
+from husk.mcp.programs import Programs
 from husk.sandbox.errors import UsageError
-from husk.sandbox.policy import Mount
+from husk.sandbox.policy import Mount, Publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +41,10 @@ class SessionBox:
         again: Callable[[], Sandbox] | None = None,
         image: str = "",
         kept: str = "",
+        publish: tuple[str, ...] = (),
     ) -> None:
         self.box, self.limits, self.again, self.image, self.kept = box, limits, again, image, kept
+        self.publish = publish
 
     def like(self, box: AsyncSandbox) -> SessionBox:
         """Another box, opened in the same way; it is not kept."""
@@ -58,6 +61,7 @@ class Session:
         self.config = config
         self.boxes: dict[str, SessionBox] = {}
         self.commits: dict[str, Commit] = {}
+        self.programs = Programs(config.session.programs)
         self.results: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._count = 0
         self._boxes_lock = asyncio.Lock()  # guards the set of boxes; never held while a client's program runs
@@ -86,6 +90,57 @@ class Session:
         seconds, held = self.config.run_seconds(wanted), self.boxes.get(name)
         most = read_limits(held.limits)["time"] if held is not None else None
         return most if seconds is None else seconds if most is None else min(seconds, most)
+
+    def program_seconds(self, name: str, wanted: float | None) -> float:
+        """How long a program may run on: as the client asks, at most what the config gives. `limits.time` is for runs
+        that a client waits for; only a client's own tighter one counts here."""
+        most, held = float(self.config.session.program_time), self.boxes.get(name)
+        if wanted is not None and not 0 < wanted < 1e9:
+            raise UsageError("timeout: give a number of seconds above 0.")
+        own = held.limits.get("time") if held is not None else None
+        if own is not None and own != self.config.limits.get("time"):
+            most = min(most, read_limits({"time": own})["time"] or most)
+        return most if wanted is None else min(wanted, most)
+
+    async def published_box(self, name: str, publish: list[str]) -> AsyncSandbox:
+        """The box of that name with these ports. Ports belong to a box from its start, so an open one that lacks them
+        is opened again with its files; nothing may run in it."""
+        wishes = tuple(text if ":" in text else f"0:{text}" for text in publish)
+        for text in wishes:
+            self.config.check_publish(Publish.parse(text))
+        if not wishes:
+            return await self.box(name)
+        async with self._boxes_lock:
+            held = self.boxes.get(name)
+            if held is None:
+                keep = self.config.session.keep_main if name == MAIN else ""
+                await self._open(name, self.config.limits, keep=keep, publish=wishes)
+            elif new := [text for text in wishes if text not in held.publish]:
+                await self._open_again(name, held, (*held.publish, *new))
+            return self.boxes[name].box
+
+    async def _open_again(self, name: str, held: SessionBox, publish: tuple[str, ...]) -> None:
+        if held.again is not None:
+            raise UsageError(f"the box {name!r} is a skill's, which publishes no ports; use another one.")
+        if not held.box.sandbox.idle:
+            raise UsageError(
+                f"something runs in the box {name!r}, which began without these ports; stop it, or use another box."
+            )
+        del self.boxes[name]
+        if held.kept:
+            await held.box.close()
+            await self._open(name, held.limits, image=held.image, keep=held.kept, publish=publish)
+            return
+        async with await held.box.snapshot() as files:
+            await held.box.close()  # it has the ports it had
+            again = held.like(held.box)
+            try:
+                again.box, again.publish = await files.open(publish=publish), publish
+            except BaseException:
+                again.box, again.publish = await files.open(publish=held.publish), held.publish
+                raise
+            finally:
+                self.boxes[name] = again
 
     async def open_made(
         self, name: str, limits: dict[str, str], make: Callable[[], Sandbox], *, kept: str
@@ -172,11 +227,13 @@ class Session:
                 await old.box.close()
             return name
 
-    async def _open(self, name: str, limits: dict[str, str], *, image: str = "", keep: str = "") -> None:
+    async def _open(
+        self, name: str, limits: dict[str, str], *, image: str = "", keep: str = "", publish: tuple[str, ...] = ()
+    ) -> None:
         self._check_room(name)
         image = image or self.config.box.image
-        box = await make_sandbox(self.config, limits, image, keep).__aenter__()
-        self.boxes[name] = SessionBox(box, limits, image=image, kept=keep)
+        box = await make_sandbox(self.config, limits, image, keep, publish).__aenter__()
+        self.boxes[name] = SessionBox(box, limits, image=image, kept=keep, publish=publish)
 
     def _check_room(self, name: str) -> None:
         _check_name("box", name)
@@ -215,12 +272,15 @@ class Session:
         await asyncio.gather(*(held.box.close() for held in boxes), *(commit.snapshot.close() for commit in commits))
 
 
-def make_sandbox(config: Config, limits: dict[str, str], image: str, keep: str) -> AsyncSandbox:
+def make_sandbox(
+    config: Config, limits: dict[str, str], image: str, keep: str, publish: tuple[str, ...]
+) -> AsyncSandbox:
     """Make a client's box: the only place that does. All arguments were checked against the config."""
     box, network = config.box, config.network
     return AsyncSandbox(
         image,
         keep=keep,
+        publish=publish,
         store=box.store,
         mounts=[Mount.parse_again(text) for text in box.mounts],
         **box.rules,

@@ -101,8 +101,8 @@ async def progress(ctx: Ctx, what: str, total: float | None) -> AsyncIterator[No
         await asyncio.gather(ticking, return_exceptions=True)
 
 
-READ_ONLY = ("read_file", "list_files", "changes", "boxes", "images", "inspect_skill")
-DESTRUCTIVE = ("rollback", "close_box", "apply_changes")
+READ_ONLY = ("poll", "read_file", "list_files", "changes", "boxes", "images", "inspect_skill")
+DESTRUCTIVE = ("stop", "rollback", "close_box", "apply_changes")
 
 
 def add_tools(server: Server, offered: set[str], tools: dict[str, Tool]) -> None:
