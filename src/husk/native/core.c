@@ -97,21 +97,36 @@ static struct PyModuleDef module = {
     NULL, NULL, NULL, NULL,
 };
 
+/* Made from a description, because the stable ABI (one module for every Python from 3.11 on) has no static types. */
+static const struct {
+    const char *name;
+    PyType_Spec *spec;
+    PyTypeObject **type; /* owned, for the life of the process */
+} types[] = {
+    {"Listener", &notify_listener_spec, &notify_listener_type},
+    {"Call", &notify_call_spec, &notify_call_type},
+    {"Recorder", &trace_recorder_spec, &trace_recorder_type},
+    {"Manifest", &manifest_spec, &manifest_type},
+    {"Tree", &tree_spec, &tree_type},
+};
+
+static int add_types(PyObject *self)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!*types[i].type && !(*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec)))
+            return -1;
+        if (PyModule_AddObjectRef(self, types[i].name, (PyObject *)*types[i].type) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 PyMODINIT_FUNC PyInit__core(void); /* for -Wmissing-prototypes: Python finds it by name */
 
 PyMODINIT_FUNC PyInit__core(void)
 {
-    if (PyType_Ready(&notify_listener_type) < 0 || PyType_Ready(&notify_call_type) < 0 ||
-        PyType_Ready(&trace_recorder_type) < 0 ||
-        PyType_Ready(&manifest_type) < 0 || PyType_Ready(&tree_type) < 0)
-        return NULL;
     PyObject *self = PyModule_Create(&module);
-    if (self && (host_add_types(self) < 0 || host_add_guard_types(self) < 0 ||
-                 PyModule_AddObjectRef(self, "Listener", (PyObject *)&notify_listener_type) < 0 ||
-                 PyModule_AddObjectRef(self, "Call", (PyObject *)&notify_call_type) < 0 ||
-                 PyModule_AddObjectRef(self, "Recorder", (PyObject *)&trace_recorder_type) < 0 ||
-                 PyModule_AddObjectRef(self, "Manifest", (PyObject *)&manifest_type) < 0 ||
-                 PyModule_AddObjectRef(self, "Tree", (PyObject *)&tree_type) < 0 ||
+    if (self && (add_types(self) < 0 || host_add_types(self) < 0 || host_add_guard_types(self) < 0 ||
                  PyModule_AddIntConstant(self, "WAKE_SIGNAL", CORE_WAKE_SIGNAL) < 0))
         Py_CLEAR(self);
     return self;

@@ -87,4 +87,12 @@ typedef struct {
 
 PyObject *core_raise_errno(int error); /* sets OSError, returns NULL */
 
+/* The end of a dealloc. An instance of a type that was made at run time holds a reference to it. */
+static inline void core_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
 #endif

@@ -77,7 +77,7 @@ int host_open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
 }
 
 /* Only Python needs it, and Python is not linked here. */
-PyTypeObject manifest_type;
+PyTypeObject *manifest_type;
 
 const struct manifest *manifest_of(PyObject *object)
 {

@@ -147,12 +147,12 @@ PyObject *fast_py_cache_identity(Listener *self, PyObject *args)
         Py_RETURN_NONE;
     if ((size_t)size >= sizeof cache->places)
         return core_raise_errno(ENAMETOOLONG);
-    PyObject *list = PySequence_Fast(groups, "groups");
+    PyObject *list = PySequence_List(groups);
     if (!list)
         return NULL;
     uint32_t count = 0, numbers[FAST_MOST_GROUPS];
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list) && count < FAST_MOST_GROUPS; i++)
-        numbers[count++] = (uint32_t)PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(list, i));
+    for (Py_ssize_t i = 0; i < PyList_Size(list) && count < FAST_MOST_GROUPS; i++)
+        numbers[count++] = (uint32_t)PyLong_AsUnsignedLong(PyList_GetItem(list, i));
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     cache->uid = uid, cache->gid = gid, cache->host_uid = host_uid;
@@ -175,7 +175,7 @@ PyObject *fast_py_cache_image(Listener *self, PyObject *args)
     const char *links, *blobs;
     Py_ssize_t size, blobs_size;
     unsigned long long dev;
-    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", &manifest_type, &manifest, &dev, &links, &size, &blobs,
+    if (!PyArg_ParseTuple(args, "O!Ky#y#:cache_image", manifest_type, &manifest, &dev, &links, &size, &blobs,
                           &blobs_size))
         return NULL;
     struct fast_cache *cache = self->cache;
@@ -193,8 +193,8 @@ PyObject *fast_py_cache_image(Listener *self, PyObject *args)
 /* ("host", dev, (uid_from, uid_to, uid_else), (gid_from, ...)) | ("upper", stat, set_up_ns) | ("given", stat) */
 static bool parse_showing(PyObject *tuple, struct fast_showing *showing)
 {
-    const char *manner = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0))
-        : NULL;
+    PyObject *first = PyTuple_Check(tuple) && PyTuple_Size(tuple) ? PyTuple_GetItem(tuple, 0) : NULL;
+    const char *manner = first ? PyUnicode_AsUTF8AndSize(first, NULL) : NULL;
     if (!manner)
         return PyErr_Occurred() || (PyErr_SetString(PyExc_TypeError, "a showing is a tuple"), false);
     *showing = (struct fast_showing){.manner = FAST_AS_HOST};

@@ -456,9 +456,9 @@ static void in_child(void)
 
 static bool read_identities(PyObject *from, struct identity *to)
 {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(from); i++) {
+    for (Py_ssize_t i = 0; i < PyList_Size(from); i++) {
         unsigned long long dev, ino;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(from, i), "KK;an identity is a device and an inode number", &dev, &ino))
+        if (!PyArg_ParseTuple(PyList_GetItem(from, i), "KK;an identity is a device and an inode number", &dev, &ino))
             return false;
         to[i] = (struct identity){dev, ino};
     }
@@ -467,10 +467,10 @@ static bool read_identities(PyObject *from, struct identity *to)
 
 static bool read_ruled(PyObject *from, struct ruled *to, unsigned rules)
 {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(from); i++) {
+    for (Py_ssize_t i = 0; i < PyList_Size(from); i++) {
         unsigned long long dev, ino;
         unsigned rule;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(from, i), "KKI;device, inode number and rule", &dev, &ino, &rule))
+        if (!PyArg_ParseTuple(PyList_GetItem(from, i), "KKI;device, inode number and rule", &dev, &ino, &rule))
             return false;
         if (rule >= rules) {
             PyErr_SetString(PyExc_ValueError, "there is no such rule");
@@ -507,8 +507,8 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
         return NULL;
     if (owner != Py_None && !PyArg_ParseTuple(owner, "II;the owner is (uid, gid)", &uid, &gid))
         return NULL;
-    size_t closed_count = PyList_GET_SIZE(closed), fixed_count = PyList_GET_SIZE(fixed);
-    size_t ruled_count = rules && PyList_GET_SIZE(rules) && ruled ? PyList_GET_SIZE(ruled) : 0;
+    size_t closed_count = PyList_Size(closed), fixed_count = PyList_Size(fixed);
+    size_t ruled_count = rules && PyList_Size(rules) && ruled ? PyList_Size(ruled) : 0;
     if (closed_count > MOST_IDENTITIES || fixed_count > MOST_IDENTITIES || ruled_count > MOST_IDENTITIES)
         return core_raise_errno(E2BIG);
     struct guard *made = calloc(1, sizeof *made + (closed_count + fixed_count) * sizeof(struct identity));
@@ -519,7 +519,7 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
                            .closed_count = closed_count, .fixed_count = fixed_count, .closed = room,
                            .fixed = room + closed_count, .ruled_count = ruled_count};
     bool complete = read_identities(closed, made->closed) && read_identities(fixed, made->fixed);
-    if (complete && rules && PyList_GET_SIZE(rules))
+    if (complete && rules && PyList_Size(rules))
         complete = (made->rules = host_rules_read(rules)) != NULL;
     if (complete && ruled_count) {
         made->ruled = calloc(ruled_count, sizeof *made->ruled);

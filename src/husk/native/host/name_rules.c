@@ -390,7 +390,7 @@ static bool read_rule(PyObject *from, struct rule *rule)
     PyObject *parts;
     if (!PyArg_ParseTuple(from, "ippO!Iss", &verb, &own, &files, &PyTuple_Type, &parts, &start, &reason, &allow))
         return false;
-    Py_ssize_t count = PyTuple_GET_SIZE(parts);
+    Py_ssize_t count = PyTuple_Size(parts);
     if (count < 1 || count > MOST_PARTS || verb < HOST_ALLOW || verb > HOST_HIDE) {
         PyErr_SetString(PyExc_ValueError, "no such rule");
         return false;
@@ -407,7 +407,7 @@ static bool read_rule(PyObject *from, struct rule *rule)
     }
     rule->count = (unsigned)count;
     for (unsigned i = 0; i < rule->count; i++) {
-        if (!read_part(PyTuple_GET_ITEM(parts, i), &rule->parts[i]))
+        if (!read_part(PyTuple_GetItem(parts, i), &rule->parts[i]))
             return false;
         if (rule->parts[i].size == 2 && memcmp(rule->parts[i].text, "**", 2) == 0)
             rule->deep |= 1u << i;
@@ -431,7 +431,7 @@ static void note_first(struct host_rules *rules, const struct rule *rule)
 
 struct host_rules *host_rules_read(PyObject *list)
 {
-    Py_ssize_t count = PyList_GET_SIZE(list);
+    Py_ssize_t count = PyList_Size(list);
     if (count > MOST_RULES) {
         PyErr_SetString(PyExc_ValueError, "too many rules");
         return NULL;
@@ -442,7 +442,7 @@ struct host_rules *host_rules_read(PyObject *list)
         return NULL;
     }
     for (; rules->count < count; rules->count++) {
-        if (!read_rule(PyList_GET_ITEM(list, rules->count), &rules->rules[rules->count])) {
+        if (!read_rule(PyList_GetItem(list, rules->count), &rules->rules[rules->count])) {
             rules->count++; /* what it has so far is freed, too */
             host_rules_free(rules);
             return NULL;
@@ -460,15 +460,15 @@ PyObject *host_rules_hidden(const struct host_rules *rules, const char *director
     struct host_verdict found;
     walk(rules, directory, 0, before, &quiet, &found);
     PyObject *hidden = PyList_New(0);
-    for (Py_ssize_t i = 0; hidden && i < PyList_GET_SIZE(names); i++) {
-        PyObject *each = PyList_GET_ITEM(names, i);
-        if (!PyBytes_Check(each) || !PyBytes_GET_SIZE(each) || PyBytes_GET_SIZE(each) > NAME_MAX)
+    for (Py_ssize_t i = 0; hidden && i < PyList_Size(names); i++) {
+        PyObject *each = PyList_GetItem(names, i);
+        if (!PyBytes_Check(each) || !PyBytes_Size(each) || PyBytes_Size(each) > NAME_MAX)
             continue;
-        const char *text = PyBytes_AS_STRING(each);
+        const char *text = PyBytes_AsString(each);
         if (quiet && !rules->first[(unsigned char)*text])
             continue;
         memcpy(states, before, rules->count * sizeof *states);
-        int rule = advance(rules, states, name, fold(text, PyBytes_GET_SIZE(each), name), true, false,
+        int rule = advance(rules, states, name, fold(text, PyBytes_Size(each), name), true, false,
                            &found, &still);
         if (rule >= 0 && rules->rules[rule].verb == HOST_HIDE && PyList_Append(hidden, each) < 0)
             Py_CLEAR(hidden);

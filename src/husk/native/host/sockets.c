@@ -142,35 +142,28 @@ PyObject *host_py_receive_message(PyObject *self, PyObject *args)
     struct sockaddr_storage address;
     if (!PyArg_ParseTuple(args, "inni:receive_message", &fd, &size, &control_size, &flags))
         return NULL;
-    PyObject *data = PyBytes_FromStringAndSize(NULL, size);
-    PyObject *control = PyBytes_FromStringAndSize(NULL, control_size);
-    if (!data || !control) {
-        Py_XDECREF(data);
-        Py_XDECREF(control);
-        return NULL;
-    }
-    struct iovec part = {PyBytes_AS_STRING(data), size};
+    if (size < 0 || control_size < 0)
+        return core_raise_errno(EINVAL);
+    /* Not into bytes objects: the stable ABI cannot shorten one. */
+    char *room = PyMem_Malloc((size_t)control_size + size);
+    if (!room)
+        return PyErr_NoMemory();
+    struct iovec part = {room + control_size, size};
     struct msghdr message = {
         .msg_name = &address, .msg_namelen = sizeof address, .msg_iov = &part, .msg_iovlen = 1,
-        .msg_control = control_size ? PyBytes_AS_STRING(control) : NULL, .msg_controllen = control_size};
+        .msg_control = control_size ? room : NULL, .msg_controllen = control_size};
     ssize_t got;
     Py_BEGIN_ALLOW_THREADS
     got = recvmsg(fd, &message, flags);
     error = errno;
     Py_END_ALLOW_THREADS
-    if (got < 0) {
-        Py_DECREF(data);
-        Py_DECREF(control);
-        return core_raise_errno(error);
-    }
     /* With MSG_TRUNC the length returned is the datagram's, which may exceed what was copied. */
-    if (_PyBytes_Resize(&data, got < size ? got : size) < 0 ||
-        _PyBytes_Resize(&control, (Py_ssize_t)message.msg_controllen) < 0) {
-        Py_XDECREF(data);
-        Py_XDECREF(control);
-        return NULL;
-    }
-    return Py_BuildValue("NNNin", data, address_bytes(&address, message.msg_namelen), control, message.msg_flags, got);
+    PyObject *made = got < 0 ? core_raise_errno(error)
+        : Py_BuildValue("y#Ny#in", room + control_size, got < size ? got : size,
+                        address_bytes(&address, message.msg_namelen), room, (Py_ssize_t)message.msg_controllen,
+                        message.msg_flags, got);
+    PyMem_Free(room);
+    return made;
 }
 
 PyObject *host_py_get_option(PyObject *self, PyObject *args)

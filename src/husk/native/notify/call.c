@@ -11,7 +11,7 @@
 static void Call_dealloc(Call *self)
 {
     Py_XDECREF(self->listener);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    core_free((PyObject *)self);
 }
 
 /* The tid may have been reused. Only a call that still waits proves that `result` was read from the caller. */
@@ -50,7 +50,7 @@ static PyObject *Call_read(Call *self, PyObject *args)
     PyObject *result = PyBytes_FromStringAndSize(NULL, size);
     if (!result)
         return NULL;
-    ssize_t n = size ? guest_read(self->notif.pid, address, PyBytes_AS_STRING(result), size) : 0;
+    ssize_t n = size ? guest_read(self->notif.pid, address, PyBytes_AsString(result), size) : 0;
     if (n != size) {
         Py_DECREF(result);
         return core_raise_errno(n == -ESRCH ? ESRCH : EFAULT);
@@ -210,13 +210,18 @@ static PyGetSetDef Call_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyTypeObject notify_call_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "husk.native._core.Call",
-    .tp_basicsize = sizeof(Call),
-    .tp_dealloc = (destructor)Call_dealloc,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_methods = Call_methods,
-    .tp_members = Call_members,
-    .tp_getset = Call_getset,
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, Call_dealloc},
+    {Py_tp_methods, Call_methods},
+    {Py_tp_members, Call_members},
+    {Py_tp_getset, Call_getset},
+    {0, NULL},
+};
+
+PyTypeObject *notify_call_type;
+PyType_Spec notify_call_spec = {
+    .name = "husk.native._core.Call",
+    .basicsize = sizeof(Call),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
 };

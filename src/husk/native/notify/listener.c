@@ -33,7 +33,7 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     PyObject *shares = NULL; /* borrowed: a listener whose name cache this one shares */
     PyObject *recorder = NULL; /* borrowed: who writes down every call */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!O!:Listener", names, &fd, &cookie, &loader_fd, &cached,
-                                     &mapped, &confined, &notify_listener_type, &shares, &trace_recorder_type,
+                                     &mapped, &confined, notify_listener_type, &shares, trace_recorder_type,
                                      &recorder))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
@@ -66,7 +66,7 @@ static void Listener_dealloc(Listener *self)
     remote_messages_free(self->messages);
     notify_leader_free(self->leader);
     Py_XDECREF(self->recorder);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    core_free((PyObject *)self);
 }
 
 static bool is_shown(const Listener *self, int nr)
@@ -149,7 +149,7 @@ static PyObject *Listener_receive(Listener *self, PyObject *Py_UNUSED(noargs))
     Py_END_ALLOW_THREADS
     if (!got)
         Py_RETURN_NONE;
-    Call *call = PyObject_New(Call, &notify_call_type);
+    Call *call = PyObject_New(Call, notify_call_type);
     if (!call)
         return NULL;
     call->listener = (Listener *)Py_NewRef(self);
@@ -181,11 +181,11 @@ PyObject *notify_py_wake_thread(PyObject *self, PyObject *args)
 /* To be called before the first receiver starts: `shown` is read without a lock. */
 static PyObject *Listener_show(Listener *self, PyObject *numbers)
 {
-    PyObject *each = PySequence_Fast(numbers, "show() takes call numbers");
+    PyObject *each = PySequence_List(numbers);
     if (!each)
         return NULL;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
-        long nr = PyLong_AsLong(PySequence_Fast_GET_ITEM(each, i));
+    for (Py_ssize_t i = 0; i < PyList_Size(each); i++) {
+        long nr = PyLong_AsLong(PyList_GetItem(each, i));
         if (nr < 0 || nr >= CALL_NUMBERS) {
             Py_DECREF(each);
             return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%ld is no call number", nr);
@@ -224,13 +224,18 @@ static PyMethodDef Listener_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-PyTypeObject notify_listener_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "husk.native._core.Listener",
-    .tp_basicsize = sizeof(Listener),
-    .tp_dealloc = (destructor)Listener_dealloc,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_init = (initproc)Listener_init,
-    .tp_new = PyType_GenericNew,
-    .tp_methods = Listener_methods,
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, Listener_dealloc},
+    {Py_tp_init, Listener_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_methods, Listener_methods},
+    {0, NULL},
+};
+
+PyTypeObject *notify_listener_type;
+PyType_Spec notify_listener_spec = {
+    .name = "husk.native._core.Listener",
+    .basicsize = sizeof(Listener),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
 };

@@ -8,8 +8,10 @@
 #include <sys/types.h>
 
 /* listener.c, call.c: the two Python classes. */
-extern PyTypeObject notify_listener_type;
-extern PyTypeObject notify_call_type;
+extern PyTypeObject *notify_listener_type;
+extern PyType_Spec notify_listener_spec;
+extern PyTypeObject *notify_call_type;
+extern PyType_Spec notify_call_spec;
 PyObject *notify_py_wake_thread(PyObject *self, PyObject *args);
 
 /* leader.c: one thread at a time receives; the others follow. */

@@ -53,7 +53,7 @@ static void manifest_dealloc(Manifest *self)
 {
     if (self->mapping)
         munmap(self->mapping, self->size);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    core_free((PyObject *)self);
 }
 
 const struct manifest *manifest_of(PyObject *object)
@@ -72,7 +72,7 @@ static PyObject *manifest_lookup(Manifest *self, PyObject *path)
         PyErr_SetString(PyExc_TypeError, "a path is bytes");
         return NULL;
     }
-    uint32_t id = manifest_find(&self->manifest, PyBytes_AS_STRING(path), PyBytes_GET_SIZE(path));
+    uint32_t id = manifest_find(&self->manifest, PyBytes_AsString(path), PyBytes_Size(path));
     return PyLong_FromLong(id == MANIFEST_NONE ? -1L : (long)id);
 }
 
@@ -104,18 +104,22 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PySequenceMethods sequence = {.sq_length = (lenfunc)manifest_length};
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (char *)"Manifest(fd): an immutable tree of names, mapped"},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, manifest_init},
+    {Py_tp_dealloc, manifest_dealloc},
+    {Py_tp_methods, methods},
+    {Py_sq_length, manifest_length},
+    {0, NULL},
+};
 
-PyTypeObject manifest_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "husk.native._core.Manifest",
-    .tp_basicsize = sizeof(Manifest),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Manifest(fd): an immutable tree of names, mapped",
-    .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)manifest_init,
-    .tp_dealloc = (destructor)manifest_dealloc,
-    .tp_methods = methods,
-    .tp_as_sequence = &sequence,
+PyTypeObject *manifest_type;
+PyType_Spec manifest_spec = {
+    .name = "husk.native._core.Manifest",
+    .basicsize = sizeof(Manifest),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
 };
 
 PyObject *manifest_py_name_hash(PyObject *self, PyObject *args)

@@ -5,12 +5,14 @@
 #include "core.h"
 
 /* manifest_type.c */
-extern PyTypeObject manifest_type;
+extern PyTypeObject *manifest_type;
+extern PyType_Spec manifest_spec;
 const struct manifest *manifest_of(PyObject *object); /* borrowed: valid as long as the object lives */
 PyObject *manifest_py_name_hash(PyObject *self, PyObject *args);
 
 /* tree.c */
-extern PyTypeObject tree_type;
+extern PyTypeObject *tree_type;
+extern PyType_Spec tree_spec;
 
 /* tree_build.c: the last two steps of a manifest, in the caller's buffer. */
 PyObject *manifest_py_fill(PyObject *self, PyObject *args);

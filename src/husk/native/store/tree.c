@@ -238,7 +238,7 @@ static PyObject *tree_summary(Tree *tree, PyObject *noargs)
 static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     (void)args, (void)keywords;
-    Tree *tree = (Tree *)type->tp_alloc(type, 0);
+    Tree *tree = (Tree *)PyType_GenericAlloc(type, 0);
     if (!tree)
         return NULL;
     pthread_mutex_init(&tree->lock, NULL);
@@ -258,7 +258,7 @@ static void tree_dealloc(Tree *tree)
     free(tree->todo);
     pthread_mutex_destroy(&tree->lock);
     Py_XDECREF(tree->troubles);
-    Py_TYPE(tree)->tp_free((PyObject *)tree);
+    core_free((PyObject *)tree);
 }
 
 static Py_ssize_t tree_length(Tree *tree)
@@ -302,16 +302,20 @@ static PyGetSetDef getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PySequenceMethods sequence = {.sq_length = (lenfunc)tree_length};
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (char *)"names on their way into a manifest"},
+    {Py_tp_new, tree_new},
+    {Py_tp_dealloc, tree_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getters},
+    {Py_sq_length, tree_length},
+    {0, NULL},
+};
 
-PyTypeObject tree_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "husk.native._core.Tree",
-    .tp_basicsize = sizeof(Tree),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "names on their way into a manifest",
-    .tp_new = tree_new,
-    .tp_dealloc = (destructor)tree_dealloc,
-    .tp_methods = methods,
-    .tp_getset = getters,
-    .tp_as_sequence = &sequence,
+PyTypeObject *tree_type;
+PyType_Spec tree_spec = {
+    .name = "husk.native._core.Tree",
+    .basicsize = sizeof(Tree),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
 };

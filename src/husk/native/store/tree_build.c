@@ -275,7 +275,7 @@ static PyObject *write_manifest(struct builder *b, uint64_t *tables_at)
     PyObject *made = PyByteArray_FromStringAndSize(NULL, h.file_size);
     if (!made)
         return NULL;
-    uint8_t *file = (uint8_t *)PyByteArray_AS_STRING(made);
+    uint8_t *file = (uint8_t *)PyByteArray_AsString(made);
     memset(file, 0, h.file_size);
     memcpy(file, &h, sizeof h);
     write_entries(b, file, h.strings_at, h.xattrs_at);

@@ -107,7 +107,7 @@ PyObject *tree_py_index(Tree *tree, PyObject *args)
         PyObject *bytes = pass ? PyBytes_FromStringAndSize(NULL, count * sizeof(struct known)) : NULL;
         if (pass && !bytes)
             return NULL;
-        struct known *next = pass ? (struct known *)PyBytes_AS_STRING(bytes) : NULL;
+        struct known *next = pass ? (struct known *)PyBytes_AsString(bytes) : NULL;
         for (uint32_t i = 0; i < tree->count; i++) {
             const struct tree_item *item = &tree->items[i];
             if (!S_ISREG(item->mode) || !(item->state & ITEM_HASHED) || item->state & (ITEM_DROPPED | ITEM_UNSTABLE) ||
@@ -304,7 +304,7 @@ PyObject *tree_py_read(Tree *tree, PyObject *args)
         Py_RETURN_NONE;
     }
     PyObject *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)count * 4), *again = PyList_New(0);
-    uint32_t *size = sizes ? (uint32_t *)PyBytes_AS_STRING(sizes) : NULL;
+    uint32_t *size = sizes ? (uint32_t *)PyBytes_AsString(sizes) : NULL;
     if (sizes && again) {
         Py_BEGIN_ALLOW_THREADS
         uint8_t *to = buffer.buf;

@@ -65,7 +65,7 @@ static bool parse_patterns(PyObject *list, struct patterns *patterns)
         struct pattern *p = &patterns->list[i];
         int anchored, directory;
         /* The texts live as long as the list, to which the caller holds a reference. */
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "yppi", &p->text, &anchored, &directory, &p->kind))
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "yppi", &p->text, &anchored, &directory, &p->kind))
             return false;
         p->anchored = anchored, p->directory = directory;
         p->size = strlen(p->text);

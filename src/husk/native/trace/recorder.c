@@ -75,7 +75,7 @@ static void Recorder_dealloc(Recorder *self)
                      self->addresses, self->lines};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    core_free((PyObject *)self);
 }
 
 /* Appends to `list` and takes over `item`; both may be NULL after an earlier failure. */
@@ -189,13 +189,18 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-PyTypeObject trace_recorder_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "husk.native._core.Recorder",
-    .tp_basicsize = sizeof(Recorder),
-    .tp_dealloc = (destructor)Recorder_dealloc,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_init = (initproc)Recorder_init,
-    .tp_new = PyType_GenericNew,
-    .tp_methods = methods,
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, Recorder_dealloc},
+    {Py_tp_init, Recorder_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+PyTypeObject *trace_recorder_type;
+PyType_Spec trace_recorder_spec = {
+    .name = "husk.native._core.Recorder",
+    .basicsize = sizeof(Recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
 };

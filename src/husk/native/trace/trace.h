@@ -102,7 +102,8 @@ typedef struct {
 } Recorder;
 
 /* recorder.c: the Python class. */
-extern PyTypeObject trace_recorder_type;
+extern PyTypeObject *trace_recorder_type;
+extern PyType_Spec trace_recorder_spec;
 
 /* received.c. True: the call has been written down and answered. Otherwise whoever answers it writes it down. */
 bool trace_answer(Recorder *recorder, int listener, const struct seccomp_notif *notif);
