@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-fast test-index skill-score lint command-line-page picture bench fuzz fuzz-c soak-store lock clean bombs faults races FORCE
+.PHONY: help setup run test test-fast test-index skill-score lint command-line-page picture bench fuzz fuzz-c soak-store lock wheels sdist deb clean bombs faults races FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -33,7 +33,10 @@ help:
 	@echo 'make bombs              guests that take all they can get, at full size (up to an hour): BOMBS="sockets threads" for some'
 	@echo 'make races              files, directories and links exchanged under a guest, 30 seconds for each kind, mode and user'
 	@echo 'make faults             husk on a host that fails it: every call once, and killed at 150 moments; takes two hours'
-	@echo 'make lock               resolve the newest versions of the development tools into $(LOCK)'
+	@echo 'make wheels             build a wheel for the package index into dist/, try it in clean environments without a compiler'
+	@echo 'make sdist              build a source archive into dist/, and install from it in a clean environment'
+	@echo 'make deb                build a Debian package into dist/, try it in a fresh Debian: SUITE=bookworm; needs root'
+	@echo 'make lock               resolve the newest versions of tools and libraries into requirements/*.lock'
 	@echo 'make clean              remove everything the targets above made'
 
 setup: $(VENV)/.installed
@@ -104,11 +107,40 @@ RACE_SECONDS ?= 30
 races: setup
 	HUSK_RACE_SECONDS=$(RACE_SECONDS) $(BIN)/python -m pytest -q tests/escape/test_exchanged.py $(PYTEST_ARGS)
 
+# What people install. The tools of it have an environment of their own; `dist` begins empty of what the target makes.
+PACKAGING := build/packaging
+RELEASE := PYTHONPATH=tools $(PACKAGING)/bin/python -m
+
+wheels: $(PACKAGING)/.tools
+	rm -f dist/*.whl
+	$(RELEASE) release.build_dist wheel dist
+	$(RELEASE) release.try_install dist/*.whl
+
+sdist: $(PACKAGING)/.tools
+	rm -f dist/*.tar.gz
+	$(RELEASE) release.build_dist sdist dist
+	$(RELEASE) release.try_install dist/*.tar.gz $(PYTHON)
+
+# The release of Debian that the package is for; the machine's own, unless told otherwise.
+SUITE ?= $(shell . /etc/os-release && echo $$VERSION_CODENAME)
+
+deb: $(PACKAGING)/.tools
+	rm -f dist/*.deb
+	test -n "$$(ls dist/*.whl 2>/dev/null)" || $(RELEASE) release.build_dist wheel dist
+	$(RELEASE) release.build_deb dist/*.whl dist $(SUITE)
+	$(RELEASE) release.try_deb dist/*.deb $(SUITE)
+
+$(PACKAGING)/.tools: requirements/package.lock
+	@PYTHON='$(PYTHON)' sh tools/check_host.sh
+	$(PYTHON) -m venv --clear $(PACKAGING)
+	$(PACKAGING)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/package.lock
+	@touch $@
+
 lock: $(VENV)/.tools
-	$(BIN)/python tools/lock.py $(LOCK)
+	$(BIN)/python tools/lock.py requirements
 
 clean:
-	rm -rf $(VENV) build bench/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist bench/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Stamps, oldest first: the tools (changed by the lock), then husk itself (changed by its sources).
 
