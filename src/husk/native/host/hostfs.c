@@ -188,8 +188,8 @@ static bool time_from(PyObject *value, struct timespec *when)
     Py_XDECREF(second);
     if (!both)
         return false;
-    when->tv_sec = PyLong_AsLong(PyTuple_GET_ITEM(both, 0));
-    when->tv_nsec = PyLong_AsLong(PyTuple_GET_ITEM(both, 1));
+    when->tv_sec = PyLong_AsLong(PyTuple_GetItem(both, 0));
+    when->tv_nsec = PyLong_AsLong(PyTuple_GetItem(both, 1));
     Py_DECREF(both);
     return !PyErr_Occurred();
 }

@@ -10,6 +10,8 @@
 #include "core.h"
 #include "store/manifest.h"
 
+#include <pthread.h>
+
 enum {
     ITEM_HASHED = 1,   /* `hash` is that of the content */
     ITEM_LINKED = 2,   /* one of several names of the file (dev, ino) */
