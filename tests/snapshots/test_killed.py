@@ -180,5 +180,39 @@ def test_apply(case: Case, times: int) -> None:
     tally.tell()
 
 
+@rounds(3)
+def test_apply_some(case: Case, times: int) -> None:
+    """Whether it was applied or not, the box shows the same: what the host does not have is still in the box."""
+    place = case.place
+    look = "cd /p; find . -type f | sort | xargs cat; find . | sort | xargs stat -c '%A %n'"
+    words = ("apply", "box", "/p/a", "/p/a2", "/p/d", "/p/e", "--yes")
+    tally = Tally("apply of some", 0)
+    wanted, after = "", set[str]()
+    for point in [0, *points(1000, times, last=1)]:
+        shutil.rmtree(place.project)
+        (place.project / "d").mkdir(parents=True)
+        for name in FILES:
+            (place.project / name).write_text(f"{name}\n")
+        shutil.rmtree(place.state)
+        place.state.mkdir()
+        place.sh("box", PREPARE, *place.cow)
+        before = set(picture(place.project))
+        if not point:
+            wanted = place.sh("box", look)
+            assert case.run(*words) == 0
+            tally.changes, after = int(case.count.read_text()), set(picture(place.project))
+            assert place.sh("box", look) == wanted
+            continue
+        case.run(*words, kill_at=1 + point * (tally.changes - 8) // 1000)
+        assert place.sh("box", look) == wanted
+        now = set(picture(place.project))
+        assert now in (before, after) and before != after
+        tally.add(done=now == after)
+        place.husk("apply", "box", "--yes")
+        assert place.husk("run", *place.cow, "--", "sh", "-c", look) == wanted
+        assert place.leftovers() == []
+    tally.tell()
+
+
 def names_and_contents(top: Path) -> dict[str, tuple[object, object]]:
     return {name: (what[0], what[4]) for name, what in picture(top).items()}

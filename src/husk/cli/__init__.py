@@ -23,7 +23,7 @@ COMMANDS = {
     "image": ("image_options", "cmd_image"),
     "ps": ("box_options", "cmd_boxes:ps"),
     "diff": ("box_options", "cmd_boxes:diff"),
-    "apply": ("box_options", "cmd_boxes:apply"),
+    "apply": ("box_options", "write_back.cmd_apply"),
     "log": ("box_options", "cmd_boxes:log"),
     "exec": ("box_options", "background.cmd_background:execute"),
     "logs": ("box_options", "background.cmd_background:logs"),

@@ -1,5 +1,5 @@
-"""cli: `husk ps`, `diff`, `apply`, `log`, `commit`, `fork`, `drop`: commands for kept boxes. The work is in the
-sandbox; here are the handlers."""
+"""cli: `husk ps`, `diff`, `log`, `commit`, `fork`, `drop`: commands for kept boxes. The work is in the sandbox; here
+are the handlers. `husk apply` is in `write_back`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from husk.cli.exit_codes import run_command
-from husk.cli.options.box_options import APPLY, COMMIT, DIFF, DROP, FORK, LOG, PS
+from husk.cli.options.box_options import COMMIT, DIFF, DROP, FORK, LOG, PS
 from husk.cli.output import say, say_json, say_result
 from husk.sandbox.apply.apply_plan import shown
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import KeptBoxes, check_name
-from husk.sandbox.policy import read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,58 +111,6 @@ def _details(one: Difference) -> str:
     return f"  ({', '.join(words)})" if words else ""
 
 
-def _apply(options: Values, kept: KeptBoxes) -> int:
-    from husk.sandbox.apply.apply import mount_of, step_lines
-    from husk.sandbox.kept.apply_box import apply_box, plan_of
-    from husk.sandbox.kept.open_box import OpenBox
-    from husk.sandbox.kept.recover_apply import recover_apply
-
-    kept.get(options.name)
-    lock = kept.lock(options.name)
-    try:
-        outcome = recover_apply(kept, options.name)
-        kept.collect()
-        if outcome and not options.json:
-            say(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
-        with OpenBox(kept, kept.get(options.name), rules=read_rules({"allow": options.allow})) as box:
-            source, target = mount_of(box.record.mounts, options.mount)
-            plan = plan_of(box, target)
-            steps = step_lines(plan)
-            document = {
-                "name": options.name,
-                "mount": target,
-                "directory": source,
-                "steps": steps,
-                "applied": False,
-                "notes": plan.notes,
-                "recovered": outcome,
-            }
-            lines = steps + [f"note: {note}" for note in plan.notes]
-            if not plan.steps or options.dry_run:
-                say_result(document, lines or [f"nothing to apply below {target}"], as_json=options.json)
-                return 0
-            if not options.json:
-                say_result(document, lines, as_json=options.json)
-            if not options.yes:
-                if options.json:
-                    raise UsageError("with --json nothing is asked; look with --dry-run, then say --yes.")
-                _ask(source, len(steps))
-            apply_box(box, source, target, plan)
-            document["applied"] = True
-            say_result(document, [f"applied to {shown(os.fsencode(source))}"], as_json=options.json)
-    finally:
-        os.close(lock)
-    return 0
-
-
-def _ask(source: str, steps: int) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; look with --dry-run, then say --yes.")
-    say(f"Write these {steps} changes to {shown(os.fsencode(source))}? [y/N] ", end="")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was applied.")
-
-
 def _log(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.run_log import runs
 
@@ -216,7 +163,6 @@ def _command(row: Command, handler: Callable[[Values, KeptBoxes], int]) -> Calla
 
 ps = _command(PS, _ps)
 diff = _command(DIFF, _diff)
-apply = _command(APPLY, _apply)
 log = _command(LOG, _log)
 commit = _command(COMMIT, _commit)
 fork = _command(FORK, _fork)

@@ -26,15 +26,24 @@ DIFF = Command(
 APPLY = Command(
     "apply",
     "write a box's changes back to a host directory",
-    "Write what a box changed below a cow mount to the host directory: all of it, or nothing.",
+    "Write what a box changed below a cow mount to the host directory, or only what is at or below PATH; the other"
+    " changes stay in the box. Everything that is asked for is written, or nothing.",
     options=(
         Option("--yes", "", "do not ask"),
         Option("--dry-run", "", "only show what would be done"),
+        Option("--interactive", "", "show each change, and ask"),
+        Option("--theirs", "", "where host and box changed the same file, take the box's version",
+               more="Texts are [merged](snapshots.md#where-both-changed) first; this is for what cannot be."),
+        Option("--ours", "", "where host and box changed the same file, leave the host's; the box keeps its own"),
         Option("--allow", "PATTERN", "apply names that match, too, though a rule protects or closes them", many=True,
                more="[The rules](mounts.md#rules) of the box hold for what is applied."),
         JSON,
     ),
-    arguments=(_NAME, Argument("MOUNT", "which mount, if there are several", count="?")),
+    arguments=(
+        _NAME,
+        Argument("PATH", "a changed file or folder, or a mount, by its name in the box or on the host", count="*",
+                 attribute="paths"),
+    ),
     end="With --json nothing is asked: give --dry-run or --yes.",
 )
 _BACKGROUND = Argument("NAME", "the name of a box that runs in the background", names_of="boxes")

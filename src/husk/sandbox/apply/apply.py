@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from husk.sandbox.apply.apply_plan import MOST_SHOWN, Conflict, Plan, shown
+from husk.sandbox.apply.apply_plan import MOST_SHOWN, Clash, Conflict, Plan, shown
 from husk.sandbox.apply.journal import Journal
 from husk.sandbox.apply.recovery import POINTER, GoneBox, open_host_directory, settle
 from husk.sandbox.apply.stage_changes import StagedChanges
@@ -22,10 +22,12 @@ from husk.vfs.layer.inodes import LayerDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from husk.sandbox.apply.apply_plan import Step
     from husk.vfs.layer.delta import Change
 
-WORDS = {"added": "add", "changed": "replace", "deleted": "delete", "metadata": "metadata"}
+WORDS = {"added": "add", "changed": "replace", "merged": "merge", "deleted": "delete", "metadata": "metadata"}
 
 
 def mount_of(mounts: list[list[str]], wanted: str) -> tuple[str, str]:
@@ -44,18 +46,23 @@ def mount_of(mounts: list[list[str]], wanted: str) -> tuple[str, str]:
     raise UsageError(f"the box has several cow mounts; say which: {has}.")
 
 
-def apply_plan(folder: str, box: GoneBox, source: str, target: str, plan: Plan) -> None:
-    """`folder`: the box's own directory, which the caller has locked. `box` is told what became of its changes."""
+def apply_plan(
+    folder: str, box: GoneBox, source: str, target: str, plan: Plan, rest: dict[str, Any] | None = None
+) -> None:
+    """`folder`: the box's own directory, which the caller has locked. `box` is told what became of its changes; `rest`
+    says where those are that stay in it (None: all are applied)."""
     import json
 
     root = open_host_directory(source)
     journal = Journal(root, PREFIX + os.urandom(8).hex(), folder)
     pointer = os.path.join(folder, POINTER)
     try:
-        _refuse(plan.conflicts(root))
+        refuse(plan.conflicts(root))
         found = os.fstat(root)
         times = [found.st_atime_ns, found.st_mtime_ns]
-        begun = {"source": source, "target": target, "staging": journal.staging.name, "times": times}
+        begun: dict[str, Any] = {"source": source, "target": target, "staging": journal.staging.name, "times": times}
+        if rest is not None:
+            begun["rest"] = rest
         journal.forget()  # one may be left by an apply that a person gave up by hand
         try:
             write_file(pointer, json.dumps(begun).encode(), durable=True)
@@ -65,20 +72,20 @@ def apply_plan(folder: str, box: GoneBox, source: str, target: str, plan: Plan) 
         try:
             journal.staging.create()
             staged = StagedChanges(journal.staging, plan, root)
-            _refuse(plan.conflicts(root))
+            refuse(plan.conflicts(root))
             journal.write(staged.steps)
 
             def check(now: bytes, path: bytes) -> None:
-                _refuse(list(plan.changed_below(root, now, path, moved=True)))
+                refuse(list(plan.changed_below(root, now, path, moved=True)))
 
             journal.perform(check)
         except (OSError, HuskError) as error:
-            settle(pointer, box, journal, target, times)
+            settle(pointer, box, journal, begun)
             if isinstance(error, HuskError):
                 raise
             raise HuskError(f"{source} cannot be written ({error.strerror}); nothing was applied.") from None
         try:
-            settle(pointer, box, journal, target, times)
+            settle(pointer, box, journal, begun)
         except OSError as error:
             raise HuskError(
                 f"everything is applied to {source}, but husk cannot tidy up ({error.strerror}); the next command on"
@@ -89,11 +96,14 @@ def apply_plan(folder: str, box: GoneBox, source: str, target: str, plan: Plan) 
         os.close(root)
 
 
-def _refuse(conflicts: list[str]) -> None:
+def refuse(conflicts: list[Clash]) -> None:
     if conflicts:
         more = f"; and {len(conflicts) - MOST_SHOWN} more" if len(conflicts) > MOST_SHOWN else ""
-        first = "; ".join(conflicts[:MOST_SHOWN])
-        raise Conflict(f"the host has changed what the box changed, so nothing was applied: {first}{more}.")
+        first = "; ".join(map(str, conflicts[:MOST_SHOWN]))
+        raise Conflict(
+            f"the host has changed what the box changed, so nothing was applied: {first}{more}. --theirs takes the"
+            " box's version of these, --ours leaves the host's and applies the rest."
+        )
 
 
 def kind_of(step: Step) -> str:
@@ -102,6 +112,8 @@ def kind_of(step: Step) -> str:
         return "metadata" if step.new is not None and _is_shown(step.new) else ""
     if step.new is None:
         return "deleted"
+    if step.merged is not None:
+        return "merged"
     return "changed" if step.out else "added"
 
 
@@ -118,6 +130,10 @@ def step_lines(plan: Plan) -> list[str]:
     for step in plan.steps:
         kind = kind_of(step)
         if kind:
-            count = f" ({len(step.inside)} below it)" if step.inside else ""
-            lines.append(f"{WORDS[kind]:9}{shown(step.path)}{count}")
+            lines.append(f"{WORDS[kind]:9}{step_name(step)}")
     return lines
+
+
+def step_name(step: Step) -> str:
+    count = f" ({len(step.inside)} below it)" if step.inside else ""
+    return f"{shown(step.path)}{count}"

@@ -36,26 +36,46 @@ class Conflict(HuskError):
     exit_code = 1
 
 
+class Clash:
+    """The host is not as the box saw it: at `path`, in the way of `step` (None: of what the box has lost with it)."""
+
+    __slots__ = ("path", "step", "why")
+
+    def __init__(self, path: bytes, why: str, step: Step | None = None) -> None:
+        self.path, self.why, self.step = path, why, step
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)}: {self.why}"
+
+
 class Step:
     """One name directly below a directory that stays.
 
     `out`: the host's file is moved away. `new`: this file takes the name, with `inside` in it. `meta`: the host's file
-    gets the metadata of `new`.
+    gets the metadata of `new`. `change` is what the box did. `whole`: in a new directory, the names that are taken with
+    all that is in them, where the others stay in the box (`selected_steps`). `merged`, `mode`: content and permissions,
+    where these are not the box's (`both_changed`).
     """
 
-    __slots__ = ("inside", "meta", "new", "out", "path")
+    __slots__ = ("change", "inside", "merged", "meta", "mode", "new", "out", "path", "whole")
 
-    def __init__(self, path: bytes, *, out: bool, new: Change | None, meta: bool) -> None:
-        self.path, self.out, self.new, self.meta = path, out, new, meta
+    def __init__(self, change: Change, *, out: bool, new: Change | None, meta: bool) -> None:
+        self.path, self.change = change.path, change
+        self.out, self.new, self.meta = out, new, meta
         self.inside: list[Change] = []
+        self.whole: set[bytes] | None = None
+        self.merged: bytes | None = None
+        self.mode: int | None = None
 
 
 class Plan:
-    """All steps of one mount."""
+    """The steps of one mount: at first all of them. `left`: steps that stay in the box, by choice."""
 
     def __init__(self, tree: LayeredTree, baseline: dict[bytes, HostStat]) -> None:
         lower = tree.root.lower
         assert lower is not None
+        self.lower = lower
+        self.left: list[Step] = []
         self.moved = lower.moved
         self.baseline = baseline
         files = [info for info in baseline.values() if not st.S_ISDIR(info.mode)]
@@ -74,7 +94,7 @@ class Plan:
                 step.inside.append(change)
             if step is not None and isinstance(change.node, LayerDir) and not change.in_place:
                 within[id(change)] = step
-        self.lost = tree.lost
+        self.lost = list(tree.lost)
         self.steps = [step for step in self.steps if step.out or step.new is not None]
 
     def _is_applied(self, change: Change) -> bool:
@@ -97,11 +117,11 @@ class Plan:
             if was is None:
                 return None
         if change.in_place:
-            step = Step(change.path, out=False, new=change if change.differs else None, meta=True)
+            step = Step(change, out=False, new=change if change.differs else None, meta=True)
         elif node is None:
-            step = Step(change.path, out=was is not None, new=None, meta=False)
+            step = Step(change, out=was is not None, new=None, meta=False)
         else:
-            step = Step(change.path, out=was is not None, new=change, meta=False)
+            step = Step(change, out=was is not None, new=change, meta=False)
             if isinstance(node, Inode) and node.kind == st.S_IFREG and was is not None:
                 # The content is still the host's: only the metadata changes.
                 step.meta = _is_content_of(node, was)
@@ -110,42 +130,44 @@ class Plan:
         return step
 
     # -- does the host agree? ------------------------------------------------------------------------------------
-    def conflicts(self, root: int) -> list[str]:
-        found = [f"{shown(path)}: gone from the host since, or replaced" for path in self.lost]
+    def conflicts(self, root: int) -> list[Clash]:
+        found = [Clash(path, "gone from the host since, or replaced") for path in self.lost]
         device = os.fstat(root).st_dev
         for step in self.steps:
             try:
                 found += self._conflicts_of(step, root, device)
             except OSError as error:
-                found.append(f"{shown(step.path)}: {error.strerror}")
+                found.append(Clash(step.path, error.strerror or "it cannot be read", step))
         return found
 
-    def _conflicts_of(self, step: Step, root: int, device: int) -> Iterator[str]:
+    def _conflicts_of(self, step: Step, root: int, device: int) -> Iterator[Clash]:
         above = step.path.rpartition(b"/")[0]
         try:
             if stat_beneath(root, above).dev != device:
-                yield f"{shown(above)}: another file system is mounted there"
+                yield Clash(above, "another file system is mounted there", step)
                 return
         except OSError as error:
-            yield f"{shown(above)}: the directory is gone from the host ({error.strerror})"
+            yield Clash(above, f"the directory is gone from the host ({error.strerror})", step)
             return
         there = lstat(root, step.path)
         if there is None:
-            if step.out or step.meta:
-                yield f"{shown(step.path)}: gone from the host since"
+            if step.out or step.meta or step.path in self.baseline:
+                yield Clash(step.path, "gone from the host since", step)
         elif not step.out and not step.meta:
-            yield f"{shown(step.path)}: exists on the host by now"
+            yield Clash(step.path, "exists on the host by now", step)
         elif step.meta and st.S_ISDIR(there.mode):
             if not self._is_same_directory(step.path, there):
-                yield f"{shown(step.path)}: another directory on the host by now"
+                yield Clash(step.path, "another directory on the host by now", step)
         else:
-            yield from self.changed_below(root, step.path, step.path)
+            yield from self.changed_below(root, step.path, step.path, step=step)
 
     def _is_same_directory(self, path: bytes, there: HostStat) -> bool:
         expected = self.baseline.get(path)
         return expected is None or is_same_inode(expected, there)
 
-    def changed_below(self, root: int, path: bytes, called: bytes, *, moved: bool = False) -> Iterator[str]:
+    def changed_below(
+        self, root: int, path: bytes, called: bytes, *, step: Step | None = None, moved: bool = False
+    ) -> Iterator[Clash]:
         """What in the tree at `path`, which the plan knows as `called`, is not as the box saw it. `moved`: husk has
         moved it, which changed the ctime of its top."""
         waiting = [(path, called)]
@@ -153,7 +175,7 @@ class Plan:
             path, called = waiting.pop()
             there = lstat(root, path)
             if there is None or not self._as_baseline(called, there, moved=moved):
-                yield f"{shown(called)}: changed on the host since"
+                yield Clash(called, "changed on the host since", step)
             elif st.S_ISDIR(there.mode):
                 fd = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
                 try:

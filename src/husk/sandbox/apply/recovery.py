@@ -13,6 +13,10 @@ from husk.sandbox.apply.journal import DONE, JOURNAL, Journal
 from husk.sandbox.errors import HuskError
 from husk.vfs.host.host_file import open_top
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 POINTER = "apply"
 
 
@@ -20,8 +24,8 @@ class GoneBox:
     """What recovery tells the box that the changes came from. This one is gone with its husk: only the host directory
     has to be recovered."""
 
-    def changes_applied(self, target: str) -> None:
-        """The changes at `target` are the host's now; the box has none there."""
+    def changes_applied(self, target: str, rest: dict[str, Any] | None) -> None:
+        """The changes at `target` are the host's now; the box has none there but `rest` (fields of a record)."""
 
     def changes_undone(self, target: str, root: int, paths: list[bytes]) -> None:
         """These paths of the host directory were moved out and back, which changed their ctime."""
@@ -46,20 +50,22 @@ def recover(folder: str, box: GoneBox) -> str:
     root = open_host_directory(found["source"])
     journal = Journal(root, found["staging"], folder)
     try:
-        return settle(pointer, box, journal, found["target"], found["times"])
+        return settle(pointer, box, journal, found)
     finally:
         journal.staging.close()
         os.close(root)
 
 
-def settle(pointer: str, box: GoneBox, journal: Journal, target: str, times: list[int]) -> str:
-    """Undo or finish, then remove every trace. `times` are those the host directory had before the apply."""
+def settle(pointer: str, box: GoneBox, journal: Journal, begun: dict[str, Any]) -> str:
+    """Undo or finish, then remove every trace. `begun`: what the pointer says; its `times` are those the host directory
+    had before the apply."""
+    target, times = begun["target"], begun["times"]
     outcome, state, staging = "", journal.state(), journal.staging
     there = staging.fd >= 0 or staging.open()
     if state and not journal.steps:  # whoever performed them knows them
         journal.read(state)
     if state == DONE:
-        box.changes_applied(target)
+        box.changes_applied(target, begun.get("rest"))
         outcome = "finished"
         now = [what["now"] for kind, at, what in journal.steps if kind == "meta" and not at]
         if now:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import stat as st
+import time
 
 from husk.native._core import open_beneath
 from husk.sandbox.apply.apply_plan import Conflict, lstat, shown
 from husk.sandbox.apply.journal import metadata, metadata_before, set_metadata, user_attributes
+from husk.store.layout import write_and_close
 from husk.vfs.layer.content_copy import copy_content
 from husk.vfs.layer.delta import ANYONE, stat_of, target_of
 from husk.vfs.layer.inodes import Inode, LayerDir
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from husk.sandbox.apply.apply_plan import Plan, Step
     from husk.sandbox.apply.staging_dir import StagingDir
     from husk.vfs.layer.delta import Change
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class StagedChanges:
@@ -75,11 +79,11 @@ class StagedChanges:
 
     def _stage(self, step: Step, top: bytes) -> None:
         assert step.new is not None
-        self._make(step.new, top, replaces=step.out)
+        self._make(step.new, top, replaces=step.out, step=step)
         for change in step.inside:
             self._make(change, top + change.path[len(step.path) :], replaces=False)
 
-    def _make(self, change: Change, path: bytes, *, replaces: bool) -> None:
+    def _make(self, change: Change, path: bytes, *, replaces: bool, step: Step | None = None) -> None:
         node = change.node
         assert node is not None
         above, name = self.staging.open_parent(path)
@@ -95,6 +99,8 @@ class StagedChanges:
                 os.mkdir(name, 0o700, dir_fd=above)
             elif node.kind == st.S_IFIFO:
                 os.mkfifo(name, 0o600, dir_fd=above)
+            elif step is not None and step.merged is not None:
+                _write(step.merged, above, name)
             else:
                 self._copy(change, above, name)
         finally:
@@ -112,7 +118,7 @@ class StagedChanges:
                 identity = found.st_dev, found.st_ino
                 self._later.append(lambda: self._set_later(change, path, identity, attributes))
             else:
-                self._set_metadata(change, held, attributes)
+                self._set_metadata(change, held, attributes, step)
         finally:
             os.close(held)
 
@@ -139,8 +145,7 @@ class StagedChanges:
         assert change.node is not None
         source = change.node.tree.open(ANYONE, change.node, os.O_RDONLY)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            goal = os.open(name, flags, 0o600, dir_fd=above)
+            goal = os.open(name, NEW, 0o600, dir_fd=above)
             try:
                 copy_content(source, goal)
             finally:
@@ -157,9 +162,18 @@ class StagedChanges:
         finally:
             os.close(held)
 
-    def _set_metadata(self, change: Change, held: int, attributes: dict[bytes, bytes]) -> None:
+    def _set_metadata(
+        self, change: Change, held: int, attributes: dict[bytes, bytes], step: Step | None = None
+    ) -> None:
         info = stat_of(change)
-        what = metadata(
-            self.plan.staged_mode(change), info.atime, info.mtime, attributes | self.plan.attributes(change)
-        )
+        mode, modified = self.plan.staged_mode(change), info.mtime
+        if step is not None and step.mode is not None:
+            mode = step.mode
+        if step is not None and step.merged is not None:
+            modified = time.time_ns()  # this content is new
+        what = metadata(mode, info.atime, modified, attributes | self.plan.attributes(change))
         set_metadata(b"/proc/self/fd/%d" % held, what)
+
+
+def _write(content: bytes, above: int, name: bytes) -> None:
+    write_and_close(os.open(name, NEW, 0o600, dir_fd=above), content, durable=False)

@@ -15,6 +15,7 @@ from husk.vfs.layer.overlay import FrozenFiles, Overlay
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.apply.baseline import Baseline
+    from husk.sandbox.apply.originals import Originals
     from husk.sandbox.kept.kept_boxes import KeptBoxes
     from husk.sandbox.kept.record import Record
     from husk.sandbox.policy import Policy
@@ -99,6 +100,9 @@ class BoxContent:
 
     def baseline(self, target: str) -> Baseline:
         return self.kept.baseline(self.record, target)
+
+    def originals(self, target: str) -> Originals:
+        return self.kept.originals(self.record, target)
 
 
 def _content(frozen: FrozenFiles, entry: Entry) -> tuple[FrozenFiles, bytes]:

@@ -11,6 +11,7 @@ import os
 
 from husk.abi import text
 from husk.native._core import open_beneath
+from husk.sandbox.apply import originals
 from husk.sandbox.apply.baseline import pack
 from husk.sandbox.errors import HuskError
 from husk.sandbox.kept.capture_layer import names_of
@@ -103,8 +104,12 @@ def _write_baselines(path: str, files: Files, before: BoxContent | None) -> None
         if lower is not None and lower.baseline is not None:
             # Where an earlier run saw the same file, its stat is the older one.
             baseline = lower.baseline | (before.baseline(os.fsdecode(target)) if before is not None else {})
-            if baseline:
-                write_file(os.path.join(path, f"seen-{number}"), pack(baseline))
+            if not baseline:
+                continue
+            write_file(os.path.join(path, f"seen-{number}"), pack(baseline))
+            found = originals.originals_of(tree, before.originals(os.fsdecode(target)) if before is not None else {})
+            if found:
+                write_file(os.path.join(path, f"base-{number}"), originals.pack(found))
 
 
 def _leave_only(state: StateDir, numbers: set[int]) -> None:

@@ -5,7 +5,7 @@ Below the state directory (docs/formats/box.md):
 kept/NAME/record   one box: what it was started from, and which layer holds its names; replaced as a whole
 kept/NAME/doctor-N where a husk that runs it is asked what it waits for
 kept/NAME/running  what runs in it now; valid only while kept/NAME is locked
-layers/ID/         what one run left: `files/`, `names-N`, `seen-N`. Never changed; shared by boxes that grew from it
+layers/ID/         what one run left: `files/`, `names-N`, `seen-N`, `base-N`. Never changed; boxes share it
 kept.lock          held shared by a process that may add a reference to a layer, exclusively by the collection
 
 A layer that no record names and no process locks is a leftover. There is no count of references to get wrong. Boxes
@@ -31,6 +31,7 @@ from husk.store.locks import Closing
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.sandbox.apply.baseline import Baseline
+    from husk.sandbox.apply.originals import Originals
 
 FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 ALLOWED = FIRST | frozenset("._-")
@@ -159,9 +160,24 @@ class KeptBoxes:
 
     def baseline_path(self, record: Record, target: str) -> str:
         """Where the baseline of the mount at `target` is; empty: the box has no changes there."""
+        return self._path_of(record, target, "seen")
+
+    def names_path(self, record: Record, target: str) -> str:
+        return self._path_of(record, target, "names")
+
+    def _path_of(self, record: Record, target: str, what: str) -> str:
         if target not in record.trees:
             return ""
-        return os.path.join(self.layer_path(record.layer), f"seen-{record.trees.index(target)}")
+        return os.path.join(self.layer_path(record.layer), f"{what}-{record.trees.index(target)}")
+
+    def originals(self, record: Record, target: str) -> Originals:
+        from husk.sandbox.apply.originals import unpack
+
+        try:
+            with open(self._path_of(record, target, "base"), "rb") as file:
+                return unpack(file.read())
+        except FileNotFoundError:
+            return {}
 
     def baseline(self, record: Record, target: str) -> Baseline:
         from husk.sandbox.apply.baseline import unpack

@@ -74,6 +74,14 @@ class Record:
         self.default_rules = policy.default_rules
         self.env, self.workdir = dict(policy.env), policy.workdir
 
+    def leave(self, target: str, rest: dict[str, Any] | None) -> None:
+        """The changes at `target` were applied; without `rest`, all of them."""
+        if rest is None:
+            self.trees = ["" if tree == target else tree for tree in self.trees]
+        else:
+            for name in ("layer", "layers", "names", "bytes"):
+                setattr(self, name, rest[name])
+
     def dump(self) -> bytes:
         import json
 

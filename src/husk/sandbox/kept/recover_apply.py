@@ -14,6 +14,8 @@ from husk.vfs.layer.delta import is_same_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from husk.sandbox.kept.kept_boxes import KeptBoxes
     from husk.sandbox.kept.record import Record
 
@@ -24,10 +26,10 @@ class KeptBox(GoneBox):
     def __init__(self, kept: KeptBoxes, record: Record) -> None:
         self._kept, self._record = kept, record
 
-    def changes_applied(self, target: str) -> None:
+    def changes_applied(self, target: str, rest: dict[str, Any] | None) -> None:
         if self._record.name:
             record = self._kept.get(self._record.name)
-            record.trees = ["" if tree == target else tree for tree in record.trees]
+            record.leave(target, rest)
             self._kept.write(record, durable=True)
 
     def changes_undone(self, target: str, root: int, paths: list[bytes]) -> None:

@@ -13,6 +13,8 @@ from husk.sandbox.kept.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from husk.sandbox.image_source import ImageSource
 
 
@@ -37,14 +39,13 @@ class Snapshot(BoxContent):
         with self.kept.without_collection():
             return Snapshot(self.kept, self.record)
 
-    def without(self, target: str) -> Snapshot:
-        """The same, with nothing changed below the mount at `target`."""
+    def after_apply(self, target: str, rest: dict[str, Any] | None) -> Snapshot:
+        """The same, with nothing changed below the mount at `target` but `rest`. The caller prevents collection."""
         record = Record("")
         for name in Record.__slots__:
             setattr(record, name, getattr(self.record, name))
-        record.trees = ["" if tree == target else tree for tree in record.trees]
-        with self.kept.without_collection():
-            return Snapshot(self.kept, record)
+        record.leave(target, rest)
+        return Snapshot(self.kept, record)
 
     def close(self) -> None:
         """Safe to call twice."""

@@ -255,7 +255,10 @@ class Overlay:
                 self.tree.copy_up.directory(node)
                 self._set_metadata(node, entry, attributes)
             elif NODE in attributes:
-                node.subdirs = NODE_FORM.unpack(attributes[NODE])[5]  # what the box has in it is still there
+                # What the box has in it is still there, and counts, now and in what is kept next.
+                node.subdirs = NODE_FORM.unpack(attributes[NODE])[5]
+                if node.subdirs:
+                    self.tree.copy_up.directory(node)
 
     def _set_metadata(self, node: LayerDir, entry: Entry, attributes: dict[bytes, bytes]) -> None:
         uid, gid = self.uids.get(entry.uid, entry.uid), self.gids.get(entry.gid, entry.gid)
