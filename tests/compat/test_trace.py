@@ -100,7 +100,7 @@ def test_from_python() -> None:
 # -- strace says the same ----------------------------------------------------------------------------------------------
 # What is known to differ between a native run under `strace -f -c` and a traced box, and why.
 NEVER_COUNTED = {"exit", "exit_group"}  # strace -c counts calls that return
-# clone3 hides its flags behind a pointer, so husk refuses it (ENOSYS), and the C library goes on with clone.
+# For threads husk refuses clone3 (ENOSYS), and the C library goes on with clone.
 SECOND_TRY = {"clone"}
 # How often depends on addresses that differ from run to run, and on which of two threads is faster.
 BY_CHANCE = {"brk", "mmap", "munmap", "mprotect", "madvise", "futex", "sched_yield", "restart_syscall", "rt_sigreturn"}

@@ -375,6 +375,10 @@ class Kernel:
         except BaseException as fault:  # a stray exception is our bug
             self.fault(raw, fault)
 
+    def emulates(self, nr: int) -> bool:
+        """Is this call judged as another runtime would? Then the filter notifies it, husk's own ones too."""
+        return self._emulation is not None and nr in self._emulation.rules
+
     def _refuses(self, call: Call) -> bool:
         entry = row(call.nr)
         return entry is not None and entry.verdict(call.args, self.walls).way == "refused"

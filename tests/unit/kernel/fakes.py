@@ -88,6 +88,7 @@ class FakeCall:
         self.answers: list[tuple[str, int]] = []
         self.added: list[int] = []
         self.moved_to = b""
+        self.cloned: tuple[int, ...] = ()
         self.executed: tuple[int, int, int, int] | None = None
         self.waiting: Waiting | None = None
         self.fails_with = 0  # errno that injecting a descriptor fails with
@@ -204,6 +205,13 @@ class FakeCall:
 
     def change_directory(self, fd: int) -> int:
         self.moved_to = os.readlink(b"/proc/self/fd/%d" % fd)
+        self.answers.append(("value", 0))
+        return 0
+
+    def clone(
+        self, flags: int, stack: int, parent_tid: int, child_tid: int, tls: int, number_at: int, clear_handlers: bool
+    ) -> int:
+        self.cloned = flags, stack, parent_tid, child_tid, tls, number_at, clear_handlers
         self.answers.append(("value", 0))
         return 0
 

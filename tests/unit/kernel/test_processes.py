@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from husk.abi import numbers
 from husk.abi.registry import ROWS
 from husk.abi.registry.rules import Walls
 from tests.unit.kernel.fakes import Guest
@@ -130,3 +132,28 @@ def test_the_parent_of_the_first_program_is_shown_but_not_changed(guest: Guest) 
     for name, first in BY_PID.items():
         wanted = ("proceed", 0) if name in SHOWN else ("error", errno.ESRCH)
         assert guest.answer(guest.make(name, *first, reaper)) == wanted, name
+
+
+# flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
+@pytest.mark.parametrize(
+    ("given", "cloned"),
+    [
+        ((0, 1, 2, 3, 17, 0, 0, 0), (17, 0, 3, 2, 0, 0, False)),
+        ((0x1001, 0, 0, 0, 0, 0, 0, 0), errno.EINVAL),  # the signal has a field
+        ((0x1000, 1, 2, 3, 17, 0x10000, 0x100, 5), (0x1011, 0x10100, 1, 2, 5, 0, False)),
+        ((0x101000, 1, 2, 3, 10, 0, 0, 0), (0x100A, 0, 1, 2, 0, 3, False)),  # a pidfd, and husk writes the number
+        ((1 << 32, 0, 0, 0, 17, 0, 0, 0), (17, 0, 0, 0, 0, 0, True)),
+        ((0x800000, 0, 0, 0, 17, 0, 0, 0), (17, 0, 0, 0, 0, 0, False)),  # CLONE_UNTRACED
+        ((0x100, 0, 0, 0, 17, 0, 0, 0), errno.ENOSYS),
+        ((0x80, 0, 0, 0, 17, 0, 0, 0), errno.EPERM),  # CLONE_NEWTIME must not become part of the signal
+        ((0x2000, 0, 0, 0, 17, 0, 0, 0), errno.EPERM),  # CLONE_PTRACE
+        *(((flag, 0, 0, 0, 17, 0, 0, 0), errno.EPERM) for flag in numbers.CLONE_NAMESPACES.values()),
+    ],
+)
+def test_clone3_becomes_a_clone(guest: Guest, given: tuple[int, ...], cloned: tuple[int, ...] | int) -> None:
+    call = guest.make("clone3", guest.memory.put(struct.pack("<8Q", *given)), 64)
+    answer = guest.answer(call)
+    if isinstance(cloned, int):
+        assert (answer, call.cloned) == (("error", cloned), ())
+    else:
+        assert call.cloned == cloned

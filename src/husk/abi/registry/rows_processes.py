@@ -20,7 +20,6 @@ from husk.abi.registry.rules import (
     Arg,
     ArgTest,
     Row,
-    absent,
     answered_if,
     carries_cookie,
     is_null,
@@ -97,8 +96,9 @@ ROWS = (
             EPERM, "husk's tracing of the parent would spread to the child", FLAGS.has_any(numbers.CLONE_PTRACE)
         ),
     ),
-    absent(435, "clone3(uargs: *clone_args, size: size)",
-           "its flags lie behind a pointer, which no filter follows; libc falls back to clone"),
+    virtual("processes", 435, "clone3(uargs: *clone_args, size: size)",
+            "its flags lie behind a pointer: the caller's thread makes a clone with what husk has copied. Threads and "
+            "vfork get ENOSYS, and libc falls back to clone, which is native"),
     native(57, "fork()", "makes a child under the same filter; fork must never see EINTR"),
     native(58, "vfork()", "makes a child under the same filter, in the parent's memory until it executes"),
     virtual("execve", 59, "execve(filename: path, argv: *argv, envp: *envp)",

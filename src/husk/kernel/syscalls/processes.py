@@ -1,6 +1,6 @@
 """getpgid(2), setpgid(2), getsid(2), getpriority(2), setpriority(2), ioprio_*(2), prlimit64(2), sched_*(2),
-get_robust_list(2): calls on a process by number; getrlimit(2), setrlimit(2), prctl(2) and uname(2). And the owners of
-descriptors, which fcntl(2) and ioctl(2) set.
+get_robust_list(2): calls on a process by number; clone3(2), getrlimit(2), setrlimit(2), prctl(2) and uname(2). And the
+owners of descriptors, which fcntl(2) and ioctl(2) set.
 
 Native inside a pid namespace (uname: a uts namespace). Without one any process of the same user could be named, so the
 number is checked here; only registers are judged, and the host may then run the call by itself.
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 
-from husk.kernel.call import CONTINUE, Call, Refused, Reply, answered_remotely, i32, open_link
+from husk.abi.registry import by_name
+from husk.abi.registry.rows_processes import NEW_NAMESPACE
+from husk.kernel.call import ANSWERED, CONTINUE, Call, Refused, Reply, answered_remotely, i32, open_link
 from husk.kernel.tasks import arguments_at, stat_fields
 from husk.vfs.synth.synth_tree import read_host
 
@@ -22,6 +25,13 @@ PR_GET_DUMPABLE, PR_GET_KEEPCAPS, PR_SET_KEEPCAPS = 3, 7, 8
 F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP = range(3)
 OWNER_BYTES, NO_GROUP = 8, -(1 << 31)
 HOSTNAME, UTS_FIELD = b"husk", 65
+CLONE_VM, CLONE_SIGHAND, CLONE_PIDFD, CLONE_PARENT, CLONE_THREAD = 0x100, 0x800, 0x1000, 0x8000, 0x10000
+CLONE_PARENT_SETTID, CLONE_UNTRACED, CLONE_NEWTIME = 0x100000, 0x800000, 0x80
+CLONE_CLEAR_SIGHAND, CLONE_INTO_CGROUP = 1 << 32, 1 << 33
+CLONE_KNOWN = 0x3_FFBF_FF80  # not CLONE_DETACHED, and not the signal, which has a field
+BOTH_NUMBERS = CLONE_PIDFD | CLONE_PARENT_SETTID
+CLONE_ARGS, CLONE_ARGS_SMALLEST = struct.Struct("<11Q"), 64
+PAGE, MOST_NAMESPACES, LAST_SIGNAL, USER_END = 4096, 32, 64, (1 << 47) - 4096
 PER_LINUX32 = 8
 
 
@@ -237,6 +247,82 @@ def _group_of(host_pid: int) -> int:
         return int(stat_fields(host_pid)[2])
     except OSError:
         return 0  # gone
+
+
+def clone3(call: Call) -> Reply:
+    """A clone of the guest's own thread, with the flags in a register: native/remote/clone3.c says why. The filter
+    judges that clone. Its row is asked here too, so that the reason of a refusal is told outside."""
+    wish = _CloneArgs(call)
+    wish.check()
+    if wish.set_tid:
+        raise Refused(errno.EPERM, "a process with a chosen number could be taken for another one")
+    if wish.flags & CLONE_NEWTIME:
+        raise Refused(errno.EPERM, NEW_NAMESPACE)
+    if wish.flags & CLONE_INTO_CGROUP:
+        raise Refused(errno.EBADF, "control groups are the host's: no descriptor of a guest is one")
+    if wish.flags & CLONE_VM:
+        raise OSError(errno.ENOSYS, "threads and vfork are left to clone, which is native")
+    registers, number_at = wish.registers()
+    clone = by_name("clone")
+    assert clone is not None
+    verdict = clone.verdict((*registers, 0), call.kernel.walls)
+    if verdict.way != "native":
+        raise Refused(verdict.errno, verdict.reason)
+    if call.kernel.emulates(clone.nr):
+        raise OSError(errno.ENOSYS, "clone is judged as another runtime would, and husk's own call would be noticed")
+    error = call.raw.clone(*registers, number_at, bool(wish.flags & CLONE_CLEAR_SIGHAND))
+    if error == -errno.EBUSY:
+        raise OSError(errno.ENOSYS, "husk has to stop the thread for this, and another process traces it already")
+    return ANSWERED
+
+
+class _CloneArgs:
+    """struct clone_args, copied once."""
+
+    __slots__ = ("cgroup", "child_tid", "exit_signal", "flags", "parent_tid", "pidfd", "set_tid", "set_tid_size",
+                 "size", "stack", "stack_size", "tls")  # fmt: skip
+
+    def __init__(self, call: Call) -> None:
+        self.size = call.args[1]
+        if self.size > PAGE or self.size < CLONE_ARGS_SMALLEST:
+            raise OSError(errno.E2BIG if self.size > PAGE else errno.EINVAL, "no size of struct clone_args")
+        given = call.raw.read(call.args[0], self.size)
+        if any(given[CLONE_ARGS.size :]):
+            raise OSError(errno.E2BIG, "struct clone_args has fields that this version does not know")
+        (self.flags, self.pidfd, self.child_tid, self.parent_tid, self.exit_signal, self.stack, self.stack_size,
+         self.tls, self.set_tid, self.set_tid_size, self.cgroup) = CLONE_ARGS.unpack(
+            given[: CLONE_ARGS.size].ljust(CLONE_ARGS.size, b"\0")
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Linux's own checks, which know nothing of husk."""
+        if (
+            self.set_tid_size > MOST_NAMESPACES
+            or bool(self.set_tid) != bool(self.set_tid_size)
+            or self.exit_signal > LAST_SIGNAL
+            or (self.flags & CLONE_INTO_CGROUP and (self.cgroup >> 31 or self.size < CLONE_ARGS.size))
+            or bool(self.stack) != bool(self.stack_size)
+            or self.stack + self.stack_size > USER_END
+            or (self.flags & BOTH_NUMBERS == BOTH_NUMBERS and self.pidfd == self.parent_tid)
+        ):
+            raise OSError(errno.EINVAL, "fields of struct clone_args that make no sense")
+        if (
+            self.flags & ~CLONE_KNOWN
+            or (self.flags & CLONE_SIGHAND and (self.flags & CLONE_CLEAR_SIGHAND or not self.flags & CLONE_VM))
+            or (self.flags & CLONE_THREAD and not self.flags & CLONE_SIGHAND)
+            or (self.flags & (CLONE_THREAD | CLONE_PARENT) and self.exit_signal)
+        ):
+            raise OSError(errno.EINVAL, "flags that are unknown or do not go together")
+
+    def registers(self) -> tuple[tuple[int, int, int, int, int], int]:
+        """clone's arguments, and where husk has to write the child's number: in clone a pidfd has its address."""
+        flags = (self.flags & ~CLONE_UNTRACED & 0xFFFFFFFF) | self.exit_signal  # husk has to trace the child
+        second, number_at = self.parent_tid, 0
+        if flags & CLONE_PIDFD:
+            second = self.pidfd
+            number_at = self.parent_tid if flags & CLONE_PARENT_SETTID else 0
+            flags &= ~CLONE_PARENT_SETTID
+        return (flags, self.stack + self.stack_size, second, self.child_tid, self.tls), number_at
 
 
 def uname(call: Call) -> Reply:

@@ -187,6 +187,8 @@ static PyMethodDef Call_methods[] = {
      "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
     {"restrict", (PyCFunction)remote_py_restrict, METH_VARARGS,
      "restrict(ruleset, personality): the caller enforces the host's ruleset (-1: none) and takes on a mark"},
+    {"clone", (PyCFunction)remote_py_clone, METH_VARARGS,
+     "clone(flags, stack, parent_tid, child_tid, tls, number_at, clear_handlers): the guest's thread calls clone"},
     {"give_path", (PyCFunction)remote_py_give_path, METH_VARARGS,
      "give_path(fd, cloexec): the guest receives a copy of an O_PATH descriptor, and its number is returned"},
     {"give_terminal", (PyCFunction)remote_py_give_terminal, METH_VARARGS,

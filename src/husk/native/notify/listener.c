@@ -109,6 +109,12 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
             if (recorder)
                 trace_answered_in_c(recorder, notif);
             continue;
+        case SYS_clone3:
+            if (is_shown(self, SYS_clone3) || !remote_answer_thread(self, notif))
+                break;
+            if (recorder)
+                trace_answered_in_c(recorder, notif);
+            continue;
         case SYS_execve:
         case SYS_execveat:
             remote_exec_drop_failed(self, notif->pid);

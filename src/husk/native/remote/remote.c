@@ -144,8 +144,14 @@ static int set_call(struct remote_thread *thread, long nr, const uint64_t args[6
     return ptrace(PTRACE_SETREGS, thread->tid, 0, &regs) < 0 ? failed(thread->tid) : 0;
 }
 
-/* Run to the next entry into, or exit from, a call. */
-static int to_call_stop(struct remote_thread *thread)
+static bool is_birth(int event)
+{
+    return event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK || event == PTRACE_EVENT_CLONE;
+}
+
+/* Run to the next entry into, or exit from, a call; or, if `child` is not NULL, to the birth of a child, whose tid is
+ * then stored there. */
+static int to_stop(struct remote_thread *thread, pid_t *child)
 {
     for (int status, deliver = 0;;) {
         if (ptrace(PTRACE_SYSCALL, thread->tid, 0, deliver) < 0)
@@ -153,10 +159,22 @@ static int to_call_stop(struct remote_thread *thread)
         int error = next_stop(thread->tid, &status);
         if (error || WSTOPSIG(status) == (SIGTRAP | 0x80))
             return error;
+        if (child && is_birth(status >> 16)) {
+            unsigned long tid = 0;
+            if (ptrace(PTRACE_GETEVENTMSG, thread->tid, 0, &tid) < 0)
+                return failed(thread->tid);
+            *child = (pid_t)tid;
+            return 0;
+        }
         /* SIGSTOP cannot be blocked. It is delivered here; the group's stop is reported as an event, and takes effect
          * when we detach. */
         deliver = status >> 16 ? 0 : WSTOPSIG(status);
     }
+}
+
+static int to_call_stop(struct remote_thread *thread)
+{
+    return to_stop(thread, NULL);
 }
 
 /* From the entry into a call to its end. */
@@ -178,9 +196,11 @@ int remote_call(struct remote_thread *thread, long nr, const uint64_t args[6], l
     return error ? error : finish_call(thread, result);
 }
 
-int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result)
+/* To the entry into this call. -EINVAL: the guest has exchanged the instruction; the thread is out of what it entered. */
+static int enter_checked(struct remote_thread *thread, long nr, const uint64_t args[6])
 {
     struct user_regs_struct regs;
+    long skipped;
     int error = set_call(thread, nr, args);
     if (!error)
         error = to_call_stop(thread);
@@ -190,12 +210,39 @@ int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t ar
         return error;
     /* From here on only the tracer can change what the kernel will use. */
     if ((long)regs.orig_rax == nr && regs.rdi == args[0] && regs.rsi == args[1] && regs.rdx == args[2])
-        return finish_call(thread, result);
+        return 0;
     regs.orig_rax = -1; /* the kernel skips it */
     if (ptrace(PTRACE_SETREGS, thread->tid, 0, &regs) < 0)
         return failed(thread->tid);
-    error = finish_call(thread, result);
+    error = finish_call(thread, &skipped);
     return error ? error : -EINVAL;
+}
+
+int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result)
+{
+    int error = enter_checked(thread, nr, args);
+    return error ? error : finish_call(thread, result);
+}
+
+#define TRACE_BIRTHS (PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE)
+
+int remote_clone(struct remote_thread *thread, const uint64_t args[6], pid_t *child, long *result)
+{
+    struct user_regs_struct regs;
+    *child = 0;
+    if (ptrace(PTRACE_SETOPTIONS, thread->tid, 0, PTRACE_O_TRACESYSGOOD | TRACE_BIRTHS) < 0)
+        return failed(thread->tid);
+    do {
+        int error = enter_checked(thread, SYS_clone, args);
+        if (!error)
+            error = to_stop(thread, child);
+        if (!error && ptrace(PTRACE_GETREGS, thread->tid, 0, &regs) < 0)
+            error = failed(thread->tid);
+        if (error)
+            return error;
+        *result = (long)regs.rax;
+    } while (!*child && *result == -513 /* ERESTARTNOINTR: a stop came, and no signal is delivered here */);
+    return 0;
 }
 
 static int leave(struct remote_thread *thread, const struct user_regs_struct *regs)
@@ -212,6 +259,25 @@ int remote_finish(struct remote_thread *thread, int64_t value)
     struct user_regs_struct regs = thread->registers;
     regs.rax = value;
     regs.orig_rax = -1;
+    return leave(thread, &regs);
+}
+
+void remote_restore_arguments(struct user_regs_struct *regs, const struct remote_thread *from)
+{
+    regs->rdi = from->registers.rdi;
+    regs->rsi = from->registers.rsi;
+    regs->rdx = from->registers.rdx;
+    regs->r10 = from->registers.r10;
+    regs->r8 = from->registers.r8;
+    regs->r9 = from->registers.r9;
+}
+
+int remote_finish_inside(struct remote_thread *thread)
+{
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, thread->tid, 0, &regs) < 0)
+        return failed(thread->tid);
+    remote_restore_arguments(&regs, thread);
     return leave(thread, &regs);
 }
 

@@ -22,6 +22,11 @@ int remote_call(struct remote_thread *thread, long nr, const uint64_t args[6], l
 /* Likewise. -EINVAL: the guest has exchanged the instruction meanwhile, and no call, or another one, was made. */
 int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result);
 int remote_finish(struct remote_thread *thread, int64_t value); /* detach; the notified call returns `value` */
+/* The thread makes a clone(2), checked likewise. If a child is born, it is traced from its first instruction, `child` is
+ * its tid, and the thread stays inside the call. Otherwise `child` is 0 and `result` the error. */
+int remote_clone(struct remote_thread *thread, const uint64_t args[6], pid_t *child, long *result);
+int remote_finish_inside(struct remote_thread *thread); /* detach inside that call; the host sets its result */
+void remote_restore_arguments(struct user_regs_struct *regs, const struct remote_thread *from); /* rdi to r9 */
 /* Detach inside an execveat with these arguments. `watched`: stay until it is over, and if it fails close args[0]. */
 int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool watched);
 int remote_repeat(struct remote_thread *thread, long nr); /* detach; the thread makes the notified call `nr` again */
@@ -86,6 +91,11 @@ bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif 
 /* send(fd, own_fd, parts, control, flags, waits, stream): True if the guest's thread has sent, or has got an error.
  * Then own_fd is closed, before the guest runs on. Not for receivers: one of them lets the sendmsg continue. */
 PyObject *remote_py_send(Call *call, PyObject *args);
+
+/* clone3.c: clone3(2), as a clone(2) of the guest's own thread. */
+bool remote_answer_thread(Listener *listener, const struct seccomp_notif *notif); /* false: Python has to look */
+/* clone(flags, stack, parent_tid or pidfd, child_tid, tls, parent_tid beside a pidfd, clear_handlers) */
+PyObject *remote_py_clone(Call *call, PyObject *args);
 
 /* signals.c */
 int remote_answer_sigaction(Listener *listener, const struct seccomp_notif *notif);
