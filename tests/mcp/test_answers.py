@@ -102,7 +102,7 @@ def test_what_the_network_denies() -> None:
     async def test(client: Client) -> None:
         ran = await client.call("run_code", code=look)
         assert ran["stdout"] == "13\n", ran
-        assert ran["denials"][0]["reason"] == "--deny-net 10.9.9.9 forbids it"
+        assert ran["denials"][0]["reason"] == 'network.deny = ["10.9.9.9"] forbids it'
         assert (await client.call("boxes"))["allowed"]["network_denied"] == ["10.9.9.9"]
 
     run(config, test)

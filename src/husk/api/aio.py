@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def in_thread(
-    work: Callable[[], T], give_up: Callable[[], None] | None = None, *, only_looks: bool = False
-) -> T:
+async def in_thread(work: Callable[[], T], give_up: Callable[[], None] | None = None, *, only_looks: bool = False) -> T:
     """`work()` in a thread. If the task is cancelled, `give_up()` makes it end soon, and its end is waited for. Work
     that `only_looks` may take for ever and changes nothing: it is left to itself."""
     loop = asyncio.get_running_loop()
@@ -156,7 +154,7 @@ class AsyncBackgroundProcess:
 
     def __init__(self, process: BackgroundProcess) -> None:
         self.process = process  # for what does not wait
-        self.args, self.pid = process.args, process.pid
+        self.args, self.argv, self.pid = process.args, process.argv, process.pid
 
     @property
     def returncode(self) -> int | None:

@@ -22,6 +22,7 @@ from husk.sandbox.stdio.capture import ROOM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.api.options import Command
     from husk.api.process import Process
     from husk.api.run_result import Result
 
@@ -93,9 +94,14 @@ class BackgroundProcess:
 
     # -- what it is ------------------------------------------------------------------------------------------------
     @property
-    def args(self) -> list[str]:
-        """What was started."""
+    def args(self) -> Command:
+        """What was started, as it was given."""
         return self._process.args
+
+    @property
+    def argv(self) -> list[str]:
+        """What was started, as a list."""
+        return self._process.argv
 
     @property
     def pid(self) -> int:

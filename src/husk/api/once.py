@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from husk.api.sandbox import Sandbox
@@ -9,7 +10,7 @@ from husk.api.sandbox import Sandbox
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from husk.api.options import Command
+    from husk.api.options import Command, Environment, Target, Word
     from husk.api.run_result import Result
     from husk.sandbox.policy import Mount
 
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
 def run(
     args: Command,
     *,
+    # As subprocess.run has them.
+    bufsize: int = -1,
+    executable: Word | None = None,
+    input: str | bytes | None = None,
+    stdin: Target = None,
+    stdout: Target = None,
+    stderr: Target = None,
+    capture_output: bool = False,
+    shell: bool = False,
+    cwd: Word | None = None,
+    timeout: float | None = None,
+    check: bool = False,
+    encoding: str | None = None,
+    errors: str | None = None,
+    text: bool | None = None,
+    universal_newlines: bool | None = None,
+    env: Environment | None = None,
+    # As Sandbox has them.
     image: str = "",
     mounts: Iterable[str | Mount] = (),
     hide: Iterable[str] = (),
@@ -25,20 +44,24 @@ def run(
     allow: Iterable[str] = (),
     default_rules: bool = True,
     net: str | Iterable[str] | None = None,
+    deny_net: Iterable[str] = (),
+    publish: Iterable[str] = (),
+    allow_sockets: Iterable[str] = (),
     limits: Mapping[str, int | str | None] | None = None,
-    input: str | bytes | None = None,
-    capture_output: bool = False,
-    shell: bool = False,
-    cwd: str = "",
-    timeout: float | None = None,
-    check: bool = False,
-    text: bool | None = None,
-    env: Mapping[str, str] | None = None,
+    keep: str = "",
     events: bool = False,
+    namespaces: bool = True,
+    weaken: Iterable[str] = (),
+    store: str = "",
 ) -> Result:
-    """One program in a box of its own, which is gone afterwards."""
+    """One program in a box of its own, which is gone afterwards unless `keep` names it. The arguments are those of
+    subprocess.run and of Sandbox, and `Sandbox.run` says what is different from subprocess."""
+    # What a kept box is to remember is the box's own.
+    place = os.fsdecode(cwd) if cwd is not None else ""
     with Sandbox(
         image,
+        env=env,
+        cwd=place if place.startswith("/") else "",
         mounts=mounts,
         hide=hide,
         deny=deny,
@@ -46,13 +69,33 @@ def run(
         allow=allow,
         default_rules=default_rules,
         net=net,
-        env=env,
-        cwd=cwd,
+        deny_net=deny_net,
+        publish=publish,
+        allow_sockets=allow_sockets,
         limits=limits,
+        keep=keep,
         events=events,
+        namespaces=namespaces,
+        weaken=weaken,
+        store=store,
     ) as box:
         return box.run(
-            args, input=input, capture_output=capture_output, shell=shell, timeout=timeout, check=check, text=text
+            args,
+            bufsize=bufsize,
+            executable=executable,
+            input=input,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            capture_output=capture_output,
+            shell=shell,
+            cwd=place or None,
+            timeout=timeout,
+            check=check,
+            encoding=encoding,
+            errors=errors,
+            text=text,
+            universal_newlines=universal_newlines,
         )
 
 

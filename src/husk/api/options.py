@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
+import locale
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, TypedDict
 
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount, Policy, Publish, read_rules
 
-Command = str | Sequence[str | os.PathLike[str]]
+Word = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Command = Word | Sequence[Word]
+Environment = Mapping[str, str] | Mapping[bytes, bytes]
+Target = int | IO[Any] | None  # PIPE, DEVNULL, STDOUT, a descriptor, a file, or None: the caller's own
 Texts = tuple[str, str]  # encoding and what to do about errors
 
 
@@ -21,7 +29,7 @@ def policy_of(
     protect: Iterable[str],
     allow: Iterable[str],
     default_rules: bool,
-    env: Mapping[str, str] | None,
+    env: Environment | None,
     cwd: str,
     net: str | Iterable[str] | None,
     deny_net: Iterable[str],
@@ -74,14 +82,12 @@ def box_name(keep: str) -> str:
     return keep
 
 
-def words(args: Command, *, shell: bool) -> list[str]:
-    """What to run, as a list."""
+def words(args: Command, *, shell: bool, executable: Word | None = None) -> list[str]:
+    """What to run, as a list. With `shell` the words after the first are the shell's own, as subprocess has it."""
+    given = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
+    found = [os.fsdecode(word) for word in given]
     if shell:
-        if not isinstance(args, str):
-            raise ValueError("with shell=True give the command as one string")
-        found = ["/bin/sh", "-c", args]
-    else:
-        found = [args] if isinstance(args, str) else [os.fspath(word) for word in args]
+        found = [os.fsdecode(executable) if executable else "/bin/sh", "-c", *found]
     if not found or not found[0]:
         raise ValueError("say what to run")
     if any("\0" in word for word in found):
@@ -89,12 +95,92 @@ def words(args: Command, *, shell: bool) -> list[str]:
     return found
 
 
-def environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    for name, value in (env or {}).items():
+def environment(env: Environment | None) -> dict[str, str]:
+    found = {os.fsdecode(name): os.fsdecode(value) for name, value in (env or {}).items()}
+    for name, value in found.items():
         if not name or "=" in name or "\0" in name + value:
             raise ValueError(f"{name!r} cannot be a variable of the environment")
-    return dict(env or {})
+    return found
 
 
-def text_mode(text: bool | None, encoding: str | None, errors: str | None) -> Texts | None:
-    return (encoding or "utf-8", errors or "strict") if text or encoding or errors else None
+def text_mode(
+    text: bool | None, universal_newlines: bool | None, encoding: str | None, errors: str | None
+) -> Texts | None:
+    """None: the streams carry bytes."""
+    if text is not None and universal_newlines is not None and bool(text) != bool(universal_newlines):
+        raise subprocess.SubprocessError("text and universal_newlines mean the same, and differ; give one of them")
+    if not (text or universal_newlines or encoding or errors):
+        return None
+    # As subprocess: what the locale says. Guests get the caller's LANG and LC_ALL.
+    chosen = encoding or ("utf-8" if sys.flags.utf8_mode else locale.getencoding())
+    codecs.lookup(chosen)  # LookupError before anything runs
+    return chosen, errors or "strict"
+
+
+def check_input(data: str | bytes | None, text: Texts | None) -> None:
+    """TypeError: the streams carry the other kind. Told before anything runs."""
+    if data is None or isinstance(data, str) == (text is not None):
+        return
+    if text is None:
+        raise TypeError("input is str, and the streams carry bytes; give bytes, or text=True")
+    raise TypeError("input is bytes, and the streams carry text; give str, or leave out text, encoding and errors")
+
+
+class BoxOptions(TypedDict, total=False):
+    """The keywords of Sandbox, for functions that hand them on."""
+
+    mounts: Iterable[str | Mount]
+    hide: Iterable[str]
+    deny: Iterable[str]
+    protect: Iterable[str]
+    allow: Iterable[str]
+    default_rules: bool
+    env: Environment | None
+    cwd: str
+    net: str | Iterable[str] | None
+    deny_net: Iterable[str]
+    publish: Iterable[str]
+    allow_sockets: Iterable[str]
+    limits: Mapping[str, int | str | None] | None
+    keep: str
+    events: bool
+    namespaces: bool
+    weaken: Iterable[str]
+    store: str
+
+
+class StreamOptions(TypedDict, total=False):
+    """The keywords of Sandbox.popen, for functions that hand them on."""
+
+    bufsize: int
+    executable: Word | None
+    stdin: Target
+    stdout: Target
+    stderr: Target
+    shell: bool
+    cwd: Word | None
+    encoding: str | None
+    errors: str | None
+    text: bool | None
+    universal_newlines: bool | None
+    env: Environment | None
+
+
+class RunOptions(StreamOptions, total=False):
+    """The keywords of Sandbox.run, for functions that hand them on."""
+
+    input: str | bytes | None
+    capture_output: bool
+    timeout: float | None
+    check: bool
+
+
+class StartOptions(TypedDict, total=False):
+    """The keywords of Sandbox.start, for functions that hand them on."""
+
+    stdin: Target
+    shell: bool
+    cwd: Word | None
+    env: Environment | None
+    timeout: float | None
+    kept: int

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING, Any
 
+from husk.api.options import Command, Target, Texts, check_input
 from husk.api.run_result import Result, in_public, made
 from husk.sandbox.result import Result as Ended
 from husk.sandbox.stdio.capture import ROOM, Kept
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 MOST_KEPT = 64 << 20  # bytes of each captured stream; what comes after is read, counted and dropped
-Target = int | IO[Any] | None  # PIPE, DEVNULL, STDOUT, a descriptor, a file, or None: the caller's own
 
 
 class Pipes:
@@ -48,6 +48,8 @@ class Pipes:
     def _end(self, number: int, target: Target) -> int:
         if target is None:
             return number
+        if target == STDOUT:
+            raise ValueError("only stderr can be STDOUT")
         if target == DEVNULL:
             self._owned.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
             return self._owned[-1]
@@ -57,7 +59,9 @@ class Pipes:
             self.ours[number] = ours
             self._owned.append(theirs)
             return theirs
-        return target if isinstance(target, int) else target.fileno()
+        fd = target if isinstance(target, int) else target.fileno()
+        os.fstat(fd)  # OSError now: the guest would only find that it has no such descriptor
+        return fd
 
     def given(self) -> None:
         """The guest has its copies."""
@@ -79,18 +83,21 @@ class Process:
         self,
         run: Run,
         pipes: Pipes,
-        args: list[str],
+        args: Command,
         events: list[dict[str, object]],
         over: Callable[[Process, Ended], None],
         *,
-        text: tuple[str, str] | None,
+        text: Texts | None,
+        bufsize: int = -1,
     ) -> None:
-        self.args, self._run, self._events, self._over, self._text = args, run, events, over, text
+        self.args = args  # as they were given
+        self._run, self._events, self._over, self._text, self._bufsize = run, events, over, text, bufsize
         self.stdin: IO[Any] | None = self._file(pipes.ours[0], "wb")
         self.stdout: IO[Any] | None = self._file(pipes.ours[1], "rb")
         self.stderr: IO[Any] | None = self._file(pipes.ours[2], "rb")
         pipes.ours = [-1, -1, -1]
         self.pid = run.pid
+        self.argv = run.policy.argv  # what was run
         self._result: Result | None = None
         self._failure: BaseException | None = None
         self._kept = {"stdout": Kept(MOST_KEPT), "stderr": Kept(MOST_KEPT)}
@@ -101,9 +108,9 @@ class Process:
     def _file(self, fd: int, mode: str) -> IO[Any] | None:
         if fd < 0:
             return None
-        file = os.fdopen(fd, mode)
         if self._text is None:
-            return file
+            return os.fdopen(fd, mode, 1 << 13 if self._bufsize == 1 else self._bufsize)  # lines are for text
+        file = os.fdopen(fd, mode)
         return io.TextIOWrapper(file, *self._text, line_buffering=True)  # a dialogue is made of lines
 
     def _wait_and_clear(self) -> None:
@@ -114,7 +121,7 @@ class Process:
             finally:
                 run.finish()
             run.collect(ended)
-            self._result = made(self.args, ended, self._events)
+            self._result = made(self.args, ended, self._events, run.policy.mounts)
         except BaseException as failure:
             self._failure = in_public(failure)
         finally:
@@ -124,6 +131,7 @@ class Process:
     # -- as subprocess.Popen has them ------------------------------------------------------------------------------
     @property
     def returncode(self) -> int | None:
+        """None while it runs; -n when signal n ended it."""
         return self._result.returncode if self._result is not None else None
 
     def poll(self) -> int | None:
@@ -131,6 +139,7 @@ class Process:
         return self.wait() if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> int:
+        """Until it has ended; the return code. subprocess.TimeoutExpired leaves it running."""
         return self.result(timeout).returncode
 
     def result(self, timeout: float | None = None) -> Result:
@@ -144,6 +153,7 @@ class Process:
         return self._result
 
     def over(self) -> bool:
+        """Has it ended?"""
         return self._ended.is_set()
 
     def ended(self) -> None:
@@ -156,6 +166,7 @@ class Process:
         self._run.kill(number)
 
     def terminate(self) -> None:
+        """SIGTERM to the first program."""
         self.send_signal(signals.SIGTERM)
 
     def kill(self) -> None:
@@ -165,6 +176,7 @@ class Process:
     def communicate(self, input: str | bytes | None = None, timeout: float | None = None) -> tuple[Any, Any]:
         """Write `input`, read what comes until the run has ended. After subprocess.TimeoutExpired it can be called
         again, without input, and nothing is lost."""
+        check_input(input, self._text)
         deadline = None if timeout is None else time.monotonic() + timeout
         data = memoryview(input.encode(*(self._text or ("utf-8",))) if isinstance(input, str) else input or b"")
         with selectors.DefaultSelector() as selector:
@@ -182,7 +194,8 @@ class Process:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 ready = selector.select(left)
                 if not ready and left == 0.0:
-                    raise subprocess.TimeoutExpired(self.args, timeout or 0)
+                    out, err = (self._kept[name].data or None for name in ("stdout", "stderr"))
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0, out, err)
                 for key, _ in ready:
                     if key.data == "stdin":
                         data = self._feed(selector, data)
@@ -239,7 +252,11 @@ class Process:
         self.close_pipes()
         self.wait()
 
+    def __repr__(self) -> str:
+        return f"<husk.Process: returncode: {self.returncode} args: {self.args!r}>"
+
     def close_pipes(self) -> None:
+        """Close our ends of its streams."""
         self._close_stdin()
         for file in (self.stdout, self.stderr):
             if file is not None:

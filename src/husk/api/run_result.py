@@ -3,15 +3,23 @@ next."""
 
 from __future__ import annotations
 
+import errno
 import re
 import signal as signals
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from husk.sandbox.errors import NotExecutable, NotFound
+from husk.api.asker_words import Asker, Remedy, assigned, reworded, sentence_of
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound, NoWorkdir
 from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.result import Result as Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from husk.sandbox.policy import Mount
 
 Output = bytes | str | None
 _MOST_LINES = 12
@@ -21,17 +29,21 @@ _MEANINGS = {
     127: " A shell ends so when there is no such program: the box has those of its image and mounts, and no others.",
 }
 _POINTER = re.compile(r"0x[0-9a-f]{7,}")  # an address in the program's memory, which explains nothing
-_WORDS = (
-    ("no --allow-net rule", "no rule of net"),
-    ("with --mount", "with mounts"),
-    ("--allow-net", "net"),
-)
+# How each asker is told what would allow something.
+_HOPES: dict[Asker, str] = {
+    "cli": "{}",
+    "python": "start the sandbox with {}",
+    "mcp": "the server's configuration has to say {}",
+    "profile": "the profile has to say {}",
+}
+_MOST_NAMED = 3  # names of one kind of refusal
 
 
 @dataclass(frozen=True)
 class Denial:
     """One thing husk refused. `allow` is what would allow it, as an argument of Sandbox; empty: nothing would. `count`
-    is how often it was noticed; what husk answers from memory is not counted again."""
+    is how often it was noticed; what husk answers from memory is not counted again. `remedy` is what `allow` says, for
+    others who ask: `denial.remedy.said("cli")`; None: nothing would allow it."""
 
     call: str
     what: str
@@ -39,6 +51,12 @@ class Denial:
     reason: str
     allow: str = ""
     count: int = 1
+    remedy: Remedy | None = field(default=None, repr=False)
+    told: str = field(default="", repr=False)  # the reason, as the command line says it
+
+    def reason_for(self, asker: Asker) -> str:
+        """The reason, in the words of whoever asks."""
+        return reworded(self.told or self.reason, asker)
 
     def __str__(self) -> str:
         times = f" ({self.count} times)" if self.count > 1 else ""
@@ -68,7 +86,7 @@ class Result(subprocess.CompletedProcess[Any]):
     """What `subprocess.run` would return, and more. `returncode` is the program's own, -n when signal n ended it, and
     124 when a limit did."""
 
-    args: list[str]
+    args: Any  # as they were given
     returncode: int
     stdout: Any = None  # bytes, or str in text mode; None where it was not captured
     stderr: Any = None
@@ -92,16 +110,18 @@ class Result(subprocess.CompletedProcess[Any]):
         if self.returncode:
             raise CalledProcessError(self)
 
-    def explain(self) -> str:
+    def explain(self, asker: Asker = "python") -> str:
         """A few lines for a person or a model: how it ended, what was refused and what would allow it, and whether
-        trying again makes sense."""
+        trying again makes sense. `asker` chooses the words for what would allow it: "cli" (options of `husk run`),
+        "python" (arguments of Sandbox), "mcp" (the server's configuration) or "profile" (husk.toml)."""
         said = [self._ending()]
         for limit in self.limits:
             if limit.name != "time":
                 what = "The run was ended for it." if limit.ended else "Calls failed for it."
                 text = str(limit)
-                said.append(f"{text[0].upper()}{text[1:]}. {what} To allow more: limits={{{limit.name!r}: ...}}.")
-        said += self._refused()
+                more = assigned("limit", [limit.name if asker != "cli" else f"{limit.name}=..."], asker)
+                said.append(f"{text[0].upper()}{text[1:]}. {what} To allow more: {more}.")
+        said += self._refused(asker)
         for stream in ("stdout", "stderr"):
             if self.lost.get(stream):
                 said.append(f"{self.lost[stream]} more bytes of {stream} were not kept.")
@@ -129,7 +149,7 @@ class Result(subprocess.CompletedProcess[Any]):
             return f"The program ended well (exit code 0) {took}."
         return f"The program ended with exit code {self.returncode} {took}.{_MEANINGS.get(self.returncode, '')}"
 
-    def _refused(self) -> list[str]:
+    def _refused(self, asker: Asker) -> list[str]:
         if not self.denials:
             if self.returncode and not self.limits and not self.timed_out:
                 return ["Nothing was refused by the sandbox: the failure is the program's own. See its output."]
@@ -138,25 +158,33 @@ class Result(subprocess.CompletedProcess[Any]):
             said = ["Refused by the sandbox on the way (the program did without):"]
         else:
             said = ["Refused by the sandbox; trying the same again will fail again:"]
-        groups: dict[tuple[str, str], list[Denial]] = {}
+        groups: dict[tuple[str, str, str], list[Denial]] = {}
         for denial in self.denials:
             # What differs only in the name is one thing to learn.
-            allow = denial.allow if not denial.what or denial.what not in denial.allow else "mounts"
-            groups.setdefault((denial.reason, allow), []).append(denial)
-        for (reason, _), members in list(groups.items())[:_MOST_LINES]:
-            count = sum(member.count for member in members)
-            names = ", ".join(member.what for member in members[:3])
-            more = f" and {len(members) - 3} more" if len(members) > 3 else ""
+            option = denial.remedy.option if denial.remedy is not None else ""
+            allow = "" if option and denial.what in denial.allow else denial.allow
+            groups.setdefault((denial.reason, option, allow), []).append(denial)
+        for members in list(groups.values())[:_MOST_LINES]:
+            count, left = sum(member.count for member in members), len(members) - _MOST_NAMED
+            names = ", ".join(member.what for member in members[:_MOST_NAMED])
+            more = f" and {left} more" if left > 0 else ""
             times = f" (at least {count} times)" if count > 1 else ""
-            allow = members[0].allow
-            if not allow:
-                hope = "No option allows it; find another way."
-            else:
-                hope = f"To allow it, {'start the sandbox with ' if '=' in allow else ''}{allow}."
-            said.append(f"- {names}{more}: {reason}{times}. {hope}")
+            said.append(f"- {names}{more}: {members[0].reason_for(asker)}{times}. {_hope(members, asker)}")
         if len(groups) > _MOST_LINES:
             said.append(f"- and {len(groups) - _MOST_LINES} more kinds of refusal")
         return said
+
+
+def _hope(members: list[Denial], asker: Asker) -> str:
+    """What would allow these, which have one option in common."""
+    first = members[0].remedy
+    if first is None:
+        return "No option allows it; find another way."
+    values = [one.remedy.value for one in members[:_MOST_NAMED] if one.remedy is not None]
+    others = [value for value in dict.fromkeys(values) if value != first.value]
+    plain = first.option and not first.leave_out and not first.advice
+    said = first.said(asker, others=others)
+    return f"To allow {'them' if others else 'it'}, {_HOPES[asker].format(said) if plain else said}."
 
 
 class CalledProcessError(subprocess.CalledProcessError):
@@ -187,25 +215,58 @@ class ProgramNotExecutable(NotExecutable, PermissionError):
     """There is one, and it cannot be executed."""
 
 
+class NoSuchDirectory(NoWorkdir, FileNotFoundError):
+    """There is no such directory in the box."""
+
+
+class NoDirectory(NoWorkdir, NotADirectoryError):
+    """It is not a directory."""
+
+
+class ClosedDirectory(NoWorkdir, PermissionError):
+    """The guest may not enter it."""
+
+
+_NO_WORKDIR = {errno.ENOENT: NoSuchDirectory, errno.ENOTDIR: NoDirectory, errno.EACCES: ClosedDirectory}
+
+
 def in_public(failure: BaseException) -> BaseException:
-    """The same as an application knows it from subprocess."""
-    if isinstance(failure, NotFound):
-        return ProgramNotFound(str(failure))
-    if isinstance(failure, NotExecutable):
-        return ProgramNotExecutable(str(failure))
+    """The same as an application knows it from subprocess, and in words of Python."""
+    if not isinstance(failure, HuskError):
+        return failure
+    sentence = sentence_of(failure, "python")
+    if isinstance(failure, NotFound) and not isinstance(failure, ProgramNotFound):
+        failure = ProgramNotFound(failure.sentence)
+    elif isinstance(failure, NotExecutable) and not isinstance(failure, ProgramNotExecutable):
+        failure = ProgramNotExecutable(failure.sentence)
+    elif isinstance(failure, NoWorkdir) and type(failure) is NoWorkdir and failure.errno in _NO_WORKDIR:
+        failure = _NO_WORKDIR[failure.errno](failure.sentence, failure.value or "", failure.errno)
+    failure.say(sentence)
     return failure
+
+
+@contextmanager
+def speaking_python() -> Iterator[None]:
+    """What goes wrong within is told as `in_public` tells it."""
+    try:
+        yield
+    except HuskError as error:
+        told = in_public(error)
+        if told is error:
+            raise
+        raise told from None
 
 
 def _bytes(output: Output) -> bytes | None:
     return output.encode("utf-8", "surrogateescape") if isinstance(output, str) else output
 
 
-def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Result:
-    """The public form of what the sandbox tells."""
+def made(args: object, ended: Ended, events: list[dict[str, object]], mounts: Iterable[Mount] = ()) -> Result:
+    """The public form of what the sandbox tells. `mounts` are the box's: remedies name them."""
     return Result(
         args,
         -ended.signal if ended.signal else ended.exit_code,
-        denials=[_denial(refusal) for refusal in ended.refusals],
+        denials=[_denial(refusal, mounts) for refusal in ended.refusals],
         changes=[Change(kind, path) for kind, path in ended.changes],
         host_changes=[Change(kind, path) for kind, path in ended.host_changes],
         host_sockets=list(ended.host_sockets),
@@ -219,14 +280,17 @@ def made(args: list[str], ended: Ended, events: list[dict[str, object]]) -> Resu
     )
 
 
-def _denial(refusal: dict[str, object]) -> Denial:
-    allow = str(refusal["allow"])
-    for option, argument in (("--mount ", "mounts"), ("--allow-net ", "net"), ("--allow ", "allow")):
-        if allow.startswith(option):
-            allow = f"{argument}=[{allow.removeprefix(option)!r}]"
+def _denial(refusal: dict[str, object], mounts: Iterable[Mount]) -> Denial:
     count = refusal.get("count", 1)
-    call, what, number, reason = (str(refusal[name]) for name in ("call", "what", "errno", "reason"))
-    what = _POINTER.sub("…", what)
-    for option, argument in _WORDS:
-        reason = reason.replace(option, argument)
-    return Denial(call, what, number, reason, allow, count if isinstance(count, int) else 1)
+    call, what, number, told = (str(refusal[name]) for name in ("call", "what", "errno", "reason"))
+    remedy = Remedy.read(str(refusal["allow"]), what, mounts)
+    return Denial(
+        call,
+        _POINTER.sub("…", what),
+        number,
+        reworded(told, "python"),
+        remedy.said() if remedy is not None else "",
+        count if isinstance(count, int) else 1,
+        remedy,
+        told,
+    )

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from husk.api.process import Pipes, Process
-from husk.api.run_result import in_public
+from husk.api.run_result import speaking_python
 from husk.kernel.events import Events, Full
 from husk.kernel.hooks import Hooks
 from husk.sandbox.box import Box
@@ -26,7 +26,7 @@ from husk.sandbox.stdio.std_fds import may_hand_over
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.api.options import Texts
+    from husk.api.options import Command, Texts
     from husk.sandbox.kept.keeping import Keeping
     from husk.sandbox.kept.snapshot import Snapshot
     from husk.sandbox.plan import Plan
@@ -57,7 +57,8 @@ class Runs:
     # -- the box ---------------------------------------------------------------------------------------------------
     def _make_box(self) -> None:
         try:
-            behind_walls(self.policy, self._build)
+            with speaking_python():
+                behind_walls(self.policy, self._build)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -157,19 +158,21 @@ class Runs:
             self.standby.finish()
             self.standby = None
 
-    def begin(self, policy: Policy, pipes: Pipes, text: Texts | None) -> Process:
+    def begin(self, policy: Policy, pipes: Pipes, text: Texts | None, args: Command, bufsize: int = -1) -> Process:
         try:
-            # Under one lock: a thread that finds the box idle, or closes it, must know of this run.
-            with self.lock:
-                run, kept = self._launched(policy, pipes.guest)
-                pipes.given()
-                process = Process(run, pipes, policy.argv, kept, self._over, text=text)
-                self._processes.add(process)
-            return process
-        except (NotFound, NotExecutable) as error:
-            raise in_public(error) from None
+            with speaking_python():
+                return self._begun(policy, pipes, text, args, bufsize)
         finally:
             pipes.close()
+
+    def _begun(self, policy: Policy, pipes: Pipes, text: Texts | None, args: Command, bufsize: int) -> Process:
+        # Under one lock: a thread that finds the box idle, or closes it, must know of this run.
+        with self.lock:
+            run, kept = self._launched(policy, pipes.guest)
+            pipes.given()
+            process = Process(run, pipes, args, kept, self._over, text=text, bufsize=bufsize)
+            self._processes.add(process)
+        return process
 
     def _launched(self, policy: Policy, stdio: tuple[int, int, int]) -> tuple[Run, list[dict[str, object]]]:
         """The run, and where its events are kept."""
@@ -195,7 +198,7 @@ class Runs:
 
     def _over(self, process: Process, ended: Ended) -> None:
         with self.lock:
-            self._last = process.args, ended
+            self._last = process.argv, ended
             self._processes.discard(process)
 
     def _new_events(self, kept: list[dict[str, object]]) -> Events:

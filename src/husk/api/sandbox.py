@@ -13,15 +13,24 @@ from husk.api.applying import Applied, apply_changes
 from husk.api.background_process import KEPT, BackgroundProcess, Port
 from husk.api.box_snapshot import Snapshot
 from husk.api.files import BoxFiles
-from husk.api.options import Command, environment, policy_of, text_mode, words
-from husk.api.process import DEVNULL, PIPE, STDOUT, Pipes, Process, Target
-from husk.api.run_result import Change, Result, TimeoutExpired
+from husk.api.options import (
+    Command,
+    Environment,
+    Target,
+    Word,
+    check_input,
+    environment,
+    policy_of,
+    text_mode,
+    words,
+)
+from husk.api.process import DEVNULL, PIPE, STDOUT, Pipes, Process
+from husk.api.run_result import Change, Result, TimeoutExpired, speaking_python
 from husk.api.runs import Runs
 from husk.kernel.hooks import Hooks
 from husk.sandbox.errors import NotExecutable, NotFound
 
 if TYPE_CHECKING:
-    from husk.api.options import Texts
     from husk.kernel.hooks import Hook
     from husk.sandbox.filesystem import Files
     from husk.sandbox.policy import Mount, Policy
@@ -54,7 +63,7 @@ class Sandbox(BoxFiles):
         protect: Iterable[str] = (),
         allow: Iterable[str] = (),
         default_rules: bool = True,
-        env: Mapping[str, str] | None = None,
+        env: Environment | None = None,
         cwd: str = "",
         net: str | Iterable[str] | None = None,
         deny_net: Iterable[str] = (),
@@ -67,26 +76,27 @@ class Sandbox(BoxFiles):
         weaken: Iterable[str] = (),
         store: str = "",
     ) -> None:
-        policy = policy_of(
-            image,
-            mounts=mounts,
-            hide=hide,
-            deny=deny,
-            protect=protect,
-            allow=allow,
-            default_rules=default_rules,
-            env=env,
-            cwd=cwd,
-            net=net,
-            deny_net=deny_net,
-            publish=publish,
-            allow_sockets=allow_sockets,
-            limits=limits,
-            keep=keep,
-            namespaces=namespaces,
-            weaken=weaken,
-            store=store,
-        )
+        with speaking_python():
+            policy = policy_of(
+                image,
+                mounts=mounts,
+                hide=hide,
+                deny=deny,
+                protect=protect,
+                allow=allow,
+                default_rules=default_rules,
+                env=env,
+                cwd=cwd,
+                net=net,
+                deny_net=deny_net,
+                publish=publish,
+                allow_sockets=allow_sockets,
+                limits=limits,
+                keep=keep,
+                namespaces=namespaces,
+                weaken=weaken,
+                store=store,
+            )
         self._open_new(policy, events=events)
 
     def _open_new(self, policy: Policy, *, events: bool = False) -> None:
@@ -108,34 +118,39 @@ class Sandbox(BoxFiles):
         self,
         args: Command,
         *,
+        bufsize: int = -1,
+        executable: Word | None = None,
         input: str | bytes | None = None,
         stdin: Target = None,
         stdout: Target = None,
         stderr: Target = None,
         capture_output: bool = False,
         shell: bool = False,
-        cwd: str | None = None,
+        cwd: Word | None = None,
         timeout: float | None = None,
         check: bool = False,
         encoding: str | None = None,
         errors: str | None = None,
         text: bool | None = None,
-        env: Mapping[str, str] | None = None,
+        universal_newlines: bool | None = None,
+        env: Environment | None = None,
         started: Callable[[Process], None] | None = None,
     ) -> Result:
         """Run a program to its end, as subprocess.run does. Different: the guest never gets the caller's environment
         (`env` adds to the box's own) nor its standard input (none unless given), and whatever the program started
         ends with it. `started` is told of the process, so that another thread may end it."""
-        if capture_output:
-            if stdout is not None or stderr is not None:
-                raise ValueError("stdout and stderr may not be used with capture_output")
-            stdout = stderr = PIPE
         if input is not None:
             if stdin is not None:
                 raise ValueError("stdin and input may not both be used")
             stdin = PIPE
-        policy = self._order(args, shell, cwd, env, timeout)
-        process = self._begin(policy, Pipes(stdin, stdout, stderr), text_mode(text, encoding, errors))
+        if capture_output:
+            if stdout is not None or stderr is not None:
+                raise ValueError("stdout and stderr may not be used with capture_output")
+            stdout = stderr = PIPE
+        mode = text_mode(text, universal_newlines, encoding, errors)
+        check_input(input, mode)
+        policy = self._order(args, shell, executable, cwd, env, timeout)
+        process = self._runs.begin(policy, Pipes(stdin, stdout, stderr), mode, args, bufsize)
         try:
             if started is not None:
                 started(process)
@@ -157,20 +172,24 @@ class Sandbox(BoxFiles):
         self,
         args: Command,
         *,
+        bufsize: int = -1,
+        executable: Word | None = None,
         stdin: Target = None,
         stdout: Target = None,
         stderr: Target = None,
         shell: bool = False,
-        cwd: str | None = None,
+        cwd: Word | None = None,
         encoding: str | None = None,
         errors: str | None = None,
         text: bool | None = None,
-        env: Mapping[str, str] | None = None,
+        universal_newlines: bool | None = None,
+        env: Environment | None = None,
     ) -> Process:
         """Start a program and return at once, as subprocess.Popen does; with stdin=PIPE and the like its streams are
         files. It ends with the box at the latest."""
-        policy = self._order(args, shell, cwd, env, None)
-        return self._begin(policy, Pipes(stdin, stdout, stderr), text_mode(text, encoding, errors))
+        mode = text_mode(text, universal_newlines, encoding, errors)
+        policy = self._order(args, shell, executable, cwd, env, None)
+        return self._runs.begin(policy, Pipes(stdin, stdout, stderr), mode, args, bufsize)
 
     def start(
         self,
@@ -178,15 +197,15 @@ class Sandbox(BoxFiles):
         *,
         stdin: Target = None,
         shell: bool = False,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        cwd: Word | None = None,
+        env: Environment | None = None,
         timeout: float | None = None,
         kept: int = KEPT,
     ) -> BackgroundProcess:
         """Start a program that runs on, as `husk run -d` does: husk reads what it writes and keeps the last `kept`
         bytes. `timeout`: seconds after which it is ended. It ends with the box at the latest."""
-        policy = self._order(args, shell, cwd, env, timeout)
-        process = self._begin(policy, Pipes(stdin, PIPE, STDOUT), None)
+        policy = self._order(args, shell, None, cwd, env, timeout)
+        process = self._runs.begin(policy, Pipes(stdin, PIPE, STDOUT), None, args)
         return BackgroundProcess(process, lambda: self.ports, kept=kept)
 
     @property
@@ -196,19 +215,24 @@ class Sandbox(BoxFiles):
             return [Port(*port) for port in self._runs.box().ports]
 
     def _order(
-        self, args: Command, shell: bool, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
+        self,
+        args: Command,
+        shell: bool,
+        executable: Word | None,
+        cwd: Word | None,
+        env: Environment | None,
+        timeout: float | None,
     ) -> Policy:
         policy = self._runs.policy.again()
-        policy.argv = words(args, shell=shell)
+        policy.argv = words(args, shell=shell, executable=executable)
+        if executable and not shell:
+            policy.executable = os.fsdecode(executable)
         policy.env |= environment(env)
         if cwd is not None:
-            policy.workdir = os.path.join(policy.workdir, cwd)
+            policy.workdir = os.path.join(policy.workdir, os.fsdecode(cwd))
         if timeout is not None:
             policy.timeout = max(timeout, 1e-3)
         return policy
-
-    def _begin(self, policy: Policy, pipes: Pipes, text: Texts | None) -> Process:
-        return self._runs.begin(policy, pipes, text)
 
     def warm_up(self, args: Command = ("true",)) -> None:
         """Run a program once and prepare the next run, so that it starts quickly. Only while nothing else runs in the
@@ -241,7 +265,8 @@ class Sandbox(BoxFiles):
         """Write what changed below a `cow` mount (which, if there are several: its place in the box, or the host
         directory) to the host directory: all of it or nothing. husk.Conflict: the host has changed the same since.
         Nothing may be running in the box."""
-        return apply_changes(self._runs, mount, dry_run=dry_run)
+        with speaking_python():
+            return apply_changes(self._runs, mount, dry_run=dry_run)
 
     def snapshot(self) -> Snapshot:
         """The box's files as they are now, to open other boxes with. Close it when you no longer need it."""

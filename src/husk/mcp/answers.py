@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import codecs
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from husk.abi.text import decoded
@@ -19,8 +18,8 @@ from husk.sandbox.result import Result as Ended
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from husk.api.run_result import Change
-    from husk.mcp.answer_types import ChangeAnswer
+    from husk.api.run_result import Change, Denial
+    from husk.mcp.answer_types import ChangeAnswer, DenialAnswer
 
 CODE = "/tmp/.husk-code"  # where run_code puts its code in the box; not reported as a change
 MOST_CHANGES = 50
@@ -33,7 +32,7 @@ _RULE = (
 
 def full_result(result: Result, box: str) -> dict[str, Any]:
     """The full result, for the resource."""
-    explained = result.explain()
+    explained = result.explain("mcp")
     if result.denials:
         explained += f"\n{_RULE}"
     return {
@@ -43,7 +42,7 @@ def full_result(result: Result, box: str) -> dict[str, Any]:
         "timed_out": result.timed_out,
         "seconds": round(result.usage.seconds, 3),
         "explain": explained,
-        "denials": [asdict(denial) for denial in result.denials],
+        "denials": [_denial(denial) for denial in result.denials],
         "limits": [str(limit) for limit in result.limits],
         "weakened": result.weakened,
         "changes": changes(result.changes),
@@ -56,6 +55,17 @@ def full_result(result: Result, box: str) -> dict[str, Any]:
 def as_document(full: dict[str, Any], address: str) -> dict[str, Any]:
     """The full result as JSON can carry it. `address` is that of its resource."""
     return full | {name: shown_output(full[name], f"{address}/{name}") for name in STREAMS}
+
+
+def _denial(denial: Denial) -> DenialAnswer:
+    return {
+        "call": denial.call,
+        "what": denial.what,
+        "errno": denial.errno,
+        "reason": denial.reason_for("mcp"),
+        "allow": denial.remedy.said("mcp") if denial.remedy is not None else "",
+        "count": denial.count,
+    }
 
 
 def short_result(full: dict[str, Any], address: str, most: int) -> Any:

@@ -95,7 +95,7 @@ async def boxes(ctx: Ctx) -> BoxesAnswer:
         ],
         "commits": [{"label": label, "box": commit.box} for label, commit in session.commits.items()],
         "programs": [
-            {"program": one.name, "box": one.box, "argv": one.process.args, "running": one.running}
+            {"program": one.name, "box": one.box, "argv": one.process.argv, "running": one.running}
             for one in session.programs.all()
         ],
         "allowed": {

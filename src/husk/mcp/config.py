@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from husk.api.asker_words import sentence_of
 from husk.sandbox.errors import UsageError
 from husk.sandbox.kept.kept_boxes import check_name
 from husk.sandbox.limits.limits import Limits, shown
@@ -231,7 +232,7 @@ def read_config(path: Path) -> Config:
     try:
         _check(made, path.resolve().parent)
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{path}: {sentence_of(error, 'mcp')}") from None
     return made
 
 
@@ -275,8 +276,8 @@ def _check_network(network: Network) -> None:
         raise UsageError("network.mode = host allows everything; leave it out, or leave out network.allow and .deny.")
     if network.deny and not network.allow:
         raise UsageError("network.deny takes something away from network.allow; give that too, or leave both out.")
-    check_rules("network.allow", network.allow)
-    check_rules("network.deny", network.deny)
+    check_rules("allow-net", network.allow)
+    check_rules("deny-net", network.deny)
     if network.mode == "host" and network.publish:
         raise UsageError("network.publish: with network.mode = host every port is the host's; leave one of them out.")
     for text in network.publish:

@@ -80,7 +80,7 @@ async def poll(
         await _wait_ready(ctx, found, wait)
     elif wait:
         begin = found.process.logs(since or 0).next if since is None else since
-        async with progress(ctx, found.process.args[0], wait):
+        async with progress(ctx, found.process.argv[0], wait):
             await _wait_for(found, wait, begin if until == "output" else None)
     return await _told(session, found, since)
 
@@ -94,13 +94,13 @@ async def stop(
     answer is that of `poll`."""
     session = session_of(ctx)
     found = session.programs.get(program)
-    async with progress(ctx, found.process.args[0], wait):
+    async with progress(ctx, found.process.argv[0], wait):
         await found.process.stop(wait)
     return await _told(session, found, None)
 
 
 async def _wait_ready(ctx: Ctx, program: Program, seconds: float) -> None:
-    async with progress(ctx, program.process.args[0], seconds):
+    async with progress(ctx, program.process.argv[0], seconds):
         try:
             await program.process.wait_ready(seconds)
         except (HuskError, subprocess.TimeoutExpired):
@@ -128,7 +128,7 @@ async def _told(session: Session, program: Program, since: int | None) -> Progra
     return {
         "program": program.name,
         "box": program.box,
-        "argv": process.args,
+        "argv": process.argv,
         "running": full is None,
         "exit_code": None if full is None else full["exit_code"],
         "ports": ports,

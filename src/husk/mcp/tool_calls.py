@@ -17,6 +17,7 @@ from mcp.server.fastmcp.tools import Tool as FunctionTool
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
+from husk.api.asker_words import sentence_of
 from husk.mcp.session import Session
 from husk.sandbox.errors import HuskError
 from husk.store.layout import default_place
@@ -67,7 +68,9 @@ def errors_as_sentences(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitabl
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await tool(*args, **kwargs)
-        except (HuskError, StoreError) as error:
+        except HuskError as error:
+            sentence = sentence_of(error, "mcp")
+        except StoreError as error:
             sentence = str(error)
         except OSError as error:
             sentence = f"{error.filename or 'the host fails husk'}: {error.strerror or error}"

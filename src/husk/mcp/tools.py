@@ -17,6 +17,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from husk.api.aio import in_thread
+from husk.api.asker_words import sentence_of
 from husk.api.run_result import TimeoutExpired
 from husk.mcp import answers
 from husk.mcp.answer_types import CopiedAnswer, EntryAnswer, ListingAnswer, ReadAnswer, RunAnswer, WrittenAnswer
@@ -56,7 +57,7 @@ async def _run(
         advice = f" Give its arguments apart: {argv[0].split()}." if len(argv) == 1 and " " in argv[0] else ""
         return answers.not_started(argv, error.exit_code, f"{error}{advice}", name)
     except NotExecutable as error:
-        return answers.not_started(argv, error.exit_code, str(error), name)
+        return answers.not_started(argv, error.exit_code, sentence_of(error, "mcp"), name)
     return answers.full_result(result, name)
 
 

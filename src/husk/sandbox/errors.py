@@ -8,9 +8,19 @@ from husk.abi.text import shown
 
 
 class HuskError(Exception):
-    """husk itself cannot do it. `exit_code` is that of the command."""
+    """husk itself cannot do it. `exit_code` is that of the command. `option` of `husk run` (its long name) and its
+    `value`, if it is about one; others who ask have other words for it (husk.api.asker_words)."""
 
     exit_code = 125
+
+    def __init__(self, sentence: str = "", *, option: str = "", value: str | None = None) -> None:
+        self.sentence, self.option, self.value = sentence, option, value
+        given = f"--{option}" if value is None else f"--{option} {value}"
+        super().__init__(f"{given}: {sentence}" if option else sentence)
+
+    def say(self, text: str) -> None:
+        """Say it in other words."""
+        self.args = (text,)
 
 
 class UsageError(HuskError):
@@ -20,11 +30,23 @@ class UsageError(HuskError):
 
 
 class NotFound(HuskError):
+    """There is no such program in the box."""
+
     exit_code = 127
 
 
 class NotExecutable(HuskError):
+    """There is such a file in the box, and it cannot be executed."""
+
     exit_code = 126
+
+
+class NoWorkdir(UsageError):
+    """The directory to start in is not there, or is none. `errno` says which."""
+
+    def __init__(self, sentence: str, workdir: str, errno: int) -> None:
+        super().__init__(sentence, option="workdir", value=workdir)
+        self.errno: int | None = errno
 
 
 class NoNamespaces(HuskError):

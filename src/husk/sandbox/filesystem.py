@@ -8,7 +8,7 @@ import stat as st
 
 from husk.kernel.tasks import TasksHere
 from husk.native._core import stat_beneath
-from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound, NoWorkdir, UsageError
 from husk.sandbox.policy import HOME, USER
 from husk.vfs.image.default_image import default_image, make_directory_in
 from husk.vfs.image.etc_files import etc_files
@@ -235,7 +235,7 @@ def _mount(
             _mount_tree(files, tree, target, lambda: _must_be(found, stat_beneath(tree.fd, b"")))
             roots.append(MountRoot(mount, tree, owner))
     except OSError as error:
-        raise HuskError(f"--mount {mount.source}:{mount.target}: {error.strerror}.") from None
+        raise HuskError(f"{error.strerror}.", option="mount", value=f"{mount.source}:{mount.target}") from None
 
 
 def _mount_tree(files: Files, tree: Tree, target: bytes, check: Callable[[], None]) -> None:
@@ -281,9 +281,9 @@ def _mount_image(files: Files, state: State, mount: Mount, place: str, number: i
             raise
         _mount_tree(files, tree, os.fsencode(mount.target), lambda: None)
     except StoreError as error:
-        raise UsageError(f"--mount {mount.source}:{mount.target}:image: {error}") from None
+        raise UsageError(f"{error}", option="mount", value=f"{mount.source}:{mount.target}:image") from None
     except OSError as error:
-        raise HuskError(f"--mount {mount.source}:{mount.target}:image: {error.strerror}.") from None
+        raise HuskError(f"{error.strerror}.", option="mount", value=f"{mount.source}:{mount.target}:image") from None
 
 
 def _must_be(found: os.stat_result, now: HostStat) -> None:
@@ -311,7 +311,9 @@ def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[in
     """Show one host file in the image's own tree. The host's file is never written to."""
     if mount.mode == "rw":
         raise UsageError(
-            f"--mount {mount.source}: a single file can be ro or cow; for rw mount the directory that holds it."
+            "a single file can be ro or cow; for rw mount the directory that holds it.",
+            option="mount",
+            value=mount.source,
         )
     image = files.layers[0][1]
     *folders, name = os.fsencode(mount.target).strip(b"/").split(b"/")
@@ -323,7 +325,9 @@ def _mount_file(files: Files, mount: Mount, found: os.stat_result, uids: dict[in
             child = make_directory_in(image, here, folder)
         if not isinstance(child, LayerDir) or child.mounted is not None:
             raise UsageError(
-                f"--mount {mount.source}: {mount.target} does not lie in the box's own tree; mount a directory."
+                f"{mount.target} does not lie in the box's own tree; mount a directory.",
+                option="mount",
+                value=mount.source,
             )
         here = child
     shown = image.show_file(here, name, os.fsencode(mount.source), writable=mount.mode == "cow", uids=uids, gids=gids)
@@ -336,15 +340,15 @@ def working_directory(files: Files, policy: Policy) -> int:
         node = files.vfs.walk(Context(files.creds), files.vfs.root, os.fsencode(policy.workdir))
     except OSError as error:
         advice = f"; --mount DIR:{policy.workdir} shows a host directory there" if error.errno == errno.ENOENT else ""
-        raise UsageError(f"--workdir {policy.workdir}: {error.strerror} in the box{advice}.") from None
+        raise NoWorkdir(f"{error.strerror} in the box{advice}.", policy.workdir, error.errno or 0) from None
     if not isinstance(node, Dir):
-        raise UsageError(f"--workdir {policy.workdir}: not a directory in the box.")
+        raise NoWorkdir("not a directory in the box.", policy.workdir, errno.ENOTDIR)
     return files.vfs.placeholder_fd(files.vfs.context, node, os.O_PATH | os.O_DIRECTORY)
 
 
 def find_program(files: Files, policy: Policy) -> bytes:
-    """The guest path of argv[0], searched as execvp searches it."""
-    name = policy.argv[0]
+    """The guest path of the program, searched as execvp searches it."""
+    name = policy.executable or policy.argv[0]
     places = [""] if "/" in name else [place or "." for place in policy.environment().get("PATH", "").split(":")]
     ctx, refused = Context(files.creds), ""
     for place in places:

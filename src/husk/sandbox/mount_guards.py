@@ -62,14 +62,18 @@ def check_source(mount: Mount, own: OwnPlaces) -> None:
         os.close(fd)
     if name:
         raise UsageError(
-            f"--mount {mount.source}: {name} speaks for the host's kernel, which would judge husk instead of the "
-            "guest; a box has a /proc and a /sys of its own."
+            f"{name} speaks for the host's kernel, which would judge husk instead of the guest; a box has a /proc and "
+            "a /sys of its own.",
+            option="mount",
+            value=mount.source,
         )
     identity = found.st_dev, found.st_ino
     if own.holds(identity) or (mount.mode == "rw" and identity in own.above_state):
         raise UsageError(
-            f"--mount {mount.source}: husk keeps the files of its boxes below it ({own.state}), where no guest may "
-            "reach; set HUSK_STATE to a directory elsewhere."
+            f"husk keeps the files of its boxes below it ({own.state}), where no guest may reach; set HUSK_STATE to a "
+            "directory elsewhere.",
+            option="mount",
+            value=mount.source,
         )
 
 

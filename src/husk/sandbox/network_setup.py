@@ -50,7 +50,7 @@ def parse_rules(policy: Policy) -> Rules | None:
         return None
     from husk.kernel.net.network_rules import Rules
 
-    return Rules(check_rules("--allow-net", policy.allow_net), check_rules("--deny-net", policy.deny_net))
+    return Rules(check_rules("allow-net", policy.allow_net), check_rules("deny-net", policy.deny_net))
 
 
 def check_rules(option: str, texts: list[str]) -> list[Rule]:
@@ -60,7 +60,8 @@ def check_rules(option: str, texts: list[str]) -> list[Rule]:
     try:
         return [parse(text) for text in texts]
     except RuleError as error:
-        raise UsageError(f"{option} {error}") from None
+        text, _, why = str(error).partition(": ")
+        raise UsageError(why, option=option, value=text) from None
 
 
 def _publish(network: MappedNetwork, policy: Policy, events: Told) -> None:
@@ -75,6 +76,8 @@ def _publish(network: MappedNetwork, policy: Policy, events: Told) -> None:
             published = Published(network, relays, wish.host, wish.host_port, wish.guest_port)
         except OSError as error:
             taken = "; another program has it" if error.errno == errno.EADDRINUSE else ""
-            raise HuskError(f"--publish {wish.host}:{wish.host_port}: {error.strerror}{taken}.") from None
+            raise HuskError(
+                f"{error.strerror}{taken}.", option="publish", value=f"{wish.host}:{wish.host_port}"
+            ) from None
         network.services.append(published)
         events.published(f"{published.host[0]}:{published.host[1]}", wish.guest_port)

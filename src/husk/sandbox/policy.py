@@ -43,19 +43,23 @@ class Mount:
         if mode == "image" and len(parts) > 2:
             parts = [":".join(parts[:-1]), parts[-1]]  # names of images may hold colons
         if len(parts) > 2:
-            raise UsageError(f"--mount {text}: the mode is one of ro, rw, cow, image; write SRC:DST:ro.")
+            raise UsageError("the mode is one of ro, rw, cow, image; write SRC:DST:ro.", option="mount", value=text)
         if len(parts) != 2 or not all(parts):
-            raise UsageError(f"--mount {text}: write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow, image.")
+            raise UsageError(
+                "write SRC:DST or SRC:DST:MODE with MODE one of ro, rw, cow, image.", option="mount", value=text
+            )
         if "\0" in text:
-            raise UsageError("--mount: a path cannot hold a NUL byte.")
+            raise UsageError("a path cannot hold a NUL byte.", option="mount")
         source = parts[0] if mode == "image" else os.path.expanduser(parts[0])
         target = parts[1]
         if not target.startswith("/"):
-            raise UsageError(f"--mount {text}: the place inside the box must be absolute; write {parts[0]}:/{target}.")
+            raise UsageError(
+                f"the place inside the box must be absolute; write {parts[0]}:/{target}.", option="mount", value=text
+            )
         target = "/" + os.path.normpath(target).lstrip("/")
         if target == "/":
             raise UsageError(
-                f"--mount {text}: the root of the box cannot be mounted over; choose a directory below it."
+                "the root of the box cannot be mounted over; choose a directory below it.", option="mount", value=text
             )
         mount = cls(source, target, mode)
         mount.check()
@@ -66,7 +70,9 @@ class Mount:
         """Parse what `str` gave for an earlier mount. No symbolic link may have come into its path since then."""
         mount = cls.parse(text)
         if str(mount) != text:
-            raise UsageError(f"--mount {text}: it leads to {mount.source} by now; remove the symbolic link in it.")
+            raise UsageError(
+                f"it leads to {mount.source} by now; remove the symbolic link in it.", option="mount", value=text
+            )
         return mount
 
     def __str__(self) -> str:
@@ -76,10 +82,10 @@ class Mount:
         if self.mode == "image":
             return  # the policy says which store; it is looked up when the box is built
         if not os.path.exists(self.source):
-            raise UsageError(f"--mount {self.source}: there is no such file or directory on the host.")
+            raise UsageError("there is no such file or directory on the host.", option="mount", value=self.source)
         wanted = os.R_OK | (os.X_OK if os.path.isdir(self.source) else 0)
         if not os.access(self.source, wanted):
-            raise UsageError(f"--mount {self.source}: you may not read it; check its permissions.")
+            raise UsageError("you may not read it; check its permissions.", option="mount", value=self.source)
 
 
 def read_rules(given: Mapping[str, Iterable[str]]) -> list[PathRule]:
@@ -113,7 +119,9 @@ class Publish:
             address = parts.pop(0)
         numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 6 else -1 for part in parts]
         if len(numbers) != 2 or not (0 <= numbers[0] < 65536 and 0 < numbers[1] < 65536):
-            raise UsageError(f"--publish {text}: write HOST:GUEST, two ports like 8080:8000, or ADDRESS:HOST:GUEST.")
+            raise UsageError(
+                "write HOST:GUEST, two ports like 8080:8000, or ADDRESS:HOST:GUEST.", option="publish", value=text
+            )
         return cls(address or "127.0.0.1", *numbers)
 
 
@@ -137,6 +145,7 @@ class Policy:
         "deny_net",
         "emulation",
         "env",
+        "executable",
         "home",
         "image",
         "interactive",
@@ -161,6 +170,7 @@ class Policy:
 
     def __init__(self, argv: list[str]) -> None:
         self.argv = argv
+        self.executable = ""  # the program, where it is not argv[0]
         self.image = ""  # a name in the store; empty: the default image, made of the host's own programs
         self.store = ""  # where that is; empty: the user's own
         self.keep = ""  # the name of a box to continue in, and to keep; empty: nothing stays

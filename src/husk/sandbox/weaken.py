@@ -16,9 +16,11 @@ NAMES = {
 def check(name: str) -> str:
     if name == "landlock":
         raise UsageError(
-            "--weaken landlock: not possible; `..` from a guest's working directory leads into the host, and nothing "
-            "but Landlock keeps a guest from executing what it finds there."
+            "not possible; `..` from a guest's working directory leads into the host, and nothing but Landlock keeps a "
+            "guest from executing what it finds there.",
+            option="weaken",
+            value=name,
         )
     if name not in NAMES:
-        raise UsageError(f"--weaken {name}: write one of {', '.join(NAMES)}.")
+        raise UsageError(f"write one of {', '.join(NAMES)}.", option="weaken", value=name)
     return name

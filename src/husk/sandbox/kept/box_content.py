@@ -40,14 +40,15 @@ class BoxContent:
         record = self.record
         if policy.image and policy.image != record.image:
             origin = f"the image {record.image!r}" if record.image else "the host's own programs"
-            raise UsageError(f"--image: the box {record.name!r} was started from {origin}; choose another name.")
+            raise UsageError(f"the box {record.name!r} was started from {origin}; choose another name.", option="image")
         policy.image, policy.store = record.image, record.store
         given = {mount.target: mount for mount in policy.mounts}
         for source, target, mode in record.mounts:
             mount = given.pop(target, None)
             if mount is not None and (mount.source, mount.mode) != (source, mode):
                 raise UsageError(
-                    f"--mount: the box {record.name!r} has {source}:{target}:{mode} already; choose another place."
+                    f"the box {record.name!r} has {source}:{target}:{mode} already; choose another place.",
+                    option="mount",
                 )
         of_box = [Mount(source, target, mode) for source, target, mode in record.mounts]
         for mount, (source, _, _) in zip(of_box, record.mounts, strict=True):

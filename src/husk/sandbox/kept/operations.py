@@ -131,7 +131,9 @@ def commit(kept: KeptBoxes, name: str, image: str, store: str = "") -> dict[str,
     from the host's own programs. Changes below mounts belong to their host directories, and are not part of it."""
     record = kept.get(name)
     if record.store and store and os.path.abspath(store) != record.store:
-        raise UsageError(f"--store: the box {name!r} was started from the store at {record.store}; commit to that one.")
+        raise UsageError(
+            f"the box {name!r} was started from the store at {record.store}; commit to that one.", option="store"
+        )
     return _commit(kept, record, image, store)
 
 

@@ -75,7 +75,7 @@ class Limits:
         """NAME=VALUE, for example memory=512M; VALUE `none` lifts a default."""
         name, equals, value = text.partition("=")
         if not equals or name not in NAMES:
-            raise UsageError(f"--limit {text}: write NAME=VALUE with NAME one of {', '.join(NAMES)}.")
+            raise UsageError(f"write NAME=VALUE with NAME one of {', '.join(NAMES)}.", option="limit", value=text)
         self._values[name] = None if value == "none" else _number(text, NAMES[name][0], value)
         self.asked.add(name)
 
@@ -116,9 +116,11 @@ def _number(text: str, units: dict[str, int], value: str) -> int:
     letter = value[len(digits) :].upper()
     if letter not in units or not digits.isascii() or not digits.isdigit() or not digits.strip("0"):
         known = ", ".join(unit.lower() if units is SECONDS else unit for unit in units if unit)
-        raise UsageError(f"--limit {text}: give a whole number above 0, alone or with one of {known}.")
+        raise UsageError(f"give a whole number above 0, alone or with one of {known}.", option="limit", value=text)
     digits = digits.lstrip("0")
     number = int(digits) * units[letter] if len(digits) < 20 else 1 << 62  # Python reads 4300 digits at most
     if number >= 1 << 62:
-        raise UsageError(f"--limit {text[:60]}: that is more than can be counted; give a smaller number, or none.")
+        raise UsageError(
+            "that is more than can be counted; give a smaller number, or none.", option="limit", value=f"{text[:60]}"
+        )
     return number

@@ -62,7 +62,9 @@ class RootRules:
                 if anchor == "host" or (parts[0] == DEEP and _may_begin_above(parts, source)):
                     state, matched = state_at(parts, source)
                     if matched and anchor == "host" and not rule.default and rule.verb != "allow":
-                        raise UsageError(f"--mount {mount}: {rule} closes all of it; leave one of them out.")
+                        raise UsageError(
+                            f"{rule} closes all of it; leave one of them out.", option="mount", value=str(mount)
+                        )
                 if state:
                     self._add(rule, parts, state)
         for point in points:
@@ -159,8 +161,9 @@ def check_points(root: int, mount: Mount, points: list[str], here: RootRules) ->
         if verb >= DENY and not itself:
             rule = here.texts[number]
             raise UsageError(
-                f"--mount …:{mount.target}/{point}: {rule.reason.replace(' it', ' the directory above it')}; "
-                f"{rule.allow}, or mount it elsewhere."
+                f"{rule.reason.replace(' it', ' the directory above it')}; {rule.allow}, or mount it elsewhere.",
+                option="mount",
+                value=f"…:{mount.target}/{point}",
             )
 
 

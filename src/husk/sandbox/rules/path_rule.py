@@ -48,7 +48,7 @@ class PathRule:
     ) -> None:
         self.verb, self.pattern = verb, pattern
         self.own, self.files, self.default, self.why = own, files, default, why
-        self.anchor, self.parts = _parse(f"--{verb} {pattern}", pattern)
+        self.anchor, self.parts = _parse(verb, pattern)
 
     def __str__(self) -> str:
         return f"--{self.verb} {quoted(self.pattern)}"
@@ -134,55 +134,71 @@ def quoted(pattern: str) -> str:
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
-def _parse(option: str, pattern: str) -> tuple[str, Parts]:
+def _parse(verb: str, pattern: str) -> tuple[str, Parts]:
     if not pattern.strip("/"):
-        raise UsageError(f"{option}: a pattern names something below a mount; leave out the mount to hide all of it.")
+        raise UsageError(
+            "a pattern names something below a mount; leave out the mount to hide all of it.",
+            option=verb,
+            value=pattern,
+        )
     if "\0" in pattern or "\n" in pattern:
-        raise UsageError(f"{option!r}: a pattern holds neither NUL bytes nor line ends.")
+        raise UsageError("a pattern holds neither NUL bytes nor line ends.", option=verb, value=repr(pattern))
     if pattern.startswith("!"):
-        raise UsageError(f"{option}: an exception has an option of its own; write --allow {pattern[1:]} instead.")
+        raise UsageError(
+            f"an exception has an option of its own; write --allow {pattern[1:]} instead.", option=verb, value=pattern
+        )
     anchor, rest = "any", pattern
     if pattern.startswith("/"):
         anchor, rest = "host", _real(pattern)
     elif pattern.startswith("~/"):
         anchor, rest = "home", pattern[2:]
     elif pattern.startswith("~"):
-        raise UsageError(f"{option}: write the path of that home, or ~/ for any home.")
+        raise UsageError("write the path of that home, or ~/ for any home.", option=verb, value=pattern)
     elif "/" in pattern.rstrip("/"):
         anchor = "mount"
     words = [word for word in rest.split("/") if word not in ("", ".")]
     parts: list[bytes] = []
     for word in words:
-        _check(option, word)
+        _check(verb, pattern, word)
         part = os.fsencode(word)
         if part != DEEP or not parts or parts[-1] != DEEP:
             parts.append(part)
     if not parts or parts == [DEEP]:
-        raise UsageError(f"{option}: a pattern names something below a mount; leave out the mount to hide all of it.")
+        raise UsageError(
+            "a pattern names something below a mount; leave out the mount to hide all of it.",
+            option=verb,
+            value=pattern,
+        )
     if anchor == "any":
         parts.insert(0, DEEP)
     if len(parts) > MOST_PARTS:
-        raise UsageError(f"{option}: a pattern has {MOST_PARTS} parts at most.")
+        raise UsageError(f"a pattern has {MOST_PARTS} parts at most.", option=verb, value=pattern)
     return "mount" if anchor == "any" else anchor, tuple(parts)
 
 
-def _check(option: str, word: str) -> None:
+def _check(verb: str, pattern: str, word: str) -> None:
     if word == "..":
-        raise UsageError(f"{option}: a pattern goes down only; write the directory's name instead of '..'.")
+        raise UsageError(
+            "a pattern goes down only; write the directory's name instead of '..'.", option=verb, value=pattern
+        )
     if len(os.fsencode(word)) > NAME_MAX:
-        raise UsageError(f"{option}: no name is longer than {NAME_MAX} bytes.")
+        raise UsageError(f"no name is longer than {NAME_MAX} bytes.", option=verb, value=pattern)
     at = 0
     while at < len(word):
         if word[at] == "\\":
             if at + 1 == len(word):
-                raise UsageError(f"{option}: a backslash stands before the letter it is for; write two for one.")
+                raise UsageError(
+                    "a backslash stands before the letter it is for; write two for one.", option=verb, value=pattern
+                )
             at += 1
         elif word[at] == "[":
             close = word.find("]", at + 3 if word[at + 1 : at + 2] in ("!", "^") else at + 2)
             if close < 0:
-                raise UsageError(f"{option}: the bracket [ is not closed; write \\[ for the letter.")
+                raise UsageError("the bracket [ is not closed; write \\[ for the letter.", option=verb, value=pattern)
             if "\\" in word[at:close]:
-                raise UsageError(f"{option}: within brackets a backslash has no meaning; leave it out.")
+                raise UsageError(
+                    "within brackets a backslash has no meaning; leave it out.", option=verb, value=pattern
+                )
             at = close
         at += 1
 
