@@ -15,7 +15,12 @@ from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from husk.cli.options.parse_words import Values
+    from husk.images.build import BuildReport
+
 
 def _ls(options: Values) -> int:
     document, lines, code = images(Store.open(options.store))
@@ -116,19 +121,47 @@ def _export(options: Values) -> int:
 
 
 def _build(options: Values) -> int:
-    from husk.images.build import build
-
     def tell(line: str) -> None:
         if not options.json:
             say(line)
 
     weaken = frozenset(check_weaken(name) for name in options.weaken)
-    store = Store.create(options.store)
-    report = build(store, options.recipe, options.name, tell, namespaces=not options.no_namespaces, weaken=weaken)
+    how: dict[str, Any] = {"namespaces": not options.no_namespaces, "weaken": weaken, "use_cache": not options.no_cache}
+    if options.file or os.path.isdir(options.source):
+        report = _build_dockerfile(options, tell, how)
+    else:
+        from husk.images.build import build
+
+        for_dockerfiles = {"--build-arg": options.build_arg, "--target": options.target,
+                           "--allow-net": options.allow_net, "--net": options.net != "none"}  # fmt: skip
+        for option, given in for_dockerfiles.items():
+            if given:
+                raise StoreUsageError(f"{option} is for Dockerfiles, and {options.source} is a file: name a directory.")
+        report = build(Store.create(options.store), options.source, options.name, tell, **how)
     count = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
     line = f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"
     say_result(vars(report), [line], as_json=options.json)
     return 0
+
+
+def _build_dockerfile(options: Values, tell: Callable[[str], None], how: dict[str, Any]) -> BuildReport:
+    from husk.images.build_layers import LayerMaker
+    from husk.images.dockerfile.dockerfile_build import Settings, build_dockerfile
+
+    path = options.file or os.path.join(options.source, "Dockerfile")
+    args = {}
+    for word in options.build_arg:
+        name, equals, value = word.partition("=")
+        if equals or name in os.environ:
+            args[name] = value if equals else os.environ[name]
+        else:
+            raise StoreUsageError(f"--build-arg {name}: there is no such variable here; write {name}=VALUE.")
+    settings = Settings(args, options.target, options.allow_net, options.net)
+    maker = LayerMaker(Store.create(options.store), **how)
+    try:
+        return build_dockerfile(maker, path, options.source, options.name, settings, tell)
+    finally:
+        maker.close()
 
 
 _HANDLERS = {

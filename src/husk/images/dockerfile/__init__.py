@@ -1,0 +1,1 @@
+"""Build images by a Dockerfile: its syntax, the context it copies from, and its stages."""
