@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from husk.api.applying import Applied
     from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
+    from husk.api.executor import Executor, Progress, TaskFailed
     from husk.api.mapping import ItemFailed, map, map_unordered
     from husk.api.once import run
     from husk.api.pool import Pool
@@ -42,6 +43,7 @@ __all__ = [
     "Change",
     "Conflict",
     "Denial",
+    "Executor",
     "HuskError",
     "ItemFailed",
     "Logs",
@@ -51,12 +53,14 @@ __all__ = [
     "Pool",
     "Port",
     "Process",
+    "Progress",
     "Result",
     "Sandbox",
     "Seen",
     "Skill",
     "SkillBox",
     "Snapshot",
+    "TaskFailed",
     "TimeoutExpired",
     "Usage",
     "UsageError",
@@ -68,6 +72,7 @@ _HOMES = {
     "husk.api.aio": ("AsyncBackgroundProcess", "AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
     "husk.api.background_process": ("BackgroundProcess", "Logs", "Port"),
     "husk.api.applying": ("Applied",),
+    "husk.api.executor": ("Executor", "Progress", "TaskFailed"),
     "husk.api.mapping": ("ItemFailed", "map", "map_unordered"),
     "husk.api.once": ("run",),
     "husk.api.pool": ("Pool",),
