@@ -69,6 +69,7 @@ def launch(
             terminal=-1 if streams is None else streams.slave,
             person=-1 if streams is None else streams.person,
             mark=_mark(box),
+            leads=_leads_session() and (streams is None or streams.slave < 0),
         )
         served = _serve(box, order, policy, events, stop, hooks)
         run = Run(box, served, policy, events, stop, program, started, streams, capture)
@@ -87,6 +88,11 @@ def launch(
     return run
 
 
+def _leads_session() -> bool:
+    """Where husk does, so would the program without husk; and no key can stop it, so that nothing is lost by it."""
+    return os.getsid(0) == os.getpid()
+
+
 class Standby:
     """A guest that waits behind every wall to be told what to run. Unless `start` gave a run, the owner calls
     `finish`."""
@@ -103,6 +109,7 @@ class Standby:
                 [nothing] * 3,
                 joined=box.joined,
                 mark=_mark(box),
+                leads=_leads_session(),
             )
             self._served = _serve(box, order, policy, events, self._stop, hooks)
         finally:

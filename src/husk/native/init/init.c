@@ -208,14 +208,15 @@ static volatile pid_t guest_group;
 static void pass_on(int signal)
 {
     int saved = errno;
-    if (guest_group)
-        kill(-guest_group, signal);
+    if (guest_group && kill(-guest_group, signal) < 0) /* it has not made its group yet */
+        kill(guest_group, signal);
     errno = saved;
 }
 
 /* The box's own session. The reaper leads it, not the guest: then the guest's parent is in the same session but in
- * another process group, so the guest's group is not orphaned and a key can stop it. Leading gives nothing else that a
- * guest could use. */
+ * another process group, so the guest's group is not orphaned and a key can stop it. Where husk itself leads a session,
+ * no key can stop it in any case; there the guest begins a session of its own, as the program would have without husk.
+ * Leading gives nothing else that a guest could use. */
 static void begin_session(void)
 {
     if (setsid() < 0 || (init_plan->flags & PLAN_TERMINAL && ioctl(TERMINAL_FD, TIOCSCTTY, 0) < 0))
@@ -281,7 +282,8 @@ static pid_t start_guest(void)
             close(PERSON_FD); /* before anything else: a guest never holds it */
         init_become_guest();
     }
-    setpgid(guest, guest); /* the guest does this too, whichever is first */
+    if (!(init_plan->flags & PLAN_LEADS)) /* who leads a group cannot begin a session */
+        setpgid(guest, guest); /* the guest does this too, whichever is first */
     return guest;
 }
 
