@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -15,6 +18,7 @@ from husk.conform.execute.where import Where, behind, in_husk, native
 from husk.conform.units import Ended, Unit
 from husk.sandbox.errors import UsageError
 from tests.conform.mini_suite import processes_named
+from tests.lib.running import until
 
 
 def unit(*argv: str, timeout: float = 60.0) -> Unit:
@@ -101,6 +105,26 @@ def test_the_end_can_be_wanted() -> None:
     with pytest.raises(Stopped):
         run_unit(unit("sleep", "600"), native(), stopping)
     assert time.monotonic() - began < 60
+
+
+KILLED = """
+import os, signal, sys
+from husk.conform.execute import one_unit
+from husk.conform.execute.where import native
+from husk.conform.units import Unit
+setattr(one_unit, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+one_unit.run_unit(Unit("s", "commands", "f", ("/bin/true",), environment=(), timeout=60.0), native())
+"""
+
+
+@pytest.mark.parametrize("moment", ["_filled", "_follow", "_read_files"], ids=["before", "while", "after"])
+def test_a_killed_caller_leaves_no_directory(moment: str, tmp_path: Path) -> None:
+    """Before its program is started, while that runs or ends, and when it has ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, moment], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 A program of its own, started by one_unit.py. Processes that lose their parent come to it (PR_SET_CHILD_SUBREAPER), also
 those that made a session of their own, so none outlives it. It notices on standard input that whoever started it wants
-an end, or has died: end of file, also after kill -9. It imports little, for it is started for every unit.
+an end (a byte), or has died: end of file, also after kill -9. It imports little, for it is started for every unit.
 
-Usage: keeper.py FILE, which holds a JSON object; the answer goes to the descriptor that it names.
+Usage: keeper.py DIRECTORY ANSWER. Standard input begins with eight digits, and a JSON object of so many bytes; the
+answer goes to the descriptor ANSWER. At the end of the input the keeper removes what is left of DIRECTORY. It is
+started before there is one: a caller that is killed at any moment leaves nothing behind.
 """
 
 import ctypes
@@ -22,11 +24,45 @@ PATIENCE = 10.0  # seconds for killed processes to go; what is left then is beyo
 
 
 def main() -> None:
-    with open(sys.argv[1], "rb") as file:  # too long for an argument, with long filters
-        order = json.load(file)
-    os.set_inheritable(order["answer"], False)
+    place, answered = sys.argv[1], int(sys.argv[2])
+    os.set_inheritable(answered, False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    order = read_order()
+    if order is not None:
+        try:
+            os.write(answered, json.dumps(keep(order)).encode())
+        except BrokenPipeError:
+            pass
+        os.close(answered)
+        while os.read(0, 64):  # until the caller has removed the directory, or has died
+            pass
+    if os.path.lexists(place):
+        import shutil  # rarely needed
+
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def read_order() -> "dict | None":  # type: ignore[type-arg]
+    """None: the caller died first."""
+    size = read_exactly(8)
+    text = read_exactly(int(size)) if size else b""
+    return json.loads(text) if text else None
+
+
+def read_exactly(size: int) -> bytes:
+    """No more, for what follows is a wish for an end. Empty: the input ended before."""
+    data = b""
+    while len(data) < size:
+        part = os.read(0, size - len(data))
+        if not part:
+            return b""
+        data += part
+    return data
+
+
+def keep(order: dict) -> dict:  # type: ignore[type-arg]
+    """Run the program that `order` names to its end; returns the answer."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     began = time.monotonic()
     told, tell = os.pipe2(os.O_CLOEXEC)
@@ -40,15 +76,11 @@ def main() -> None:
     failed = os.read(told, 16)
     if failed:
         os.waitpid(child, 0)
-        answer(order, {"errno": int(failed), "seconds": 0.0})
-        return
-    why = wait(child, order["seconds"])
-    timed_out = why == "time"
+        return {"errno": int(failed), "seconds": 0.0}
+    timed_out = wait(child, order["seconds"])
     seconds = time.monotonic() - began
     code = end(child, polite=order["polite"])
-    if why == "stop" and not os.read(0, 1):  # whoever would remove the unit's directory has died
-        remove(os.path.dirname(sys.argv[1]))
-    answer(order, {"code": code, "timed_out": timed_out, "seconds": seconds})
+    return {"code": code, "timed_out": timed_out, "seconds": seconds}
 
 
 def start(order: dict, tell: int) -> None:  # type: ignore[type-arg]
@@ -88,17 +120,15 @@ def execute(argv: "list[str]", environment: "dict[str, str]") -> None:
     raise failure
 
 
-def wait(child: int, seconds: float) -> str:
-    """"ended", "time", or "stop" where an end is wanted."""
+def wait(child: int, seconds: float) -> bool:
+    """Until it ends, an end is wanted, or the time is over: true."""
     handle = os.pidfd_open(child)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(0, select.POLLIN)
-    ready = [fd for fd, _ in poll.poll(seconds * 1000)]
+    ready = poll.poll(seconds * 1000)
     os.close(handle)
-    if handle in ready:
-        return "ended"
-    return "stop" if ready else "time"
+    return not ready
 
 
 def end(child: int, *, polite: bool) -> int:
@@ -155,19 +185,6 @@ def children() -> "list[int]":
             if parent == own:
                 found.append(int(name))
     return found
-
-
-def remove(place: str) -> None:
-    import shutil  # rarely needed
-
-    shutil.rmtree(place, ignore_errors=True)
-
-
-def answer(order: dict, document: dict) -> None:  # type: ignore[type-arg]
-    try:
-        os.write(order["answer"], json.dumps(document).encode())
-    except BrokenPipeError:
-        pass
 
 
 if __name__ == "__main__":

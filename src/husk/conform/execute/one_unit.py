@@ -105,11 +105,50 @@ def run_unit(unit: Unit, where: Where, stopping: Stopping | None = None) -> Ende
     """Safe to call from several threads. UsageError: the runtime cannot be started. A program that cannot be started
     ends with code 126 or 127 and says why on stderr."""
     who = account(where.user)
-    with _directories(who) as place:
-        return _run(unit, where, who, place, stopping or Stopping())
+    with _Keeper() as keeper, _directories(who, keeper.place):
+        return _run(unit, where, who, keeper, stopping or Stopping())
 
 
-def _run(unit: Unit, where: Where, who: Account, place: str, stopping: Stopping) -> Ended:
+class _Keeper:
+    """keeper.py as a child, which removes `place` in the end if this process does not."""
+
+    def __init__(self) -> None:
+        self.place = f"{os.path.realpath(tempfile.gettempdir())}/hc-{os.urandom(6).hex()}"
+        answered, answer = os.pipe2(os.O_CLOEXEC)
+        self.answers = open(answered, "rb")  # noqa: SIM115  __exit__ closes it
+        try:
+            # A descriptor number of the child's choice would have to be free there: it inherits this one as it is.
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", KEEPER, self.place, str(answer)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                start_new_session=True, pass_fds=(answer,),
+            )  # fmt: skip
+        except BaseException:
+            self.answers.close()
+            raise
+        finally:
+            os.close(answer)
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.control, self.out, self.err = self.process.stdin, self.process.stdout, self.process.stderr
+
+    def send(self, order: dict[str, Any]) -> None:
+        data = json.dumps(order).encode()
+        data = b"%08d%s" % (len(data), data)
+        with contextlib.suppress(BrokenPipeError):  # it was killed: there will be no answer
+            while data:
+                data = data[os.write(self.control.fileno(), data) :]
+
+    def __enter__(self) -> _Keeper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.answers.close()
+        with self.process:
+            pass
+
+
+def _run(unit: Unit, where: Where, who: Account, keeper: _Keeper, stopping: Stopping) -> Ended:
+    place = keeper.place
     work, results = unit.directory or f"{place}/work", f"{place}/results"
     temporary = "/tmp" if where.is_husk else f"{place}/tmp"
     program = [_filled(word, results, temporary) for word in unit.argv]
@@ -125,30 +164,13 @@ def _run(unit: Unit, where: Where, who: Account, place: str, stopping: Stopping)
         around |= dict(environment) | {"HUSK_STATE": f"{place}/state"}
         if where.user:
             around["HOME"] = who.home
-    answered, answer = os.pipe2(os.O_CLOEXEC)
-    # A descriptor number of the child's choice would have to be free there: it inherits this one as it is.
-    order = {
-        "argv": command, "environment": around, "directory": work, "seconds": unit.timeout, "answer": answer,
+    keeper.send({
+        "argv": command, "environment": around, "directory": work, "seconds": unit.timeout,
         "uid": who.uid, "gid": who.gid, "groups": who.groups, "polite": not where.is_native,
-    }  # fmt: skip
-    process: subprocess.Popen[bytes] | None = None
-    try:
-        order_file = f"{place}/order"
-        with open(order_file, "w") as file:
-            json.dump(order, file)
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", KEEPER, order_file],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True, pass_fds=(answer,),
-        )  # fmt: skip
-    finally:
-        os.close(answer)
-        if process is None:
-            os.close(answered)
-    assert process.stdin and process.stdout and process.stderr
-    with process, os.fdopen(answered, "rb") as answers, stopping.over(process.stdin.fileno()):
-        out, err = _Kept(process.stdout), _Kept(process.stderr)
-        document, endless = _follow(answers, (out, err), process.stdin)
+    })  # fmt: skip
+    out, err = _Kept(keeper.out), _Kept(keeper.err)
+    with stopping.over(keeper.control.fileno()):
+        document, endless = _follow(keeper.answers, (out, err), keeper.control)
     if stopping.stopped:
         raise Stopped
     if "errno" in document:
@@ -240,9 +262,9 @@ class _Kept:
 
 # -- directories -------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
-def _directories(who: Account) -> Iterator[str]:
+def _directories(who: Account, place: str) -> Iterator[None]:
     """Short, for the paths of sockets are. The user of the programs may search it, and owns what is inside."""
-    place = os.path.realpath(tempfile.mkdtemp(prefix="hc-"))
+    os.mkdir(place, 0o700)
     try:
         os.chmod(place, 0o711)
         for name in ("work", "results", "tmp", "state"):
@@ -250,7 +272,7 @@ def _directories(who: Account) -> Iterator[str]:
             os.mkdir(path, 0o700 if name == "state" else 0o755)
             if who.groups is not None:
                 os.chown(path, who.uid, who.gid)
-        yield place
+        yield
     finally:
         _remove(place)
 
