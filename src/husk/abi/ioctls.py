@@ -104,6 +104,10 @@ INTERFACE = {
     "SIOCETHTOOL": 0x8946,  # what sets anything wants CAP_NET_ADMIN
 }
 
+# What a pidfd tells: numbers and ids are the host's, so husk asks. The size of the answer has grown over time, and is
+# part of the command.
+PROCESS = {"PIDFD_GET_INFO": 0xC048FF0B, "PIDFD_GET_INFO (first)": 0xC040FF0B, "PIDFD_GET_INFO (third)": 0xC050FF0B}
+
 # TIOCSTI and TIOCLINUX type into a terminal (no guest holds the person's, and this is the second wall), TIOCCONS takes
 # the console's output, TIOCSETD loads line-discipline modules, FS_IOC_SETFLAGS changes a file through a read-only
 # descriptor, SIOCGSKNS and the NS_GET_ commands hand out namespaces.

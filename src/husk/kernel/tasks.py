@@ -105,8 +105,8 @@ class Tasks:
     run, while the loader is still in its place; `kept` the attributes that husk keeps for a process;
     `ids` who it is, where not all processes are the box's one user."""
 
-    __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_own_namespace", "_starting", "_vfs",
-                 "ids_of", "reaper")  # fmt: skip
+    __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_starting", "_vfs", "ids_of",
+                 "own_namespace", "reaper")  # fmt: skip
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Tasks:
         own_namespace: bool = False,
     ) -> None:
         self._vfs, self.reaper, self._starting = vfs, reaper, starting
-        self._own_namespace, self._kept, self.ids_of = own_namespace, kept, ids
+        self.own_namespace, self._kept, self.ids_of = own_namespace, kept, ids
         self._lock, self._namespace_fd, self._closed = _thread.allocate_lock(), -1, False
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen; only where the host is old
 
@@ -156,20 +156,20 @@ class Tasks:
         return found
 
     def guest_pids(self) -> list[int]:
-        if not self._own_namespace:
+        if not self.own_namespace:
             return sorted(self.host_pids())  # descendants of the reaper by the way they were found
         return sorted(pid for pid in map(self.guest_of, self.host_pids()) if pid)
 
     def guest_of(self, host_pid: int) -> int:
         """Guest number of a host process or thread; 0 if it is none of this box."""
-        if not self._own_namespace:
+        if not self.own_namespace:
             return host_pid if self._descends(host_pid) else 0
         if host_pid == self.reaper or host_pid <= 0:
             return 0
         return self._translate(NS_GET_PID_IN_PIDNS, host_pid)
 
     def host_of(self, guest_pid: int) -> int | None:
-        if not self._own_namespace:
+        if not self.own_namespace:
             return guest_pid if self._descends(guest_pid) else None
         if guest_pid <= 0:
             return None
@@ -245,7 +245,7 @@ class Tasks:
     def shows(self, host_pid: int) -> int:
         """The guest number of a process that a guest can ask about by a call on itself: the reaper is the parent of the
         first program and leads the session, so getppid and getsid tell its number. 0: no such process."""
-        return host_pid if host_pid == self.reaper and not self._own_namespace else self.guest_of(host_pid)
+        return host_pid if host_pid == self.reaper and not self.own_namespace else self.guest_of(host_pid)
 
     def _status(self, pid: int, label: bytes) -> bytes:
         try:

@@ -169,7 +169,8 @@ ROWS = (
     signal_sender(434, "pidfd_open(pid: pid, flags: PIDFD_*)",
                   "the descriptor serves to wait, to signal and to reach in; walls confine the latter two"),
     signal_sender(424, "pidfd_send_signal(pidfd: fd, sig: signal, info: *siginfo, flags: uint)",
-                  "a pid namespace or Landlock's signal scope keeps it inside the box"),
+                  "a pid namespace or Landlock's signal scope keeps it inside the box; a directory of /proc, which a "
+                  "placeholder stands for, is no pidfd"),
     # Scheduling: a process of the same user may be changed, and without a pid namespace that includes the host's
     native(24, "sched_yield()", "lets other threads run"),
     native(146, "sched_get_priority_max(policy: SCHED_*)", "tells a constant of a scheduling policy"),

@@ -1,12 +1,12 @@
-"""ioctl(2) where it opens a file or tells of the host's network. And what open(2) of a terminal does besides opening
-it."""
+"""ioctl(2) where it opens a file or tells of the host's network or processes. And what open(2) of a terminal does
+besides opening it."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-from husk.abi.ioctls import INTERFACE, OWNER
+from husk.abi.ioctls import INTERFACE, OWNER, PROCESS
 from husk.kernel.call import CONTINUE, Call, GiveFd, Reply, answered_remotely, i32, u32
 from husk.vfs.synth.synth_tree import read_host
 
@@ -19,6 +19,10 @@ def ioctl(call: Call) -> Reply:
     command = u32(call, 1)
     if command in INTERFACE.values():
         return _ask_interface(call, i32(call, 0), command)
+    if command in PROCESS.values():
+        from husk.kernel.cred.pidfd_info import answer_pidfd_info
+
+        return answer_pidfd_info(call, i32(call, 0), command, call.args[2])
     if command in OWNER.values():
         from husk.kernel.syscalls.processes import set_owner_of_socket
 
