@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from husk.api.process import DEVNULL, PIPE, STDOUT, Process
     from husk.api.run_result import CalledProcessError, Change, Denial, Result, TimeoutExpired, Usage
     from husk.api.sandbox import Sandbox
+    from husk.api.tree_copy import Copied
     from husk.kernel.hooks import Seen
     from husk.sandbox.apply.apply_plan import Conflict
     from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
@@ -42,6 +43,7 @@ __all__ = [
     "CalledProcessError",
     "Change",
     "Conflict",
+    "Copied",
     "Denial",
     "Executor",
     "HuskError",
@@ -79,6 +81,7 @@ _HOMES = {
     "husk.api.process": ("DEVNULL", "PIPE", "STDOUT", "Process"),
     "husk.api.run_result": ("CalledProcessError", "Change", "Denial", "Result", "TimeoutExpired", "Usage"),
     "husk.api.sandbox": ("Sandbox",),
+    "husk.api.tree_copy": ("Copied",),
     "husk.api.box_snapshot": ("Snapshot",),
     "husk.kernel.hooks": ("Seen",),
     "husk.sandbox.apply.apply_plan": ("Conflict",),

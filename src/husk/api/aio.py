@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from husk.api.process import Process
     from husk.api.run_result import Change, Result
     from husk.api.sandbox import HookT
+    from husk.api.tree_copy import Copied
+    from husk.vfs.node import Stat
 
 T = TypeVar("T")
 
@@ -286,6 +288,36 @@ class AsyncSandbox:
         box = self.sandbox
         return await in_thread(lambda: box.listdir(path))
 
+    async def stat(self, path: Name, *, follow: bool = True) -> Stat:
+        """As Sandbox.stat."""
+        box = self.sandbox
+        return await in_thread(lambda: box.stat(path, follow=follow))
+
+    async def symlink(self, target: Name, path: Name, *, replace: bool = False) -> None:
+        """As Sandbox.symlink."""
+        box = self.sandbox
+        await in_thread(lambda: box.symlink(target, path, replace=replace))
+
+    async def readlink(self, path: Name) -> str:
+        """As Sandbox.readlink."""
+        box = self.sandbox
+        return await in_thread(lambda: box.readlink(path))
+
+    async def remove(self, path: Name, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """As Sandbox.remove."""
+        box = self.sandbox
+        await in_thread(lambda: box.remove(path, recursive=recursive, missing_ok=missing_ok))
+
+    async def copy_in(self, source: Name, path: Name = ".") -> Copied:
+        """As Sandbox.copy_in."""
+        box = self.sandbox
+        return await in_thread(lambda: box.copy_in(source, path))
+
+    async def copy_out(self, path: Name, target: Name, *, links: bool = False) -> Copied:
+        """As Sandbox.copy_out."""
+        box = self.sandbox
+        return await in_thread(lambda: box.copy_out(path, target, links=links))
+
     async def exists(self, path: Name) -> bool:
         box = self.sandbox
         return await in_thread(lambda: box.exists(path))
@@ -297,9 +329,17 @@ class AsyncSandbox:
         box = self.sandbox
         return await in_thread(lambda: box.commit(image))
 
-    async def apply(self, mount: str = "", *, dry_run: bool = False) -> Applied:
+    async def apply(
+        self,
+        mount: str = "",
+        *,
+        paths: Iterable[Name] = (),
+        prefer: Literal["", "theirs", "ours"] = "",
+        dry_run: bool = False,
+    ) -> Applied:
+        """As Sandbox.apply."""
         box = self.sandbox
-        return await in_thread(lambda: box.apply(mount, dry_run=dry_run))
+        return await in_thread(lambda: box.apply(mount, paths=paths, prefer=prefer, dry_run=dry_run))
 
     async def snapshot(self) -> AsyncSnapshot:
         return AsyncSnapshot(await _made(self.sandbox.snapshot))

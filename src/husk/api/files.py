@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from husk.api.tree_copy import Copied
     from husk.sandbox.filesystem import Files as Mounted
     from husk.vfs.node import Stat
 
@@ -48,14 +49,35 @@ class BoxFiles:
             data = file.read(size)
         return data.decode() if text else data
 
-    def copy_out(self, path: Name, target: int) -> None:
-        """Write the content of a file to the descriptor of an empty file. A link is not followed, and holes stay holes:
-        a guest can make a file of a terabyte that takes no room."""
+    def copy_in(self, source: Name, path: Name = ".") -> Copied:
+        """Copy a file of the host, or a directory with all that is in it, into the box. A directory's content goes
+        into `path`, which is made if it is not there; a file becomes `path`, or goes into it if that is a directory.
+        Mode bits and times of files stay. Links are copied, not followed; devices, sockets and FIFOs are left."""
+        from husk.api.tree_copy import copy_into
+
+        return copy_into(self, source, path)
+
+    @overload
+    def copy_out(self, path: Name, target: Name, *, links: bool = False) -> Copied: ...
+    @overload
+    def copy_out(self, path: Name, target: int) -> None: ...
+    def copy_out(self, path: Name, target: Name | int, *, links: bool = False) -> Copied | None:
+        """Copy a file of the box, or a directory with all that is in it, to the host. A directory's content goes into
+        `target`, which is made if it is not there; a file becomes `target`, or goes into it if that is a directory.
+        Existing files are replaced. Links are left unless `links` wants them: on the host they would lead anywhere.
+
+        If `target` is the descriptor of an empty file, the content of a file is written to it."""
+        if not isinstance(target, int):
+            from husk.api.tree_copy import copy_from
+
+            return copy_from(self, path, target, links=links)
+        # Holes stay holes: a guest can make a file of a terabyte that takes no room.
         source = self._open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             copy_content(source, target)
         finally:
             os.close(source)
+        return None
 
     def write(self, path: Name, data: str | bytes, *, parents: bool = True, append: bool = False) -> None:
         """Make or replace a file, and the directories above it unless `parents` is false."""
@@ -78,6 +100,67 @@ class BoxFiles:
                 # An existing directory need not be made, and may lie where none can be made: on a read-only mount.
                 if not self.exists(here) or (number == len(words) and not exist_ok):
                     raise _named(error, here) from None
+
+    def symlink(self, target: Name, path: Name, *, replace: bool = False) -> None:
+        """Make a symbolic link that leads to `target`. `replace`: a file that has the name is removed first."""
+        where = self._absolute(path)
+        try:
+            with self._mounted() as files:
+                ctx, root, name = Context(files.creds), files.vfs.root, os.fsencode(where)
+                if replace:
+                    try:
+                        files.vfs.unlink(ctx, root, name)
+                    except FileNotFoundError:
+                        pass
+                files.vfs.symlink(ctx, os.fsencode(target), root, name)
+        except OSError as error:
+            raise _named(error, where) from None
+
+    def readlink(self, path: Name) -> str:
+        """Where a symbolic link leads."""
+        where = self._absolute(path)
+        try:
+            with self._mounted() as files:
+                return os.fsdecode(files.vfs.readlink(Context(files.creds), files.vfs.root, os.fsencode(where)))
+        except OSError as error:
+            raise _named(error, where) from None
+
+    def remove(self, path: Name, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, a link or an empty directory; with `recursive` a directory with all that is in it. Links are
+        not followed. `missing_ok`: it need not be there."""
+        where = self._absolute(path)
+        folders = [where]
+        try:
+            while folders:
+                here = folders[-1]
+                below = [] if not recursive else [
+                    posixpath.join(here, name)
+                    for name in (self.listdir(here) if st.S_ISDIR(self.stat(here, follow=False).mode) else ())
+                ]  # fmt: skip
+                if below:
+                    folders += below
+                    continue
+                self._remove_one(here)
+                folders.pop()
+        except FileNotFoundError:
+            if not missing_ok or self._is_there(where):
+                raise
+
+    def _remove_one(self, where: str) -> None:
+        try:
+            with self._mounted() as files:
+                ctx, root, name = Context(files.creds), files.vfs.root, os.fsencode(where)
+                is_dir = st.S_ISDIR(files.vfs.stat(ctx, root, name, False).mode)
+                (files.vfs.rmdir if is_dir else files.vfs.unlink)(ctx, root, name)
+        except OSError as error:
+            raise _named(error, where) from None
+
+    def _is_there(self, where: str) -> bool:
+        try:
+            self.stat(where, follow=False)
+        except FileNotFoundError:
+            return False
+        return True
 
     def listdir(self, path: Name = ".") -> list[str]:
         """The names in a directory, sorted."""

@@ -6,13 +6,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from husk.api import at_exit as living
 from husk.api.applying import Applied, apply_changes
 from husk.api.background_process import KEPT, BackgroundProcess, Port
 from husk.api.box_snapshot import Snapshot
-from husk.api.files import BoxFiles
+from husk.api.files import BoxFiles, Name
 from husk.api.options import (
     Command,
     Environment,
@@ -261,12 +261,22 @@ class Sandbox(BoxFiles):
         with self._runs.lock:
             return commit_open(self._runs.box(), image)
 
-    def apply(self, mount: str = "", *, dry_run: bool = False) -> Applied:
+    def apply(
+        self,
+        mount: str = "",
+        *,
+        paths: Iterable[Name] = (),
+        prefer: Literal["", "theirs", "ours"] = "",
+        dry_run: bool = False,
+    ) -> Applied:
         """Write what changed below a `cow` mount (which, if there are several: its place in the box, or the host
-        directory) to the host directory: all of it or nothing. husk.Conflict: the host has changed the same since.
-        Nothing may be running in the box."""
+        directory) to the host directory: all of it or nothing. `paths`: only what is at or below these names of the box
+        or of the host; the rest stays in the box. Texts that both have changed are merged where git can. `prefer`:
+        where it cannot, "theirs" takes the box's version and "ours" leaves the host's; else husk.Conflict is raised.
+        `dry_run`: tell what would be done. Nothing may be running in the box."""
+        chosen = [os.path.join(self._start(), os.fspath(path)) for path in paths]
         with speaking_python():
-            return apply_changes(self._runs, mount, dry_run=dry_run)
+            return apply_changes(self._runs, mount, dry_run=dry_run, paths=chosen, prefer=prefer)
 
     def snapshot(self) -> Snapshot:
         """The box's files as they are now, to open other boxes with. Close it when you no longer need it."""

@@ -44,9 +44,9 @@ def _ps(options: Values, kept: KeptBoxes) -> int:
 
 
 def _port(host: str, guest: int) -> dict[str, Any]:
-    from husk.api.port_health import answers  # few boxes have ports
+    from husk.api.background_process import Port  # few boxes have ports
 
-    return {"host": host, "guest": guest, "answers": answers(host)}
+    return {"host": host, "guest": guest, "answers": Port(host, guest).answers()}
 
 
 def _age(nanoseconds: int) -> str:
