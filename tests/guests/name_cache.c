@@ -418,7 +418,14 @@ int main(int argc, char **argv)
     started = time(NULL);
     if (argc == 2 && strcmp(argv[1], "wait") == 0) {
         char byte;
-        WATCH("/ro/a", "/ro/b", "/ro/new", "/ro/one/a", "/ro/one", "/ro/way/a", "/rw/a", "/rw/new", "/rw/one/a", "/rw/one", "/ro/abs");
+        WATCH("/ro/a", "/ro/b", "/ro/new", "/ro/one/a", "/ro/one", "/ro/way/a", "/rw/a", "/rw/new", "/rw/one/a",
+              "/rw/one", "/ro/abs", "/ro/four/deep/a", "/rw/four/deep/a", "/rw/four/deep/new");
+        /* A directory that is asked often is held open. */
+        for (int round = 0; round < 200; round++) {
+            struct stat status;
+            for (int i = 0; watched[i]; i++)
+                lstat(watched[i], &status);
+        }
         for (say("ready"); read(0, &byte, 1) == 1; say("ready"))
             look_twice();
         return 0;

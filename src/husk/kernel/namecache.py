@@ -39,6 +39,7 @@ class NameCache:
         # so far.
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._taught: set[int] = set()
+        self._losses = 0
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         places = vfs.state.placeholder_prefix
         listener.cache_identity(creds.uid, creds.gid, host_uid, sorted(creds.groups), places, creds.over_files)
@@ -73,6 +74,10 @@ class NameCache:
             number = 0 if name[:1] == b"/" else start.placeholder
             if number is None:
                 return
+            if self._losses != (losses := self._listener.cache_losses()):
+                self._losses = losses
+                self._settled.clear()
+                self._mixed.clear()
             mixed = self._mixed.get((number, name[:cut]))
             if mixed is not None:
                 directory, asked = mixed

@@ -249,6 +249,9 @@ class FakeListener:
     def cache_learn(self, *what: Any) -> None:
         self.taught.append(what)
 
+    def cache_losses(self) -> int:
+        return 0
+
     def cache_off(self) -> None:
         pass
 

@@ -99,7 +99,7 @@ static bool stat_open_directory(struct fast_cache *cache, const char *link, stru
         fast_show(&dir->showing, s);
         return true;
     }
-    bool known = fast_stat_dir(dir, s) && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
+    bool known = fast_stat_dir(cache, dir, s) && s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 &&
                  (!dir->host_ino || s->st_ino == dir->host_ino);
     if (known)
         fast_show(&dir->showing, s);
@@ -157,7 +157,7 @@ static int open_place(struct fast_cache *cache, struct fast_resolved *path, uint
 {
     char name[sizeof cache->places + 16];
     struct fast_dir *dir = fast_find_itself(cache, path);
-    if (!dir || !dir->place || !fast_same_dir(dir))
+    if (!dir || !dir->place || !fast_same_dir(cache, dir))
         return -1;
     snprintf(name, sizeof name, "%.*s%u", (int)cache->places_size, cache->places, dir->place);
     return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
@@ -401,6 +401,11 @@ bool fast_answer(Listener *listener, const struct seccomp_notif *notif)
     /* Starting a program waits for the guest, so the lock must not be held meanwhile. */
     if (notif->data.nr == SYS_execve)
         return fast_answer_execve(listener, notif);
+    if (atomic_load(&listener->cache->held.stale) || atomic_load(&listener->cache->held.full)) {
+        pthread_rwlock_wrlock(&listener->cache->lock);
+        fast_held_tidy(listener->cache);
+        pthread_rwlock_unlock(&listener->cache->lock);
+    }
     pthread_rwlock_rdlock(&listener->cache->lock);
     bool done = answer(listener, notif);
     pthread_rwlock_unlock(&listener->cache->lock);

@@ -12,6 +12,9 @@ struct fast_cache *fast_cache_new(void);                           /* one refere
 struct fast_cache *fast_cache_share(struct fast_cache *cache);     /* one more reference; NULL stays NULL */
 void fast_cache_release(struct fast_cache *cache);                 /* gives one reference back */
 
+/* held.c: close what the cache holds open. Takes the cache's lock; the cache may be NULL. */
+void fast_held_release(struct fast_cache *cache);
+
 /* What Python teaches: namecache.c, listing.c and programs.c. */
 PyObject *fast_py_cache_identity(Listener *self, PyObject *args);
 PyObject *fast_py_cache_learn(Listener *self, PyObject *args);
@@ -20,6 +23,7 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args);
 PyObject *fast_py_cache_listing(Listener *self, PyObject *args);
 PyObject *fast_py_cache_forget(Listener *self, PyObject *args);
 PyObject *fast_py_cache_watched(Listener *self, PyObject *noargs);
+PyObject *fast_py_cache_losses(Listener *self, PyObject *noargs);
 PyObject *fast_py_cache_off(Listener *self, PyObject *noargs);
 PyObject *fast_py_program_learn(Listener *self, PyObject *args);
 

@@ -33,11 +33,11 @@ void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir)
 }
 
 /* Is the directory as it was when it was listed? An image's always is. */
-static bool unchanged(const struct fast_dir *dir)
+static bool unchanged(struct fast_cache *cache, struct fast_dir *dir)
 {
     struct stat s;
     const struct fast_stamp *then = &dir->listing->stamp;
-    return dir->manifest || (fast_stat_dir(dir, &s) && s.st_dev == then->dev && s.st_ino == then->ino &&
+    return dir->manifest || (fast_stat_dir(cache, dir, &s) && s.st_dev == then->dev && s.st_ino == then->ino &&
                              core_nanoseconds(s.st_mtim) == then->modified_ns && core_nanoseconds(s.st_ctim) ==
                                  then->changed_ns);
 }
@@ -51,7 +51,7 @@ bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct s
         return false;
     snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
     struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
-    if (!dir || !dir->listing || !unchanged(dir))
+    if (!dir || !dir->listing || !unchanged(cache, dir))
         return false;
     int shared = guest_get_fd(notif->pid, fd);
     if (shared < 0)

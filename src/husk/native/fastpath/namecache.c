@@ -18,6 +18,7 @@ struct fast_cache *fast_cache_new(void)
     pthread_rwlock_init(&cache->lock, NULL);
     cache->generation = 1;
     cache->users = 1;
+    fast_held_init(&cache->held);
     cache->programs = fast_programs_new();
     if (!cache->programs) {
         free(cache);
@@ -64,7 +65,7 @@ static void forget_owner(struct fast_cache *cache, uint64_t owner)
     }
 }
 
-static void forget_all(struct fast_cache *cache)
+void fast_cache_forget_all(struct fast_cache *cache)
 {
     for (size_t i = 0; cache->known && i < FAST_BUCKETS; i++)
         while (cache->buckets[i])
@@ -82,7 +83,8 @@ void fast_cache_release(struct fast_cache *cache)
 {
     if (!cache || __atomic_sub_fetch(&cache->users, 1, __ATOMIC_SEQ_CST))
         return;
-    forget_all(cache);
+    fast_cache_forget_all(cache);
+    fast_held_free(&cache->held);
     fast_programs_free(cache->programs);
     pthread_rwlock_destroy(&cache->lock);
     free(cache);
@@ -245,8 +247,10 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     dir->hash = hash_of(start, key, key_size);
     Py_BEGIN_ALLOW_THREADS /* an answering thread may hold the lock for long, so we do not wait for it with the GIL */
     pthread_rwlock_wrlock(&cache->lock);
-    if (cache->known >= FAST_MOST_DIRS)
-        forget_all(cache);
+    if (cache->known >= FAST_MOST_DIRS) {
+        fast_cache_forget_all(cache);
+        atomic_fetch_add(&cache->losses, 1);
+    }
     struct fast_dir *there = fast_cache_find(cache, start, key, key_size);
     if (there)
         drop(cache, there); /* what was learnt last is true */
@@ -295,7 +299,7 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
     cache->generation++;
     cache->links_changed |= links_changed;
     if (!owner)
-        forget_all(cache);
+        fast_cache_forget_all(cache);
     else if (taught)
         forget_owner(cache, owner);
     if (programs)
@@ -303,6 +307,11 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
+}
+
+PyObject *fast_py_cache_losses(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    return PyLong_FromUnsignedLong(self->cache ? atomic_load(&self->cache->losses) : 0);
 }
 
 PyObject *fast_py_cache_off(Listener *self, PyObject *Py_UNUSED(noargs))

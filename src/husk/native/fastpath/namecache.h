@@ -43,6 +43,10 @@ struct fast_dir {
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct fast_showing showing;
     struct fast_listing *listing; /* owned; NULL: none was taught */
+    int held;                /* a descriptor of the host's directory, borrowed from cache->held (held.c) … */
+    uint32_t held_epoch;     /* … while this is the epoch there */
+    bool held_opens;         /* files may be opened there, too */
+    uint32_t uses;           /* look-ups in it while it is not held; counted without care */
     uint16_t key_size, rel_size;
     bool missing;
     /* The directory does not exist: C answers only "no such name", and asks the host each time. */
@@ -64,6 +68,25 @@ struct fast_file {
     struct fast_showing showing;
 };
 
+/* held.c: the directories that are held, and those above them. */
+#define FAST_MOST_HELD 192
+struct fast_watched {
+    int wd, fd;              /* fd: owned */
+    uint32_t mode, uid, gid; /* when it was first watched */
+    uint64_t dev, ino;
+};
+struct fast_held {
+    int watch;               /* owned: inotify; -1: none yet */
+    uint32_t epoch;          /* counts how often everything was given back */
+    uint32_t after;          /* look-ups in a directory before it is held */
+    atomic_bool stale;       /* the host has changed something: nothing held is used until all was given back */
+    atomic_bool full;        /* all is to be given back, to make room */
+    atomic_bool reading;     /* a thread reads what the host reported */
+    pthread_mutex_t making;  /* of what follows, for those who have the cache's lock for reading only */
+    unsigned count;
+    struct fast_watched dirs[FAST_MOST_HELD];
+};
+
 #define FAST_BUCKETS 4096
 #define FAST_OWNER_BUCKETS 1024
 #define FAST_MOST_DIRS 32768
@@ -77,6 +100,8 @@ struct fast_cache {
     unsigned known;
     size_t listed;         /* bytes of all listings */
     struct fast_programs *programs; /* owned */
+    struct fast_held held;
+    atomic_uint losses;    /* how often C itself forgot everything */
     uint64_t generation;   /* of `files`; every change in a layered tree increments it */
     struct fast_file files[FAST_FILES];
     /* the guest's credentials */
@@ -96,9 +121,17 @@ struct fast_cache {
 };
 
 /* namecache.c, with the lock held. What they return is borrowed, and valid while the lock is held. NULL: unknown. */
+void fast_cache_forget_all(struct fast_cache *cache); /* with the write lock */
 struct fast_dir *fast_cache_find(struct fast_cache *cache, uint32_t start, const char *key, size_t size);
 const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const struct stat *host);
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
+
+/* held.c */
+void fast_held_init(struct fast_held *held);
+void fast_held_free(struct fast_held *held);
+void fast_held_tidy(struct fast_cache *cache); /* with the write lock */
+/* A descriptor of the taught directory, borrowed while the lock is held; -1: it is not held. */
+int fast_held_fd(struct fast_cache *cache, struct fast_dir *dir);
 
 /* listing.c */
 void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +43,11 @@ static bool cut(struct fast_resolved *path, ssize_t size)
     return last_size <= 255 && !(last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2)));
 }
 
-bool fast_stat_dir(const struct fast_dir *dir, struct stat *s)
+bool fast_stat_dir(struct fast_cache *cache, struct fast_dir *dir, struct stat *s)
 {
+    int held = fast_held_fd(cache, dir);
+    if (held >= 0)
+        return fstat(held, s) == 0;
     const char *rel = dir->text + dir->key_size;
     int fd = host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
@@ -53,16 +57,17 @@ bool fast_stat_dir(const struct fast_dir *dir, struct stat *s)
     return known;
 }
 
-bool fast_same_dir(const struct fast_dir *dir)
+bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir)
 {
     struct stat s;
-    return !dir->host_ino || (fast_stat_dir(dir, &s) && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino);
+    return !dir->host_ino || (fast_stat_dir(cache, dir, &s) && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino);
 }
 
 /* Find the taught directory that the name lies in, or the entry of the name itself if that was taught alone. */
 static bool find(struct fast_cache *cache, struct fast_resolved *path)
 {
     path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
+    path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
     if (path->dir) {
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size);
         memcpy(path->host + path->dir->rel_size, path->name + path->cut, path->size - path->cut + 1);
@@ -93,7 +98,7 @@ bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, i
             return false;
     }
     /* A name that begins in an open directory is looked up in that one, even if the host has since replaced it. */
-    return find(cache, path) && (!path->start || fast_same_dir(path->dir));
+    return find(cache, path) && (!path->start || path->held >= 0 || fast_same_dir(cache, path->dir));
 }
 
 void fast_image_stat(const struct manifest_entry *entry, struct stat *s)
@@ -141,6 +146,23 @@ static enum fast_outcome look_in_image(struct fast_resolved *path, uint64_t flag
     return *fd < 0 ? FAST_PYTHON : FAST_FOUND;
 }
 
+/* In a directory that is held. */
+static enum fast_outcome look_beside(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
+{
+    const char *last = path->name + path->cut;
+    *fd = flags & O_PATH ? -1 : host_open_beneath_once(path->held, last, flags, 0, RESOLVE_NO_XDEV);
+    if (!(flags & O_PATH) && *fd < 0)
+        return *fd == -ENOENT ? FAST_MISSING : FAST_PYTHON;
+    if (*fd < 0 ? fstatat(path->held, last, host, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) : fstat(*fd, host))
+        return *fd < 0 && errno == ENOENT ? FAST_MISSING : FAST_PYTHON;
+    if (host->st_dev == path->dir->host_dev && host->st_ino < 1ULL << 32 &&
+        host_rules_leave(path->dir->root_fd, path->host, host))
+        return FAST_FOUND;
+    if (*fd >= 0)
+        close(*fd);
+    return FAST_PYTHON;
+}
+
 static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
 {
     if (path->dir->missing)
@@ -152,6 +174,9 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
     }
     if (path->dir->manifest)
         return look_in_image(path, flags, fd, host);
+    if (path->held >= 0 && (flags & O_PATH || path->dir->held_opens) &&
+        host_rules_leave(path->dir->root_fd, path->host, NULL))
+        return look_beside(path, flags, fd, host);
     *fd = host_open_beneath(path->dir->root_fd, path->host, flags, 0);
     if (*fd == -ENOENT)
         return FAST_MISSING;
@@ -182,7 +207,7 @@ enum fast_outcome fast_lookup(struct fast_resolved *path, uint64_t flags, int *f
 ssize_t fast_read_link(const struct fast_resolved *path, int fd, char *text, size_t room)
 {
     if (!path->dir->manifest)
-        return readlinkat(fd, "", text, room);
+        return fd < 0 ? readlinkat(path->held, path->name + path->cut, text, room) : readlinkat(fd, "", text, room);
     uint32_t id = manifest_find(path->dir->manifest, path->host, strlen(path->host));
     const struct manifest_entry *entry = id == MANIFEST_NONE ? NULL : manifest_entry(path->dir->manifest, id);
     if (!entry || !S_ISLNK(entry->mode))

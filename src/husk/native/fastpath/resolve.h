@@ -12,6 +12,7 @@ struct fast_resolved {
     char name[FAST_LONGEST_NAME]; /* as the guest wrote it */
     char host[2 * FAST_LONGEST_NAME]; /* relative to dir->root_fd */
     size_t size, cut;             /* of `name`: its length; where the last component begins */
+    int held;                     /* a descriptor of the directory, borrowed from the cache; -1: none */
     uint32_t start;               /* the placeholder the walk began in; 0: `name` is absolute */
     bool slash;                   /* it ended in a slash, which is cut off: it must be a directory */
 };
@@ -22,9 +23,9 @@ enum fast_outcome { FAST_PYTHON, FAST_MISSING, FAST_FOUND };
 /* The number of the placeholder that `link`, a link of /proc, leads to. False: it leads elsewhere. */
 bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start);
 /* The host's attributes of a taught directory, asked now. */
-bool fast_stat_dir(const struct fast_dir *dir, struct stat *s);
+bool fast_stat_dir(struct fast_cache *cache, struct fast_dir *dir, struct stat *s);
 /* Is the directory still the one that was taught? */
-bool fast_same_dir(const struct fast_dir *dir);
+bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir);
 /* The entry of the directory that `path` itself names. NULL: it was not taught. */
 struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved *path);
 /* Read the name from the guest and find the taught directory it lies in. */

@@ -446,6 +446,25 @@ bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mo
     return true;
 }
 
+bool host_opens_as_husk(int root)
+{
+    struct guard *guard = hold(root);
+    bool opens = !guard || !guard->uid;
+    release(guard);
+    return opens;
+}
+
+bool host_rules_leave(int root, const char *relative, const struct stat *found)
+{
+    struct guard *guard = hold(root);
+    struct host_verdict verdict = {.verb = HOST_ALLOW};
+    if (guard && guard->rules && !found)
+        host_rules_judge(guard->rules, relative, 0, &verdict);
+    bool leave = verdict.verb < HOST_DENY && (!guard || !found || !closed_by_identity(guard, found, false));
+    release(guard);
+    return leave;
+}
+
 /* ---- for Python -------------------------------------------------------------------------------------------------- */
 
 static void in_child(void)

@@ -57,6 +57,11 @@ bool host_file_ids_are(uid_t user, gid_t group); /* setfsuid and setfsgid do not
 /* False: `root` has no guard, and nothing was done. Else *fd is the caller's, or -errno. `look`: the caller asks for
  * attributes only, which a rule that denies leaves to see. */
 bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mode, bool look, int *fd);
+/* For a look-up beneath `root` that does not ask the guard, because the directory is held. May files be opened there,
+ * or does that take the credentials of the mount's owner? */
+bool host_opens_as_husk(int root);
+/* Does no rule close the name (`found` is NULL), or the file that was found there? */
+bool host_rules_leave(int root, const char *relative, const struct stat *found);
 PyObject *host_raise(int root, int result); /* OSError for a negative result of host_open_beneath */
 int host_add_guard_types(PyObject *module); /* -1: an exception is set */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args);

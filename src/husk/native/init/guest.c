@@ -202,7 +202,8 @@ static int install_filter(void)
 _Noreturn void init_become_guest(void)
 {
     /* SIGTTOU is still ignored here, so that a background process may come to the foreground. */
-    if ((init_plan->flags & PLAN_LEADS ? setsid() : setpgid(0, 0)) < 0 || (init_plan->flags & PLAN_TERMINAL && tcsetpgrp(TERMINAL_FD, getpid()) < 0))
+    if ((init_plan->flags & PLAN_LEADS ? setsid() : setpgid(0, 0)) < 0 ||
+        (init_plan->flags & PLAN_TERMINAL && tcsetpgrp(TERMINAL_FD, getpid()) < 0))
         init_give_up(STEP_TERMINAL);
     reset_signals();
     set_limits();

@@ -171,6 +171,9 @@ static PyObject *Listener_stop(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     self->stopped = 1; /* the caller then wakes each receiver until it has left */
     notify_leader_wake_followers(self->leader);
+    Py_BEGIN_ALLOW_THREADS
+    fast_held_release(self->cache); /* other runs of the box go on, and hold again what they need */
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -223,6 +226,8 @@ static PyMethodDef Listener_methods[] = {
      "use_marks(): from now on C answers no call of a thread with a mark"},
     {"cache_watched", (PyCFunction)fast_py_cache_watched, METH_NOARGS,
      "cache_watched(): a guest watches files (inotify)"},
+    {"cache_losses", (PyCFunction)fast_py_cache_losses, METH_NOARGS,
+     "cache_losses(): how often C itself forgot everything that it was taught"},
     {"cache_off", (PyCFunction)fast_py_cache_off, METH_NOARGS,
      "cache_off(): answer nothing from the name cache any more"},
     {"cache_forget", (PyCFunction)fast_py_cache_forget, METH_VARARGS,
