@@ -46,6 +46,8 @@ COMMANDS = {
     "doctor": ("other_options", "cmd_doctor"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),
+    "hook": ("agent_options", "agents.cmd_hook"),
+    "kernel": ("agent_options", "agents.cmd_kernel"),
     "completion": ("other_options", "cmd_completion"),
 }
 

@@ -1,0 +1,1 @@
+"""Commands that other programs call: an agent its hook, Jupyter its kernel. Each becomes a `husk run`."""

@@ -1,0 +1,14 @@
+"""cli: how another program starts this husk: by its full name, since its PATH may be another."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def own_command() -> list[str]:
+    called = sys.argv[0]
+    if os.path.basename(called) == "husk" and os.path.isabs(called) and os.access(called, os.X_OK):
+        return [called]
+    beside = os.path.join(os.path.dirname(sys.executable), "husk")
+    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "husk.cli"]
