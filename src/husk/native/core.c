@@ -31,6 +31,7 @@ static PyMethodDef functions[] = {
     {"kernel_file_system", host_py_kernel_file_system, METH_VARARGS,
      "kernel_file_system(fd): its name, or empty: an ordinary one"},
     {"stat_fd", host_py_stat_fd, METH_VARARGS, "stat_fd(fd) -> HostStat, as fstat"},
+    {"new_watches", host_py_new_watches, METH_NOARGS, "new_watches() -> inotify descriptor that does not block"},
     {"watch", host_py_watch, METH_VARARGS, "watch(inotify_fd, file_fd, mask) -> watch descriptor"},
     {"clear_umask", host_py_clear_umask, METH_NOARGS, "clear_umask(): give this thread a umask of its own, 0"},
     {"open_interruptible", host_py_open_interruptible, METH_VARARGS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from _thread import RLock
 
 from husk.vfs.node import ROOT_CONTEXT, Context, Dir, error
 
@@ -20,7 +19,7 @@ class MountTable:
 
     def __init__(self, state: State, root: Tree, creds: Credentials) -> None:
         self.context = Context(creds)
-        self.lock = RLock()
+        self.lock = state.lock
         self.state = state
         self.root = root.root
         self.invalidate = state.invalidation.announce

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from _thread import RLock
 
 from husk.vfs.fd_reserve import is_in_reserve
 from husk.vfs.invalidation import Invalidation
@@ -50,6 +51,7 @@ class State:
         "fd",
         "files_fd",
         "invalidation",
+        "lock",
         "nodes",
         "nodes_refused",
         "o_path_fds",
@@ -66,6 +68,7 @@ class State:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
         self.fd, self.files_fd, self.placeholders_fd = self._open()
+        self.lock = RLock()  # the vfs's: whoever changes a tree of the box holds it
         self.invalidation = Invalidation()
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node

@@ -21,6 +21,7 @@ PyObject *host_py_set_times(PyObject *self, PyObject *args);
 PyObject *host_py_stat_beneath(PyObject *self, PyObject *args);
 PyObject *host_py_stat_fd(PyObject *self, PyObject *args);
 PyObject *host_py_watch(PyObject *self, PyObject *args);
+PyObject *host_py_new_watches(PyObject *self, PyObject *args);
 PyObject *host_py_clear_umask(PyObject *self, PyObject *args);
 
 /* credentials.c: one call with the credentials of another user. `user` -1: with those the thread has. All return

@@ -176,6 +176,15 @@ PyObject *host_py_watch(PyObject *self, PyObject *args)
     return wd < 0 ? core_raise_errno(errno) : PyLong_FromLong(wd);
 }
 
+/* A queue of husk's own. Reading does not wait. */
+PyObject *host_py_new_watches(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    return fd < 0 ? core_raise_errno(errno) : PyLong_FromLong(fd);
+}
+
 static bool time_from(PyObject *value, struct timespec *when)
 {
     if (value == Py_None) {

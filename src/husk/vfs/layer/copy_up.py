@@ -38,6 +38,7 @@ class CopyUp:
         "copies",
         "hard_links_changed",
         "inodes",
+        "origins",
         "twins",
     )
 
@@ -46,6 +47,7 @@ class CopyUp:
         self._announce = files.state.invalidation.announce
         self.copies: dict[Inode, Copy] = {}  # large ones, under way
         self.inodes: dict[tuple[int, int], Inode] = {}
+        self.origins: dict[Inode, HostStat] = {}  # of files that were copied for watchers only
         self.twins: dict[tuple[int, int], tuple[Lower, bytes]] = {}
         self.hard_links_changed = False
 
@@ -126,6 +128,7 @@ class CopyUp:
         A watcher must not notice, so the content is written through a name that is not watched.
         """
         if inode.source is None:
+            inode.origin = None  # if the content was copied for watchers only, it is the guest's from now on
             return
         if inode.parent is not None:
             self._announce(inode.parent, inode.nlink > 1)
@@ -158,8 +161,12 @@ class CopyUp:
     def content_for_watchers(self, inode: Inode) -> None:
         """Copy the content up only because the file is watched: it still counts as unchanged."""
         source = inode.source
+        if source is None:
+            return  # as it is
+        seen = source[0].stat(source[1])
         self.content(inode, empty=False)
         inode.origin = source
+        self.origins[inode] = seen
 
     def _large_copy(self, inode: Inode) -> Copy | None:
         """The copy made for `inode`; None where the file is so small that it can be copied now."""

@@ -146,6 +146,8 @@ class LayeredTree(Tree):
         return self.copy_up.hard_links_changed
 
     def close(self) -> None:
+        if self._mirror is not None:
+            self._mirror.end()
         for lower in self.lowers:
             lower.close()
         self.lowers.clear()
@@ -535,6 +537,8 @@ class LayeredTree(Tree):
 
     def end_watching(self) -> None:
         """Files of mirrored directories lie under their names. Move them back to their numbers. No guest runs."""
+        if self._mirror is not None:
+            self._mirror.end()
         if self.files.mirrored:
             nodes = (node for node in self.state.nodes.values() if node.tree is self)
             self.files.end_mirroring([each for each in nodes if isinstance(each, Inode) and each.number and each.nlink])

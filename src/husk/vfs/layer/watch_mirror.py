@@ -24,6 +24,7 @@ from husk.vfs.node import error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.layer.copy_up import CopyUp
+    from husk.vfs.layer.host_changes import HostChanges
     from husk.vfs.layer.inode_numbers import InodeNumbers
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.layer.upper_files import UpperFiles
@@ -46,11 +47,12 @@ class MirrorDir:
     `reads`: a watcher wants to know of reading, too.
     """
 
-    __slots__ = ("complete", "directory", "mirror", "names", "reads", "top")
+    __slots__ = ("complete", "directory", "mirror", "names", "numbers", "reads", "top")
 
     def __init__(self, mirror: WatchMirror, directory: LayerDir, top: bytes) -> None:
         self.mirror, self.directory, self.top = mirror, directory, top
         self.names: set[bytes] = set()
+        self.numbers: dict[bytes, int] = {}  # of names that have a stand-in: whose it is
         self.complete = self.reads = False
 
     def entry(self, name: bytes) -> bytes:
@@ -74,6 +76,7 @@ class MirrorDir:
                 os.unlink(real, dir_fd=at)
         else:
             os.link(mirror.stand_in_path(node), path, src_dir_fd=at, dst_dir_fd=at)
+            self.numbers[name] = mirror.shown_number(node)
         self.names.add(name)
 
     def clear(self, name: bytes) -> None:
@@ -124,6 +127,7 @@ class MirrorDir:
                 os.mkdir(path, 0o755, dir_fd=at)
             else:
                 os.link(mirror.stand_in(entry.ino, entry.kind), path, src_dir_fd=at, dst_dir_fd=at)
+                self.numbers[entry.name] = entry.ino
             self.names.add(entry.name)
         self.complete = True
 
@@ -159,11 +163,18 @@ class MirrorDir:
 class WatchMirror:
     """All mirrors of one tree, and the stand-ins in them."""
 
-    __slots__ = ("_announce", "_copy_up", "_numbers", "_tree", "files", "state")
+    __slots__ = ("_announce", "_copy_up", "_host", "_numbers", "_tree", "files", "state")
 
     def __init__(self, tree: LayeredTree, files: UpperFiles, numbers: InodeNumbers, copy_up: CopyUp) -> None:
         self._tree, self.files, self._numbers, self._copy_up, self.state = tree, files, numbers, copy_up, files.state
         self._announce = files.state.invalidation.announce
+        self._host: HostChanges | None = None
+
+    def end(self) -> None:
+        """No guest watches any more. Safe to call twice."""
+        host, self._host = self._host, None
+        if host is not None:
+            host.end()
 
     # -- watching ----------------------------------------------------------------------------------------------
     def watch_directory(self, directory: LayerDir, mask: int) -> int:
@@ -210,7 +221,22 @@ class WatchMirror:
             self.files.mirrored = True
             top = b"" if self.state.mirror_path(directory) else self.state.new_mirror(directory)
             directory.mirror = MirrorDir(self, directory, top)
+            self._follow_host(directory)
         return directory.mirror
+
+    def _follow_host(self, directory: LayerDir) -> None:
+        """Below a `cow` mount the host's programs change files, too. Before the names are entered: none is missed."""
+        lower = directory.lower
+        if lower is None or not lower.is_host or lower is not self._tree.root.lower:
+            return
+        try:
+            if self._host is None:
+                from husk.vfs.layer.host_changes import HostChanges
+
+                self._host = HostChanges(self._tree, self, self._copy_up)
+            self._host.follow(directory)
+        except OSError:
+            pass  # the host gives no more queues or watches; what guests do is reported all the same
 
     def _enter(self, directory: LayerDir, name: bytes, node: Node) -> None:
         """Give `node` an entry, so that the host can tell when it is renamed or removed."""
@@ -305,7 +331,7 @@ class WatchMirror:
 
     def stand_in_path(self, node: Node) -> bytes:
         """A host path of the stand-in of a node: its second name, or else an entry of it."""
-        ino = self._shown_number(node)
+        ino = self.shown_number(node)
         if ino not in self.files.stand_ins and isinstance(node, Inode):
             for directory, name in node.all_names():
                 if directory.mirror is not None and name in directory.mirror.names:
@@ -316,7 +342,13 @@ class WatchMirror:
         """The last name of `node` is gone. Called last: if a step before failed, its entries still have their second
         name."""
         if isinstance(node, LowerNode) or (isinstance(node, Inode) and not _has_file(node) and node.nlink <= 1):
-            self._drop_second_name(self._shown_number(node))
+            self._drop_second_name(self.shown_number(node))
+
+    def drop_unused(self, ino: int) -> None:
+        """An entry with the stand-in of `ino` is gone. It was the last one, if only the second name is left."""
+        number = self.files.stand_ins.get(ino)
+        if number is not None and stat_beneath(self.state.files_fd, b"%d" % number).nlink == 1:
+            self._drop_second_name(ino)
 
     def _drop_second_name(self, ino: int) -> None:
         number = self.files.stand_ins.pop(ino, 0)
@@ -324,7 +356,7 @@ class WatchMirror:
             self.state.count(-1)
             os.unlink(b"files/%d" % number, dir_fd=self.state.fd)
 
-    def _shown_number(self, node: Node) -> int:
+    def shown_number(self, node: Node) -> int:
         if isinstance(node, LowerNode):
             return self._numbers.shown(*node.key)
         assert isinstance(node, Inode)
