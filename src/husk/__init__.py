@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.api.aio import AsyncBackgroundProcess, AsyncProcess, AsyncSandbox, AsyncSnapshot
     from husk.api.applying import Applied
+    from husk.api.asker_words import Remedy
     from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
     from husk.api.executor import Executor, Progress, TaskFailed
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from husk.kernel.hooks import Seen
     from husk.sandbox.apply.apply_plan import Conflict
     from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
+    from husk.sandbox.limits.limits import Exceeded
     from husk.sandbox.policy import Mount
-    from husk.skills.skill_box import Skill, SkillBox
+    from husk.skills.skill_box import Saved, Skill, SkillBox
+    from husk.vfs.node import Stat
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,6 +48,7 @@ __all__ = [
     "Conflict",
     "Copied",
     "Denial",
+    "Exceeded",
     "Executor",
     "HuskError",
     "ItemFailed",
@@ -56,12 +60,15 @@ __all__ = [
     "Port",
     "Process",
     "Progress",
+    "Remedy",
     "Result",
     "Sandbox",
+    "Saved",
     "Seen",
     "Skill",
     "SkillBox",
     "Snapshot",
+    "Stat",
     "TaskFailed",
     "TimeoutExpired",
     "Usage",
@@ -74,6 +81,7 @@ _HOMES = {
     "husk.api.aio": ("AsyncBackgroundProcess", "AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
     "husk.api.background_process": ("BackgroundProcess", "Logs", "Port"),
     "husk.api.applying": ("Applied",),
+    "husk.api.asker_words": ("Remedy",),
     "husk.api.executor": ("Executor", "Progress", "TaskFailed"),
     "husk.api.mapping": ("ItemFailed", "map", "map_unordered"),
     "husk.api.once": ("run",),
@@ -86,8 +94,10 @@ _HOMES = {
     "husk.kernel.hooks": ("Seen",),
     "husk.sandbox.apply.apply_plan": ("Conflict",),
     "husk.sandbox.errors": ("HuskError", "NotExecutable", "NotFound", "UsageError"),
+    "husk.sandbox.limits.limits": ("Exceeded",),
     "husk.sandbox.policy": ("Mount",),
-    "husk.skills.skill_box": ("Skill", "SkillBox"),
+    "husk.skills.skill_box": ("Saved", "Skill", "SkillBox"),
+    "husk.vfs.node": ("Stat",),
 }
 
 

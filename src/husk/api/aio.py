@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
 
 from husk.api.background_process import PATIENCE, PAUSE
 from husk.api.run_result import TimeoutExpired
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
     from husk.api.files import Name
-    from husk.api.options import Command
+    from husk.api.options import BoxOptions, Command, RunOptions, StartOptions, StreamOptions
     from husk.api.process import Process
     from husk.api.run_result import Change, Result
     from husk.api.sandbox import HookT
@@ -103,6 +103,7 @@ class AsyncProcess:
 
     @property
     def returncode(self) -> int | None:
+        """None while it runs; -n when signal n ended it."""
         return self._process.returncode
 
     async def wait(self) -> int:
@@ -114,6 +115,8 @@ class AsyncProcess:
         return await in_thread(self._process.result, only_looks=True)
 
     async def communicate(self, input: bytes | None = None) -> tuple[bytes | None, bytes | None]:
+        """Write `input`, read what comes until the run has ended: standard output and standard error."""
+
         async def feed() -> None:
             if self.stdin is not None:
                 try:
@@ -134,13 +137,19 @@ class AsyncProcess:
         return out, err
 
     def send_signal(self, number: int) -> None:
+        """To the first program. Nothing happens if it has ended."""
         self._process.send_signal(number)
 
     def terminate(self) -> None:
+        """SIGTERM to the first program."""
         self._process.terminate()
 
     def kill(self) -> None:
+        """End the whole run, not only its first program."""
         self._process.kill()
+
+    def __repr__(self) -> str:
+        return f"<husk.AsyncProcess: returncode: {self.returncode} args: {self.args!r}>"
 
     async def __aenter__(self) -> AsyncProcess:
         return self
@@ -207,6 +216,9 @@ class AsyncBackgroundProcess:
         """End it at once, with all that it has started."""
         self.process.kill()
 
+    def __repr__(self) -> str:
+        return repr(self.process).replace("BackgroundProcess", "AsyncBackgroundProcess", 1)
+
     async def __aenter__(self) -> AsyncBackgroundProcess:
         return self
 
@@ -217,7 +229,7 @@ class AsyncBackgroundProcess:
 class AsyncSandbox:
     """Sandbox for an event loop: the same arguments, the same methods, awaited. Made by `async with`."""
 
-    def __init__(self, image: str = "", **options: Any) -> None:
+    def __init__(self, image: str = "", **options: Unpack[BoxOptions]) -> None:
         self._image, self._options = image, options
         self._made: Sandbox | None = None
 
@@ -236,21 +248,19 @@ class AsyncSandbox:
             raise ValueError("the sandbox is not open; use `async with`")
         return self._made
 
-    async def run(self, args: Command, *, timeout: float | None = None, check: bool = False, **options: Any) -> Result:
+    async def run(self, args: Command, **options: Unpack[RunOptions]) -> Result:
         """As Sandbox.run. Cancelled, the run is ended."""
         box, started = self.sandbox, _Started()
-        return await in_thread(
-            lambda: box.run(args, timeout=timeout, check=check, started=started.set, **options), started.give_up
-        )
+        return await in_thread(lambda: box.run(args, started=started.set, **options), started.give_up)
 
-    async def popen(self, args: Command, **options: Any) -> AsyncProcess:
+    async def popen(self, args: Command, **options: Unpack[StreamOptions]) -> AsyncProcess:
         """As Sandbox.popen; the pipes carry bytes."""
         box = self.sandbox
         process = AsyncProcess(await in_thread(lambda: box.popen(args, **options)))
         await process._connect()
         return process
 
-    async def start(self, args: Command, **options: Any) -> AsyncBackgroundProcess:
+    async def start(self, args: Command, **options: Unpack[StartOptions]) -> AsyncBackgroundProcess:
         """As Sandbox.start."""
         box = self.sandbox
         started: list[BackgroundProcess] = []
@@ -268,23 +278,27 @@ class AsyncSandbox:
         return self.sandbox.ports
 
     @overload
-    async def read(self, path: Name, *, text: Literal[False] = False) -> bytes: ...
+    async def read(self, path: Name, *, text: Literal[False] = False, offset: int = 0, size: int = -1) -> bytes: ...
     @overload
-    async def read(self, path: Name, *, text: Literal[True]) -> str: ...
-    async def read(self, path: Name, *, text: bool = False) -> bytes | str:
+    async def read(self, path: Name, *, text: Literal[True], offset: int = 0, size: int = -1) -> str: ...
+    async def read(self, path: Name, *, text: bool = False, offset: int = 0, size: int = -1) -> bytes | str:
+        """As Sandbox.read."""
         box = self.sandbox
-        data = await in_thread(lambda: box.read(path))
+        data = await in_thread(lambda: box.read(path, offset=offset, size=size))
         return data.decode() if text else data
 
     async def write(self, path: Name, data: str | bytes, *, parents: bool = True, append: bool = False) -> None:
+        """As Sandbox.write."""
         box = self.sandbox
         await in_thread(lambda: box.write(path, data, parents=parents, append=append))
 
     async def mkdir(self, path: Name, *, exist_ok: bool = False) -> None:
+        """As Sandbox.mkdir."""
         box = self.sandbox
         await in_thread(lambda: box.mkdir(path, exist_ok=exist_ok))
 
     async def listdir(self, path: Name = ".") -> list[str]:
+        """As Sandbox.listdir."""
         box = self.sandbox
         return await in_thread(lambda: box.listdir(path))
 
@@ -319,13 +333,16 @@ class AsyncSandbox:
         return await in_thread(lambda: box.copy_out(path, target, links=links))
 
     async def exists(self, path: Name) -> bool:
+        """As Sandbox.exists."""
         box = self.sandbox
         return await in_thread(lambda: box.exists(path))
 
     async def diff(self) -> list[Change]:
+        """As Sandbox.diff."""
         return await in_thread(self.sandbox.diff)
 
     async def commit(self, image: str) -> str:
+        """As Sandbox.commit."""
         box = self.sandbox
         return await in_thread(lambda: box.commit(image))
 
@@ -342,6 +359,7 @@ class AsyncSandbox:
         return await in_thread(lambda: box.apply(mount, paths=paths, prefer=prefer, dry_run=dry_run))
 
     async def snapshot(self) -> AsyncSnapshot:
+        """As Sandbox.snapshot."""
         return AsyncSnapshot(await _made(self.sandbox.snapshot))
 
     async def fork(self, *, keep: str = "", publish: Iterable[str] = ()) -> AsyncSandbox:
@@ -353,7 +371,11 @@ class AsyncSandbox:
         """As Sandbox.on: the function is an ordinary one, and runs in husk's threads, not in the loop."""
         return self.sandbox.on(*names)
 
+    def __repr__(self) -> str:
+        return f"<husk.AsyncSandbox of {self._made!r}>" if self._made is not None else "<husk.AsyncSandbox, not open>"
+
     async def close(self) -> None:
+        """As Sandbox.close."""
         if self._made is not None:
             await in_thread(self._made.close)
 
@@ -369,7 +391,11 @@ class AsyncSnapshot:
         return await opened_by(lambda: self._snapshot.open(keep=keep, publish=publish))
 
     async def close(self) -> None:
+        """As Snapshot.close."""
         await in_thread(self._snapshot.close)
+
+    def __repr__(self) -> str:
+        return repr(self._snapshot).replace("Snapshot", "AsyncSnapshot", 1)
 
     async def __aenter__(self) -> AsyncSnapshot:
         return self

@@ -51,6 +51,10 @@ class Snapshot:
         self._closed = True
         self._files.forget()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<husk.Snapshot of a box of {self._policy.image or 'the host'}, {state}>"
+
     def __enter__(self) -> Snapshot:
         return self
 

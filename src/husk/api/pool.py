@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from husk.api import at_exit as living
 from husk.api.options import mounts_of
@@ -20,7 +20,7 @@ from husk.api.sandbox import Sandbox
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from husk.api.options import Command
+    from husk.api.options import BoxOptions, Command, RunOptions
     from husk.api.run_result import Result
 
 LOOK = 1.0  # seconds between two looks at boxes that wait
@@ -33,7 +33,9 @@ class Pool:
     Before a box counts as ready it has run `warm` once (nothing, if None), so that what programs look up at their start
     is known already. Give the interpreter you are going to use: ["python3", "-c", "pass"]."""
 
-    def __init__(self, size: int, image: str = "", *, warm: Command | None = ("true",), **options: Any) -> None:
+    def __init__(
+        self, size: int, image: str = "", *, warm: Command | None = ("true",), **options: Unpack[BoxOptions]
+    ) -> None:
         if size < 1:
             raise ValueError("a pool holds at least one box")
         self.size = size
@@ -62,7 +64,7 @@ class Pool:
         return box
 
     # -- using it ----------------------------------------------------------------------------------------------
-    def run(self, args: Command, **options: Any) -> Result:
+    def run(self, args: Command, **options: Unpack[RunOptions]) -> Result:
         """Sandbox.run in a fresh box."""
         with self.box() as box:
             return box.run(args, **options)
@@ -173,6 +175,9 @@ class Pool:
         self._change = threading.Condition()
         self._ready.clear()
         self._used.clear()
+
+    def __repr__(self) -> str:
+        return f"<husk.Pool, {'closed' if self._closed else f'{self.ready} of {self.size} boxes are ready'}>"
 
     def __enter__(self) -> Pool:
         return self

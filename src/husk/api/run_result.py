@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import re
+import reprlib
 import signal as signals
 import subprocess
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Output = bytes | str | None
 _MOST_LINES = 12
+_COUNTED = ("denials", "changes", "host_changes", "host_sockets", "limits", "faults")  # in the repr, by their number
 # What shells say when a program could not be started.
 _MEANINGS = {
     126: " A shell ends so when a program is there and cannot be executed.",
@@ -103,7 +105,12 @@ class Result(subprocess.CompletedProcess[Any]):
     weakened: list[str] = field(default_factory=list)  # walls the caller chose to do without, and which were missing
 
     def __repr__(self) -> str:
-        return f"Result(args={self.args!r}, returncode={self.returncode!r}, denials={len(self.denials)})"
+        said = [f"args={self.args!r}", f"returncode={self.returncode!r}"]
+        for name in ("stdout", "stderr"):
+            if getattr(self, name) is not None:
+                said.append(f"{name}={reprlib.repr(getattr(self, name))}")  # the beginning and the end
+        said += [f"{name}={len(getattr(self, name))}" for name in _COUNTED if getattr(self, name)]
+        return f"Result({', '.join(said)}{', timed_out=True' if self.timed_out else ''})"
 
     def check_returncode(self) -> None:
         """CalledProcessError unless the program ended with 0."""

@@ -318,6 +318,7 @@ class Sandbox(BoxFiles):
     # -- life --------------------------------------------------------------------------------------------------
     @property
     def closed(self) -> bool:
+        """Has it been closed?"""
         return self._runs.closed
 
     @property

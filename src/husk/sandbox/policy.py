@@ -78,7 +78,11 @@ class Mount:
     def __str__(self) -> str:
         return f"{self.source}:{self.target}:{self.mode}"
 
+    def __repr__(self) -> str:
+        return f"Mount({self.source!r}, {self.target!r}, {self.mode!r})"
+
     def check(self) -> None:
+        """UsageError: there is no such source, or the caller may not read it."""
         if self.mode == "image":
             return  # the policy says which store; it is looked up when the box is built
         if not os.path.exists(self.source):

@@ -183,6 +183,9 @@ class Stat:
         self.blksize, self.blocks = blksize, blocks
         self.atime, self.mtime, self.ctime, self.btime = atime, mtime, ctime, btime
 
+    def __repr__(self) -> str:
+        return f"Stat(mode={self.mode:#o}, uid={self.uid}, gid={self.gid}, size={self.size}, mtime={self.mtime})"
+
 
 class Node:
     """An inode. `kind` is the S_IF* part of its mode and never changes.

@@ -49,7 +49,11 @@ class Exceeded:
         seen = f" (seen: {shown(self.name, self.seen)})" if self.seen > self.allowed else ""
         return f"limit: {self.name} {shown(self.name, self.allowed)} exceeded{seen}"
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def as_dict(self) -> dict[str, object]:
+        """The same for JSON."""
         return {
             "name": self.name,
             "allowed": self.allowed,
