@@ -90,7 +90,8 @@ def call_in_box(order: dict[str, Any], stop: Stop) -> tuple[dict[str, Any], Resu
         if done.lost.get("stdout"):
             return _failure("ended", "its result is too large", done), done
         if done.returncode or reply is None:
-            return _failure("ended", done.explain(), done), done
+            ended_well = "it ended the interpreter before it had returned"
+            return _failure("ended", done.explain() if done.returncode else ended_well, done), done
         if "value" in reply:
             return {"value": reply["value"]}, done
         text, trace = (str(reply.get(name, "")) for name in ("text", "traceback"))
