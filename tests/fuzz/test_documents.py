@@ -45,10 +45,11 @@ json_values = st.recursive(
 
 @contextlib.contextmanager
 def file_of(data: bytes, suffix: str) -> Iterator[Path]:
-    with tempfile.NamedTemporaryFile(suffix=suffix) as file:
-        file.write(data)
-        file.flush()
-        yield Path(file.name)
+    """Alone in its directory: cases may look for skills beside their file."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, f"file{suffix}")
+        path.write_bytes(data)
+        yield path
 
 
 def refused_or(read: Callable[[], Any]) -> Any:
