@@ -26,7 +26,23 @@ pytestmark = [
 IPC_CREAT, IPC_EXCL, IPC_RMID = 0o1000, 0o2000, 0
 REACHES = ["semget", "semop", "semtimedop", "GETVAL", "SETVAL", "IPC_RMID", "msgget", "msgsnd", "msgrcv", "IPC_RMID",
            "mq_open", "mq_unlink"]  # fmt: skip
+CLONE_NEWIPC = 0x08000000
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture(autouse=True)
+def own_host() -> Iterator[None]:
+    """For root, a namespace of sets and queues that no other test shares: it is the host of these tests."""
+    if os.getuid() != 0:
+        yield
+        return
+    before = os.open("/proc/thread-self/ns/ipc", os.O_RDONLY)
+    try:
+        assert libc.unshare(CLONE_NEWIPC) == 0
+        yield
+    finally:
+        assert libc.setns(before, CLONE_NEWIPC) == 0
+        os.close(before)
 
 
 def lists() -> tuple[set[str], set[str]]:

@@ -30,7 +30,7 @@ room = ctypes.create_string_buffer(100)
 print(told(249, b"user", b"husk-host-secret", None, 0), told(250, 11, {key}, room, 100), end=" ")
 print(*(told(250, 10, ring, b"user", b"husk-host-secret", 0) for ring in (-3, -4, -5)), end=" ")
 print(told(250, 8, {key}, -4), told(250, 3, {key}), told(250, 9, {key}, -3))
-print(*(told(248, b"user", b"husk-box-key", b"x", 1, ring) for ring in (-3, -4, -5)))
+print(*(told(248, b"user", b"{own}", b"x", 1, ring) for ring in (-3, -4, -5)))
 """
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -47,9 +47,10 @@ def secret() -> Iterator[int]:
 
 
 def test_keys_of_the_host_stay_its_own(secret: int) -> None:
-    found = husk(["run", "--", "/usr/bin/python3", "-c", GUEST.format(key=secret)]).out.splitlines()
+    own = f"husk-box-key-{os.getpid()}"  # of no other test
+    found = husk(["run", "--", "/usr/bin/python3", "-c", GUEST.format(key=secret, own=own)]).out.splitlines()
     assert found == [" ".join(["ENOKEY"] * 8), "reached reached reached"]
-    assert libc.syscall(REQUEST, b"user", b"husk-box-key", None, 0) < 0
+    assert libc.syscall(REQUEST, b"user", own.encode(), None, 0) < 0
     assert ctypes.get_errno() == errno.ENOKEY
-    assert "husk-box-key" not in Path("/proc/keys").read_text()
+    assert own not in Path("/proc/keys").read_text()
     assert libc.syscall(KEYCTL, 11, secret, ctypes.create_string_buffer(9), 9) == 6
