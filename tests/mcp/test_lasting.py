@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def test_a_person_takes_over_what_an_agent_did(tmp_path: Path, namespaces: bool)
             await client.call("open_box", name="b", keep="mine")
         assert (await client.call("open_box", name="b", keep="agent-1"))["kept"] == "agent-1"
         await client.call("run", argv="echo two >> a.txt; echo new > b.txt", box="b")
+        await client.call("run", argv=["cat", "/etc/shadow"], box="b")
         with pytest.raises(Refused, match="is kept as 'agent-1'"):
             await client.call("rollback", box="b")
         assert await client.call("close_box", name="b") == {"closed": "b", "kept": "agent-1"}
@@ -98,6 +100,9 @@ def test_a_person_takes_over_what_an_agent_did(tmp_path: Path, namespaces: bool)
     run(config, test)
     assert (place / "a.txt").read_text() == "one\n"
     assert "/work/b.txt" in husk("diff", "agent-1")
+    runs = json.loads(husk("log", "agent-1", "--json"))["runs"]
+    assert [(one["argv"][0], one["exit_code"], len(one["changes"])) for one in runs] == [("sh", 0, 2), ("cat", 1, 0)]
+    assert runs[1]["refusals"][0]["what"] == "/etc/shadow"
     husk("apply", "agent-1", "--yes")
     assert ((place / "a.txt").read_text(), (place / "b.txt").read_text()) == ("one\ntwo\n", "new\n")
 

@@ -51,6 +51,8 @@ class Runs:
         self._last: tuple[list[str], Ended] = [], Ended()  # what ran last, for the record of a kept box
         self._start = start  # while there is no box: what to build it upon
         self._keeping: Keeping | None = None  # likewise
+        self._log: Keeping | None = None  # while the box is closed: where the last runs are logged
+        self._log_failure = ""
         self._make_box()
         self._start = None
 
@@ -200,6 +202,12 @@ class Runs:
         with self.lock:
             self._last = process.argv, ended
             self._processes.discard(process)
+            kept = self._log or (self._box.kept if self._box is not None else self._keeping)
+            if kept is not None:
+                try:
+                    kept.log_run(process.argv, ended)
+                except OSError as error:
+                    self._log_failure = error.strerror or "it cannot be written"
 
     def _new_events(self, kept: list[dict[str, object]]) -> Events:
         if not self.keeps_events:
@@ -222,6 +230,7 @@ class Runs:
         with self.lock:
             was, self.closed = self.closed, True
             box, self._box = self._box, None
+            self._log = box.kept if box is not None else self._keeping
             processes = list(self._processes)
         if was:
             return False
@@ -241,7 +250,11 @@ class Runs:
             for held in (box, self._keeping, self._start):
                 if held is not None:
                     held.close()
-            self._keeping = self._start = None
+            self._keeping = self._start = self._log = None
+        if self._log_failure:
+            raise HuskError(
+                f"the box {self.policy.keep!r} is kept, but not every run is in its log ({self._log_failure})."
+            )
         return True
 
     def forget(self) -> None:

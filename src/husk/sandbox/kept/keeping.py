@@ -36,6 +36,7 @@ class Keeping(BoxContent):
         self._locks: LayerLocks | None = None  # on layers that no record on disk names yet
         super().__init__(kept, Record(policy.keep))
         self.new = False
+        self._logs_runs = False
         try:
             kept.collect()
             found = kept.find(policy.keep)
@@ -130,11 +131,17 @@ class Keeping(BoxContent):
         self._unlock_layers()
         self.kept.collect(record, used)
         try:
-            note_run(self.kept.path(record.name), policy.argv, result)
+            if not self._logs_runs:
+                note_run(self.kept.path(record.name), policy.argv, result)
         except OSError as error:
             raise HuskError(
                 f"the box {record.name!r} is kept, but this run is not in its log ({error.strerror})."
             ) from None
+
+    def log_run(self, argv: list[str], result: Result) -> None:
+        """For a box with several runs: each is logged when it has ended, and none by `keep`."""
+        self._logs_runs = True
+        note_run(self.kept.path(self.record.name), argv, result)
 
     def _is_recorded(self) -> bool:
         """Does the record on disk name our layer? Yes if it cannot be read: then nothing it may need is removed."""
