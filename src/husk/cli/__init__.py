@@ -95,6 +95,14 @@ def _without_command(name: str, words: list[str]) -> int:
     return 2
 
 
+# What other tools call it.
+ELSEWHERE = {
+    "build": "image build", "images": "image ls", "import": "image import", "kill": "stop", "list": "ps", "ls": "ps",
+    "pull": "image pull", "remove": "drop", "rm": "drop", "rmi": "image rm", "start": "run -d", "strace": "trace",
+    "up": "run -d", "version": "--version",
+}  # fmt: skip
+
+
 def _problem(name: str) -> str:
     if not name:
         return "say what to do;"
@@ -102,7 +110,7 @@ def _problem(name: str) -> str:
 
     if name.startswith("-"):
         return f"there is no option {name}{close_match(name, ['--help', '--version'])}"
-    near = "; did you mean --version?" if name == "version" else close_match(name, list(COMMANDS))
+    near = f"; did you mean {ELSEWHERE[name]}?" if name in ELSEWHERE else close_match(name, list(COMMANDS))
     return f"there is no command {name!r}{near}"
 
 

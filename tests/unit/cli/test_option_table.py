@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from husk.cli import COMMANDS, all_commands, main
+from husk.cli import COMMANDS, ELSEWHERE, all_commands, main
 from husk.cli.options import HELP, Command, Option
 from husk.cli.options.help_text import help_text
 from husk.cli.options.parse_words import Values, Words, find_command, wants_json
@@ -158,3 +158,13 @@ def test_a_program_keeps_its_words() -> None:
 ])  # fmt: skip
 def test_json_is_the_commands_own(words: list[str], wanted: bool) -> None:
     assert wants_json(RUN, words) == wanted
+
+
+@pytest.mark.parametrize("word", ELSEWHERE)
+def test_words_of_other_tools_lead_to_commands_that_exist(word: str) -> None:
+    assert word not in COMMANDS
+    command, *rest = ELSEWHERE[word].split()
+    assert command == "--version" or command in COMMANDS
+    if rest and not rest[0].startswith("-"):
+        below = next(one for one in all_commands() if one.name == command).below(rest[0])
+        assert below is not None, f"husk {ELSEWHERE[word]}"
