@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -11,6 +13,7 @@ from husk.sandbox.filesystem import _owners
 from husk.store.ingest import ingest
 from husk.store.store import Store
 from tests.images.hostroot import add_programs
+from tests.lib.build_guests import guest_programs
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import husk
 
@@ -55,7 +58,7 @@ BECAME = """0
 Uid: 0 0 0 0
 Gid: 0 0 0 0
 Groups: 0
-CapEff: 00000000000000ff
+CapEff: 00000000000400ff
 1000
 1001
 1001 7 1002
@@ -110,6 +113,30 @@ def test_root_becomes_another_user(store: Store, image: str) -> None:
     if not found.out.startswith("0\n"):
         pytest.skip("this host gives no user namespaces: the guest is not user 0")
     assert [" ".join(line.split()) for line in found.out.splitlines()] == BECAME.splitlines()
+
+
+def test_root_changes_its_root(store: Store, tmp_path: Path) -> None:
+    """As Linux does it for root of a user namespace."""
+    program, place, root = guest_programs() / "files_chroot", tmp_path / "place", tmp_path / "root"
+    place.mkdir()
+    (root / "work").mkdir(parents=True)
+    copyfile(program, root / "jailer")
+    (root / "jailer").chmod(0o755)
+    command = ["unshare", "--user", "--map-root-user", str(program), str(place), str(program)]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
+        os.chown(place, 65534, 65534)
+        for above in [*place.parents][:-2]:
+            above.chmod(above.stat().st_mode | 0o011)
+    native = subprocess.run(command, capture_output=True, text=True)
+    if native.returncode:
+        pytest.skip("natively no root of a user namespace: " + native.stderr)
+    ingest(store, str(root), "jail")
+    jailer = ["/jailer", "/work", "/jailer"]
+    found = husk(["run", "--store", store.place, "--image", "jail", "--workdir", "/work", "--", *jailer])
+    if not found.out.startswith("uid 0\n"):
+        pytest.skip("this host gives no user namespaces: the guest is not user 0")
+    assert found.out.splitlines() == native.stdout.splitlines()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of several owners")

@@ -102,6 +102,9 @@ class Call(Context):
     def umask(self) -> int:
         return self.raw.umask()
 
+    def own_root(self) -> Dir | None:
+        return self.kernel.root_of(self.tid)
+
     def socket_names(self) -> SocketNames:
         return self.kernel.socket_names()
 

@@ -265,9 +265,10 @@ class Events:
         self._say(refusal)
 
     def absolute(self, call: Call, name: bytes) -> bytes:
-        if name[:1] == b"/":
-            return os.path.normpath(name)
         try:
+            root = call.own_root()
+            if name[:1] == b"/":
+                return os.path.normpath(name if root is None else call.vfs.path_of(root) + name)
             start = call.start or working_directory(call)
             return os.path.normpath(os.path.join(call.vfs.path_of(start), name))
         except OSError:

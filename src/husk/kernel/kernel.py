@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from husk.kernel.cred.inherited import Inherited
     from husk.kernel.cred.keyrings import Keyrings
     from husk.kernel.cred.virtual_ids import ProcessIds, VirtualIds
+    from husk.kernel.cred.virtual_roots import VirtualRoots
     from husk.kernel.emulation import Emulation
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
     from husk.native._core import Listener
-    from husk.vfs.node import Credentials, SocketNames
+    from husk.vfs.node import Credentials, Dir, SocketNames
     from husk.vfs.vfs import Vfs
 
 THREADS = 4  # one waits, others may be in a remote call or in a slow host file system
@@ -64,6 +65,7 @@ class Shared:
         "_record_locks",
         "_segments",
         "_virtual_ids",
+        "_virtual_roots",
         "creds",
         "disk_is_limited",
         "identity",
@@ -102,6 +104,7 @@ class Shared:
         self._inherited: Inherited | None = None
         self._keyrings: Keyrings | None = None
         self._virtual_ids: VirtualIds | None = None
+        self._virtual_roots: VirtualRoots | None = None
         self._private_locks: PrivateLocks | None = None
         self._record_locks: RecordLocks | None = None
 
@@ -163,6 +166,19 @@ class Shared:
     def ids_of(self, host_tid: int) -> ProcessIds | None:
         virtual = self.virtual_ids()
         return None if virtual is None else virtual.of(host_tid)
+
+    def virtual_roots(self) -> VirtualRoots:
+        inherited = self.inherited()
+        with self.vfs.lock:  # two threads may be the first
+            if self._virtual_roots is None:
+                from husk.kernel.cred.virtual_roots import VirtualRoots
+
+                self._virtual_roots = VirtualRoots(inherited)
+            return self._virtual_roots
+
+    def root_of(self, host_tid: int) -> Dir | None:
+        """The root that a process has chosen; None: that of the box."""
+        return None if self._virtual_roots is None else self._virtual_roots.of(host_tid)
 
     def keyrings(self) -> Keyrings:
         with self.vfs.lock:  # two threads may be the first
@@ -271,6 +287,13 @@ class Kernel:
 
     def credentials(self, host_tid: int) -> Credentials:
         return self._shared.credentials(host_tid)
+
+    @property
+    def virtual_roots(self) -> VirtualRoots:
+        return self._shared.virtual_roots()
+
+    def root_of(self, host_tid: int) -> Dir | None:
+        return self._shared.root_of(host_tid)
 
     @property
     def keyrings(self) -> Keyrings:

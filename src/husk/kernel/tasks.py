@@ -90,6 +90,10 @@ def _no_ids(host_tid: int) -> ProcessIds | None:
     return None
 
 
+def _no_root(host_tid: int) -> Dir | None:
+    return None
+
+
 def stat_fields(host_tid: int) -> list[bytes]:
     """Those of /proc/TID/stat behind the name, the state first."""
     return read_host(b"/proc/%d/stat" % host_tid).rpartition(b")")[2].split()
@@ -103,9 +107,9 @@ def arguments_at(host_tid: int) -> int:
 class Tasks:
     """The processes of one run. `starting` tells the names of the program that a process (by thread group) is about to
     run, while the loader is still in its place; `kept` the attributes that husk keeps for a process;
-    `ids` who it is, where not all processes are the box's one user."""
+    `ids` who it is, where not all processes are the box's one user, and `roots` the root that it has chosen."""
 
-    __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_starting", "_vfs", "ids_of",
+    __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_roots", "_starting", "_vfs", "ids_of",
                  "own_namespace", "reaper")  # fmt: skip
 
     def __init__(
@@ -116,10 +120,11 @@ class Tasks:
         *,
         kept: Callable[[int], Attributes] = _none_kept,
         ids: Callable[[int], ProcessIds | None] = _no_ids,
+        roots: Callable[[int], Dir | None] = _no_root,
         own_namespace: bool = False,
     ) -> None:
         self._vfs, self.reaper, self._starting = vfs, reaper, starting
-        self.own_namespace, self._kept, self.ids_of = own_namespace, kept, ids
+        self.own_namespace, self._kept, self.ids_of, self._roots = own_namespace, kept, ids, roots
         self._lock, self._namespace_fd, self._closed = _thread.allocate_lock(), -1, False
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen; only where the host is old
 
@@ -321,4 +326,4 @@ class Tasks:
         return node if isinstance(node, Dir) else None
 
     def root_of(self, ctx: Context, host_tid: int) -> Dir | None:
-        return self._vfs.root
+        return self._roots(host_tid) or self._vfs.root

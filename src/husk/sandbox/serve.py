@@ -83,6 +83,7 @@ class Served:
             _starting(listener),
             kept=shared.attributes_of,
             ids=shared.ids_of,
+            roots=shared.root_of,
             own_namespace=box.walls.pid,
         )
         self._tasks = tasks

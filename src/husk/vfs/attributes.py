@@ -47,7 +47,7 @@ class Attributes:
 
     def stat(self, ctx: Context, start: Dir, path: bytes, follow: bool = True) -> Stat:
         with self._lock:
-            node = self._walker.resolve(ctx, start, path, self._walker.trail(start), follow)
+            node = self._walker.resolve(ctx, start, path, self._walker.trail(ctx, start), follow)
             return node.tree.stat(ctx, node)
 
     def stat_node(self, ctx: Context, node: Node) -> Stat:
@@ -56,14 +56,14 @@ class Attributes:
 
     def readlink(self, ctx: Context, start: Dir, path: bytes) -> bytes:
         with self._lock:
-            node = self._walker.resolve(ctx, start, path, self._walker.trail(start), False)
+            node = self._walker.resolve(ctx, start, path, self._walker.trail(ctx, start), False)
             if node.kind != st.S_IFLNK:
                 raise error(errno.EINVAL)
             return node.tree.readlink(ctx, node)
 
     def access(self, ctx: Context, start: Dir, path: bytes, mode: int, follow: bool = True) -> None:
         with self._lock:
-            node = self._walker.resolve(ctx, start, path, self._walker.trail(start), follow)
+            node = self._walker.resolve(ctx, start, path, self._walker.trail(ctx, start), follow)
             self._access(ctx, node, mode)
 
     def access_node(self, ctx: Context, node: Node, mode: int) -> None:
@@ -87,7 +87,7 @@ class Attributes:
             if after < 1:
                 dots.append(Entry(b".", directory.tree.stat(ctx, directory).ino, st.S_IFDIR, 1))
             if after < 2:
-                above = self._walker.up(directory, self._walker.trail(directory))
+                above = self._walker.up(directory, self._walker.trail(ctx, directory))
                 dots.append(Entry(b"..", above.tree.stat(ctx, above).ino, st.S_IFDIR, 2))
             if directory.removed:
                 return dots if not after else ()
@@ -166,7 +166,7 @@ class Attributes:
         with_copies(self._lock, lambda: self._truncate(ctx, start, path, size))
 
     def _truncate(self, ctx: Context, start: Dir, path: bytes, size: int) -> None:
-        trail = self._walker.trail(start)
+        trail = self._walker.trail(ctx, start)
         node = self._walker.resolve(ctx, start, path, trail, True)
         if node.kind != st.S_IFREG:
             raise error(errno.EISDIR if node.kind == st.S_IFDIR else errno.EINVAL)

@@ -97,7 +97,8 @@ class Handles:
         if link == b"/dev/pts/ptmx":  # where the host's /dev/ptmx is a link to it
             link = b"/dev/ptmx"
         try:
-            return self._walker.resolve(self._context, self._root, link, self._walker.trail(self._root), False)
+            trail = self._walker.trail(self._context, self._root)
+            return self._walker.resolve(self._context, self._root, link, trail, False)
         except OSError:
             return None
 

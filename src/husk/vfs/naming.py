@@ -88,7 +88,7 @@ class Naming:
 
     def link(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, follow: bool) -> None:
         with self._lock:
-            trail = self._walker.trail(old_start)
+            trail = self._walker.trail(ctx, old_start)
             node = self._walker.resolve(ctx, old_start, old, trail, follow)
             self._link_node(ctx, node, new_start, new, trail.where)
 
@@ -119,7 +119,7 @@ class Naming:
     # -- removing ----------------------------------------------------------------------------------------------
     def rmdir(self, ctx: Context, start: Dir, path: bytes) -> None:
         with self._lock:
-            trail = self._walker.trail(start)
+            trail = self._walker.trail(ctx, start)
             directory = self._walker.parent_of(ctx, start, path, trail)
             if not trail.plain:
                 raise error({b"..": errno.ENOTEMPTY, b".": errno.EINVAL}.get(trail.last, errno.EBUSY))
@@ -137,7 +137,7 @@ class Naming:
 
     def unlink(self, ctx: Context, start: Dir, path: bytes) -> None:
         with self._lock:
-            trail = self._walker.trail(start)
+            trail = self._walker.trail(ctx, start)
             directory = self._walker.parent_of(ctx, start, path, trail)
             if not trail.plain:
                 raise error(errno.EISDIR)
@@ -157,7 +157,7 @@ class Naming:
         with self._lock:
             if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
                 raise error(errno.EINVAL)
-            from_trail, to_trail = self._walker.trail(old_start), self._walker.trail(new_start)
+            from_trail, to_trail = self._walker.trail(ctx, old_start), self._walker.trail(ctx, new_start)
             source_dir = self._walker.parent_of(ctx, old_start, old, from_trail)
             target_dir = self._walker.parent_of(ctx, new_start, new, to_trail)
             if source_dir.tree is not target_dir.tree:
@@ -233,7 +233,7 @@ class Naming:
     # -- checks shared by all ----------------------------------------------------------------------------------
     def _free_name(self, ctx: Context, start: Dir, path: bytes, kind: int) -> tuple[Dir, bytes]:
         """filename_create: the directory and a name in it that nothing has yet, for something of `kind`."""
-        trail = self._walker.trail(start)
+        trail = self._walker.trail(ctx, start)
         directory = self._walker.parent_of(ctx, start, path, trail)
         if not trail.plain or self._peek(ctx, directory, trail) is not None:
             raise error(errno.EEXIST)

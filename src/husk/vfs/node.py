@@ -103,6 +103,10 @@ class Context:
     def umask(self) -> int:
         return 0o022
 
+    def own_root(self) -> Dir | None:
+        """Where the thread's names begin, if it has changed its root."""
+        return None
+
     def socket_names(self) -> SocketNames | None:
         """How the guest knows its sockets, for /proc/net; None where nothing is known."""
         return None

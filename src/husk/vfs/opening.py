@@ -54,7 +54,7 @@ class Opening:
     def _open(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
         if flags & TMPFILE and not flags & os.O_PATH:
             return self._tmpfile(ctx, start, path, flags, mode, resolve)
-        trail = self._walker.trail(start, resolve)
+        trail = self._walker.trail(ctx, start, resolve)
         if flags & os.O_CREAT:
             if flags & os.O_DIRECTORY:
                 raise error(errno.EINVAL)
@@ -134,7 +134,7 @@ class Opening:
     def _tmpfile(self, ctx: Context, start: Dir, path: bytes, flags: int, mode: int, resolve: int) -> Opened:
         if not flags & os.O_DIRECTORY or flags & os.O_CREAT or flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR):
             raise error(errno.EINVAL)
-        trail = self._walker.trail(start, resolve)
+        trail = self._walker.trail(ctx, start, resolve)
         directory = self._walker.resolve(ctx, start, path, trail, not flags & os.O_NOFOLLOW)
         if not isinstance(directory, Dir):
             raise error(errno.ENOTDIR)

@@ -78,14 +78,14 @@ class Walker:
 
     def walk(self, ctx: Context, start: Dir, path: bytes, *, follow: bool = True, resolve: int = 0) -> Node:
         with self._lock:
-            return self.resolve(ctx, start, path, self.trail(start, resolve), follow)
+            return self.resolve(ctx, start, path, self.trail(ctx, start, resolve), follow)
 
-    def trail(self, start: Dir, resolve: int = 0) -> Trail:
+    def trail(self, ctx: Context, start: Dir, resolve: int = 0) -> Trail:
         if resolve & SCOPED == SCOPED:
             raise error(errno.EINVAL)
         if resolve & RESOLVE_CACHED:
             raise error(errno.EAGAIN)
-        return Trail(start if resolve & SCOPED else self._root, resolve)
+        return Trail(start if resolve & SCOPED else ctx.own_root() or self._root, resolve)
 
     def parent_of(self, ctx: Context, start: Dir, path: bytes, trail: Trail) -> Dir:
         """The directory that holds the last component, which is left in `trail`; the guest may search it."""
@@ -114,7 +114,7 @@ class Walker:
     def parent(self, ctx: Context, start: Dir, path: bytes) -> Dir:
         """The directory that holds the last component of a name."""
         with self._lock:
-            return self.parent_of(ctx, start, path, self.trail(start))
+            return self.parent_of(ctx, start, path, self.trail(ctx, start))
 
     def resolve(self, ctx: Context, start: Dir, path: bytes, trail: Trail, follow: bool) -> Node:
         if not path:

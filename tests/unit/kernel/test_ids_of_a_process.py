@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
 from husk.kernel.cred import inherited
 from husk.kernel.cred.inherited import Inherited
 from husk.kernel.cred.virtual_ids import VirtualIds
+from husk.kernel.cred.virtual_roots import VirtualRoots
 from husk.vfs.node import Credentials
+
+if TYPE_CHECKING:
+    from husk.vfs.node import Dir
 
 BOX_MARK = 1 << 40  # the limit that husk-init has set, which is no tag
 
@@ -45,3 +51,17 @@ def test_who_cannot_be_told_has_no_rights(tags: dict[int, int], monkeypatch: pyt
 
     monkeypatch.setattr(inherited, "_soft_limit", fail)
     assert not ids.credentials(1).over_files
+
+
+def test_whose_root_cannot_be_told_has_no_names(tags: dict[int, int]) -> None:
+    known = Inherited(lambda: [1], (0, 0))
+    roots, jail = VirtualRoots(known), cast("Dir", object())
+    tags |= {1: BOX_MARK, 2: BOX_MARK}
+    roots.change(2, jail)
+    tags[3] = tags[2]  # a child
+    assert roots.of(1) is None and roots.of(2) is roots.of(3) is jail
+    known._forget_unused()  # neither of the two is in the list of those that live
+    assert roots.of(1) is None
+    for pid in (2, 3):
+        with pytest.raises(PermissionError):
+            roots.of(pid)

@@ -94,8 +94,9 @@ ROWS = (
            "the only directories a guest can hold are placeholders, so it sits in one before and after; no native "
            "call resolves a path from there"),
     native(95, "umask(mask: mode)", "a number of the process, which husk reads from /proc when it makes a file"),
-    judged("privileged", 161, "chroot(filename: path)", EPERM,
-           "the root of a guest is husk's virtual root; Linux wants CAP_SYS_CHROOT for it"),
+    virtual("privileged", 161, "chroot(filename: path)",
+            "carries a name; root of an image gets a root of its own, which husk keeps for the process and its "
+            "children, and any other user EPERM"),
     # Attributes
     virtual("setattr", 90, "chmod(filename: path, mode: mode)", "carries a name; the mode is kept in the virtual tree"),
     virtual("setattr", 91, "fchmod(fd: fd, mode: mode)",

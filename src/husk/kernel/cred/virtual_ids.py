@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from husk.kernel.cred.inherited import Inherited
 
 UNCHANGED = 0xFFFFFFFF  # -1
-# What husk can give: rights over files of the box, and changing who one is. Numbers as in linux/capability.h.
+# What husk can give: rights over files of the box, and changing who one is and where names begin. Numbers as in
+# linux/capability.h.
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, KILL, SETGID, SETUID = range(8)
-SERVED = (1 << 8) - 1
+SYS_CHROOT = 18
+SERVED = (1 << 8) - 1 | 1 << SYS_CHROOT
 OVER_FILES = 1 << CHOWN | 1 << DAC_OVERRIDE | 1 << FOWNER
 MOST_GROUP_SETS = 4096
 REAL, EFFECTIVE, SAVED, FILES = range(4)

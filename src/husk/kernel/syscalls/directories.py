@@ -22,6 +22,7 @@ from husk.kernel.call import (
     working_directory,
 )
 from husk.vfs.node import Dir
+from husk.vfs.synth.synth_tree import path_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def getdents(call: Call) -> Reply:
 
 
 def getcwd(call: Call) -> Reply:
-    text = call.vfs.path_of(working_directory(call)) + b"\0"
+    here = call.vfs.path_of(working_directory(call))
+    if (root := call.own_root()) is not None:
+        here = path_from(root, here) or b"(unreachable)" + here
+    text = here + b"\0"
     if len(text) > call.args[1]:
         raise OSError(errno.ERANGE, "the buffer is too small")
     call.raw.write(call.args[0], text)

@@ -12,6 +12,7 @@ import errno
 import os
 
 from husk.kernel.call import AT_FDCWD, Call, Refused, Reply, i32, path, start_dir, text, u32
+from husk.kernel.cred.virtual_ids import SYS_CHROOT
 from husk.kernel.syscalls.open import open_path
 from husk.vfs.node import Dir
 
@@ -29,11 +30,23 @@ Q_SYNC, QUOTA_TYPES = 0x800001, 3
 MOST_HANDLE = 128
 
 
-def chroot(call: Call) -> None:
+def chroot(call: Call) -> Reply:
     node = _walk(call, AT_FDCWD, path(call, 0))
     if not isinstance(node, Dir):
         raise OSError(errno.ENOTDIR, "not a directory")
     call.vfs.access_node(call, node, os.X_OK)
+    virtual = call.kernel.virtual_ids_or_none
+    if virtual is None or not virtual.of(call.tid).may(SYS_CHROOT):
+        raise Refused(errno.EPERM, "only root of an image may change its root; Linux wants CAP_SYS_CHROOT for it")
+    os.close(call.vfs.placeholder_fd(call, node, os.O_PATH | os.O_DIRECTORY))
+    call.vfs.state.keep_placeholder(node)  # so that this very object stays what stands for the directory
+    tgid = call.raw.tgid()
+    if not call.raw.valid():
+        raise OSError(errno.ESRCH, "the caller is gone")
+    # What the name cache answers is right for one root only.
+    call.kernel.names.turn_off()
+    call.kernel.virtual_roots.change(tgid, node)
+    return 0
 
 
 def mount(call: Call) -> None:

@@ -13,7 +13,7 @@ from husk.vfs.node import Dir, Node, Stat
 from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, TaskEntries
 from husk.vfs.proc.proc_nodes import HeldFile, NamespaceFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
 from husk.vfs.proc.view import View
-from husk.vfs.synth.synth_tree import SynthTree, path_of, read_host, snapshot
+from husk.vfs.synth.synth_tree import SynthTree, path_from, path_of, read_host, snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -289,16 +289,16 @@ class ProcTree(SynthTree):
         self._entries.alive(task)
         self._may_trace(ctx, task)
         if node.fd >= 0:
-            return tasks.fd_text(ctx, task.host, node.fd)
+            return _shown(ctx, tasks.fd_text(ctx, task.host, node.fd))
         if node.part is not task:
             return os.readlink(b"ns/" + node.name, dir_fd=self._entries.host_task(task).fd)
         if node.name == b"exe":
             text = tasks.exe_of(task.host)
             if text is None:
                 raise OSError(errno.ENOENT, "no program")
-            return text
+            return _shown(ctx, text)
         directory = self._directory(ctx, node)
-        return path_of(directory) + (b" (deleted)" if directory.removed else b"")
+        return _shown(ctx, path_of(directory) + (b" (deleted)" if directory.removed else b""))
 
     def follow(self, ctx: Context, node: Node) -> Node | None:
         if not isinstance(node, TaskLink) or node.name == b"exe":
@@ -324,6 +324,12 @@ class ProcTree(SynthTree):
         if directory is None or self._entries.host_task(node.task).is_zombie():
             raise OSError(errno.ENOENT, "the process is gone")
         return directory
+
+
+def _shown(ctx: Context, text: bytes) -> bytes:
+    """A path as the reader sees it, who may have another root. What lies outside shows with its whole path."""
+    root = ctx.own_root() if text[:1] == b"/" else None
+    return text if root is None else path_from(root, text) or text
 
 
 def _children_traceable() -> bool:

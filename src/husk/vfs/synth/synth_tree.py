@@ -206,6 +206,14 @@ def path_of(directory: Dir, name: bytes = b"") -> bytes:
     return b"/" + b"/".join(reversed(parts))
 
 
+def path_from(root: Dir, path: bytes) -> bytes | None:
+    """What an absolute guest path is below another root; None: it lies outside."""
+    top = path_of(root).rstrip(b"/")
+    if path == top:
+        return b"/"
+    return path[len(top) :] if path.startswith(top + b"/") else None
+
+
 def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY, *, access: int = os.O_RDONLY) -> int:
     """A descriptor, at position 0, of a private copy of `content` that carries `path` in its label. It is read-only
     unless `access` says otherwise.
