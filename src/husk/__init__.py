@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from husk.api.run_result import CalledProcessError, Change, Denial, Result, TimeoutExpired, Usage
     from husk.api.sandbox import Sandbox
     from husk.api.tree_copy import Copied
+    from husk.cli.profiles.python_options import profile
     from husk.kernel.hooks import Seen
     from husk.sandbox.apply.apply_plan import Conflict
     from husk.sandbox.errors import HuskError, NotExecutable, NotFound, UsageError
@@ -75,6 +76,7 @@ __all__ = [
     "UsageError",
     "map",
     "map_unordered",
+    "profile",
     "run",
 ]
 _HOMES = {
@@ -91,6 +93,7 @@ _HOMES = {
     "husk.api.sandbox": ("Sandbox",),
     "husk.api.tree_copy": ("Copied",),
     "husk.api.box_snapshot": ("Snapshot",),
+    "husk.cli.profiles.python_options": ("profile",),
     "husk.kernel.hooks": ("Seen",),
     "husk.sandbox.apply.apply_plan": ("Conflict",),
     "husk.sandbox.errors": ("HuskError", "NotExecutable", "NotFound", "UsageError"),

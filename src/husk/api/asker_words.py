@@ -36,6 +36,7 @@ _OPTIONS: dict[str, tuple[str, str, bool]] = {
     "image": ("image", "box.image", False),
     "store": ("store", "box.store", False),
     "keep": ("keep", "", False),
+    "profile": ("profile", "", False),
     "env": ("env", "box.env", False),
     "timeout": ("timeout", "limits.time", False),
     "no-namespaces": ("namespaces=False", "box.namespaces", False),

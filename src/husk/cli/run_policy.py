@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 PROJECT_FILE = "husk.toml"
 
 
-def project_file() -> str:
-    """The nearest one, in the working directory or above it; "" where there is none."""
+def project_file(directory: str = "") -> str:
+    """The nearest one, in a directory (the working directory) or above it; "" where there is none."""
     try:
-        directory = os.getcwd()
+        directory = os.path.abspath(directory)
     except OSError:
         return ""
     while True:

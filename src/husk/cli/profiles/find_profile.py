@@ -32,7 +32,7 @@ def settings(name: str, path: str) -> list[tuple[ProfileFile, Setting]]:
     if name:
         known = sorted({*(project.profiles if project else ()), *(user.profiles if user else ())})
         there = f"there are {', '.join(known)}" if known else "there is neither husk.toml here nor a file of your own"
-        raise UsageError(f"--profile {name}: no such profile; {there}. `husk init` writes a first one.")
+        raise UsageError(f"no such profile; {there}. `husk init` writes a first one.", option="profile", value=name)
     return []
 
 
@@ -59,7 +59,7 @@ def _project(name: str, path: str) -> ProfileFile | None:
     since = "has changed since you trusted it" if was_trusted(path) else "is not trusted"
     advice = f"{path} {since}; read it, then `husk trust`"
     if name:
-        raise UsageError(f"--profile {name}: {advice}.")
+        raise UsageError(f"{advice}.", option="profile", value=name)
     say(f"husk: {advice}. The run goes on without it; --profile none says so.", file=sys.stderr)
     return None
 
