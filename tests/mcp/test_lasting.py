@@ -125,3 +125,33 @@ def test_the_config_keeps_the_first_box(tmp_path: Path) -> None:
     run(config, second)
     husk("apply", "agent", "--yes")
     assert (place / "a.txt").read_text() == "one\ntwo\n"
+
+
+def test_a_box_that_a_person_kept_gives_no_more_than_the_config(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret").write_text("secret\n")
+    mine = ("run", "--keep", "agent-mine", "--mount", f"{tmp_path}/private:/private", "--env", "TOKEN=secret")
+    husk(*mine, "--", "true")
+    husk("run", "--keep", "agent-plain", "--", "touch", "/workspace/there")
+    husk("run", "--keep", "agent-rules", "--no-default-rules", "--allow", "*.pem", "--", "true")
+    config = Config()
+    config.session.keep = "agent-"
+
+    async def test(client: Client) -> None:
+        with pytest.raises(Refused, match=r"more than this server gives: the mount /private, the variable TOKEN\."):
+            await client.call("open_box", name="b", keep="agent-mine")
+        with pytest.raises(Refused, match=r"the allowed name \*\.pem, names that husk's own rules close"):
+            await client.call("open_box", name="b", keep="agent-rules")
+        await client.call("open_box", name="b", keep="agent-plain")
+        assert [one["name"] for one in (await client.call("list_files", box="b"))["entries"]] == ["there"]
+
+    run(config, test)
+    config.box.mounts, config.box.env = [f"{tmp_path}/private:/private:ro"], {"TOKEN": "secret"}
+
+    async def given(client: Client) -> None:
+        await client.call("open_box", name="b", keep="agent-mine")
+        assert (await client.call("run", argv="cat /private/secret; echo $TOKEN", box="b"))[
+            "stdout"
+        ] == "secret\nsecret\n"
+
+    run(config, given)

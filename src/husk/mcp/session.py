@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from husk.api.aio import AsyncSandbox, AsyncSnapshot, in_thread, opened_by
 from husk.mcp.answers import STREAMS
 from husk.mcp.config import read_limits
+from husk.mcp.kept_ceiling import check_kept
 from husk.mcp.programs import Programs
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount, Publish
@@ -150,6 +151,8 @@ class Session:
             if name in self.boxes:
                 raise UsageError(f"there is a box {name!r} already; close it first, or choose another name.")
             self._check_room(name)
+            if kept:
+                await in_thread(lambda: check_kept(self.config, kept))
             self.boxes[name] = SessionBox(await opened_by(make), limits, again=make, kept=kept)
             return self.boxes[name].box
 
@@ -231,6 +234,8 @@ class Session:
         self, name: str, limits: dict[str, str], *, image: str = "", keep: str = "", publish: tuple[str, ...] = ()
     ) -> None:
         self._check_room(name)
+        if keep:
+            await in_thread(lambda: check_kept(self.config, keep))
         image = image or self.config.box.image
         box = await make_sandbox(self.config, limits, image, keep, publish).__aenter__()
         self.boxes[name] = SessionBox(box, limits, image=image, kept=keep, publish=publish)
