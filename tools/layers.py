@@ -60,6 +60,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "net.msghdr net.netlink",
         "cred exec loopback",
         "net",
+        "http",
         "events hooks namecache",
         "syscalls",
         "*",

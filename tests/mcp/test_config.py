@@ -35,6 +35,13 @@ def config(tmp_path: Path, text: str) -> Config:
         ('[network]\nmode = "all"', "none or host"),
         ('[network]\nallow = ["a b"]', "network.allow"),
         ('[network]\nallow = ["example.org"]\ndeny = ["10.0.0.0/99"]', "network.deny"),
+        ('[network]\nhttp = ["https://example.org"]', "network.http: 'https://example.org': write METHODS URL"),
+        ('[network]\nmode = "host"\nhttp = ["GET https://example.org"]', "leave out network.http"),
+        ('[network]\ninject = ["https://example.org X-Key: {HUSK_NO_SUCH_KEY}"]', "network.inject adds to"),
+        (
+            '[network]\nhttp = ["GET https://a.org"]\ninject = ["https://a.org X-Key: {HUSK_NO_SUCH_KEY}"]',
+            "network.inject: {HUSK_NO_SUCH_KEY}: your environment has no variable",
+        ),
         ('[network]\ndeny = ["example.org"]', "takes something away from network.allow"),
         ('[network]\nmode = "host"\nallow = ["example.org"]', "allows everything"),
         ('[session]\nkeep_main = "../x"', "../x"),

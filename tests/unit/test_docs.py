@@ -28,7 +28,8 @@ NOT_OURS = {"permissions.toml", "husk.toml", "main.py", "fs/coredump.c", ".curso
 
 # Names of Linux and of other programs that our own code does not use.
 FOREIGN_NAMES = {
-    "CAP_SYS_NICE", "GH_TOKEN", "HTTPS_PROXY", "HTTP_PROXY", "claude_desktop_config", "sa_restorer", "sd_notify",
+    "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CAP_SYS_NICE", "GIT_LOGIN", "GITHUB_TOKEN", "OPENAI_BASE_URL",
+    "GH_TOKEN", "HTTPS_PROXY", "HTTP_PROXY", "claude_desktop_config", "insteadOf", "sa_restorer", "sd_notify",
     "unix_diag",
 }  # fmt: skip
 

@@ -27,6 +27,8 @@ _OPTIONS: dict[str, tuple[str, str, bool]] = {
     "allow": ("allow", "box.allow", True),
     "allow-net": ("net", "network.allow", True),
     "deny-net": ("deny_net", "network.deny", True),
+    "allow-http": ("allow_http", "network.http", True),
+    "inject": ("inject", "network.inject", True),
     "allow-socket": ("allow_sockets", "", True),
     "publish": ("publish", "network.publish", True),
     "weaken": ("weaken", "box.weaken", True),

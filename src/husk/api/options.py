@@ -33,6 +33,8 @@ def policy_of(
     cwd: str,
     net: str | Iterable[str] | None,
     deny_net: Iterable[str],
+    allow_http: Iterable[str],
+    inject: Iterable[str],
     publish: Iterable[str],
     allow_sockets: Iterable[str],
     limits: Mapping[str, int | str | None] | None,
@@ -55,6 +57,7 @@ def policy_of(
     elif net is not None:
         policy.allow_net = list(net)
     policy.deny_net = list(deny_net)
+    policy.allow_http, policy.inject = list(allow_http), list(inject)
     policy.publish = [Publish.parse(text) for text in publish]
     policy.allow_sockets = list(allow_sockets)
     if cwd:
@@ -139,6 +142,8 @@ class BoxOptions(TypedDict, total=False):
     cwd: str
     net: str | Iterable[str] | None
     deny_net: Iterable[str]
+    allow_http: Iterable[str]
+    inject: Iterable[str]
     publish: Iterable[str]
     allow_sockets: Iterable[str]
     limits: Mapping[str, int | str | None] | None

@@ -45,7 +45,9 @@ class Sandbox(BoxFiles):
     `hide`, `deny`, `protect`, `allow`: patterns for names below mounts, beside husk's own (`default_rules`);
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
     the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `deny_net`: what of
-    that may not; `publish`: ports the host can reach, as ["8080:8000"]; `limits`: by name, as {"memory": "512M"};
+    that may not; `allow_http`: HTTP requests that pass through husk, as ["GET https://example.org/v1/**"]; `inject`:
+    headers that husk adds to them; `publish`: ports the host can reach, as ["8080:8000"]; `limits`: by name, as
+    {"memory": "512M"};
     `keep`: the name of a kept box to continue in, and to keep at the end; `events`: keep what happens in each result
     (slower); `namespaces` and `weaken` as the options of `husk run`.
 
@@ -67,6 +69,8 @@ class Sandbox(BoxFiles):
         cwd: str = "",
         net: str | Iterable[str] | None = None,
         deny_net: Iterable[str] = (),
+        allow_http: Iterable[str] = (),
+        inject: Iterable[str] = (),
         publish: Iterable[str] = (),
         allow_sockets: Iterable[str] = (),
         limits: Mapping[str, int | str | None] | None = None,
@@ -89,6 +93,8 @@ class Sandbox(BoxFiles):
                 cwd=cwd,
                 net=net,
                 deny_net=deny_net,
+                allow_http=allow_http,
+                inject=inject,
                 publish=publish,
                 allow_sockets=allow_sockets,
                 limits=limits,

@@ -209,6 +209,12 @@ class RunOptions:
     def _deny_net(self, text: str) -> None:
         self.policy.deny_net.append(text)
 
+    def _allow_http(self, text: str) -> None:
+        self.policy.allow_http.append(text)
+
+    def _inject(self, text: str) -> None:
+        self.policy.inject.append(text)
+
     def _allow_socket(self, text: str) -> None:
         if not text.startswith("/"):
             raise UsageError(f"--allow-socket {text}: give an absolute path inside the box.")
@@ -250,6 +256,8 @@ FLAGS: dict[str, Callable[[RunOptions, str], None]] = {
 SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
     "allow": RunOptions._allow,
     "allow_net": RunOptions._allow_net,
+    "allow_http": RunOptions._allow_http,
+    "inject": RunOptions._inject,
     "allow_socket": RunOptions._allow_socket,
     "as": RunOptions._as,
     "deny": RunOptions._deny,

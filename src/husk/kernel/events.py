@@ -217,6 +217,10 @@ class Events:
             self.tell_port(host, guest_port)
         self._say({"event": "publish", "host": host, "guest": guest_port})
 
+    def requested(self, method: str, url: str, status: int) -> None:
+        """A request that the HTTP gateway answered, without what follows `?`."""
+        self._say({"event": "http", "method": method, "url": shown(url.encode()), "status": status})
+
     # -- reasons -----------------------------------------------------------------------------------------------
     def _reason(self, call: Call, number: int, error: OSError) -> tuple[str, str, str] | None:
         """(what, why, what would allow it), or None where Linux itself would have said no."""

@@ -85,6 +85,8 @@ class Network:
     mode: str = "none"
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+    http: list[str] = field(default_factory=list)
+    inject: list[str] = field(default_factory=list)
     publish: list[str] = field(default_factory=list)  # ports of the host that clients may take: "0", "8000-8010"
 
     def may_publish(self, port: int) -> bool:
@@ -270,11 +272,19 @@ def _check(made: Config, base: Path) -> None:
 
 
 def _check_network(network: Network) -> None:
-    from husk.sandbox.network_setup import check_rules
+    from husk.sandbox.network_setup import check_rules, http_services
+    from husk.sandbox.policy import Policy
 
+    asked = Policy([])
+    asked.allow_http, asked.inject = network.http, network.inject
+    if network.mode == "host" and network.http:
+        raise UsageError("network.mode = host allows everything; leave it out, or leave out network.http.")
+    if network.inject and not network.http:
+        raise UsageError("network.inject adds to the requests of network.http; give that too, or leave both out.")
+    http_services(asked)
     if network.mode == "host" and (network.allow or network.deny):
         raise UsageError("network.mode = host allows everything; leave it out, or leave out network.allow and .deny.")
-    if network.deny and not network.allow:
+    if network.deny and not (network.allow or network.http):
         raise UsageError("network.deny takes something away from network.allow; give that too, or leave both out.")
     check_rules("allow-net", network.allow)
     check_rules("deny-net", network.deny)
@@ -327,6 +337,9 @@ version = {VERSION}
 # mode = "none"                       # or "host": the host's network, all of it
 # allow = []                          # what may be reached, as husk run --allow-net: ["pypi.org:443"]
 # deny = []                           # but not this, as husk run --deny-net; denials win
+# http = []                           # HTTP requests that pass through husk: ["GET https://api.github.com/repos/**"]
+# inject = []                         # headers for them, with variables of the server's environment in braces:
+#                                     # ["https://api.github.com Authorization: Bearer {{GITHUB_TOKEN}}"]
 # publish = []                        # ports of 127.0.0.1 that may lead into a box: ["0", "8000-8010"]; 0: a free one
 
 [limits]                              # of each run; "none" lifts one. As husk run --limit

@@ -300,6 +300,8 @@ def make_sandbox(
         weaken=box.weaken,
         net=network.mode if network.mode != "none" else network.allow or None,
         deny_net=network.deny,
+        allow_http=network.http,
+        inject=network.inject,
     )
 
 

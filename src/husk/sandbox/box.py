@@ -163,6 +163,10 @@ class Box:
         if self._told is not None:
             self._told.published(host, guest_port)
 
+    def requested(self, method: str, url: str, status: int) -> None:
+        if self._told is not None:
+            self._told.requested(method, url, status)
+
     def _share(self, guest: Guest) -> Shared:
         if self._network is None and not self.walls.private_net:
             from husk.sandbox.network_setup import build_network

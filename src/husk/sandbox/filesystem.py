@@ -431,7 +431,7 @@ def _resolver(policy: Policy) -> bytes:
                 return file.read(65536)
         except OSError:
             return b""
-    if policy.allow_net:
+    if policy.allow_net or policy.allow_http:
         return b"nameserver 127.0.0.53\n"
     from husk.kernel.net import NO_RESOLVER
 

@@ -142,6 +142,7 @@ class Policy:
     """Everything `husk run` was told. Plain attributes, checked when the box is built."""
 
     __slots__ = (
+        "allow_http",
         "allow_net",
         "allow_sockets",
         "argv",
@@ -152,6 +153,7 @@ class Policy:
         "executable",
         "home",
         "image",
+        "inject",
         "interactive",
         "keep",
         "limits",
@@ -196,6 +198,8 @@ class Policy:
         self.net = "none"  # the box's own loopback and what the rules add; or "host"
         self.allow_net: list[str] = []  # rules as husk.kernel.net.network_rules reads them
         self.deny_net: list[str] = []
+        self.allow_http: list[str] = []  # rules as husk.kernel.http.http_rules reads them
+        self.inject: list[str] = []  # headers for their hosts: templates, which name secrets and do not hold them
         self.allow_sockets: list[str] = []  # of the host below `ro` and `cow` mounts, as the box calls them
         self.publish: list[Publish] = []
         self.trace: Trace | None = None  # None: calls are not written down
@@ -205,13 +209,17 @@ class Policy:
     @property
     def outside(self) -> bool:
         """Does the policy let network traffic in or out?"""
-        return self.net == "host" or bool(self.allow_net or self.publish)
+        return self.net == "host" or bool(self.allow_net or self.allow_http or self.publish)
 
     def check_net(self) -> None:
-        if self.deny_net and not self.allow_net:
+        if self.deny_net and not (self.allow_net or self.allow_http):
             raise UsageError("--deny-net takes something away from --allow-net; give that too, or leave both out.")
+        if self.inject and not self.allow_http:
+            raise UsageError("--inject adds to the requests of --allow-http; give that too, or leave both out.")
         if self.net == "host" and self.allow_net:
             raise UsageError("--net host allows everything; leave it out, or leave out --allow-net.")
+        if self.net == "host" and self.allow_http:
+            raise UsageError("--net host allows everything; leave it out, or leave out --allow-http.")
 
     def again(self) -> Policy:
         """A copy for another run, which may change it."""

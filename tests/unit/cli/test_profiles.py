@@ -124,6 +124,8 @@ def test_mistakes_have_a_line(place: Path, text: str, said: str) -> None:
         ('hide = ["*.pem"]', 'allow = ["**"]', "could lift what your own file hides"),
         ('allow-net = ["*.example"]', 'allow-net = ["a.other:443"]', "does not give projects this host"),
         ('allow-net = ["*.example"]', 'net = "host"', "gives projects some hosts only"),
+        ('allow-net = ["*.example"]', 'allow-http = ["GET https://a.other/x"]', "does not give projects this host"),
+        ('forbid = ["inject"]', 'inject = ["https://a.example X-Key: {KEY}"]', "forbids inject to projects"),
         ('forbid = ["publish"]', 'publish = ["80:80"]', "forbids publish to projects"),
     ],
 )

@@ -47,6 +47,11 @@ BOX = (
     Option("--allow-net", "RULE", "let connections out: a domain, *.domain, an address or network, each with :PORT or"
            " :FIRST-LAST", group=NETWORK, many=True, more="[The rules](network.md)."),
     Option("--deny-net", "RULE", "but not these", group=NETWORK, many=True),
+    Option("--allow-http", "RULE", "let HTTP requests out through husk: 'GET,POST https://HOST/PATH/**'; inside, the"
+           " host is reached by http://HOST", group=NETWORK, many=True, more="[The rules](network.md#http-requests)."),
+    Option("--inject", "'URL HEADER: TEXT'", "add a header to these requests; {NAME} in TEXT is a variable of yours,"
+           " which the program never sees", group=NETWORK, many=True,
+           more="Also `{file:PATH}` and `{base64:NAME}`: [credentials](network.md#credentials)."),
     Option("--allow-socket", "PATH", "let programs reach this Unix socket of the host, below a ro or cow mount; PATH is"
            " its name in the box", group=NETWORK, many=True, more="Below `rw` mounts all can be reached."),
     Option("--publish", "HOST:GUEST", "a port of the host's loopback that leads to a server inside", group=NETWORK,

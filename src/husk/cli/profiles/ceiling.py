@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from husk.cli.profiles.profile_file import KEYS, PATHS, ProfileFile, Setting
-from husk.sandbox.rules.net_ceiling import covers
+from husk.sandbox.rules.net_ceiling import covers, covers_request
 
 MODES = ("ro", "cow", "rw")
 ALWAYS = ("hide", "deny", "protect")  # rules that are added to every profile of a project
@@ -60,6 +60,9 @@ class Ceiling:
         if key == "allow" and self._rules:
             return "it could lift what your own file hides, denies or protects in projects"
         if key == "allow-net" and self._hosts is not None and not any(covers(one, value) for one in self._hosts):
+            return "your own file does not give projects this host"
+        hosts = self._hosts
+        if key == "allow-http" and hosts is not None and not any(covers_request(one, value) for one in hosts):
             return "your own file does not give projects this host"
         if key == "net" and value == "host" and self._hosts is not None:
             return "your own file gives projects some hosts only"

@@ -46,11 +46,13 @@ class Egress:
         "_resolved",
         "_tell",
         "_writing",
+        "local",
         "rules",
     )
 
     def __init__(self, rules: Rules, lookup: Lookup, tell: Callable[[str, str, str], None]) -> None:
         self.rules, self._lookup, self._tell = rules, lookup, tell
+        self.local: dict[str, bytes] = {}  # names that lead to an address inside the box
         self._names: dict[bytes, list[str]] = {}  # address -> the allowed names that resolved to it
         # Address -> the denied names that resolved to it, at any time: those the rules spell out, and those that a
         # guest led us to. In two tables, so that a guest cannot push anything out of the first.
@@ -66,6 +68,8 @@ class Egress:
     def resolve(self, name: str) -> list[bytes]:
         """Addresses of an allowed name, 4 or 16 bytes each; empty for a name that is not allowed."""
         name = name.rstrip(".").lower()
+        if name in self.local:
+            return [self.local[name]]
         verdict = self.rules.name(name)
         if not verdict.allowed:
             # A question reaches the servers of the domain it is for, with whatever the guest wrote into the name. So

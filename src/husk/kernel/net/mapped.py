@@ -14,7 +14,7 @@ import errno
 import os
 import struct
 
-from husk.kernel.call import Call
+from husk.kernel.call import Call, Refused
 from husk.kernel.loopback import groups, ip_control
 from husk.kernel.loopback.groups import Groups, is_group
 from husk.kernel.net import port_owners
@@ -50,10 +50,13 @@ from husk.native._core import bind_address, connect_address, get_option, set_opt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from husk.kernel.loopback.netlink_sockets import NetlinkSocket, NetlinkSockets
     from husk.kernel.net.egress import Egress
-    from husk.kernel.net.publishing import Published, Relays
-    from husk.kernel.net.resolver import Resolver
+
+    class Service(Protocol):
+        def close(self) -> None: ...
 
 AF_UNSPEC, AF_INET, AF_INET6, AF_NETLINK = 0, 2, 10, 16
 SOCK_STREAM, SOCK_DGRAM = 1, 2
@@ -71,7 +74,18 @@ MOST_SOCKETS, MOST_PEERS = 65536, 32
 class _SocketState:
     """What husk knows of a socket, by inode number. husk does not learn of its close: the oldest are forgotten."""
 
-    __slots__ = ("bound_ip", "connected", "drawn", "netlink", "peers", "released", "source", "v6only", "wildcard")
+    __slots__ = (
+        "bound_ip",
+        "connected",
+        "drawn",
+        "gateway",
+        "netlink",
+        "peers",
+        "released",
+        "source",
+        "v6only",
+        "wildcard",
+    )
 
     def __init__(self) -> None:
         self.netlink = False
@@ -79,16 +93,44 @@ class _SocketState:
         self.drawn = False  # husk drew the port of a datagram socket
         self.released = False  # then it was disconnected: Linux takes such a port back
         self.connected: tuple[bytes, int] | None = None  # loopback address and port to which the guest connected it
+        self.gateway = False  # that was the HTTP gateway
         self.v6only = False
         self.peers: list[bytes] = []  # remote addresses it may receive from
         self.wildcard = False  # bound to every address of the host
         self.source = FOUR  # the slot from which such a socket sends to the box
 
 
+class GatewayPlaces:
+    """Where the HTTP gateway of a box listens, and which addresses outside lead there instead."""
+
+    __slots__ = ("address", "outside", "ports")
+
+    def __init__(self, address: bytes, ports: set[int], outside: set[tuple[bytes, int]]) -> None:
+        self.address, self.ports, self.outside = address, ports, outside
+
+    def takes(self, ip: bytes, port: int) -> bool:
+        """Does the gateway serve this? Refuses where only a client that speaks TLS would connect."""
+        if ip == self.address and port not in self.ports:
+            why = "husk speaks plain HTTP for the hosts of --allow-http: inside, write http:// in place of https://"
+            raise Refused(errno.ECONNREFUSED, why, f"connection to port {port} of a host of --allow-http", None, "")
+        return ip == self.address or (ip, port) in self.outside
+
+
 class MappedNetwork(Network):
     """`egress` decides about addresses that are not loopback. None: all of them are unreachable."""
 
-    __slots__ = ("_making", "_meant", "_netlinks", "_sink", "_states", "egress", "groups", "ports", "services")
+    __slots__ = (
+        "_making",
+        "_meant",
+        "_netlinks",
+        "_sink",
+        "_states",
+        "egress",
+        "gateway",
+        "groups",
+        "ports",
+        "services",
+    )
     mapped = True
 
     def __init__(self, egress: Egress | None) -> None:
@@ -101,7 +143,8 @@ class MappedNetwork(Network):
         self._netlinks: NetlinkSockets | None = None  # made when a program first wants one
         # (type, slot, host port) of a sender -> the address it meant, where its slot and the receiver's do not tell
         self._meant: dict[tuple[int, int, int], bytes] = {}
-        self.services: list[Resolver | Relays | Published] = []  # husk's threads that serve this network
+        self.services: list[Service] = []  # husk's threads that serve this network
+        self.gateway: GatewayPlaces | None = None  # where the HTTP gateway serves; None: there is none
 
     def close(self) -> None:
         for each in self.services:
@@ -300,6 +343,8 @@ class MappedNetwork(Network):
             ip = LOCALHOST6 if len(ip) == 16 else LOCALHOST
         if kind[0] == AF_INET6:
             _check_family(self._state(fd), ip, connecting=call.nr == CONNECT)
+        if self.gateway is not None and kind[1] == SOCK_STREAM and self.gateway.takes(ip, port):
+            return self._to_gateway(call, fd, kind[0], ip, port)
         loopback = ip == LOCALHOST6 or (len(ip) == 4 and ip[0] == 127)
         inside = self.egress is None or not self.egress.names_address(ip, port)
         if inside and kind[1] == SOCK_DGRAM and is_group(ip):
@@ -313,6 +358,19 @@ class MappedNetwork(Network):
         if call.nr == CONNECT:
             self._state(fd).connected = ip, port
         return to
+
+    def _to_gateway(self, call: Call, fd: int, family: int, ip: bytes, port: int) -> bytes:
+        assert self.gateway is not None
+        to = self._connect_to(fd, family, self.gateway.address, port)
+        if call.nr == CONNECT:
+            self._state(fd).connected = ip, port
+            self._state(fd).gateway = True
+        return to
+
+    def was_connected(self, inode: int) -> bool:
+        """Did husk connect this socket to the HTTP gateway, for a guest of this box?"""
+        state = self._states.get(inode)
+        return state is not None and state.gateway
 
     def _to_group(self, fd: int, family: int, ip: bytes, port: int, *, connecting: bool) -> bytes:
         if ip in groups.BROADCASTS and not any(get_option(fd, SOL_SOCKET, SO_BROADCAST, 4)):

@@ -49,6 +49,15 @@ def _find(
     return bound, struct.unpack_from("<I", answer, INODE_AT)[0]
 
 
+def client_inode(client: tuple[bytes, int], server: tuple[bytes, int]) -> int:
+    """Inode number of the TCP socket at the client's end of a connection on loopback; 0: there is none."""
+    diagnosis = _diagnosis()
+    try:
+        return _find(diagnosis, SOCK_STREAM, client, server)[1]
+    finally:
+        diagnosis.close()
+
+
 def connected_ports(block: bytes) -> set[int]:
     """The ports of addresses that begin with `block` to which datagram sockets are connected."""
     found: set[int] = set()

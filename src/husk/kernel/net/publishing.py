@@ -55,6 +55,14 @@ class Relays:
                 raise OSError(errno.ESHUTDOWN, "the box ends")
             self._open.add(each)
 
+    def exchange(self, old: _socket.socket, new: _socket.socket) -> None:
+        """`new` has taken over the descriptor of `old`."""
+        with self._lock:
+            self._open.discard(old)
+            self._open.add(new)
+        if self._closed:
+            _shut_down(new)
+
     def drop(self, each: _socket.socket) -> None:
         with self._lock:
             self._open.discard(each)

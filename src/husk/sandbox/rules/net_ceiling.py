@@ -12,3 +12,16 @@ def covers(given: str, rule: str) -> bool:
     if not domain.startswith("*.") or given_port not in ("", port):
         return False
     return host.removeprefix("*").endswith(domain[1:])
+
+
+def covers_request(allowed: str, rule: str) -> bool:
+    """Likewise for a rule of --allow-http: is its host reached with `allowed`?"""
+    from husk.kernel.http.http_rules import parse as parse_request
+    from husk.kernel.net.network_rules import RuleError
+
+    try:
+        asked = parse_request(rule)
+    except RuleError:
+        return True  # no box is made of it: its own error says more
+    host = f"[{asked.host}]" if ":" in asked.host else asked.host
+    return covers(allowed, f"{host}:{asked.port}")
