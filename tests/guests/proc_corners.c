@@ -58,6 +58,36 @@ static void core_limit(void) {
     say("hard limit %ld", (long)had.rlim_max);
 }
 
+static void core_filter(const char *written) {
+    char text[16] = "";
+    if (written) {
+        int fd = MUST(open("/proc/self/coredump_filter", O_WRONLY | O_TRUNC));
+        STEP(write(fd, written, strlen(written)));
+        close(fd);
+    }
+    int fd = MUST(open("/proc/self/coredump_filter", O_RDONLY));
+    ssize_t n = MUST(read(fd, text, sizeof text - 1));
+    close(fd);
+    say("%.*s", (int)n - 1, text);
+}
+
+/* Each process has its own, which its children begin with. */
+static void core_filters(void) {
+    core_filter("0x33\n");
+    core_filter("0123");
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        core_filter(NULL);
+        core_filter("4095");
+        _exit(0);
+    }
+    wait_for(child);
+    core_filter(NULL);
+    int idle = MUST(open("/proc/self/coredump_filter", O_WRONLY));
+    core_filter(NULL);
+    close(idle);
+}
+
 static void look_at(pid_t pid, const char *name) {
     char path[64], text[64], target[64];
     struct stat st;
@@ -138,8 +168,8 @@ static void parent(void) {
 }
 
 int main(void) {
-    static const struct named_case cases[] = {CASE(magic_links), CASE(short_addresses), CASE(core_limit), CASE(zombie),
-                                              CASE(own_memory), CASE(watches)};
+    static const struct named_case cases[] = {CASE(magic_links), CASE(short_addresses), CASE(core_limit),
+                                              CASE(core_filters), CASE(zombie), CASE(own_memory), CASE(watches)};
     say("--- parent");
     parent();
     run_cases(cases, sizeof cases / sizeof *cases);

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.abi.registry.rules import Walls
+    from husk.kernel.cred.core_filters import CoreFilters
     from husk.kernel.cred.inherited import Inherited
     from husk.kernel.cred.keyrings import Keyrings
     from husk.kernel.cred.virtual_ids import ProcessIds, VirtualIds
@@ -55,6 +56,7 @@ class Shared:
     """What the kernels of a box's runs have in common: its file system, its identity, its walls, its network."""
 
     __slots__ = (
+        "_core_filters",
         "_diagnosis",
         "_inherited",
         "_ipc_objects",
@@ -102,6 +104,7 @@ class Shared:
         self._segments: Segments | None = None
         self._ipc_objects: IpcObjects | None = None
         self._inherited: Inherited | None = None
+        self._core_filters: CoreFilters | None = None
         self._keyrings: Keyrings | None = None
         self._virtual_ids: VirtualIds | None = None
         self._virtual_roots: VirtualRoots | None = None
@@ -146,6 +149,17 @@ class Shared:
 
     def attributes_of(self, host_pid: int) -> dict[str, int]:
         return self._inherited.of(host_pid) if self._inherited is not None else {}
+
+    def core_filter(self, host_pid: int) -> int | None:
+        return None if self._core_filters is None else self._core_filters.of(self.attributes_of(host_pid))
+
+    def keep_core_filter(self, host_pid: int, fd: int) -> None:
+        with self.vfs.lock:  # two threads may be the first
+            if self._core_filters is None:
+                from husk.kernel.cred.core_filters import CoreFilters
+
+                self._core_filters = CoreFilters(self.inherited())
+        self._core_filters.keep(host_pid, fd)
 
     def virtual_ids(self) -> VirtualIds | None:
         """None unless the box's user is root of its image. Only there can a process become another user."""
@@ -213,6 +227,8 @@ class Shared:
             self._segments.close()
         if self._ipc_objects is not None:
             self._ipc_objects.close()
+        if self._core_filters is not None:
+            self._core_filters.close()
         if self._private_locks is not None:
             self._private_locks.close()
         if self._record_locks is not None:

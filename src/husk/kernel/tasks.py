@@ -104,13 +104,19 @@ def arguments_at(host_tid: int) -> int:
     return int(stat_fields(host_tid)[45])
 
 
+def _no_core_filter(host_tid: int) -> int | None:
+    return None
+
+
 class Tasks:
     """The processes of one run. `starting` tells the names of the program that a process (by thread group) is about to
     run, while the loader is still in its place; `kept` the attributes that husk keeps for a process;
-    `ids` who it is, where not all processes are the box's one user, and `roots` the root that it has chosen."""
+    `ids` who it is, where not all processes are the box's one user, and `roots` the root that it has chosen.
+    `core_filter` tells the coredump_filter that it set, and `keep_core_filter` takes a descriptor that it will be
+    written to."""
 
-    __slots__ = ("_closed", "_hosts", "_kept", "_lock", "_namespace_fd", "_roots", "_starting", "_vfs", "ids_of",
-                 "own_namespace", "reaper")  # fmt: skip
+    __slots__ = ("_closed", "_hosts", "_keep_core_filter", "_kept", "_lock", "_namespace_fd", "_roots", "_starting",
+                 "_vfs", "core_filter", "ids_of", "own_namespace", "reaper")  # fmt: skip
 
     def __init__(
         self,
@@ -121,10 +127,13 @@ class Tasks:
         kept: Callable[[int], Attributes] = _none_kept,
         ids: Callable[[int], ProcessIds | None] = _no_ids,
         roots: Callable[[int], Dir | None] = _no_root,
+        core_filter: Callable[[int], int | None] = _no_core_filter,
+        keep_core_filter: Callable[[int, int], None] | None = None,
         own_namespace: bool = False,
     ) -> None:
         self._vfs, self.reaper, self._starting = vfs, reaper, starting
         self.own_namespace, self._kept, self.ids_of, self._roots = own_namespace, kept, ids, roots
+        self.core_filter, self._keep_core_filter = core_filter, keep_core_filter
         self._lock, self._namespace_fd, self._closed = _thread.allocate_lock(), -1, False
         self._hosts: dict[int, int] = {}  # guest number -> host number, as last seen; only where the host is old
 
@@ -272,6 +281,10 @@ class Tasks:
         """The limits on core files that the process set; None: it set none."""
         kept = self._kept(host_tid)
         return (kept["core_soft"], kept["core_hard"]) if "core_soft" in kept else None
+
+    def keep_core_filter(self, host_tid: int, fd: int) -> None:
+        if self._keep_core_filter is not None:
+            self._keep_core_filter(self.tgid_of(host_tid), fd)
 
     # -- programs ----------------------------------------------------------------------------------------------
     def exe_of(self, host_pid: int) -> bytes | None:

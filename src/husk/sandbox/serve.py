@@ -84,6 +84,8 @@ class Served:
             kept=shared.attributes_of,
             ids=shared.ids_of,
             roots=shared.root_of,
+            core_filter=shared.core_filter,
+            keep_core_filter=shared.keep_core_filter,
             own_namespace=box.walls.pid,
         )
         self._tasks = tasks

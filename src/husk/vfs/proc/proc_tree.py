@@ -13,7 +13,7 @@ from husk.vfs.node import Dir, Node, Stat
 from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, TaskEntries
 from husk.vfs.proc.proc_nodes import HeldFile, NamespaceFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
 from husk.vfs.proc.view import View
-from husk.vfs.synth.synth_tree import SynthTree, path_from, path_of, read_host, snapshot
+from husk.vfs.synth.synth_tree import SynthTree, note, path_from, path_of, read_host, snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ __all__ = ["HeldFile", "ProcTree"]
 
 # Writing these tunes the task itself, and the host kernel checks the writer: so the guest gets the host's own file.
 HOST_WRITABLE = frozenset({b"comm", b"oom_score_adj", b"timerslack_ns"})
-# Writing succeeds and has no effect: husk-init has set that the host writes no memory of a crashing guest to disk.
-IGNORED = frozenset({b"coredump_filter"})
+# Writing has no effect but that it is shown: husk-init has set that the host writes no memory of a crashing guest.
+SHOWN_AS_WRITTEN = frozenset({b"coredump_filter"})
 NAMESPACED = frozenset({b"mountinfo", b"mounts", b"mountstats"})
 # Linux shows these only to a process that may trace the task.
 TRACER_FILES = frozenset(
@@ -208,14 +208,26 @@ class ProcTree(SynthTree):
         if node.part is node.task and node.name == b"mem":
             return self._open_memory(ctx, host_task, flags)
         if flags & os.O_ACCMODE != os.O_RDONLY:
-            if node.part is node.task and node.name in IGNORED:
-                text = self._text(ctx, node, host_task)
-                return snapshot(path_of(node.part, node.name), text, flags, access=flags & os.O_ACCMODE)
+            if node.part is node.task and node.name in SHOWN_AS_WRITTEN:
+                return self._open_shown(ctx, node, host_task, flags)
             if node.part is not node.task or node.name not in HOST_WRITABLE:
                 raise OSError(errno.EPERM, "cannot be written in a box")
             keep = flags & (os.O_ACCMODE | os.O_NONBLOCK | os.O_APPEND)
             return os.open(node.name, keep | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=host_task.fd)
         return snapshot(path_of(node.part, node.name), self._text(ctx, node, host_task), flags)
+
+    def _open_shown(self, ctx: Context, node: TaskFile, host_task: HostTask, flags: int) -> int:
+        """What is written to a file that is open for reading too stays in that copy: it has a text before."""
+        path = path_of(node.part, node.name)
+        if flags & os.O_ACCMODE == os.O_RDWR:
+            return snapshot(path, self._text(ctx, node, host_task), flags, access=os.O_RDWR)
+        fd = note(path, flags)
+        try:
+            self.view.tasks.keep_core_filter(host_task.host, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def _open_memory(self, ctx: Context, host_task: HostTask, flags: int) -> int:
         """Of the caller's own process, which can change its memory without it just as well, and of its descendants,

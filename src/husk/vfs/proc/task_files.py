@@ -195,6 +195,12 @@ def _limits(task: HostTask) -> bytes:
     return b"".join(lines)
 
 
+def _core_filter(task: HostTask) -> bytes:
+    """As the process, or one that it descends from, has set it; else the host's."""
+    known = task.view.tasks.core_filter(task.host)
+    return task.read(b"coredump_filter") if known is None else b"%08x\n" % known
+
+
 # -- the tables -------------------------------------------------------------------------------------------------------
 def _host(name: bytes) -> Callable[[HostTask], bytes]:
     return lambda task: task.read(name)
@@ -214,7 +220,7 @@ TASK_TEXT: dict[bytes, Callable[[HostTask], bytes]] = {
     b"children": _children,
     b"cmdline": _host(b"cmdline"),
     b"comm": _host(b"comm"),
-    b"coredump_filter": _host(b"coredump_filter"),
+    b"coredump_filter": _core_filter,
     b"cpuset": _fixed(b"/\n"),
     b"environ": _host(b"environ"),
     b"gid_map": _fixed(_WHOLE_MAP),

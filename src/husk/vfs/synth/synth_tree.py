@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     Fill = Callable[["SynthDir"], None]
 
 FIRST_COOKIE = 3  # 1 and 2 are "." and ".."
-MFD_CLOEXEC, MFD_NOEXEC_SEAL = 1, 8
+MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_NOEXEC_SEAL = 1, 2, 8
+F_ADD_SEALS, F_SEAL_SIZE = 1033, 1 | 2 | 4  # neither size nor seals can change
+NOTE_BYTES = 64
 SNAPSHOT_LABEL = b"husk-proc:"  # so a snapshot names its file: the host's /proc/PID/fd/N reads /memfd:husk-proc:PATH
 _SNAPSHOT_LINK = b"/memfd:" + SNAPSHOT_LABEL
 _LABEL_MAX = 249  # memfd_create(2)
@@ -232,6 +234,20 @@ def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY, *, access: i
             done += os.write(maker, content[done:] if done else content)
         keep = flags & (os.O_PATH | os.O_NONBLOCK)
         return os.open(b"/proc/self/fd/%d" % maker, access | os.O_CLOEXEC | keep)
+    finally:
+        os.close(maker)
+
+
+def note(path: bytes, flags: int) -> int:
+    """A descriptor for writing a few bytes, which husk may keep a copy of: nothing else can be written there."""
+    label = (SNAPSHOT_LABEL + path)[:_LABEL_MAX]
+    import fcntl  # here, not above: few programs write there, and starting must be quick
+
+    maker = os.memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING)  # type: ignore[arg-type]  # bytes work too
+    try:
+        os.ftruncate(maker, NOTE_BYTES)
+        fcntl.fcntl(maker, F_ADD_SEALS, F_SEAL_SIZE)
+        return os.open(b"/proc/self/fd/%d" % maker, os.O_WRONLY | os.O_CLOEXEC | flags & os.O_NONBLOCK)
     finally:
         os.close(maker)
 

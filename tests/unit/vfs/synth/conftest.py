@@ -65,6 +65,12 @@ class FakeTasks:
     def core_limit(self, host_tid: int) -> tuple[int, int] | None:
         return None
 
+    def core_filter(self, host_tid: int) -> int | None:
+        return None
+
+    def keep_core_filter(self, host_tid: int, fd: int) -> None:
+        pass
+
     def shows(self, host_pid: int) -> int:
         return self.guest_of(host_pid)
 
