@@ -116,6 +116,16 @@ static void tcp(const char *ip, const char *dial) {
     MUST(getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &size));
     say("events %x, error %d", ready.revents, error);
     close(client);
+
+    /* A stream can be disconnected and connected again. */
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    client = MUST(socket(family, SOCK_STREAM, 0));
+    STEP(connect(client, &address.any, size_of_address()));
+    STEP(connect(client, &none, sizeof none));
+    STEP(send(client, "x", 1, MSG_NOSIGNAL));
+    STEP(connect(client, &address.any, size_of_address()));
+    STEP(send(client, "x", 1, MSG_NOSIGNAL));
+    close(client);
     close(server);
     client = MUST(socket(family, SOCK_STREAM, 0));
     STEP(connect(client, &address.any, size_of_address()));

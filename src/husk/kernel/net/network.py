@@ -51,6 +51,8 @@ class Network:
     def destination(self, call: Call, fd: int, kind: tuple[int, int], address: bytes) -> bytes:
         if kind[0] == AF_NETLINK and call.nr == CONNECT and not any(socket_name(fd, False)[4:8]):
             _bind_netlink(call, fd, b"\x10\0" + bytes(10))
+        if address[:2] == b"\0\0" and call.nr == CONNECT:
+            return address  # disconnecting
         if kind[1] == SOCK_STREAM and is_connected(fd):
             return NOWHERE.get(kind[0], address)
         remote = remote_address(address)
