@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-fast test-index skill-score lint command-line-page picture bench fuzz fuzz-c soak-store lock wheels sdist deb clean bombs faults races FORCE
+.PHONY: help setup run test test-fast test-index skill-score lint command-line-page pictures bench fuzz fuzz-c soak-store lock wheels sdist deb clean bombs faults races FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -25,7 +25,7 @@ help:
 	@echo 'make test-index         install packages for a skill from the real package index and npm registry'
 	@echo 'make lint               ruff and mypy --strict'
 	@echo 'make command-line-page  write docs/command-line.md anew from the option table'
-	@echo 'make picture            record the picture of the README anew, from a real run'
+	@echo 'make pictures           record the terminals of the documentation anew, from real runs'
 	@echo 'make bench              measure husk against the host; prints one table, writes bench/results/'
 	@echo 'make fuzz               random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
 	@echo 'make fuzz-c             all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
@@ -66,8 +66,8 @@ skill-score: setup
 command-line-page: setup
 	$(BIN)/python -m husk.cli.options.reference > docs/command-line.md
 
-picture: setup
-	$(BIN)/python tools/record_terminal.py docs/pictures/first-run.svg
+pictures: setup
+	$(BIN)/python tools/record_terminal.py
 
 bench: setup
 	@$(BIN)/python tools/guest_programs.py --install --bench
