@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,43 @@ WITH_VALUES = [
 def test_a_value_that_is_missing(path: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     told = error_of([*path.split(), "--json", name], 2, capsys)
     assert told["kind"] == "usage" and name in told["error"]
+
+
+def mistakes(path: str, command: Command) -> Iterator[list[str]]:
+    """Every way to misuse the options and arguments of a command that the table knows of."""
+    needed = ["word" for argument in command.arguments if argument.count in "1+"]
+    program = ["--", "true"] if command.program else []
+    if needed and not program:
+        yield ["--json"]
+    if not program and all(argument.count in "1?" for argument in command.arguments):
+        yield ["--json", *(["word"] * (len(command.arguments) + 1))]
+    if any(argument.choices for argument in command.arguments):
+        yield ["--json", *("nonsense" for _ in command.arguments)]
+    yield ["--json=yes"]
+    if not command.program_first:
+        yield ["--jso", "--nonsense"]
+    for option in command.options:
+        name = option.names[-1]
+        if not option.metavar:
+            yield ["--json", f"{name}=value"]
+        if option.choices or option.read is not None:
+            yield ["--json", name, "no such value", *needed, *program]
+
+
+MISTAKES = [(path, words) for path, command in LEAVES if path != "shell" for words in mistakes(path, command)]
+
+
+@pytest.mark.parametrize(("path", "words"), MISTAKES, ids=[f"{path} {' '.join(words)}" for path, words in MISTAKES])
+def test_a_mistake(path: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_of([*path.split(), *words], 2, capsys)["kind"] == "usage"
+
+
+def test_a_mistake_before_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = [command.name for command in all_commands() if command.commands]
+    lines = [["--json"], ["nonsense", "--json"], ["--nonsense", "--json"], ["--json", "run"]]
+    lines += [[name, *words] for name in groups for words in (["--json"], ["nonsense", "--json"], ["--json", "ls"])]
+    for words in lines:
+        assert error_of(words, 2, capsys)["kind"] == "usage"
 
 
 # For each command something it cannot do. Commands that fail only when called wrongly are left out.

@@ -163,7 +163,8 @@ def wants_json(command: Command, words: list[str]) -> bool:
     for word in left:
         if word == "--":
             return False
-        if word == "--json":
+        name = word.partition("=")[0]
+        if name == "--json" or (not command.program_first and name == "--json"[: max(len(name), 4)]):
             return True
         if not command.program_first:
             continue
