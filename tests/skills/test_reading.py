@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from husk.sandbox.errors import UsageError
-from husk.skills.open_skill import open_skill
+from husk.skills.open_skill import open_skill, tree_digest
 from husk.skills.permission_file import Permissions, propose, read_permissions
 from husk.skills.running import choose
 from husk.skills.scan.describe import Description, describe, reachable_scripts
@@ -215,3 +216,19 @@ def test_which_asks_for_more() -> None:
         "limit memory = 2G (at most 1G)",
     ]
     assert Permissions(work=False, limits={}).beyond(most) == ["limit memory = none (at most 1G)"]
+
+
+def test_a_digest_is_of_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that husk cannot read now may be read by another user, or later."""
+    folder = make_skill(tmp_path, "partly", {"scripts/x.sh": "true\n", "closed/y.sh": "true\n"})
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if os.fspath(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    assert tree_digest(folder)
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError, match="closed"):
+        tree_digest(folder)

@@ -69,15 +69,16 @@ def _diff(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.diff import differences
     from husk.sandbox.kept.open_box import OpenBox
 
+    name = own_box(options.name)
     paths = [os.fsencode(path) for path in options.paths]
     for path in paths:
         if not path.startswith(b"/"):
             raise UsageError(f"{shown(path)}: give an absolute path, as the box calls it.")
-    with OpenBox(kept, kept.get(options.name)) as box:
+    with OpenBox(kept, kept.get(name)) as box:
         found = differences(box.files, paths)
         if options.json:
             told = [one.as_json() | ({"patch": "".join(one.patch())} if options.patch else {}) for one in found]
-            say_json({"name": options.name, "changes": told})
+            say_json({"name": name, "changes": told})
             return 0
         for one in found:
             if options.patch and (lines := list(one.patch())):
@@ -114,8 +115,9 @@ def _details(one: Difference) -> str:
 def _log(options: Values, kept: KeptBoxes) -> int:
     from husk.sandbox.kept.run_log import runs
 
-    kept.get(options.name)
-    found = runs(kept.path(options.name))[-options.last :]
+    name = own_box(options.name)
+    kept.get(name)
+    found = runs(kept.path(name))[-options.last :]
     lines = [f"{'WHEN':19} {'TOOK':>8} {'EXIT':>4} {'CHANGED':>7} {'REFUSED':>7}  COMMAND"]
     for run in found:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run["time"]))
@@ -127,7 +129,7 @@ def _log(options: Values, kept: KeptBoxes) -> int:
             lines += [f"  {change} {path}{' on the host' if where == 'host' else ''}"
                       for where, change, path in run["changes"]]  # fmt: skip
             lines += [f"  refused {one['what']}: {one['reason']}" for one in run["refusals"]]
-    say_result({"name": options.name, "runs": found}, lines, as_json=options.json)
+    say_result({"name": name, "runs": found}, lines, as_json=options.json)
     return 0
 
 
@@ -154,6 +156,19 @@ def _drop(options: Values, kept: KeptBoxes) -> int:
         drop(kept, name)
     say_result({"dropped": options.names}, options.names, as_json=options.json)
     return 0
+
+
+def own_box(name: str) -> str:
+    """The box that is meant: without a name the one that the project's profile keeps."""
+    if name:
+        return name
+    from husk.cli.profiles.find_profile import project_box
+    from husk.cli.run_policy import project_file
+
+    found = project_box(project_file())
+    if not found:
+        raise UsageError("NAME is missing, and no profile keeps a box here; `husk ps -a` lists boxes.")
+    return found
 
 
 def _command(row: Command, handler: Callable[[Values, KeptBoxes], int]) -> Callable[[list[str]], int]:

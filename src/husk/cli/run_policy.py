@@ -111,6 +111,18 @@ class RunOptions:
             except UsageError as error:
                 raise file.wrong_at(setting.line, str(error)) from None
         self.kept_by_profile = bool(self.policy.keep)
+        self._start_here()
+
+    def _start_here(self) -> None:
+        """Where the profile starts programs at the top of a mount, one that is started below it starts there."""
+        try:
+            here = os.getcwd()
+        except OSError:
+            return
+        for mount in self.policy.mounts:
+            top = os.path.join(mount.source, "")
+            if mount.target == self.policy.workdir and here.startswith(top):
+                self.policy.workdir = os.path.join(mount.target, here[len(top) :])
 
     def _profile(self, _: str) -> None:
         """Taken before all others."""

@@ -71,7 +71,8 @@ def hint(policy: Policy, result: Result) -> str:
             folder = os.path.dirname(inside)
             return f"{word} is on the host, not in the box; --mount {folder}:{folder}:ro shows its directory there."
         if policy.workdir == WORKDIR and inside.startswith(f"{WORKDIR}/"):
-            return f"{word} is on the host, not in the box; --mount .:{WORKDIR}:cow shows this directory there."
+            show = f"--mount .:{WORKDIR}:cow shows this directory there, `husk init` makes it so for every run"
+            return f"{word} is on the host, not in the box; {show}."
     return ""
 
 

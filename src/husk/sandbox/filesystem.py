@@ -9,7 +9,7 @@ import stat as st
 from husk.kernel.tasks import TasksHere
 from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, NoWorkdir, UsageError
-from husk.sandbox.policy import HOME, USER
+from husk.sandbox.policy import HOME, USER, WORKDIR
 from husk.vfs.image.default_image import default_image, make_directory_in
 from husk.vfs.image.etc_files import etc_files
 from husk.vfs.layer.inodes import LayerDir
@@ -456,6 +456,8 @@ def _missing(name: str, image: str) -> str:
     if on_host is None:
         return f"{name}: not found in the box."
     folder = os.path.dirname(on_host)
+    if not os.path.isabs(name) and "/" in name and on_host.startswith(os.path.join(os.getcwd(), "")):
+        return f"{name}: on the host, not in the box; --mount .:{WORKDIR}:cow shows this directory there."
     advice = f"add --mount {folder}:{folder}:ro and call it {on_host}"
     return f"{name}: not found in the box, but the host has {on_host}; {advice}."
 

@@ -75,7 +75,11 @@ def tree_digest(root: Path) -> str:
     """Of every file in the folder, with its name, whether it is executable, and where a link leads. What a box does
     not list counts too: a planted module below node_modules or a compiled one is code like the rest."""
     whole = hashlib.sha256()
-    for folder, folders, names in os.walk(root):
+
+    def unreadable(error: OSError) -> None:
+        raise error  # a digest stands for every file; what husk cannot read now, another user may, or it later
+
+    for folder, folders, names in os.walk(root, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name != ".git")
         links = [name for name in folders if Path(folder, name).is_symlink()]
         for name in sorted([*names, *links]):

@@ -229,3 +229,51 @@ def test_an_env_file(place: Path) -> None:
     (place / ".env").write_text("nonsense\n")
     with pytest.raises(UsageError, match=r"line 1 is not NAME=VALUE"):
         RunOptions(["--profile", "none", "--env-file", ".env", "true"])
+
+
+def test_a_link_to_a_trusted_file_is_not_trusted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that may write to one project must not give it the mounts of another."""
+    other = place.parent / "other"
+    other.mkdir()
+    (other / "husk.toml").write_text('format = 1\n[profile.default]\nmount = ["/etc:/etc2:ro", ".:/workspace:cow"]\n')
+    assert husk(["trust", "--yes", "--json", str(other)]) == 0
+    (place / "husk.toml").symlink_to(other / "husk.toml")
+    capsys.readouterr()
+    assert RunOptions(["true"]).policy.mounts == []
+    assert f"{place}/husk.toml is not trusted" in capsys.readouterr().err
+    # If the person trusts the link, it is this project's file: its paths begin here.
+    assert husk(["trust", "--yes", "--json"]) == 0
+    assert [mount.source for mount in RunOptions(["true"]).policy.mounts] == ["/etc", str(place)]
+    assert husk(["trust", "--revoke", "--json"]) == 0
+    assert RunOptions(["true"]).policy.mounts == []
+
+
+@pytest.mark.parametrize("store", [".store", "deep/store", "../shared/store"])
+def test_no_store_where_programs_write(place: Path, store: str) -> None:
+    (place.parent / "shared").mkdir()
+    write(place, f'format = 1\n[profile.default]\nmount = ["../shared:/s:rw"]\nimage = "x"\nstore = "{store}"\n')
+    with pytest.raises(UsageError, match=r"husk.toml:5: store = .*: programs of the project could write to it"):
+        RunOptions(["true"])
+    write(place, 'format = 1\n[profile.default]\nmount = ["../shared:/s:ro"]\nstore = "../shared/store"\n')
+    assert RunOptions(["true"]).policy.store
+
+
+def test_a_run_starts_where_it_is_started(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(place, f'{FIRST}workdir = "/workspace"\n[profile.fixed]\nmount = [".:/p:cow"]\nworkdir = "/tmp"\n')
+    assert RunOptions(["true"]).policy.workdir == "/workspace"
+    monkeypatch.chdir(place / "deep" / "er")
+    assert RunOptions(["true"]).policy.workdir == "/workspace/deep/er"
+    assert RunOptions(["--workdir", "/home", "true"]).policy.workdir == "/home"
+    assert RunOptions(["--profile", "fixed", "true"]).policy.workdir == "/tmp"
+
+
+def test_the_box_of_a_project_needs_no_name(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HUSK_STATE", str(place.parent / "state"))
+    assert husk(["diff"]) == 2
+    assert "NAME is missing, and no profile keeps a box here" in capsys.readouterr().err
+    write(place, f'{FIRST}keep = "counting"\n')
+    for command in ("diff", "apply", "log"):
+        assert husk([command]) == 2
+        assert "there is no box 'counting'" in capsys.readouterr().err

@@ -6,6 +6,8 @@ from husk.cli.options import JSON, Argument, Command, Option
 from husk.cli.options.values import positive_count
 
 _NAME = Argument("NAME", "the name of a kept box", names_of="boxes")
+_OWN = Argument("NAME", "the name of a kept box (default: the one that the project's profile keeps)", count="?",
+                names_of="boxes")  # fmt: skip
 
 PS = Command(
     "ps",
@@ -19,7 +21,7 @@ DIFF = Command(
     "What a kept box changed, in its own tree and below each cow mount.",
     options=(Option("--patch", "", "for text files, the changed lines"), JSON),
     arguments=(
-        _NAME,
+        _OWN,
         Argument("PATH", "only what is there or below, as the box calls it", count="*", attribute="paths"),
     ),
 )
@@ -40,7 +42,7 @@ APPLY = Command(
         JSON,
     ),
     arguments=(
-        _NAME,
+        _OWN,
         Argument("PATH", "a changed file or folder, or a mount, by its name in the box or on the host", count="*",
                  attribute="paths"),
     ),
@@ -99,7 +101,7 @@ LOG = Command(
         Option("--details", "", "also what each run changed and was refused"),
         JSON,
     ),
-    arguments=(_NAME,),
+    arguments=(_OWN,),
 )
 COMMIT = Command(
     "commit",

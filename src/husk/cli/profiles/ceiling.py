@@ -94,6 +94,18 @@ def check_links(project: ProfileFile, setting: Setting) -> None:
         raise project.wrong_at(setting.line, f"{setting}: {why}")
 
 
+def check_store(project: ProfileFile, settings: list[Setting]) -> None:
+    """husk maps the manifests of a store. In the run that uses it no guest can reach it; but programs of another run,
+    to which the same directory is just a part of the project, could write to it."""
+    written = [_source(setting) for setting in settings if setting.value.endswith(":rw")]
+    for setting in settings:
+        if setting.key == "store":
+            place = os.path.expanduser(setting.value)
+            if any(_is_below(place, os.path.realpath(top)) for top in (project.directory, *written) if top):
+                why = "programs of the project could write to it; keep it elsewhere, outside of what is mounted rw."
+                raise project.wrong_at(setting.line, f"{setting}: {why}")
+
+
 def _source(setting: Setting) -> str:
     """The host's file or directory that a setting names, if it is one that does."""
     if setting.key == "mount" and not setting.value.endswith(":image"):

@@ -13,7 +13,7 @@ from husk.cli.output import say, say_as_is, say_result
 from husk.cli.profiles.new_profile import new_profile
 from husk.cli.profiles.profile_file import ProfileFile
 from husk.cli.profiles.profile_schema import schema
-from husk.cli.profiles.trust import is_trusted, revoke, trust, trusted
+from husk.cli.profiles.trust import is_trusted, place_of, revoke, trust, trusted
 from husk.cli.run_policy import PROJECT_FILE, project_file
 from husk.sandbox.errors import HuskError, UsageError
 
@@ -72,7 +72,7 @@ def _trust(options: Values) -> int:
     if options.revoke:
         done = revoke(path)
         said = "is not trusted any more" if done else "was not trusted"
-        say_result({"file": os.path.realpath(path), "revoked": done}, [f"{path} {said}."], as_json=options.json)
+        say_result({"file": place_of(path), "revoked": done}, [f"{path} {said}."], as_json=options.json)
         return 0
     file = ProfileFile(path)
     profiles = {name: [str(setting) for setting in found] for name, found in file.profiles.items()}

@@ -7,9 +7,9 @@ import os
 import sys
 
 from husk.cli.output import say
-from husk.cli.profiles.ceiling import Ceiling, check_links
+from husk.cli.profiles.ceiling import Ceiling, check_links, check_store
 from husk.cli.profiles.profile_file import ProfileFile, read_content
-from husk.cli.profiles.trust import is_trusted, user_file, was_trusted
+from husk.cli.profiles.trust import is_trusted, place_of, user_file, was_trusted
 from husk.sandbox.errors import UsageError
 
 TYPE_CHECKING = False
@@ -23,8 +23,8 @@ def settings(name: str, path: str) -> list[tuple[ProfileFile, Setting]]:
     """Those of the profile `name`; without a name those of `default`, if there is one. `path` is the project's file, or
     empty."""
     wanted = name or DEFAULT
-    user = ProfileFile(user_file()) if os.path.exists(user_file()) else None
-    project = _project(name, os.path.realpath(path)) if path else None
+    user = _user()
+    project = _project(name, place_of(path)) if path else None
     if project is not None and wanted in project.profiles:
         return _within(project, wanted, user)
     if user is not None and wanted in user.profiles:
@@ -38,10 +38,22 @@ def settings(name: str, path: str) -> list[tuple[ProfileFile, Setting]]:
 
 def known_profiles(path: str) -> list[str]:
     """Names, for completion: of a project's file only if it is trusted."""
-    files = [ProfileFile(user_file())] if os.path.exists(user_file()) else []
-    if path and is_trusted(os.path.realpath(path), content := read_content(path)):
+    files = [user] if (user := _user()) is not None else []
+    if path and is_trusted(place_of(path), content := read_content(path)):
         files.append(ProfileFile(path, content))
     return sorted({name for file in files for name in file.profiles})
+
+
+def project_box(path: str) -> str:
+    """The name of the box that the default profile keeps; empty: none does. `path` as for `settings`."""
+    kept = [setting.value for _, setting in settings("", path) if setting.key == "keep"]
+    return kept[-1] if kept else ""
+
+
+def _user() -> ProfileFile | None:
+    """The user's own file. It may be a link: no other user writes there."""
+    path = user_file()
+    return ProfileFile(os.path.realpath(path)) if os.path.exists(path) else None
 
 
 def _project(name: str, path: str) -> ProfileFile | None:
@@ -68,6 +80,7 @@ def _within(project: ProfileFile, name: str, user: ProfileFile | None) -> list[t
     found = [(project, setting) for setting in project.profiles[name]]
     for _, setting in found:
         check_links(project, setting)
+    check_store(project, [setting for _, setting in found])
     if user is not None:
         ceiling = Ceiling(user)
         for _, setting in found:

@@ -11,6 +11,7 @@ import re
 import stat as st
 
 from husk.cli.options.run_options import BOX
+from husk.cli.profiles.trust import place_of
 from husk.sandbox.errors import UsageError
 from husk.sandbox.toml_reader import Table, read_toml
 
@@ -48,7 +49,7 @@ class ProfileFile:
     __slots__ = ("_lines", "content", "directory", "own", "path", "profiles")
 
     def __init__(self, path: str, content: bytes | None = None) -> None:
-        self.path = os.path.realpath(path)
+        self.path = place_of(path)
         self.directory = os.path.dirname(self.path)
         self.content = read_content(path) if content is None else content
         self._lines = self.content.decode("utf-8", "replace").splitlines()

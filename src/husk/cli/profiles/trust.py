@@ -24,6 +24,13 @@ def user_file() -> str:
     return os.path.join(config_directory(), "config.toml")
 
 
+def place_of(path: str) -> str:
+    """Where a file stands: no link above it is left, but the file may be one itself. A program that may write to a
+    project could make its husk.toml a link to another one that is trusted, with that one's mounts."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
 def _mark(path: str) -> str:
     return os.path.join(config_directory(), "trusted", hashlib.sha256(os.fsencode(path)).hexdigest())
 
@@ -33,7 +40,7 @@ def _text(path: str, content: bytes) -> str:
 
 
 def is_trusted(path: str, content: bytes) -> bool:
-    """`path` has no symbolic links."""
+    """`path` as `place_of` gives it."""
     try:
         with open(_mark(path), encoding="utf-8", errors="surrogateescape") as mark:
             return mark.read() == _text(path, content)
@@ -63,7 +70,7 @@ def trust(path: str, content: bytes) -> None:
 def revoke(path: str) -> bool:
     """False: it was not trusted."""
     try:
-        os.unlink(_mark(os.path.realpath(path)))
+        os.unlink(_mark(place_of(path)))
     except FileNotFoundError:
         return False
     return True

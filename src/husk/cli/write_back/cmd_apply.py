@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from husk.cli.cmd_boxes import own_box
 from husk.cli.exit_codes import run_command
 from husk.cli.options.box_options import APPLY
 from husk.cli.output import say, say_result
@@ -36,16 +37,16 @@ def _apply(options: Values) -> int:
         raise UsageError(f"--interactive asks for each change; leave out {'--json' if options.json else '--yes'}.")
     if options.interactive and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; give the paths to apply, and --yes.")
-    kept = KeptBoxes()
-    kept.get(options.name)
-    lock = kept.lock(options.name)
+    kept, name = KeptBoxes(), own_box(options.name)
+    kept.get(name)
+    lock = kept.lock(name)
     try:
-        outcome = recover_apply(kept, options.name)
+        outcome = recover_apply(kept, name)
         kept.collect()
         if outcome and not options.json:
             say(f"husk apply: an earlier apply was interrupted; it is {outcome} now.", file=sys.stderr)
         try:
-            with OpenBox(kept, kept.get(options.name), rules=read_rules({"allow": options.allow})) as box:
+            with OpenBox(kept, kept.get(name), rules=read_rules({"allow": options.allow})) as box:
                 return _apply_open(options, box, outcome)
         finally:
             kept.collect()  # what stays in the box was written beside it, also if the apply failed then
@@ -64,7 +65,7 @@ def _apply_open(options: Values, box: OpenBox, outcome: str) -> int:
         conflicts = ask_each(box, source, target, plan, conflicts, dry_run=options.dry_run)
     steps = step_lines(plan)
     document = {
-        "name": options.name,
+        "name": box.record.name,
         "mount": target,
         "directory": source,
         "steps": steps,

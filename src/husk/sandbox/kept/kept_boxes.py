@@ -88,8 +88,15 @@ class KeptBoxes:
                 raise UsageError(
                     f"the box {name!r} runs for the first time; there is nothing kept until that run ends."
                 )
-            raise UsageError(f"there is no box {name!r}; `husk ps -a` lists them, `husk run --keep {name}` makes one.")
+            ways = f"`husk ps -a` lists them, `husk run --keep {name}` makes one"
+            raise UsageError(f"there is no box {name!r}{self._near(name)}; {ways}.")
         return record
+
+    def _near(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        found = get_close_matches(name, self.names(), 1)
+        return f" (did you mean {found[0]}?)" if found else ""
 
     def is_running(self, name: str) -> bool:
         path = self.path(name)
