@@ -114,7 +114,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "unknown, short": (["-x", "--", "true"], "-x"),
     "unknown, with a value": (["--nonsense=1", "--", "true"], "--nonsense"),
     "misspelt": (["--sumary", "--", "true"], "--summary"),
-    "flag with a value": (["--json=yes", "--", "true"], "--json"),
+    "flag with a value": (["--quiet=yes", "--", "true"], "--json"),
     "value missing": (["--mount"], "--mount"),
     "value empty": (["--workdir=", "--", "true"], "--workdir"),
     "value is the separator": (["--timeout", "--", "true"], "--timeout"),
