@@ -114,7 +114,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "unknown, short": (["-x", "--", "true"], "-x"),
     "unknown, with a value": (["--nonsense=1", "--", "true"], "--nonsense"),
     "misspelt": (["--sumary", "--", "true"], "--summary"),
-    "flag with a value": (["--quiet=yes", "--", "true"], "--json"),
+    "flag with a value": (["--quiet=yes", "--", "true"], "--quiet"),
     "value missing": (["--mount"], "--mount"),
     "value empty": (["--workdir=", "--", "true"], "--workdir"),
     "value is the separator": (["--timeout", "--", "true"], "--timeout"),
