@@ -82,6 +82,7 @@ PACKAGES = {
 # The others are C extensions that example skills use.
 MODULES = {
     "python3-venv": ("ensurepip", "python3-venv"),
+    "python3-pip": ("pip", "python3-pip"),
     "python3-yaml": ("yaml", "python3-yaml"),
     "python3-lxml": ("lxml", "python3-lxml"),
     "python3-pil": ("PIL", "python3-pil"),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import husk_command, scratch
+from tests.loads import packages
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 
@@ -29,6 +30,17 @@ class Person:
             [*husk_command(), *words], cwd=self.project, env=self._env, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip
+
+
+    def git(self, *words: str) -> str:
+        """On the host."""
+        own = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "Me", "GIT_COMMITTER_NAME": "Me"}
+        own |= {"GIT_AUTHOR_EMAIL": "me@example.org", "GIT_COMMITTER_EMAIL": "me@example.org"}
+        done = subprocess.run(
+            ["git", *words], cwd=self.project, env=self._env | own, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
 
 @pytest.fixture
@@ -77,3 +89,45 @@ def test_two_projects_of_one_name(person: Person) -> None:
     assert person.types("init").returncode == 0
     run = person.types("run", "touch", "other")
     assert run.returncode == 0 and "1 change in the copy: husk diff counting-" in run.stderr
+
+
+@pytest.mark.needs("git", "npm", "node", "python3", "python3-pip")
+def test_a_day_with_git_pip_and_npm(person: Person) -> None:
+    """A branch, two installations and a commit in the copy. The host has them after `husk apply`, and only then."""
+    files = {
+        "one-1.0-py3-none-any.whl": packages.wheel("one", 3),
+        **packages.npm_project(3),
+        "use.py": "import one.module2\nprint('from pip:', one.module2.VALUE)\n",
+        ".gitignore": "/node_modules/\n/lib/\n__pycache__/\n",
+    }
+    for name, content in files.items():
+        path = person.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    person.git("init", "--quiet", "--initial-branch=main")
+    person.git("add", ".")
+    person.git("commit", "--quiet", "--message=begin")
+    assert person.types("init").returncode == 0
+
+    def runs(command: str) -> str:
+        done = person.types("run", "--", "sh", "-ec", command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    pip = "python3 -m pip install --quiet --no-index --disable-pip-version-check --root-user-action=ignore"
+    said = runs(f"git switch --quiet -c fix\n{pip} --target=lib ./one-1.0-py3-none-any.whl\nPYTHONPATH=lib python3 use.py")
+    assert said == "from pip: 2\n"
+    npm = "npm install --offline --no-audit --no-fund --install-links --cache /tmp/npm --no-update-notifier"
+    assert runs(f"{npm} >/dev/null\nnode sum.js") == "3 3\n"
+    runs("echo '# fixed' >> use.py\ngit -c user.name=Box -c user.email=box@example.org commit --quiet --all -m 'fix it'")
+
+    assert person.git("log", "--format=%s", "--all") == "begin\n"
+    assert not (person.project / "lib").exists() and not (person.project / "node_modules").exists()
+    changed = person.types("diff", "counting").stdout
+    assert "changed  /workspace/use.py\n" in changed and "added    /workspace/node_modules/pack0/main.js\n" in changed
+    applied = person.types("apply", "counting", "--yes")
+    assert applied.returncode == 0, applied.stderr
+    assert person.git("log", "--format=%an: %s", "fix") == "Box: fix it\nMe: begin\n"
+    assert person.git("status", "--porcelain", "--branch") == "## fix\n?? husk.toml\n?? package-lock.json\n"
+    assert person.git("fsck", "--strict") == ""
+    assert (person.project / "lib" / "one" / "module2.py").exists()
