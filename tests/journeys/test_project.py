@@ -115,11 +115,12 @@ def test_a_day_with_git_pip_and_npm(person: Person) -> None:
         return done.stdout
 
     pip = "python3 -m pip install --quiet --no-index --disable-pip-version-check --root-user-action=ignore"
-    said = runs(f"git switch --quiet -c fix\n{pip} --target=lib ./one-1.0-py3-none-any.whl\nPYTHONPATH=lib python3 use.py")
-    assert said == "from pip: 2\n"
+    runs(f"git switch --quiet -c fix\n{pip} --target=lib ./one-1.0-py3-none-any.whl")
+    assert runs("PYTHONPATH=lib python3 use.py") == "from pip: 2\n"
     npm = "npm install --offline --no-audit --no-fund --install-links --cache /tmp/npm --no-update-notifier"
     assert runs(f"{npm} >/dev/null\nnode sum.js") == "3 3\n"
-    runs("echo '# fixed' >> use.py\ngit -c user.name=Box -c user.email=box@example.org commit --quiet --all -m 'fix it'")
+    commit = "git -c user.name=Box -c user.email=box@example.org commit --quiet --all -m 'fix it'"
+    runs(f"echo '# fixed' >> use.py\n{commit}")
 
     assert person.git("log", "--format=%s", "--all") == "begin\n"
     assert not (person.project / "lib").exists() and not (person.project / "node_modules").exists()
