@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 LOCK := requirements/dev.lock
 # Later arguments for pytest, for example: make test PYTEST_ARGS='tests/unit -k layers'
 PYTEST_ARGS ?=
+# All tests run in two processes where there are two processors; the first to be done takes tests from the other.
+# With PYTEST_ARGS it is one process, because workers take seconds to start. TEST_PROCESSES=2 or TEST_PROCESSES= decides.
+TEST_PROCESSES ?= $(if $(strip $(PYTEST_ARGS)),,$(if $(filter-out 1,$(shell nproc)),2))
 
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -46,7 +49,7 @@ run: setup
 
 test: setup
 	@$(BIN)/python tools/guest_programs.py --install
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q $(if $(TEST_PROCESSES),-n $(TEST_PROCESSES) --dist worksteal) $(PYTEST_ARGS)
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -m fast tests/unit tests/box tests/escape $(PYTEST_ARGS)

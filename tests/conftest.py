@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -86,6 +87,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if not _is_there(program):
                 package = guest_programs.package_of(program)
                 pytest.skip(f"{program} is not installed" + (f" (Debian: {package})" if package else ""))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A worker of pytest-xdist: what it counted goes to the process that prints the summary.
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["compared"] = running.COMPARED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    for what, count in getattr(node, "workeroutput", {}).get("compared", {}).items():
+        running.COMPARED[what] += count
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

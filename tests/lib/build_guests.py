@@ -6,6 +6,7 @@ and scripts in it; the native side runs them there, husk sees the directory as /
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -46,8 +47,15 @@ def guest_programs() -> Path:
     for path in files:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     final = _cache() / digest.hexdigest()[:12]
-    if final.is_dir():
-        return final
+    # One process of several compiles, and the others wait for it.
+    with (final.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not final.is_dir():
+            _build(final, files)
+    return final
+
+
+def _build(final: Path, files: list[Path]) -> None:
     work = Path(tempfile.mkdtemp(dir=final.parent))
     jobs = [
         (source, match[1], match[2].split())
@@ -64,8 +72,4 @@ def guest_programs() -> Path:
     make_ape = [sys.executable, str(SOURCES / "make_ape.py"), str(work / "ape_payload"), str(work / "hello.ape")]
     subprocess.run(make_ape, check=True)
     work.chmod(0o755)
-    try:
-        work.rename(final)
-    except OSError:  # another process was faster; the content is the same
-        shutil.rmtree(work)
-    return final
+    work.rename(final)
