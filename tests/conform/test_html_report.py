@@ -357,7 +357,7 @@ def test_a_case_shows_its_output_its_trace_and_the_registrys_row(page: Page, rec
     assert page.run("document.getElementById('d-title').textContent") == case.name.case
     page.press("Escape")
     page.until("!document.getElementById('drill').open")
-    assert page.run("location.hash") == "#verdict=design"
+    page.until("location.hash === '#verdict=design'")  # the page hears of the end a moment later
     assert page.run("document.activeElement.textContent").endswith(case.name.case)  # back where one was
 
 
