@@ -226,7 +226,10 @@ def test_apply_does_not_remove_what_is_hidden_with_its_directory(home: Home) -> 
 
 
 def test_apply_with_a_rule_lifted(home: Home) -> None:
-    home.sh("box", "echo mine >/h/.bashrc", "--mount", f"{home.home}:/h:cow")
-    assert "left out" in home.husk("apply", "box", "--dry-run")
+    home.sh("box", "echo mine >/h/.bashrc; echo new >/h/new", "--mount", f"{home.home}:/h:cow")
+    assert "left out" in home.husk("apply", "box", "--yes")
+    # What was left out is still in the box.
+    assert (home.home / "new").exists() and (home.home / ".bashrc").read_text() == SECRET
+    assert home.husk("diff", "box") == "changed  /h/.bashrc\n"
     home.husk("apply", "box", "--yes", "--allow", ".bashrc")
     assert (home.home / ".bashrc").read_text() == "mine\n"

@@ -76,6 +76,7 @@ class Plan:
         assert lower is not None
         self.lower = lower
         self.left: list[Step] = []
+        self.ruled_out = False  # a rule keeps changes from the host; they stay in the box, too
         self.moved = lower.moved
         self.baseline = baseline
         files = [info for info in baseline.values() if not st.S_ISDIR(info.mode)]
@@ -86,6 +87,7 @@ class Plan:
         unruled = ChangesByRule(lower, self.notes)
         for change in delta(tree, through=True):
             if unruled.leaves_out(change):
+                self.ruled_out |= change.differs
                 continue
             step = within.get(id(change.above))
             if step is None:

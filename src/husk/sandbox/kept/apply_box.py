@@ -46,7 +46,8 @@ def choose(
 
 def apply_box(box: OpenBox, source: str, target: str, plan: Plan) -> dict[str, Any] | None:
     """The caller holds the box's lock. Returns what stays in the box, as `Record.leave` takes it; None: nothing."""
-    rest = _write_rest(box, target, plan) if plan.left or any(step.whole is not None for step in plan.steps) else None
+    some = plan.left or plan.ruled_out or any(step.whole is not None for step in plan.steps)
+    rest = _write_rest(box, target, plan) if some else None
     apply_plan(box.folder, KeptBox(box.kept, box.record), source, target, plan, rest)
     return rest
 
