@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import husk
+from husk.cli.profiles.profile_file import KEYS
+from husk.cli.profiles.python_options import ONLY_RUN, TAKEN
 from husk.cli.profiles.trust import trust
 
 TEXT = """format = 1
@@ -56,6 +58,10 @@ def test_a_profile_as_arguments(project: Path) -> None:
     assert opened == {"net": ["example.org:443"], "deny_net": ["example.org:80"]}
     with husk.Sandbox(**opened) as box:
         assert box.run(["true"]).returncode == 0
+
+
+def test_every_key_of_a_profile_is_known() -> None:
+    assert set(KEYS) == TAKEN | set(ONLY_RUN)
 
 
 def test_mistakes_have_their_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,3 +134,18 @@ def test_options_within_sentences(sentence: str) -> None:
 def test_what_the_command_line_says_stays_as_it_was() -> None:
     assert str(HuskError("why.", option="mount", value="a:b")) == "--mount a:b: why."
     assert str(HuskError("why.", option="mount")) == "--mount: why." and str(HuskError("why.")) == "why."
+
+
+def test_what_hands_arguments_on_speaks_python_too() -> None:
+    with husk.Sandbox() as box:
+        for wrong in (
+            lambda: box.fork(publish=["http"]),
+            lambda: husk.Pool(1, mounts=["/usr"]),
+            lambda: husk.map(str.upper, ["a"], mounts=["/usr"]),
+            lambda: husk.Executor(mounts=["/usr"]).submit(refused, "", "", ""),
+            lambda: box.apply(),
+            lambda: box.commit("no/such/:name"),
+        ):
+            with pytest.raises((husk.HuskError, TypeError)) as caught:
+                wrong()
+            assert "--" not in str(caught.value)

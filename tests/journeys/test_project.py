@@ -67,6 +67,14 @@ def test_from_the_first_try_to_apply(person: Person) -> None:
     assert (person.project / "total").read_text() == "42"
 
 
+def test_a_refusal_names_the_key_of_the_profile(person: Person) -> None:
+    assert person.types("init").returncode == 0
+    run = person.types("run", "cat", "/etc/shadow")
+    assert run.returncode == 1
+    wish = "/etc/shadow:/etc/shadow:ro"
+    assert f'nothing is mounted there; to allow it, --mount {wish}, or mount = ["{wish}"] in husk.toml' in run.stderr
+
+
 def test_a_project_of_a_stranger(person: Person) -> None:
     (person.project / "husk.toml").write_text('format = 1\n[profile.default]\nmount = ["~/other:/workspace:rw"]\n')
     (person.project.parent / "other").mkdir()

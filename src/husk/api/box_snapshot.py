@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from husk.api import at_exit as living
-from husk.api.options import box_name
+from husk.api.options import box_name, ports_of
 from husk.api.runs import Runs
-from husk.sandbox.policy import Publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +35,7 @@ class Snapshot:
         if self._closed:
             raise ValueError("the snapshot is closed")
         policy = self._policy.again()
-        policy.keep, policy.publish = box_name(keep), [Publish.parse(text) for text in publish]
+        policy.keep, policy.publish = box_name(keep), ports_of(publish)
         return self._opened(Runs(policy, self._hooks.copy(), events=self._events, start=self._files))
 
     def close(self) -> None:

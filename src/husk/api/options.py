@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, TypedDict
 
+from husk.api.run_result import speaking_python
 from husk.sandbox.errors import UsageError
 from husk.sandbox.policy import Mount, Policy, Publish, read_rules
 
@@ -58,7 +59,7 @@ def policy_of(
         policy.allow_net = list(net)
     policy.deny_net = list(deny_net)
     policy.allow_http, policy.inject = list(allow_http), list(inject)
-    policy.publish = [Publish.parse(text) for text in publish]
+    policy.publish = ports_of(publish)
     policy.allow_sockets = list(allow_sockets)
     if cwd:
         policy.workdir = cwd
@@ -73,7 +74,13 @@ def policy_of(
 
 
 def mounts_of(mounts: Iterable[str | Mount]) -> list[Mount]:
-    return [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
+    with speaking_python():
+        return [mount if isinstance(mount, Mount) else Mount.parse(mount) for mount in mounts]
+
+
+def ports_of(publish: Iterable[str]) -> list[Publish]:
+    with speaking_python():
+        return [Publish.parse(text) for text in publish]
 
 
 def box_name(keep: str) -> str:

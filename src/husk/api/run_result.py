@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from husk.api.asker_words import Asker, Remedy, assigned, reworded, sentence_of
-from husk.sandbox.errors import HuskError, NotExecutable, NotFound, NoWorkdir
+from husk.sandbox.errors import HuskError, NotExecutable, NotFound, NoWorkdir, UsageError
 from husk.sandbox.limits.limits import Exceeded
 from husk.sandbox.result import Result as Ended
+from husk.store.store_errors import StoreError, StoreUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -262,6 +263,8 @@ def speaking_python() -> Iterator[None]:
         if told is error:
             raise
         raise told from None
+    except StoreError as error:
+        raise (UsageError if isinstance(error, StoreUsageError) else HuskError)(str(error)) from None
 
 
 def _bytes(output: Output) -> bytes | None:

@@ -264,7 +264,7 @@ class Sandbox(BoxFiles):
         file that a program is writing at this moment may be half in it. Returns the hash of the new layer."""
         from husk.sandbox.kept.operations import commit_open
 
-        with self._runs.lock:
+        with speaking_python(), self._runs.lock:
             return commit_open(self._runs.box(), image)
 
     def apply(

@@ -75,7 +75,9 @@ def _run(options: RunOptions) -> int:
     if result.exit_code and not (options.json or options.quiet):
         from husk.cli.summary import hint, likely_refusal
 
-        advice = hint(options.policy, result) or ("" if options.summary else likely_refusal(result))
+        advice = hint(options.policy, result)
+        if not advice and not options.summary:
+            advice = likely_refusal(result, options.profile_file)
         if advice:
             say(f"husk: {advice}", file=sys.stderr)
     if options.kept_by_profile and result.changes and not (options.json or options.quiet):

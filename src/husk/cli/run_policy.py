@@ -65,13 +65,13 @@ class RunOptions:
     """What the command line says."""
 
     __slots__ = (
-        "detach", "events", "help", "json", "kept_by_profile", "more", "policy", "profile", "quiet", "summary",
-        "verbose",
+        "detach", "events", "help", "json", "kept_by_profile", "more", "policy", "profile", "profile_file", "quiet",
+        "summary", "verbose",
     )  # fmt: skip
 
     def __init__(self, words: list[str], command: Command = RUN) -> None:
         """`command` has the options of `husk run`, or of some of them, and perhaps more: those are in `more`."""
-        self.profile = ""
+        self.profile = self.profile_file = ""  # which one, and the file that it was found in
         self.policy = Policy([])
         self.events = ""
         self.detach = self.json = self.kept_by_profile = self.quiet = self.summary = self.verbose = self.help = False
@@ -103,6 +103,7 @@ class RunOptions:
         from husk.cli.profiles.find_profile import settings
 
         for file, setting in settings(self.profile, project_file()):
+            self.profile_file = self.profile_file or file.path
             try:
                 if setting.option.metavar:
                     SETTERS[setting.option.attribute](self, setting.value)

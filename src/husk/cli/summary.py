@@ -86,16 +86,27 @@ def kept_copy(policy: Policy, result: Result) -> str:
     return f"{changes} in the copy: husk diff {policy.keep}, or husk apply {policy.keep} to write back."
 
 
-def likely_refusal(result: Result) -> str:
+def likely_refusal(result: Result, profile_file: str = "") -> str:
     """For a program that failed: the refusal that most likely matters. Programs look for many files that they can do
-    without, so whatever else was refused comes first; and of these the last one, next to the failure."""
+    without, so whatever else was refused comes first; and of these the last one, next to the failure. What would allow
+    it is said as an option, and as a key of the file that the run's profile stands in."""
     if result.signal or result.limits or not result.refusals:
         return ""
     others = [item for item in result.refusals if item["errno"] != "ENOENT"]
     item = (others or result.refusals)[-1]
     rest = len(result.refusals) - 1
     more = f" ({rest} more refusal{'s' if rest != 1 else ''}: --summary)" if rest else ""
-    return f"refused: {item['what']}: {item['reason']}{_allow(item)}{more}"
+    return f"refused: {item['what']}: {item['reason']}{_allow(item)}{_in_profile(item, profile_file)}{more}"
+
+
+def _in_profile(item: dict[str, object], profile_file: str) -> str:
+    allow = str(item.get("allow", ""))
+    if not profile_file or not allow.startswith("--"):
+        return ""
+    from husk.api.asker_words import Remedy
+
+    remedy = Remedy.read(allow)
+    return f", or {remedy.said('profile')} in {os.path.basename(profile_file)}" if remedy is not None else ""
 
 
 def _is_file(word: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from husk.api.box_snapshot import Snapshot
 from husk.api.options import box_name, environment, mounts_of
+from husk.api.run_result import speaking_python
 from husk.api.sandbox import Sandbox
 from husk.skills.box_runner import Setting
 from husk.skills.open_skill import open_skill
@@ -91,7 +92,8 @@ class Skill:
             keep=box_name(keep),
             setting=Setting(image, store, namespaces, frozenset(weaken)),
         )
-        return open_box(request, self.path, *(one.path if isinstance(one, Skill) else Path(one) for one in also))
+        with speaking_python():
+            return open_box(request, self.path, *(one.path if isinstance(one, Skill) else Path(one) for one in also))
 
     def __repr__(self) -> str:
         return f"<husk.Skill {self.name!r} at {str(self.path)!r}>"

@@ -25,12 +25,16 @@ _LISTS = {
     "allow": "allow",
     "allow-net": "net",
     "deny-net": "deny_net",
+    "allow-http": "allow_http",
+    "inject": "inject",
     "allow-socket": "allow_sockets",
     "publish": "publish",
     "weaken": "weaken",
 }
 _SINGLE = {"image": "image", "keep": "keep", "store": "store", "workdir": "cwd", "net": "net"}
+ONLY_RUN = ("as",)  # what Python has no argument for
 _FLAGS = {"no-default-rules": "default_rules", "no-namespaces": "namespaces"}
+TAKEN = {*_LISTS, *_SINGLE, *_FLAGS, "limit", "timeout", "env", "env-file"}
 
 
 class ProfileOptions(BoxOptions, total=False):
@@ -72,5 +76,5 @@ def _take(found: dict[str, Any], setting: Setting) -> None:
     elif key in ("env", "env-file"):
         texts = [value] if key == "env" else variables(value)
         found.setdefault("env", {}).update(map(variable, texts))
-    else:
+    else:  # ONLY_RUN
         raise UsageError(f"{key}: only husk run knows it; leave it out of profiles for Python.")
