@@ -459,6 +459,7 @@ class MappedNetwork(Network):
         own = socket_name(fd, False)
         source = self.ports.slot_of(_host_ip(own))
         if _port(own) and source is not None:
+            set_source_filter(fd, self.ports.block, [])  # it may have been connected before, and disconnected
             if found is None and self._receives(SOCK_STREAM, own, source, ip, port):
                 return host_address(family, _host_ip(own), _port(own))  # to itself
         else:
