@@ -44,6 +44,15 @@ def test_output_so_far_and_from_where_one_was(box: husk.Sandbox) -> None:
     assert process.result().stdout == b"one\ntwo\n" and process.stop().returncode == 4
 
 
+def test_talking_to_it(box: husk.Sandbox) -> None:
+    with box.start(["cat"], stdin=husk.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"line\n")
+        process.stdin.flush()
+        assert until(lambda: process.logs().data == b"line\n")
+    assert process.stdin.closed and box.start(["true"]).stdin is None
+
+
 def test_only_the_end_of_much_output_is_kept(box: husk.Sandbox) -> None:
     process = box.start("yes 0123456789abcde | head -c 1600000; echo end", shell=True, kept=100)
     result = process.result()

@@ -67,6 +67,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "env in bytes": {"args": ["/bin/sh", "-c", "echo $A"], "env": {b"A": b"\xff"}, "stdout": subprocess.PIPE},
     "env of numbers": {"args": ["true"], "env": {"A": 1}},
     "env with =": {"args": ["true"], "env": {"A=": "1"}},
+    "bufsize of text": {"args": ["echo"], "bufsize": "x", "stdout": subprocess.PIPE},
     "bufsize": {"args": ["echo"], "bufsize": 0, "stdout": subprocess.PIPE},
     "an unknown keyword": {"args": ["true"], "no_such_keyword": 1},
 }  # fmt: skip

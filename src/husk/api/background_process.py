@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from husk.sandbox.errors import HuskError
 from husk.sandbox.stdio.capture import ROOM
@@ -119,6 +119,11 @@ class BackgroundProcess:
         return self._process.pid
 
     @property
+    def stdin(self) -> IO[bytes] | None:
+        """Its standard input, if it was started with stdin=PIPE."""
+        return self._process.stdin
+
+    @property
     def ports(self) -> list[Port]:
         """The ports of the host that lead into the box (`publish`)."""
         return self._ports()
@@ -160,12 +165,20 @@ class BackgroundProcess:
     def result(self, timeout: float | None = None) -> Result:
         """Until it has ended, and then everything that is known about it; `stdout` has the output that is kept."""
         result = self._process.result(timeout)
+        self._close_stdin()
         self._reader.join()
         logs = self.logs()
         result.stdout = logs.data
         if logs.lost:
             result.lost["stdout"] = logs.lost
         return result
+
+    def _close_stdin(self) -> None:
+        try:
+            if self.stdin is not None:
+                self.stdin.close()
+        except BrokenPipeError:
+            pass  # what was still buffered
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the program. Nothing happens if it has ended."""

@@ -92,10 +92,9 @@ class Process:
     ) -> None:
         self.args = args  # as they were given
         self._run, self._events, self._over, self._text, self._bufsize = run, events, over, text, bufsize
-        self.stdin: IO[Any] | None = self._file(pipes.ours[0], "wb")
-        self.stdout: IO[Any] | None = self._file(pipes.ours[1], "rb")
-        self.stderr: IO[Any] | None = self._file(pipes.ours[2], "rb")
-        pipes.ours = [-1, -1, -1]
+        self.stdin: IO[Any] | None = self._file(pipes, 0, "wb")
+        self.stdout: IO[Any] | None = self._file(pipes, 1, "rb")
+        self.stderr: IO[Any] | None = self._file(pipes, 2, "rb")
         self.pid = run.pid
         self.argv = run.policy.argv  # what was run
         self._result: Result | None = None
@@ -105,13 +104,21 @@ class Process:
         self._waiter = threading.Thread(target=self._wait_and_clear, name=f"husk-run-{self.pid}", daemon=True)
         self._waiter.start()
 
-    def _file(self, fd: int, mode: str) -> IO[Any] | None:
-        if fd < 0:
+    def _file(self, pipes: Pipes, number: int, mode: str) -> IO[Any] | None:
+        """Our end of a pipe, which is the file's from then on."""
+        if pipes.ours[number] < 0:
             return None
+        # Line buffering is for text.
+        size = -1 if self._text is not None or self._bufsize == 1 else self._bufsize
+        file = os.fdopen(pipes.ours[number], mode, size)
+        pipes.ours[number] = -1
         if self._text is None:
-            return os.fdopen(fd, mode, 1 << 13 if self._bufsize == 1 else self._bufsize)  # lines are for text
-        file = os.fdopen(fd, mode)
-        return io.TextIOWrapper(file, *self._text, line_buffering=True)  # a dialogue is made of lines
+            return file
+        try:
+            return io.TextIOWrapper(file, *self._text, line_buffering=True)  # a dialogue is made of lines
+        except BaseException:
+            file.close()
+            raise
 
     def _wait_and_clear(self) -> None:
         run, ended = self._run, Ended()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import resource
+import signal
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -172,7 +173,12 @@ class Runs:
         with self.lock:
             run, kept = self._launched(policy, pipes.guest)
             pipes.given()
-            process = Process(run, pipes, args, kept, self._over, text=text, bufsize=bufsize)
+            try:
+                process = Process(run, pipes, args, kept, self._over, text=text, bufsize=bufsize)
+            except BaseException:  # no such way to handle errors of the encoding, for one
+                run.end(signal.SIGKILL)
+                run.finish()
+                raise
             self._processes.add(process)
         return process
 
