@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,15 @@ class Upstream(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
         if self.path == "/a/mirror":
             answer = json.dumps(headers).encode()
+        if self.path == "/a/slow":
+            time.sleep(0.5)
+            answer = b"x" * (1 << 22)
+        if self.path == "/a/half":
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"half")
+            self.close_connection = True
+            return
         if self.path == "/a/header":
             self.send_header("X-Seen", headers.get("authorization", ""))
         if self.path == "/a/stream":
@@ -208,9 +218,34 @@ for path in ("mirror", "header"):
     print("s3cret" in answer, "HTTP/1.1 200" in answer)
 """
     result = box(rules(port, "GET URL/a/**"), script, port)
+    # The text was under way when the secret came; of the header nothing was sent yet.
     assert result["stdout"].splitlines() == ["False True", "False False"], result["stderr"]
     assert seen.lines == ["GET /a/mirror", "GET /a/header"]
     assert {item["reason"] for item in result["refusals"]} == {"it holds the secret that husk sent there"}
+
+
+def test_a_guest_that_breaks_off_and_a_host_that_does(outside: tuple[int, Seen], tmp_path: Path) -> None:
+    """A request that was sent is told, whether or not its sender waits. Half an answer stays half an answer."""
+    port, seen = outside
+    script = """
+import time
+s = socket.create_connection(("127.0.0.9", int(sys.argv[1])))
+s.sendall(("GET /a/slow HTTP/1.1\\n" + H + "\\n").replace("\\n", "\\r\\n").encode())
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\\1\\0\\0\\0" + bytes(4))
+time.sleep(0.3)
+s.close()
+half = ask("GET /a/half HTTP/1.1\\n" + H + "\\n")
+print(half.count("HTTP/1.1"), half.endswith("\\r\\n\\r\\nhalf"))
+print(status("POST /a/x HTTP/1.1\\n" + H + "Transfer-Encoding: chunked\\n\\n2;x\\nhi\\n0\\n\\n"))
+time.sleep(0.5)
+"""
+    events = tmp_path / "events"
+    result = box([*rules(port, "GET,POST URL/a/**"), "--events", str(events)], script, port)
+    assert result["stdout"].splitlines() == ["1 True", "400"], result["stderr"]
+    told = [event for event in map(json.loads, events.read_text().splitlines()) if event["event"] == "http"]
+    found = {event["url"].rpartition("/")[2]: event["status"] for event in told}
+    assert found == {"slow": 0, "half": 200, "x": 400}
+    assert seen.lines[:2] == ["GET /a/slow", "GET /a/half"]
 
 
 def test_the_secret_is_nowhere_in_the_box_nor_in_the_events(outside: tuple[int, Seen], tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ def test_chunks() -> None:
     assert b"".join(incoming.to_the_end()) == b"GET /next"
 
 
+def test_chunks_of_an_answer_may_have_extensions_and_trailers() -> None:
+    data = b"5;a=b\r\nhello\r\n1 \r\n!\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\nrest"
+    incoming = Incoming(Bytes(data), 1.0)
+    assert b"".join(incoming.chunks(lenient=True)) == b"hello!" and b"".join(incoming.to_the_end()) == b"rest"
+
+
 @pytest.mark.parametrize(
     "data",
     [b"5;a=b\r\nhello\r\n0\r\n\r\n", b"5\r\nhello!\r\n0\r\n\r\n", b"-5\r\n", b" 5\r\nhello\r\n", b"5\nhello\n0\n\n",

@@ -52,9 +52,12 @@ ADDRESS = b"\x7f\0\0\x50"
 # Seconds: for the head of a request; of silence within one; of silence from the host (models think for minutes); for a
 # client that takes no bytes.
 HEAD, SILENCE, THINKING, SLOW = 30.0, 60.0, 900.0, 60.0
-NO_BODY = (204, 304)
+NO_BODY, NO_ANSWER = (204, 304), 0
 STATUS = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 414: "URI Too Long", 421: "Misdirected Request",
           431: "Request Header Fields Too Large", 502: "Bad Gateway", 504: "Gateway Timeout"}  # fmt: skip
+
+
+LEAK = "it holds the secret that husk sent there"
 
 
 class Leak(Exception):
@@ -163,8 +166,11 @@ class Gateway:
             self._refuse(f"{request.method} {url}", why, allow)
             self._told.requested(request.method, url, 403)
             return _say(guest, 403, f"husk: {request.method} {request.path}: {why}.")
-        status, alive = self._forward(guest, incoming, service, request, size)
-        self._told.requested(request.method, url, status)
+        status, alive = NO_ANSWER, False
+        try:
+            status, alive = self._forward(guest, incoming, service, request, size)
+        finally:  # a guest that does not wait for the answer has asked all the same
+            self._told.requested(request.method, url, status)
         return alive
 
     def _forward(
@@ -181,10 +187,16 @@ class Gateway:
             outer.sendall(_request_head(service, request, size))
             if any(value.lower() == b"100-continue" for value in values(request.headers, b"expect")):
                 guest.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._send_body(outer, incoming, size)
+            try:
+                self._send_body(outer, incoming, size)
+            except WrongMessage as wrong:
+                return 400, _say(guest, 400, f"husk: {wrong.why}.")
             answer = Incoming(outer, THINKING)
             response = _final_response(answer)
-            return response.status, self._send_back(guest, service, request, response, answer)
+            length = body_size(response.headers)
+            if any(secret in b"%b: %b" % header for secret in service.secrets for header in response.headers):
+                self._refuse_leak(service, request)
+                return 502, _say(guest, 502, f"husk: {LEAK}.")
         except Unreachable as error:
             if error.refused:
                 self._refuse(f"{request.method} {service.origin}{request.path}", error.why, error.allow)
@@ -193,10 +205,9 @@ class Gateway:
             return 502, _say(guest, 502, f"husk: {service.authority}: {wrong.why}.")
         except TimeoutError:
             return 504, _say(guest, 504, f"husk: {service.authority} takes too long.")
-        except Leak:
-            what = f"answer of {service.origin}{request.path}"
-            self._refuse(what, "it holds the secret that husk sent there", "")
-            return 502, False
+        else:
+            # From here on the guest has the beginning of an answer: what goes wrong can only cut it off.
+            return response.status, self._send_back(guest, service, request, response, answer, length)
         finally:
             if outer is not None:
                 self._relays.drop(outer)
@@ -212,12 +223,14 @@ class Gateway:
             pass  # the host may have answered already: it wants no more of this body
 
     def _send_back(
-        self, guest: socket.socket, service: Service, request: Request, response: Response, answer: Incoming
+        self,
+        guest: socket.socket,
+        service: Service,
+        request: Request,
+        response: Response,
+        answer: Incoming,
+        size: int | None,
     ) -> bool:
-        size = body_size(response.headers)
-        secrets = service.secrets
-        if any(secret in b"%b: %b" % header for secret in secrets for header in response.headers):
-            raise Leak
         bare = request.method == "HEAD" or response.status in NO_BODY
         chunked = not bare and (size is None or size < 0) and request.modern
         alive = keeps_alive(request.headers, request.modern) and (bare or chunked or (size is not None and size >= 0))
@@ -231,13 +244,22 @@ class Gateway:
         guest.sendall(_head(b"HTTP/1.1 %d %b" % (response.status, response.reason), headers))
         if bare:
             return alive
-        pieces = answer.chunks() if size is None else answer.to_the_end() if size < 0 else answer.exactly(size)
-        for piece in _without(pieces, secrets):
-            guest.settimeout(SLOW)  # reading from the host does not change it, but the next request does
-            guest.sendall(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+        whole = answer.chunks(lenient=True)
+        pieces = whole if size is None else answer.to_the_end() if size < 0 else answer.exactly(size)
+        try:
+            for piece in _without(pieces, service.secrets):
+                guest.sendall(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+        except (WrongMessage, TimeoutError):
+            return False
+        except Leak:
+            self._refuse_leak(service, request)
+            return False
         if chunked:
             guest.sendall(b"0\r\n\r\n")
         return alive
+
+    def _refuse_leak(self, service: Service, request: Request) -> None:
+        self._refuse(f"answer of {service.origin}{request.path}", LEAK, "")
 
     def _refuse(self, what: str, why: str, allow: str) -> None:
         self._told.refused("http", "EACCES", what, why, allow)
@@ -317,9 +339,12 @@ def _say(guest: socket.socket, status: int, text: str) -> bool:
     guest.settimeout(SLOW)
     guest.sendall(_head(f"HTTP/1.1 {status} {STATUS[status]}".encode(), headers) + body)
     guest.shutdown(_socket.SHUT_WR)
-    guest.settimeout(2.0)
     # Closing with unread bytes would reset the connection, and the answer might be lost.
-    for _ in range(64):
-        if not guest.recv(65536):
-            break
+    guest.settimeout(2.0)
+    try:
+        for _ in range(64):
+            if not guest.recv(65536):
+                break
+    except OSError:
+        pass
     return False

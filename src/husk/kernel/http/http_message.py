@@ -67,9 +67,9 @@ class Incoming:
         found, self._buffer = self._buffer[: end + 2], self._buffer[end + 4 :]
         return found
 
-    def line(self) -> bytes:
+    def line(self, most: int = LONGEST_SIZE) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > LONGEST_SIZE + 2:
+            if len(self._buffer) > most + 2:
                 raise WrongMessage("a chunk has no size")
             self._buffer += self._some()
         found, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
@@ -89,13 +89,21 @@ class Incoming:
         while piece := self._receive(self._seconds):
             yield piece
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, *, lenient: bool = False) -> Iterator[bytes]:
+        """`lenient`, for answers: extensions and trailers are left out. In a request they are a mistake."""
+        most = MOST_TARGET if lenient else LONGEST_SIZE
         while True:
-            text = self.line()
+            text = self.line(most)
+            if lenient:
+                text = text.partition(b";")[0].rstrip(b" \t")
             if not text or len(text) > LONGEST_SIZE or not all(byte in b"0123456789abcdefABCDEF" for byte in text):
                 raise WrongMessage("a chunk has no plain size")
             size = int(text, 16)
             yield from self.exactly(size)
+            if size == 0 and lenient:
+                for _ in range(MOST_HEADERS):
+                    if not self.line(most):
+                        return
             if self.line() != b"":
                 raise WrongMessage("a chunk is longer than it says, or trailers follow")
             if size == 0:

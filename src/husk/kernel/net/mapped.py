@@ -362,9 +362,9 @@ class MappedNetwork(Network):
     def _to_gateway(self, call: Call, fd: int, family: int, ip: bytes, port: int) -> bytes:
         assert self.gateway is not None
         to = self._connect_to(fd, family, self.gateway.address, port)
+        self._state(fd).gateway = True
         if call.nr == CONNECT:
             self._state(fd).connected = ip, port
-            self._state(fd).gateway = True
         return to
 
     def was_connected(self, inode: int) -> bool:
