@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
+import time
+from _thread import RLock
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from husk.vfs.layer.host_changes import HostChanges
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import Dir
 from tests.unit.vfs import scripted
@@ -120,3 +125,21 @@ def test_the_host_takes_watched_files_away(world: Virtual, lower: Path, queue: i
     world.vfs.unlink(world.ctx, world.vfs.root, b"/file/inner")
     world.vfs.rmdir(world.ctx, world.vfs.root, b"/file")
     check_counterparts(world)
+
+
+def test_a_forked_child_leaves_the_parents_thread_alone() -> None:
+    """The two share the descriptor that wakes the thread."""
+    tree = SimpleNamespace(state=SimpleNamespace(lock=RLock()))
+    host = HostChanges(tree, None, None)  # type: ignore[arg-type]
+    child = os.fork()
+    if not child:
+        host.end()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not select.select([host._wake], [], [], 0)[0]
+    link, until = f"/proc/self/fd/{host._queue}", time.monotonic() + 60
+    assert os.readlink(link) == "anon_inode:inotify"
+    host.end()
+    while os.path.islink(link) and os.readlink(link) == "anon_inode:inotify":
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -46,13 +46,15 @@ SETTLE = 0.01  # seconds: a program that writes a file makes several events, and
 class HostChanges:
     """For one tree. `_directories`: by watch."""
 
-    __slots__ = ("_copy_up", "_directories", "_lock", "_mirror", "_over", "_queue", "_state", "_tree", "_wake")
+    __slots__ = ("_copy_up", "_directories", "_lock", "_mirror", "_over", "_process", "_queue", "_state", "_tree",
+                 "_wake")  # fmt: skip
 
     def __init__(self, tree: LayeredTree, mirror: WatchMirror, copy_up: CopyUp) -> None:
         self._tree, self._mirror, self._copy_up, self._state = tree, mirror, copy_up, tree.state
         self._lock = tree.state.lock
         self._directories: dict[int, LayerDir] = {}
         self._over = False
+        self._process = os.getpid()
         self._queue = new_watches()
         try:
             self._wake = os.eventfd(0)
@@ -78,9 +80,15 @@ class HostChanges:
 
     def end(self) -> None:
         with self._lock:
-            if not self._over:
-                self._over = True
+            if self._over:
+                return
+            self._over = True
+            if os.getpid() == self._process:
                 os.eventfd_write(self._wake, 1)
+            else:
+                # In a forked child there is no thread, and what is written would wake the parent's, for ever.
+                os.close(self._queue)
+                os.close(self._wake)
 
     def _run(self) -> None:
         waiting = poll()
