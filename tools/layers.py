@@ -89,7 +89,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "errors start_errors locked_dir remove_tree toml_reader weaken orphans doctor.rows",
         "apply limits rules.path_rule rules.default_rules",
         "policy result state_dir kept.record",
-        "rules",
+        "rules devices",
         "stdio doctor image_source launch mount_guards network_setup",
         # A kept box's changes are laid over the trees while the file system is built.
         "kept.box_content kept.kept_boxes kept.image_hold kept.capture_layer",
@@ -104,6 +104,7 @@ ORDER: dict[str, tuple[str, ...]] = {
 # Types from a higher room that a module names, and why. Only imports for type checkers are excused.
 TYPES_FROM_ABOVE = {
     "kernel.loopback.ip_control": {"kernel.net.mapped"},  # the network that translates addresses hands itself over
+    "sandbox.policy": {"sandbox.devices.passed_devices"},  # plain data that it holds
     "vfs.node": {"vfs.layer.watch_mirror"},  # a directory carries its mirror, which only the layer makes
     "vfs.pinned": {"vfs.layer.lower"},  # an orphan remembers where the layer found it
 }

@@ -71,6 +71,14 @@ FILE = {
     "F2FS_IOC_GET_FEATURES": 0x8004F50C,  # SQLite asks it of every database; ENOTTY on another file system
 }
 
+# By device that a box was given: the types of its commands, the second byte. The host's drivers have hundreds, and add
+# more. On any other descriptor that a guest can hold, commands of these types are ENOTTY.
+DEVICE_TYPES = {
+    "kvm": {"KVM's": 0xAE00},
+    "dri": {"DRM's": 0x6400, "DMA-BUF's": 0x6200, "sync_file's": 0x3E00},
+    "nvidia": {"NVIDIA's": 0x4600, "UVM's": 0x0000},
+}
+
 # They tell where on the host's disk a file lies, and its owner may change that through a read-only descriptor. Refused
 # with the errno of file systems that lack them.
 PLACES = {"FIEMAP": 0xC020660B, "FIDEDUPERANGE": 0xC0189436}

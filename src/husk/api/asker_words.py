@@ -30,6 +30,7 @@ _OPTIONS: dict[str, tuple[str, str, bool]] = {
     "allow-http": ("allow_http", "network.http", True),
     "inject": ("inject", "network.inject", True),
     "allow-socket": ("allow_sockets", "", True),
+    "device": ("devices", "", True),
     "publish": ("publish", "network.publish", True),
     "weaken": ("weaken", "box.weaken", True),
     "limit": ("limits", "limits", False),

@@ -38,6 +38,7 @@ def policy_of(
     inject: Iterable[str],
     publish: Iterable[str],
     allow_sockets: Iterable[str],
+    devices: Iterable[str],
     limits: Mapping[str, int | str | None] | None,
     keep: str,
     namespaces: bool,
@@ -61,6 +62,10 @@ def policy_of(
     policy.allow_http, policy.inject = list(allow_http), list(inject)
     policy.publish = ports_of(publish)
     policy.allow_sockets = list(allow_sockets)
+    for device in devices:
+        from husk.sandbox.devices.passed_devices import add_device
+
+        add_device(policy, device)
     if cwd:
         policy.workdir = cwd
     policy.keep = box_name(keep)
@@ -153,6 +158,7 @@ class BoxOptions(TypedDict, total=False):
     inject: Iterable[str]
     publish: Iterable[str]
     allow_sockets: Iterable[str]
+    devices: Iterable[str]
     limits: Mapping[str, int | str | None] | None
     keep: str
     events: bool

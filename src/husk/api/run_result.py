@@ -97,6 +97,7 @@ class Result(subprocess.CompletedProcess[Any]):
     changes: list[Change] = field(default_factory=list)
     host_changes: list[Change] = field(default_factory=list)
     host_sockets: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)  # of the host, that the box was given
     usage: Usage = field(default_factory=Usage)
     events: list[dict[str, object]] = field(default_factory=list)
     limits: list[Exceeded] = field(default_factory=list)
@@ -280,6 +281,7 @@ def made(args: object, ended: Ended, events: list[dict[str, object]], mounts: It
         changes=[Change(kind, path) for kind, path in ended.changes],
         host_changes=[Change(kind, path) for kind, path in ended.host_changes],
         host_sockets=list(ended.host_sockets),
+        devices=list(ended.devices),
         usage=Usage(ended.seconds, ended.user_seconds, ended.system_seconds, ended.max_rss),
         events=events,
         limits=ended.limits,

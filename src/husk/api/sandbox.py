@@ -46,10 +46,9 @@ class Sandbox(BoxFiles):
     `env`: variables, beside the few every box has; `cwd`: where programs start (/workspace); `net`: None for
     the box's own loopback only, "host", or a list of what may be reached, as ["example.org:443"]; `deny_net`: what of
     that may not; `allow_http`: HTTP requests that pass through husk, as ["GET https://example.org/v1/**"]; `inject`:
-    headers that husk adds to them; `publish`: ports the host can reach, as ["8080:8000"]; `limits`: by name, as
-    {"memory": "512M"};
-    `keep`: the name of a kept box to continue in, and to keep at the end; `events`: keep what happens in each result
-    (slower); `namespaces` and `weaken` as the options of `husk run`.
+    headers that husk adds to them; `publish`: ports the host can reach, as ["8080:8000"]; `devices`: of the host, as
+    ["kvm"]; `limits`: by name, as {"memory": "512M"}; `keep`: the name of a kept box to continue in, and to keep at the
+    end; `events`: keep what happens in each result (slower); `namespaces` and `weaken` as the options of `husk run`.
 
     All methods may be called from any thread; several runs may be under way at once. They share files and loopback,
     and see only their own processes.
@@ -73,6 +72,7 @@ class Sandbox(BoxFiles):
         inject: Iterable[str] = (),
         publish: Iterable[str] = (),
         allow_sockets: Iterable[str] = (),
+        devices: Iterable[str] = (),
         limits: Mapping[str, int | str | None] | None = None,
         keep: str = "",
         events: bool = False,
@@ -97,6 +97,7 @@ class Sandbox(BoxFiles):
                 inject=inject,
                 publish=publish,
                 allow_sockets=allow_sockets,
+                devices=devices,
                 limits=limits,
                 keep=keep,
                 namespaces=namespaces,

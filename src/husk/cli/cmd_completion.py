@@ -109,7 +109,16 @@ def _limits() -> list[str]:
     return [f"{name}=" for name in NAMES]
 
 
-_LISTS = {"boxes": _boxes, "images": _images, "profiles": _profiles, "runtimes": _runtimes, "limits": _limits}
+def _devices() -> list[str]:
+    from husk.sandbox.devices.passed_devices import NAMES
+
+    return list(NAMES)
+
+
+_LISTS = {
+    "boxes": _boxes, "images": _images, "profiles": _profiles, "runtimes": _runtimes, "limits": _limits,
+    "devices": _devices,
+}  # fmt: skip
 
 
 def main(argv: list[str]) -> int:

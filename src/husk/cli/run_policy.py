@@ -233,6 +233,11 @@ class RunOptions:
             raise UsageError(f"--allow-socket {text}: give an absolute path inside the box.")
         self.policy.allow_sockets.append(os.path.normpath(text))
 
+    def _device(self, text: str) -> None:
+        from husk.sandbox.devices.passed_devices import add_device
+
+        add_device(self.policy, text)
+
     def _publish(self, text: str) -> None:
         self.policy.publish.append(Publish.parse(text))
 
@@ -275,6 +280,7 @@ SETTERS: dict[str, Callable[[RunOptions, str], None]] = {
     "as": RunOptions._as,
     "deny": RunOptions._deny,
     "deny_net": RunOptions._deny_net,
+    "device": RunOptions._device,
     "env": RunOptions._env,
     "env_file": RunOptions._env_file,
     "events": RunOptions._events,

@@ -24,6 +24,8 @@ def show(result: Result) -> None:
     say("", f"husk: exit code {result.exit_code} after {result.seconds:.2f} s", file=out)
     if result.weakened:
         say(f"  weakened: {', '.join(result.weakened)}", file=out)
+    if result.devices:
+        say(f"  devices of the host: {', '.join(result.devices)}", file=out)
     for limit in result.limits:
         say(f"  {limit}{'; the box was ended' if limit.ended else ''}", file=out)
     own = [path for path in result.read if not path.startswith(SYSTEM)]

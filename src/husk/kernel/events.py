@@ -221,6 +221,10 @@ class Events:
         """A request that the HTTP gateway answered, without what follows `?`."""
         self._say({"event": "http", "method": method, "url": shown(url.encode()), "status": status})
 
+    def passed(self, device: str) -> None:
+        """A device of the host that the box was given."""
+        self._say({"event": "device", "name": device})
+
     # -- reasons -----------------------------------------------------------------------------------------------
     def _reason(self, call: Call, number: int, error: OSError) -> tuple[str, str, str] | None:
         """(what, why, what would allow it), or None where Linux itself would have said no."""

@@ -143,6 +143,8 @@ class Box:
         """A guest stands behind its filter: what its kernel needs. The first guest brings what only its namespaces
         can give: a diagnosis socket, and the state directory as its mount namespace shows it."""
         self.follow(events)
+        for device in self.policy.devices:
+            events.passed(device.name)
         if guest.state >= 0:
             self.files.vfs.state.move(guest.take_state())
         if self._shared is None:

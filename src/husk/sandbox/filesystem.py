@@ -132,7 +132,11 @@ def build(
     files = Files(vfs, creds, [(b"/", image)], terminals, proc, tasks)
     try:
         vfs.mount(proc, b"/proc")
-        vfs.mount(DevTree(terminals, dev=state.new_device()), b"/dev")
+        dev = DevTree(terminals, dev=state.new_device())
+        for passed in policy.devices:
+            if passed.guest:
+                dev.add_device(os.fsencode(passed.guest), os.fsencode(passed.host), passed.rdev)
+        vfs.mount(dev, b"/dev")
         vfs.mount(terminals, b"/dev/pts")
         # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
         vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs", boxed=True), b"/dev/shm")

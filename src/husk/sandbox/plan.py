@@ -49,9 +49,12 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
     if not os.access("/proc/self/status", os.R_OK):
         raise missing("proc")
     weaken, outside = policy.weaken, policy.outside
-    walls = walls_here(
-        namespaces=policy.namespaces and "namespaces" not in weaken, outside=outside, image=bool(policy.image)
-    )
+    devices = frozenset(passed.kind for passed in policy.devices)
+
+    def possible(*, namespaces: bool) -> Walls:
+        return walls_here(namespaces=namespaces, outside=outside, image=bool(policy.image), devices=devices)
+
+    walls = possible(namespaces=policy.namespaces and "namespaces" not in weaken)
     if not walls.landlock:
         raise missing("landlock")
     denied = "they were not wanted"
@@ -60,7 +63,7 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
             return attempt(Plan(policy, walls))
         except NoNamespaces as error:
             denied = str(error)
-            walls = walls_here(namespaces=False, outside=outside, image=bool(policy.image))
+            walls = possible(namespaces=False)
     if walls.landlock < SCOPES_SIGNALS and "signals" not in weaken:
         raise missing("signals", f"no namespaces, {denied}; Landlock ABI {walls.landlock}")
     if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):

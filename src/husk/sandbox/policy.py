@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from husk.kernel.emulation import Emulation
+    from husk.sandbox.devices.passed_devices import Passed
     from husk.sandbox.image_source import ImageSource
     from husk.sandbox.rules.path_rule import PathRule
 
@@ -148,6 +149,7 @@ class Policy:
         "argv",
         "default_rules",
         "deny_net",
+        "devices",
         "emulation",
         "env",
         "executable",
@@ -181,6 +183,7 @@ class Policy:
         self.store = ""  # where that is; empty: the user's own
         self.keep = ""  # the name of a box to continue in, and to keep; empty: nothing stays
         self.mounts: list[Mount] = []
+        self.devices: list[Passed] = []  # of the host (devices.passed_devices)
         self.emulation: Emulation | None = None  # another runtime's surface to give the guest; None: husk's own
         self.rules: list[PathRule] = []  # for names below mounts, beside husk's own
         self.default_rules = True  # husk's own (rules.default_rules)

@@ -13,6 +13,7 @@ class Result:
 
     __slots__ = (
         "changes",
+        "devices",
         "exit_code",
         "faults",
         "host_changes",
@@ -45,6 +46,7 @@ class Result:
         self.changes: list[tuple[str, str]] = []  # of the box's own files, or of its copies
         self.host_changes: list[tuple[str, str]] = []  # made through `rw` mounts
         self.host_sockets: list[str] = []  # Unix sockets of the host, below mounts, that were reached
+        self.devices: list[str] = []  # of the host, that the box was given
         self.ran: list[str] = []  # programs that were started, when events were watched
         self.read: list[str] = []  # files opened for reading, likewise
         self.faults: list[str] = []

@@ -358,6 +358,7 @@ def collect(result: Result, box: Box, policy: Policy, events: Events, stop: Stop
     result.changes, result.host_changes = files.changes_of_run(events.changes)
     result.read = [os.fsdecode(path) for path in events.read]
     result.host_sockets = [os.fsdecode(path) for path in events.host_sockets]
+    result.devices = list(dict.fromkeys(passed.name for passed in box.policy.devices))
     result.ran = [os.fsdecode(path) for path in events.ran]
     result.walls = {name: getattr(walls, name) for name in ("user", "mount", "pid", "net", "ipc", "landlock")}
     if files.vfs.state.nodes_refused:

@@ -31,7 +31,9 @@ def clone_flags(walls: Walls) -> int:
     )
 
 
-def walls_here(*, namespaces: bool, outside: bool = False, image: bool = False) -> Walls:
+def walls_here(
+    *, namespaces: bool, outside: bool = False, image: bool = False, devices: frozenset[str] = frozenset()
+) -> Walls:
     """The walls to try: all namespaces or none, and Landlock as this kernel has it. `image`: of the store, whose user
     may be root."""
     return Walls(
@@ -44,4 +46,5 @@ def walls_here(*, namespaces: bool, outside: bool = False, image: bool = False) 
         own_placeholders=namespaces,
         outside=outside,
         one_user=not image,
+        devices=devices,
     )

@@ -12,6 +12,7 @@ from errno import EFAULT, EINVAL, ENOSYS, EPERM
 
 import pytest
 
+from husk.abi.ioctls import DEVICE_TYPES
 from husk.abi.numbers import AUDIT_ARCH_X86_64, HUSK_CALL
 from husk.abi.registry import ROWS, by_name
 from husk.abi.registry.rules import (
@@ -40,6 +41,7 @@ SETTINGS = {
     "no walls": Walls(),
     "all walls": Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, own_placeholders=True),
     "Landlock only": Walls(landlock=6),
+    "devices": Walls(landlock=6, devices=frozenset(DEVICE_TYPES)),
     "namespaces, host placeholders": Walls(pid=True, net=True, mount=True, ipc=True, user=True),
 }
 EVERY_SETTING = [
@@ -119,6 +121,25 @@ def test_every_call_at_every_edge(setting: tuple[Walls, list[Instruction]]) -> N
         for args in samples(row):
             outcome = run(code, row.nr, AUDIT_ARCH_X86_64, args)
             assert outcome.action == expected(row, args, walls), (row.name, [hex(arg) for arg in args])
+
+
+@pytest.mark.parametrize("kind", DEVICE_TYPES)
+def test_commands_of_devices_are_for_boxes_that_have_them(kind: str) -> None:
+    """Of any number and size, for each type that the device has, and only where it was given."""
+    ioctl = ROWS[16]
+    others = {value for other in DEVICE_TYPES if other != kind for value in DEVICE_TYPES[other].values()}
+    given = decode(compile_filter(Walls(landlock=6, devices=frozenset({kind})), BOX_COOKIE))
+    plain = decode(compile_filter(Walls(landlock=6), BOX_COOKIE))
+
+    def action(code: list[Instruction], command: int) -> int:
+        return run(code, ioctl.nr, AUDIT_ARCH_X86_64, (3, command, 0, 0, 0, 0)).action
+
+    for number in (0x80, 0xC0180040, 0xFFFF00FF):
+        for value in DEVICE_TYPES[kind].values():
+            assert (action(given, number | value), action(plain, number | value)) == (ALLOW, NOTIFY)
+        for value in others | {0x5400, 0x6600, 0x9400}:  # terminals, files, btrfs
+            assert action(given, number | value) == NOTIFY, hex(number | value)
+    assert action(given, 0x5412) == NOTIFY  # TIOCSTI types into a terminal
 
 
 def test_every_combination_of_walls() -> None:

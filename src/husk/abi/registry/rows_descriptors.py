@@ -20,6 +20,7 @@ from husk.abi.registry.rules import (
     Arg,
     absent,
     carries_cookie,
+    device_given,
     native,
     native_if,
     refuse,
@@ -29,6 +30,7 @@ from husk.abi.registry.rules import (
 )
 
 COMMAND = Arg(1, "the command")
+COMMAND_TYPE = Arg(1, "the command's type", mask=0xFF00)
 # Before Linux 6.12.101, 6.18.40 and 7.1.5 Landlock's signal scope does not hold for a group that the caller is in
 # (CVE-2026-72183). The reaper's group is the one that matters, and setpgid lets no guest into it. The second wall:
 # without a pid namespace husk judges an owner that may be a group. It lets the guest's thread set it by F_SETOWN, which
@@ -123,6 +125,9 @@ ROWS = (
         native_if(PID_WALL, COMMAND.is_in(ioctls.OWNER)),
         virtual_if(SIGNAL_WALL, COMMAND.is_in(ioctls.OWNER)),
         refused_if(EPERM, UNOWNED, COMMAND.is_in(ioctls.OWNER)),
+        *(
+            native_if(device_given(kind), COMMAND_TYPE.is_in(types)) for kind, types in ioctls.DEVICE_TYPES.items()
+        ),
         refused_if(
             EOPNOTSUPP,
             "it tells where on the host's disk a file lies, or changes that",

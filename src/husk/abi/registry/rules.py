@@ -47,9 +47,13 @@ class Walls:
     `own_placeholders`: the placeholder directories a guest sits in belong to its own mount namespace. It is false while
     they are host directories: a name such as ``../../../run/x`` walks from there to the host's real root, whatever the
     process's root is.
+
+    `devices`: the kinds of devices of the host that the box was given, keys of ioctls.DEVICE_TYPES.
     """
 
-    __slots__ = ("ipc", "landlock", "mount", "net", "one_user", "outside", "own_placeholders", "pid", "user")
+    __slots__ = (
+        "devices", "ipc", "landlock", "mount", "net", "one_user", "outside", "own_placeholders", "pid", "user",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Walls:
         own_placeholders: bool = False,
         outside: bool = False,
         one_user: bool = True,
+        devices: frozenset[str] = frozenset(),
     ) -> None:
         self.pid = pid
         self.net = net
@@ -73,6 +78,7 @@ class Walls:
         self.own_placeholders = own_placeholders
         self.one_user = one_user
         self.outside = outside
+        self.devices = devices
 
     @property
     def private_net(self) -> bool:
@@ -109,6 +115,10 @@ SIGNAL_WALL = WallTest(
 # not husk, not host processes.
 TRACE_WALL = WallTest("Landlock keeps a guest out of every process but guests", lambda walls: walls.landlock >= 1)
 PRIVATE_NET = WallTest("a network namespace stands and is all the network there is", lambda walls: walls.private_net)
+
+
+def device_given(kind: str) -> WallTest:
+    return WallTest(f"the box was given {kind} (--device)", lambda walls: kind in walls.devices)
 
 
 class ArgTest:

@@ -70,7 +70,7 @@ MCP = Command(
     end=f"With --http each request must carry `Authorization: Bearer TOKEN`. TOKEN is ${MCP_TOKEN}; if that is not set,"
     " one is made and printed. docs/agents.md tells more.",
 )  # fmt: skip
-_KINDS = ("boxes", "images", "profiles", "runtimes", "limits")
+_KINDS = ("boxes", "images", "profiles", "runtimes", "limits", "devices")
 COMPLETION = Command(
     "completion",
     "completion of all this for your shell",

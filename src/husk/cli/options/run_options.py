@@ -31,6 +31,9 @@ BOX = (
     Option("--allow", "PATTERN", "below mounts, lift the rules for names that match, husk's own too (`husk rules`)",
            group=FILES, many=True),
     Option("--no-default-rules", "", "lift all of husk's own rules for mounts", group=FILES),
+    Option("--device", "NAME", "give the box a device or a server of the desktop: dri, kvm, nvidia, wayland, pulse,"
+           " pipewire, or a file of the first three (default: none)", group=FILES, many=True, names_of="devices",
+           more="[What each costs in safety](devices.md)."),
     Option("--workdir", "DIR", "start in DIR, an absolute path in the box (default: /workspace, or what the image"
            " says)", group=FILES, files=True),
     Option("--env", "NAME=VALUE", "set a variable; --env NAME passes the caller's", group=FILES, many=True,

@@ -122,7 +122,7 @@ class LayeredTree(Tree):
         self.lowers.append(content)
         info = stat_beneath(fd, host_name)
         inode = self.copy_up.new_inode(content, host_name, info)
-        if not writable:
+        if not writable and not st.S_ISSOCK(info.mode):  # a socket that was named may be connected to: that is W_OK
             inode.mode &= ~0o222
         inode.nlink = 1
         directory.names[name] = inode

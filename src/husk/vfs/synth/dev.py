@@ -1,6 +1,6 @@
 """vfs: /dev — the few devices every program expects, opened on the host, and mount points.
 
-Only devices that reveal nothing and change nothing are here, and no guest can add one.
+Only devices that reveal nothing and change nothing are here, and those that the box was given; no guest can add one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat as st
 
 from husk.vfs.node import Node, Stat
 from husk.vfs.synth.pts import KEPT_FLAGS, PTMX
-from husk.vfs.synth.synth_tree import SynthTree
+from husk.vfs.synth.synth_tree import SynthDir, SynthTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,16 @@ class Device(Node):
         self.parent, self.name, self.ino, self.rdev = parent, name, ino, rdev
 
 
+class PassedDevice(Device):
+    """A device of the host that the box was given. `host` is its path there."""
+
+    __slots__ = ("host",)
+
+    def __init__(self, tree: Tree, parent: Dir, name: bytes, ino: int, rdev: int, host: bytes) -> None:
+        super().__init__(tree, parent, name, ino, rdev)
+        self.host = host
+
+
 class DevTree(SynthTree):
     """`terminals` is what tty and ptmx lead to: the box's own, never husk's."""
 
@@ -63,6 +73,15 @@ class DevTree(SynthTree):
             self.add_link(self._top, name, target)
         for name, mode in _MOUNT_POINTS.items():
             self.add_dir(self._top, name, mode)
+
+    def add_device(self, path: bytes, host: bytes, rdev: int) -> None:
+        """Show a device of the host at a path below /dev, at most one directory deep."""
+        folder, _, name = path.rpartition(b"/")
+        parent = self._top
+        if folder:
+            there = parent.children.get(folder)
+            parent = there if isinstance(there, SynthDir) else self.add_dir(parent, folder, 0o755)
+        parent.children[name] = PassedDevice(self, parent, name, self.next_ino(), rdev, host)
 
     def statfs_path(self) -> bytes:
         return b"/dev"
@@ -85,7 +104,8 @@ class DevTree(SynthTree):
             return self._terminals.make(flags)
         if node.name == b"tty":
             return self._terminals.open(ctx, self._terminals.controlling(ctx.tid), flags)
-        fd = os.open(b"/dev/" + node.name, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
+        host = node.host if isinstance(node, PassedDevice) else b"/dev/" + node.name
+        fd = os.open(host, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
         opened = os.fstat(fd)
         # A host /dev made by hand may hold anything under these names.
         if not st.S_ISCHR(opened.st_mode) or opened.st_rdev != node.rdev:
