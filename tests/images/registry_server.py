@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -83,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         try:
             super().handle_one_request()
-        except (ConnectionError, TimeoutError):
+        except (ConnectionError, TimeoutError, ssl.SSLError):
             self.close_connection = True
 
     def do_GET(self) -> None:
@@ -123,10 +124,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve() -> Iterator[Stand]:
+def serve(tls: ssl.SSLContext | None = None) -> Iterator[Stand]:
     stand = Stand()
     handler = type("Handler", (_Handler,), {"stand": stand})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        # The handshake is the connection's own thread's business, and so is its failure.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.daemon_threads = True
     stand.address = f"127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -284,6 +285,24 @@ def test_a_broken_connection_is_resumed(store: Store, stand: Stand) -> None:
     stand.twist = twist
     assert pull(store, f"{stand.address}/a/b:1")[0].files == 3
     assert ranges == ["", "bytes=20-", "bytes=40-"]
+
+
+def test_tls(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry must prove who it is. One that cannot is not asked without TLS instead, on this machine neither."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make += ["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key", "-out", "certificate"]
+    subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    with serve(tls) as stand:
+        stand.content.image(*LAYERS, tag="1")
+        with pytest.raises(StoreError, match=r"cannot prove who it is .*SSL_CERT_FILE"):
+            pull(store, f"{stand.address}/a/b:1")
+        assert stand.seen == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate"))
+        assert pull(store, f"{stand.address}/a/b:1")[0].files == 3
 
 
 def test_limits_and_layers_that_husk_cannot_read(store: Store, stand: Stand) -> None:

@@ -81,7 +81,9 @@ class Registry:
             return False
         try:
             self._http.get(f"https://{self.ref.server}/v2/")
-        except httpx.TransportError:
+        except httpx.TransportError as error:
+            if _is_unproven(error):  # it does speak TLS: what it sent is no reason to do without
+                raise self._unreachable(error) from None
             return True
         return False
 
@@ -275,14 +277,20 @@ class Registry:
         )
 
     def _unreachable(self, error: httpx.TransportError) -> Exception:
-        if isinstance(error, httpx.ConnectError) and "CERTIFICATE" in str(error).upper():
+        if _is_unproven(error):
             return StoreError(
                 f"{self.ref.server} cannot prove who it is ({_said(error)}); SSL_CERT_FILE may name more authorities."
             )
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol):
-            http = "" if self.insecure or self.ref.loopback else "; if it speaks plain http only, use --insecure"
+            maybe_plain = "refused" in str(error) or "SSL" in str(error)
+            named = maybe_plain and not self.insecure and not self.ref.loopback
+            http = "; if it speaks plain http only, use --insecure" if named else "; check the name and the network"
             return StoreError(f"{self.ref.server} cannot be reached ({_said(error)}){http}.")
         return _Broken(_said(error))
+
+
+def _is_unproven(error: httpx.TransportError) -> bool:
+    return isinstance(error, httpx.ConnectError) and "CERTIFICATE" in str(error).upper()
 
 
 def _said(error: Exception) -> str:
