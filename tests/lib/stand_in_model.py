@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 KEY = "not-a-key"
+WAIT = "WaitForMcpServers"  # a tool of Claude Code
 Event = tuple[str, dict[str, Any]]
 
 
@@ -22,9 +23,9 @@ class Model(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, tool: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.command = command
+        self.command, self.tool = command, tool
         self.seen: list[str] = []
         self.keys: set[str] = set()
 
@@ -37,9 +38,9 @@ class Model(ThreadingHTTPServer):
 
 
 @contextmanager
-def stand_in_model(command: str) -> Iterator[Model]:
-    """A model that wants to run `command`."""
-    with Model(command) as model:
+def stand_in_model(command: str, tool: str = "Bash") -> Iterator[Model]:
+    """A model that wants to run `command`: with the agent's shell, or with `run` of an MCP server by that name."""
+    with Model(command, tool) as model:
         serving = threading.Thread(target=model.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         serving.start()
         try:
@@ -91,17 +92,21 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _messages(model: Model, asked: dict[str, Any]) -> Iterator[Event]:
-    """Anthropic's Messages: a tool call if there is the tool Bash and no result of it yet."""
-    last = asked["messages"][-1]["content"]
-    results = [one for one in last if one.get("type") == "tool_result"] if isinstance(last, list) else []
-    model.seen += [_plain(one.get("content", "")) for one in results]
+    """Anthropic's Messages: a tool call if there is the tool and no result of it yet."""
+    said = [one["content"] for one in asked["messages"] if isinstance(one["content"], list)]
+    results = [one for content in said for one in content if one.get("tool_use_id") == "toolu_1"]
+    model.seen = [_plain(one.get("content", "")) for one in results] or model.seen
     tools = [tool["name"] for tool in asked.get("tools", [])]
     usage = {"input_tokens": 1, "output_tokens": 1}
-    if "Bash" in tools and not results:
-        wish = json.dumps({"command": model.command, "description": "do it"})
-        block: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+    if model.tool in tools and not results:
+        words = {"command": model.command, "description": "do it"} if model.tool == "Bash" else {"argv": model.command}
+        wish = json.dumps(words)
+        block: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": model.tool, "input": {}}
         delta, reason = {"type": "input_json_delta", "partial_json": wish}, "tool_use"
         full = block | {"input": json.loads(wish)}
+    elif WAIT in tools and model.tool not in tools and not results:  # its MCP servers are still starting
+        block = full = {"type": "tool_use", "id": "toolu_0", "name": WAIT, "input": {}}
+        delta, reason = {"type": "input_json_delta", "partial_json": "{}"}, "tool_use"
     else:
         text = f"It printed: {''.join(model.seen)}"
         block, delta, reason = {"type": "text", "text": ""}, {"type": "text_delta", "text": text}, "end_turn"

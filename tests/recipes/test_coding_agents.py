@@ -14,7 +14,7 @@ import pytest
 
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import BARE, husk_command, scratch
-from tests.lib.stand_in_model import KEY, stand_in_model
+from tests.lib.stand_in_model import KEY, Model, stand_in_model
 from tests.recipes.pages import blocks, commands, husk
 
 AGENTS = os.environ.get("HUSK_AGENTS", "")
@@ -157,6 +157,16 @@ def test_what_the_hook_leaves_alone_and_what_it_stops(home: Path) -> None:
     assert command.endswith("husk run --profile p -- bash -c true")
 
 
+def claude_outside(home: Path, model: Model, *words: str) -> None:
+    """Claude Code on the host, as for the hook and for `husk mcp`."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "HUSK_STATE": str(home / "state"), "ANTHROPIC_API_KEY": KEY}
+    env |= {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}", "DISABLE_AUTOUPDATER": "1"}
+    env |= {"ENABLE_TOOL_SEARCH": "false"}  # the stand-in looks for its tool in the list
+    claude = Path(AGENTS).resolve() / "node_modules" / ".bin" / "claude"
+    command = [str(claude), "-p", *words, "--", "do it"]
+    subprocess.run(command, env=env, cwd=home / "project", stdin=subprocess.DEVNULL, timeout=120, check=True)
+
+
 @real
 def test_claude_code_calls_the_hook(home: Path) -> None:
     words, written = settings()
@@ -164,16 +174,20 @@ def test_claude_code_calls_the_hook(home: Path) -> None:
     ours = " ".join([*husk_command(), *words[1:]])
     (home / "project" / ".claude" / "settings.json").write_text(written.replace(" ".join(words), ours))
     with stand_in_model(COMMAND) as model:
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "HUSK_STATE": str(home / "state"), "ANTHROPIC_API_KEY": KEY}
-        env |= {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}", "DISABLE_AUTOUPDATER": "1"}
-        claude = Path(AGENTS).resolve() / "node_modules" / ".bin" / "claude"
-        subprocess.run(
-            [str(claude), "-p", "do it"],
-            env=env,
-            cwd=home / "project",
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-            check=True,
-        )
+        claude_outside(home, model)
         assert f"hello\n{home / 'project'}\n" in model.seen[0]
         assert "cannot access '/etc/shadow'" in model.seen[0]
+
+
+@real
+def test_claude_code_uses_the_server(home: Path) -> None:
+    """docs/agents.md: the JSON file that most agents read."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "agents.md").read_text()
+    servers = page.split("```json\n")[1].split("```")[0]
+    (home / "mcp.toml").write_text('version = 1\n[box]\nmounts = ["project:/work:cow"]\nworkdir = "/work"\n')
+    servers = servers.replace("/path/to/husk", husk_command()[0]).replace("/path/to/mcp.toml", str(home / "mcp.toml"))
+    (home / "servers.json").write_text(servers)
+    with stand_in_model(COMMAND, "mcp__husk__run") as model:
+        claude_outside(home, model, "--mcp-config", str(home / "servers.json"), "--allowedTools", "mcp__husk__run")
+        told = json.loads(model.seen[0])
+        assert told["stdout"] == "hello\n/work\n" and "/etc/shadow" in told["denials"][0]["what"]
