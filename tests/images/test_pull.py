@@ -292,7 +292,8 @@ def test_tls(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    make += ["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key", "-out", "certificate"]
+    make += ["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make += ["-keyout", "key", "-out", "certificate"]
     subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
