@@ -460,7 +460,7 @@ def _missing(name: str, image: str) -> str:
     if on_host is None:
         return f"{name}: not found in the box."
     folder = os.path.dirname(on_host)
-    if not os.path.isabs(name) and "/" in name and on_host.startswith(os.path.join(os.getcwd(), "")):
+    if "/" in name and not os.path.normpath(name).startswith(("/", "../")):
         return f"{name}: on the host, not in the box; --mount .:{WORKDIR}:cow shows this directory there."
     advice = f"add --mount {folder}:{folder}:ro and call it {on_host}"
     return f"{name}: not found in the box, but the host has {on_host}; {advice}."

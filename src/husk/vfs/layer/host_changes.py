@@ -84,7 +84,7 @@ class HostChanges:
                 return
             self._over = True
             if os.getpid() == self._process:
-                os.eventfd_write(self._wake, 1)
+                os.write(self._wake, (1).to_bytes(8, "little"))
             else:
                 # In a forked child there is no thread, and what is written would wake the parent's, for ever.
                 os.close(self._queue)
