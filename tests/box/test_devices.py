@@ -94,7 +94,7 @@ def test_in_python(session: Path) -> None:
 
 
 def test_what_is_refused(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = next((f"/dev/{name}" for name in sorted(os.listdir("/dev")) if st.S_ISBLK(os.stat(f"/dev/{name}").st_mode)),
+    disk = next((f"/dev/{name}" for name in sorted(os.listdir("/dev")) if st.S_ISBLK(os.lstat(f"/dev/{name}").st_mode)),
                 "")  # fmt: skip
     expected = {
         "/dev/mem": "it is the memory of the host",
