@@ -22,6 +22,10 @@ static void memory(key_t key) {
     int *map = shmat(id, NULL, 0);
     say("attached %d", map != (void *)-1);
     struct shmid_ds found;
+    STEP(shmctl(id, SHM_LOCK, NULL));
+    MUST(shmctl(id, IPC_STAT, &found));
+    say("locked %d", !!(found.shm_perm.mode & SHM_LOCKED));
+    STEP(shmctl(id, SHM_UNLOCK, NULL));
     STEP(shmctl(id, IPC_STAT, &found));
     say("size %ld attached %d mode %o mine %d", (long)found.shm_segsz, (int)found.shm_nattch, found.shm_perm.mode,
         found.shm_perm.uid == geteuid() && found.shm_cpid == getpid());

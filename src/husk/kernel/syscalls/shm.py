@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 IPC_CREAT, IPC_EXCL = 0o1000, 0o2000
 IPC_RMID, IPC_SET, IPC_STAT, IPC_INFO = range(4)
 SHM_LOCK, SHM_UNLOCK, SHM_STAT, SHM_INFO, SHM_STAT_ANY = range(11, 16)
+SHM_LOCKED = 0o2000
 SHM_RDONLY, SHM_RND, SHM_REMAP, SHM_EXEC, SHM_HUGETLB = 0o10000, 0o20000, 0o40000, 0o100000, 0o4000
 MAP_FIXED, MAP_FIXED_NOREPLACE = 0x10, 0x100000
 PAGE = 4096
@@ -126,7 +127,9 @@ def _control(call: Call, segments: Segments, number: int, command: int) -> Reply
             segment.mode, segment.changed_at = segment.mode & ~0o777 | mode & 0o777, int(time.time())
         elif command == IPC_RMID:
             segments.remove(segment)
-        return 0  # locking in memory is a wish
+        elif command in (SHM_LOCK, SHM_UNLOCK):  # to keep it in memory is a wish, and only shown as granted
+            segment.mode = segment.mode & ~SHM_LOCKED | (SHM_LOCKED if command == SHM_LOCK else 0)
+        return 0
 
 
 def _tell_of_all(call: Call, segments: Segments, command: int) -> Reply:

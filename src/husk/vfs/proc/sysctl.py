@@ -32,7 +32,7 @@ HOST = {
         "arch auto_msgmni cap_last_cap max_lock_depth msgmax msgmnb msgmni ngroups_max numa_balancing osrelease ostype "
         "pid_max print-fatal-signals randomize_va_space sched_autogroup_enabled sched_cfs_bandwidth_slice_us "
         "sched_deadline_period_max_us sched_deadline_period_min_us sched_rr_timeslice_ms sched_rt_period_us "
-        "sched_rt_runtime_us sem shm_rmid_forced shmall shmmax shmmni split_lock_mitigate threads-max timer_migration "
+        "sched_rt_runtime_us sem shm_rmid_forced split_lock_mitigate threads-max timer_migration "
         "version"
     ),
     "kernel/pty": "max",
@@ -95,6 +95,9 @@ MADE = {
     "kernel/random/poolsize": "256",
     "kernel/seccomp/actions_avail": "kill_process kill_thread trap errno user_notif trace log allow",
     "kernel/seccomp/actions_logged": "kill_process kill_thread trap errno user_notif trace log",
+    "kernel/shmall": "268435456",  # as kernel/segments.py has it
+    "kernel/shmmax": "1099511627776",
+    "kernel/shmmni": "256",
     "kernel/sysctl_writes_strict": "1",
     "kernel/tainted": "0",
     "kernel/unprivileged_bpf_disabled": "2",

@@ -27,6 +27,13 @@ def test_what_is_there(box: Box) -> None:
     assert not set(box.names(b"/proc/self")) & {b"attr", b"pagemap", b"stack", b"syscall", b"map_files"}
 
 
+def test_limits_on_shared_memory_are_those_of_husk(box: Box) -> None:
+    from husk.kernel.segments import LARGEST, MOST
+
+    told = [int(box.read(b"/proc/sys/kernel/" + name)) for name in (b"shmmax", b"shmmni", b"shmall")]
+    assert told == [LARGEST, MOST, LARGEST // 4096]
+
+
 def test_loadavg_counts_guests(box: Box, child: int) -> None:
     fields = box.read(b"/proc/loadavg").split()
     assert [float(field) >= 0 for field in fields[:3]] == [True] * 3
