@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -52,32 +53,41 @@ def install(home: Path, *, really: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "really", "bare"),
+    ("profile", "really", "bare"),
     [
         ("claude", False, False),
         ("claude", False, True),
-        *(pytest.param(agent, True, bare, marks=real) for agent in ("claude", "codex") for bare in (False, True)),
+        ("claude-keyless", False, False),
+        *(
+            pytest.param(profile, True, bare, marks=real)
+            for profile in ("claude", "claude-keyless", "codex")
+            for bare in (False, True)
+        ),
     ],
 )
-def test_an_agent_in_a_box(home: Path, agent: str, really: bool, bare: bool) -> None:
+def test_an_agent_in_a_box(home: Path, profile: str, really: bool, bare: bool) -> None:
     install(home, really=really)
     project = home / "project"
     (profiles,) = blocks(RUN, "toml")
-    (words,) = [one for one in commands(RUN) if agent in one and one[-1] == "Fix the failing test"]
-    with stand_in_model(COMMAND) as model:
+    (words,) = [
+        one for one in commands(RUN) if one[2:4] == ["--profile", profile] and one[-1] == "Fix the failing test"
+    ]
+    with stand_in_model(f"{COMMAND}; env") as model:
         for host in ("api.anthropic.com:443", "api.openai.com:443"):
             assert host in profiles
             profiles = profiles.replace(host, f"127.0.0.1:{model.port}")
+        address = f"http://127.0.0.1:{model.port}"
+        profiles = re.sub(r"https?://api\.anthropic\.com", address, profiles)
         (project / "husk.toml").write_text(profiles)
         assert husk(["husk", "trust", "--yes"], project).returncode == 0
-        address = f"http://127.0.0.1:{model.port}"
         words[2:2] = ["--env", f"ANTHROPIC_BASE_URL={address}", *([BARE] if bare else [])]
-        if agent == "codex":
+        if profile == "codex":
             words[-1:-1] = ["--model", "stand-in", "-c", f'openai_base_url="{address}/v1"']
         ran = husk(words, project)
         assert ran.returncode == 0, ran.stderr
         assert "hello\n/workspace" in ran.stdout and model.keys == {KEY}
         assert "hello\n/workspace\n" in model.seen[0] and "No such file" in model.seen[0]
+        assert (KEY in model.seen[0]) == (profile != "claude-keyless")
     assert not (project / "b.txt").exists()
     assert "b.txt" in husk(["husk", "diff", "my-agent"], project).stdout
     assert husk(["husk", "apply", "my-agent", "--yes"], project).returncode == 0
