@@ -155,7 +155,7 @@ def test_steps_are_root_over_the_files_of_the_image(store: Store, place: Path) -
     made(store, place, OWNED, "owned")
     found = {name: line.split(" ", 2) for name, line in lines(store, store.images.get("owned")).items()}
     # Told to user 0 alone; the host gives it none (tests/escape/test_image_blobs.py).
-    told = "00000000000000ff" if setting() == "walled" else "0000000000000000"
+    told = "00000000000400ff" if setting() == "walled" else "0000000000000000"
     assert found["out"][2].endswith(f"b'one\\nran\\nCapEff:\\t{told}\\n'")
     assert found["own"][:2] == ["40500", "42:43"]
     assert found["own/f"][:2] == found["own/h"][:2] == ["100600", "42:43"]
