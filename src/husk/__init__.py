@@ -11,13 +11,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.api.aio import AsyncBackgroundProcess, AsyncProcess, AsyncSandbox, AsyncSnapshot
+    from husk.api.aio import AsyncSandbox, AsyncSnapshot
     from husk.api.applying import Applied
     from husk.api.asker_words import Remedy
+    from husk.api.async_process import AsyncBackgroundProcess, AsyncProcess
     from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
-    from husk.api.executor import Executor, Progress, TaskFailed
-    from husk.api.mapping import ItemFailed, map, map_unordered
+    from husk.api.functions.executor import Executor, Progress, TaskFailed
+    from husk.api.functions.mapping import ItemFailed, map, map_unordered
     from husk.api.once import run
     from husk.api.pool import Pool
     from husk.api.process import DEVNULL, PIPE, STDOUT, Process
@@ -80,12 +81,13 @@ __all__ = [
     "run",
 ]
 _HOMES = {
-    "husk.api.aio": ("AsyncBackgroundProcess", "AsyncProcess", "AsyncSandbox", "AsyncSnapshot"),
+    "husk.api.aio": ("AsyncSandbox", "AsyncSnapshot"),
+    "husk.api.async_process": ("AsyncBackgroundProcess", "AsyncProcess"),
     "husk.api.background_process": ("BackgroundProcess", "Logs", "Port"),
     "husk.api.applying": ("Applied",),
     "husk.api.asker_words": ("Remedy",),
-    "husk.api.executor": ("Executor", "Progress", "TaskFailed"),
-    "husk.api.mapping": ("ItemFailed", "map", "map_unordered"),
+    "husk.api.functions.executor": ("Executor", "Progress", "TaskFailed"),
+    "husk.api.functions.mapping": ("ItemFailed", "map", "map_unordered"),
     "husk.api.once": ("run",),
     "husk.api.pool": ("Pool",),
     "husk.api.process": ("DEVNULL", "PIPE", "STDOUT", "Process"),

@@ -13,8 +13,8 @@ from os.path import basename
 import pytest
 
 import husk
-from husk.api import plain_values
-from husk.api.function_source import source_of
+from husk.api.functions import plain_values
+from husk.api.functions.function_source import source_of
 from husk.api.run_result import Result
 
 FACTOR = 3

@@ -11,7 +11,7 @@ from husk.sandbox.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.api.aio import AsyncBackgroundProcess
+    from husk.api.async_process import AsyncBackgroundProcess
 
 MOST_ENDED = 16  # programs that have ended, and can still be asked for
 OUTPUT = 1 << 20  # bytes of each program's output that are kept

@@ -10,8 +10,8 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
-from husk.api import plain_values
-from husk.api.function_source import source_of
+from husk.api.functions import plain_values
+from husk.api.functions.function_source import source_of
 from husk.api.options import mounts_of
 from husk.api.run_result import TimeoutExpired
 from husk.api.sandbox import Sandbox

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from husk.api.function_call import call_in_box, call_order, read_reply, wrapped
+from husk.api.functions.function_call import call_in_box, call_order, read_reply, wrapped
 from husk.cluster.choose_workers import chosen_workers
 from husk.cluster.work import LostWork, Stop
 from husk.sandbox.errors import HuskError

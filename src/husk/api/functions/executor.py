@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 from husk.api import at_exit as living
-from husk.api.function_call import call_in_box, call_order, read_reply, wrapped
+from husk.api.functions.function_call import call_in_box, call_order, read_reply, wrapped
 from husk.cluster.work import Stop, Stopped
 from husk.sandbox.errors import HuskError
 
