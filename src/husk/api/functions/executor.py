@@ -115,7 +115,8 @@ class _Future(futures.Future[T]):
         if super().cancel():
             return True
         if not self.done():
-            self.stop.ask()
+            # Ending a box takes a moment, which an event loop must not wait.
+            threading.Thread(target=self.stop.ask, name="husk-cancel", daemon=True).start()
         return False
 
 
