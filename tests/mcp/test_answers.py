@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -104,5 +105,19 @@ def test_what_the_network_denies() -> None:
         assert ran["stdout"] == "13\n", ran
         assert ran["denials"][0]["reason"] == 'network.deny = ["10.9.9.9"] forbids it'
         assert (await client.call("boxes"))["allowed"]["network_denied"] == ["10.9.9.9"]
+
+    run(config, test)
+
+
+def test_a_skill_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "SKILL.md").write_bytes(b"---\nname: odd\ndescription: Odd.\n---\n" + bytes(300))
+    config = Config()
+    config.skills.folders = [str(tmp_path)]
+
+    async def test(client: Client) -> None:
+        for tool in ("inspect_skill", "open_skill"):
+            told = await client.call(tool, skill="odd")
+            assert re.fullmatch(r"\[\d+ bytes that are no text; all of them: .*SKILL\.md\]", told["instructions"])
 
     run(config, test)

@@ -80,7 +80,8 @@ async def inspect_skill(ctx: Ctx, skill: SkillName) -> InspectedAnswer:
         with open_skill(path) as package:
             found = describe(package)
             asked, notes = propose(found)
-            instructions = package.text("SKILL.md", config.session.shown)
+            with open(package.root / "SKILL.md", "rb") as file:
+                instructions = answers.shown_output(file.read(config.session.shown), "SKILL.md")
             told: Any = {"path": skill, "instructions": instructions, "held_to": held}
             answer: InspectedAnswer = (
                 found.as_dict() | {"permissions": asked.as_dict(), "manifest": asked.text(notes)} | told
@@ -149,7 +150,8 @@ async def open_skill(
 
     def told() -> OpenedSkillAnswer:
         shown = config.session.shown
-        instructions = made.read(f"{_places(made)[0]}/SKILL.md", size=shown).decode("utf-8", "replace")
+        place = f"{_places(made)[0]}/SKILL.md"
+        instructions = answers.shown_output(made.read(place, size=shown), place)
         texts = [one.text() for one in held if one is not None]
         return {
             "box": name,
