@@ -81,7 +81,8 @@ def _import(options: Values) -> int:
         report = import_image(
             store, options.source, options.name, ref=options.ref, limits=limits, progress=advance, data=options.data
         )
-    say_result(report.as_json(), show.imported(report, left_out=options.show_left_out), as_json=options.json)
+    lines = show.imported(report, store.images.get(report.image).config, left_out=options.show_left_out)
+    say_result(report.as_json(), lines, as_json=options.json)
     return 0
 
 
@@ -101,7 +102,8 @@ def _pull(options: Values) -> int:
             store, options.ref, options.name, platform=options.platform, insecure=options.insecure, limits=limits,
             advance=advance,
         )  # fmt: skip
-    lines = [f"{options.ref} is {digest}", *show.imported(report, left_out=options.show_left_out)]
+    config = store.images.get(report.image).config
+    lines = [f"{options.ref} is {digest}", *show.imported(report, config, left_out=options.show_left_out)]
     document = {**report.as_json(), "ref": options.ref, "digest": digest}
     say_result(document, lines, as_json=options.json)
     return 0
@@ -139,7 +141,8 @@ def _build(options: Values) -> int:
                 raise StoreUsageError(f"{option} is for Dockerfiles, and {options.source} is a file: name a directory.")
         report = build(Store.create(options.store), options.source, options.name, tell, **how)
     count = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
-    line = f"image {report.image}, {count}; try `husk run --image {report.image} -- sh`"
+    config = Store.open(options.store).images.get(report.image).config
+    line = f"image {report.image}, {count}; {show.next_step(report.image, config)}"
     say_result(vars(report), [line], as_json=options.json)
     return 0
 

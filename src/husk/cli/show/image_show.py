@@ -11,6 +11,7 @@ from husk.store.store_errors import shown
 if TYPE_CHECKING:
     from husk.images.image_export import ExportReport
     from husk.images.image_import import ImportReport
+    from husk.store.images import ImageConfig
 
 
 def inspected(found: dict[str, Any]) -> list[str]:
@@ -43,7 +44,12 @@ def left_out_lines(left_out: list[tuple[bytes, str]], *, all_of_them: bool) -> l
     return [f"left out, since a box has its own: {first}{more}"]
 
 
-def imported(report: ImportReport, *, left_out: bool) -> list[str]:
+def next_step(image: str, config: ImageConfig) -> str:
+    """How to start it: as the image itself says, or else with a shell."""
+    return f"try `husk run --image {image}{'' if config.entrypoint or config.cmd else ' -- sh'}`"
+
+
+def imported(report: ImportReport, config: ImageConfig, *, left_out: bool) -> list[str]:
     layers = f"{len(report.layers)} {'layer' if len(report.layers) == 1 else 'layers'}"
     return [
         (
@@ -52,7 +58,7 @@ def imported(report: ImportReport, *, left_out: bool) -> list[str]:
         ),
         *left_out_lines(report.left_out, all_of_them=left_out),
         f"manifest {report.flat}",
-        f"image {report.image}; try `husk run --image {report.image} -- sh`",
+        f"image {report.image}; {next_step(report.image, config)}",
     ]
 
 
