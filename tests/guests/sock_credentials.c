@@ -197,6 +197,64 @@ static void accepted(void) {
     from_children(client, peer);
 }
 
+static ssize_t send_named(int fd, int with_file, struct sockaddr_un *to, socklen_t size, int flags) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } room = {{0}};
+    struct iovec part = {"message", 7};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_name = to, .msg_namelen = size};
+    if (!with_file)
+        return sendto(fd, "message", 7, flags, (void *)to, size);
+    message.msg_control = &room, message.msg_controllen = sizeof room;
+    *CMSG_FIRSTHDR(&message) = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &fd, sizeof fd);
+    return sendmsg(fd, &message, flags);
+}
+
+/* Datagrams to a name, from sockets without one, as a log server gets them. */
+static void named(int abstract) {
+    struct sockaddr_un address, stale;
+    int one = 1, back = MUST(open(".", O_RDONLY | O_DIRECTORY));
+    char where[] = "/tmp/named-XXXXXX"; /* the working directory may be another user's */
+    MUST(mkdtemp(where) ? chdir(where) : -1);
+    say("-- to %s name", abstract ? "an abstract" : "a");
+    name_of(&address, "server"), name_of(&stale, "stale");
+    socklen_t size = abstract ? abstract_of(&address, "server") : sizeof address;
+    int server = MUST(socket(AF_UNIX, SOCK_DGRAM, 0)), gone = MUST(socket(AF_UNIX, SOCK_DGRAM, 0));
+    MUST(bind(server, ADDRESS(address), size));
+    if (!abstract) {
+        MUST(bind(gone, ADDRESS(stale), sizeof stale));
+        MUST(close(gone));
+    }
+    MUST(setsockopt(server, SOL_SOCKET, SO_PASSCRED, &one, sizeof one));
+    for (int with_file = 0; with_file < 2; with_file++) {
+        pid_t child = MUST(fork());
+        if (!child) {
+            int fd = MUST(socket(AF_UNIX, SOCK_DGRAM, 0)), filled = 0;
+            STEP(send_named(fd, with_file, &stale, sizeof stale, 0));
+            STEP(send_named(fd, with_file, &address, size, 0));
+            say_names("the sender", fd);
+            say("no descriptor is left: %d", dup(0) == fd + 1);
+            while (send_named(fd, with_file, &address, size, MSG_DONTWAIT) > 0)
+                filled++;
+            say("full: %s, %d", errname(errno), filled);
+            ualarm(50000, 0);
+            STEP(send_named(fd, with_file, &address, size, 0));
+            _exit(0);
+        }
+        MUST(waitpid(child, NULL, 0));
+        take("named", server, child);
+        char rest[16];
+        while (recv(server, rest, sizeof rest, MSG_DONTWAIT) > 0)
+            ;
+    }
+    close(server);
+    unlink("server"), unlink("stale");
+    MUST(fchdir(back));
+    MUST(rmdir(where));
+}
+
 int main(void) {
     first = getpid();
     struct sigaction action = {.sa_handler = count};
@@ -206,6 +264,8 @@ int main(void) {
     pairs(SOCK_DGRAM);
     pairs(SOCK_SEQPACKET);
     accepted();
+    named(0);
+    named(1);
     waiting();
     return 0;
 }

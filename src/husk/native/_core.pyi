@@ -151,7 +151,16 @@ class Call:
     def unmap(self, address: int, size: int, /) -> int: ...
     def interrupt(self, errno: int, /) -> int: ...
     def send(
-        self, fd: int, own_fd: int, parts: bytes, control: bytes, flags: int, waits: bool, stream: bool, /
+        self,
+        fd: int,
+        own_fd: int,
+        parts: bytes,
+        control: bytes,
+        flags: int,
+        waits: bool,
+        stream: bool,
+        address: bytes,
+        /,
     ) -> bool: ...
     def get_fd(self, fd: int, /) -> int: ...
     def cwd_link(self) -> bytes: ...

@@ -199,7 +199,15 @@ class FakeCall:
         raise NotImplementedError
 
     def send(
-        self, fd: int, own_fd: int, parts: bytes, control: bytes, flags: int, waits: bool, stream: bool
+        self,
+        fd: int,
+        own_fd: int,
+        parts: bytes,
+        control: bytes,
+        flags: int,
+        waits: bool,
+        stream: bool,
+        address: bytes,
     ) -> bool:
         return False  # as on an old host: husk sends
 

@@ -106,6 +106,10 @@ class Peers:
         except OSError:
             return True
 
+    def may_want_credentials(self, fd: int) -> bool:
+        """The same for what this socket sends to a name. A sender that asks itself is given a name by the host."""
+        return self._any_asks and os.fstat(fd).st_ino not in self._asking
+
     def _peer_inode(self, inode: int) -> int:
         self._sequence = self._sequence + 1 & 0xFFFFFFFF
         header = (REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, self._sequence, 0)

@@ -23,6 +23,7 @@ from husk.kernel.net.netlink import check_destination, check_only_queries
 from husk.kernel.syscalls.sockets import (
     AF_NETLINK,
     AF_UNIX,
+    SOCK_DGRAM,
     SOCK_SEQPACKET,
     SOCK_STREAM,
     copy_address,
@@ -31,7 +32,7 @@ from husk.kernel.syscalls.sockets import (
     shown,
     socket_of,
 )
-from husk.native._core import receive_message, send_message, socket_kind
+from husk.native._core import get_option, receive_message, send_message, socket_kind, socket_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 MSG_DONTWAIT, MSG_TRUNC, MSG_NOSIGNAL = 0x40, 0x20, 0x4000
 MSG_WAITALL, MSG_WAITFORONE, MSG_FASTOPEN, MSG_ZEROCOPY = 0x100, 0x10000, 0x20000000, 0x4000000
 MSG_ERRQUEUE = 0x2000
-SIGPIPE, MOST_MESSAGES, SENDMSG = 13, 1024, number("sendmsg")
+SOL_SOCKET, SO_SNDTIMEO = 1, 21
+SIGPIPE, MOST_MESSAGES, SENDMSG, SENDTO = 13, 1024, number("sendmsg"), number("sendto")
 CONNECTED = (SOCK_STREAM, SOCK_SEQPACKET)
 TRANSLATED = 256  # bytes that control messages of a mapped network may grow by
 PIECE = 1 << 18  # of a stream, copied and sent at once
@@ -209,12 +211,29 @@ def _control_for_guest(call: Call, fd: int, header: Header) -> bytes | None:
     return own[0] if own is not None and (own[1] or call.kernel.peers.wants_credentials(fd)) else None
 
 
-def _send_by_guest(call: Call, fd: int, header: Header, flags: int, control: bytes) -> Reply:
+def _named_for_guest(call: Call, fd: int, header: Header) -> tuple[bytes, bytes, int] | None:
+    """Control messages, host address, and a descriptor that must stay open, of a datagram with a name that the guest's
+    own thread has to send. None if husk can send it, or has to: the thread sends by another socket, which has neither
+    the name nor the time limit of this one."""
+    if not header.name_room or header.control_room > messages.MOST_CONTROL or call.nr not in (SENDTO, SENDMSG):
+        return None
+    if socket_kind(fd) != (AF_UNIX, SOCK_DGRAM) or call.kernel.network.is_netlink(fd):
+        return None
+    if not call.kernel.peers.may_want_credentials(fd) or len(socket_name(fd, False)) > 2:
+        return None
+    own = messages.control_of_guest(call, header)
+    if own is None or any(get_option(fd, SOL_SOCKET, SO_SNDTIMEO, 16)):
+        return None
+    given = copy_address(call, header.name_at, header.name_room)
+    return own[0], *destination(call, fd, (AF_UNIX, SOCK_DGRAM), given)
+
+
+def _send_by_guest(call: Call, fd: int, header: Header, flags: int, control: bytes, to: bytes = b"") -> Reply:
     parts = b"".join([struct.pack("<Qq", *part) for part in header.parts])
     waits = not flags & MSG_DONTWAIT and os.get_blocking(fd)
     theirs, sent, stream = i32(call, 0), False, socket_kind(fd)[1] == SOCK_STREAM
     try:
-        sent = patiently(call, lambda: call.raw.send(theirs, fd, parts, control, flags, waits, stream))
+        sent = patiently(call, lambda: call.raw.send(theirs, fd, parts, control, flags, waits, stream, to))
         if sent:
             return ANSWERED
         # The host is too old, or another process traces the thread: husk sends, and the credentials show husk.
@@ -243,6 +262,11 @@ def _send(call: Call, header: Callable[[], Header], flags: int) -> Reply:
             own, fd, carried = fd, -1, control
             # In a thread of its own: a receiver has to let the guest's sendmsg continue meanwhile.
             return later(call, lambda: _send_by_guest(call, own, copied, flags, carried), -1, also=own)
+        named = _named_for_guest(call, fd, copied)
+        if named is not None:
+            own, fd = fd, -1
+            carried, to, path_fd = named
+            return later(call, lambda: _send_by_guest(call, own, copied, flags, carried, to), path_fd, also=own)
         sending = _Sending(call, fd, copied, flags)
         try:
             return sending.go_on(MSG_DONTWAIT)

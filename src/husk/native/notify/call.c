@@ -174,7 +174,7 @@ static PyMethodDef Call_methods[] = {
     {"interrupt", (PyCFunction)remote_py_interrupt, METH_VARARGS,
      "interrupt(errno): the call fails, or is restarted (ERESTARTSYS), and the thread looks at its signals"},
     {"send", (PyCFunction)remote_py_send, METH_VARARGS,
-     "send(fd, own_fd, parts, control, flags, waits, stream): the guest's thread sends this message"},
+     "send(fd, own_fd, parts, control, flags, waits, stream, address): the guest's thread sends this message"},
     {"unmap", (PyCFunction)remote_py_unmap, METH_VARARGS,
      "unmap(address, size): the guest unmaps, and the call returns 0"},
     {"get_fd", (PyCFunction)guest_py_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},

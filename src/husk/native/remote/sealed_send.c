@@ -16,6 +16,10 @@
  * guest may exchange the descriptor meanwhile, or the data: the message goes where send(2) on that socket would go,
  * which is native. The host judges the credentials that the guest claims, with the guest's own.
  *
+ * A datagram with a name goes through a socket that the thread makes for it, and that husk connects to what it has
+ * found under the name. The thread makes it, because a socket belongs to the network namespace of its maker, and a guest
+ * may get hold of this one. The receiver sees a socket without a name, so this is only for senders that have none.
+ *
  * Rejected: a secret argument by which the filter knows husk's calls. A guest can read the registers of its thread
  * with an instruction in the place of `syscall`. For rt_sigaction that does no harm; here it would be a way out.
  *
@@ -246,6 +250,8 @@ static bool has_signal(const struct remote_thread *thread)
 
 struct sending {
     int guest_fd, own_fd, flags; /* own_fd: husk's duplicate, which tells when there is room */
+    const struct sockaddr *to;   /* where husk connects a new socket to, or NULL */
+    socklen_t to_size;
     bool waits;                  /* the guest's call would wait for room */
     bool stream;
 };
@@ -299,6 +305,43 @@ static int send_all(struct remote_messages *m, int number, struct remote_thread 
     }
 }
 
+/* As send_all, through a new socket. -ECANCELED: it cannot be had. */
+static int send_named(struct remote_messages *m, int number, struct remote_thread *thread, const struct sending *given,
+                      int64_t *value)
+{
+    struct sending s = *given;
+    long fd = -1, closed;
+    int kind[2] = {0}, failed = -ECANCELED;
+    socklen_t size = sizeof kind[0];
+    const uint64_t make[6] = {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, 0, 0, thread->cookie};
+    int error = remote_call(thread, SYS_socket, make, &fd);
+    if (error || fd < 0)
+        return error ? error : failed;
+    s.guest_fd = (int)fd;
+    s.own_fd = guest_get_fd(thread->tid, s.guest_fd);
+    /* Another thread may have put another file there: then it is not to be connected, which could wait. */
+    bool made = s.own_fd >= 0 && getsockopt(s.own_fd, SOL_SOCKET, SO_DOMAIN, &kind[0], &size) == 0 &&
+                getsockopt(s.own_fd, SOL_SOCKET, SO_TYPE, &kind[1], &size) == 0 && kind[0] == AF_UNIX &&
+                kind[1] == SOCK_DGRAM;
+    if (made && connect(s.own_fd, s.to, s.to_size) < 0) {
+        *value = -errno;
+        failed = errno == EPERM ? failed : 0; /* the receiver may be connected to the sender's own socket */
+        made = false;
+    }
+    while (made) {
+        failed = error = send_all(m, number, thread, &s, value);
+        struct pollfd room = {.fd = s.own_fd, .events = POLLOUT};
+        made = !error && *value == -EAGAIN && s.waits && poll(&room, 1, LOOK_MS) >= 0 && !has_signal(thread);
+    }
+    if (s.own_fd >= 0)
+        close(s.own_fd);
+    if (error && error != -EINVAL)
+        return error;
+    const uint64_t shut[6] = {s.guest_fd, 0, 0, 0, 0, thread->cookie};
+    error = remote_call(thread, SYS_close, shut, &closed);
+    return error ? error : failed;
+}
+
 /* `value`: of the call, or REMOTE_AGAIN. Returns 0, or -errno if the thread is gone. */
 static int send_stopped(Listener *listener, int number, struct remote_thread *thread, int fd, const struct sending *s,
                         pid_t tgid, int64_t *value)
@@ -310,8 +353,8 @@ static int send_stopped(Listener *listener, int number, struct remote_thread *th
         return sealed;
     if (!sealed)
         refuse(m, tgid);
-    else if ((error = send_all(m, number, thread, s, value)) == -EINVAL)
-        refuse(m, tgid); /* the thread did not make the call that husk wanted */
+    else if ((error = (s->to ? send_named : send_all)(m, number, thread, s, value)) == -EINVAL || error == -ECANCELED)
+        refuse(m, tgid); /* the thread did not make the call that husk wanted; or husk sends in its place */
     else if (error || *value != -EAGAIN || !s->waits)
         return error;
     *value = REMOTE_AGAIN;
@@ -365,9 +408,12 @@ PyObject *remote_py_send(Call *call, PyObject *args)
 {
     struct sending s;
     int waits, stream;
-    Py_buffer parts, control;
-    if (!PyArg_ParseTuple(args, "iiy*y*ipp:send", &s.guest_fd, &s.own_fd, &parts, &control, &s.flags, &waits, &stream))
+    Py_buffer parts, control, to;
+    if (!PyArg_ParseTuple(args, "iiy*y*ippy*:send", &s.guest_fd, &s.own_fd, &parts, &control, &s.flags, &waits, &stream,
+                          &to))
         return NULL;
+    s.to = to.len ? to.buf : NULL;
+    s.to_size = (socklen_t)to.len;
     struct remote_messages *m = call->listener->messages;
     s.waits = waits;
     s.stream = stream;
@@ -377,7 +423,7 @@ PyObject *remote_py_send(Call *call, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     bool fits = parts.len <= (Py_ssize_t)sizeof m->slots->parts && control.len <= MOST_CONTROL &&
                 !(s.flags & ~ALLOWED_FLAGS);
-    if (fits && s.waits) /* before it takes a slot: many may wait */
+    if (fits && s.waits && !s.to) /* before it takes a slot: many may wait */
         interrupted = !wait_for_room(&s);
     if (fits && !interrupted)
         number = take_slot(m, guest_thread_group(call->notif.pid));
@@ -397,6 +443,7 @@ PyObject *remote_py_send(Call *call, PyObject *args)
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&parts);
     PyBuffer_Release(&control);
+    PyBuffer_Release(&to);
     if (interrupted)
         return core_raise_errno(EINTR);
     call->answered = error != REMOTE_TRACED;
