@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from husk.api.async_process import AsyncBackgroundProcess, AsyncProcess
     from husk.api.background_process import BackgroundProcess, Logs, Port
     from husk.api.box_snapshot import Snapshot
+    from husk.api.detached_box import DetachedBox
     from husk.api.functions.executor import Executor, Progress, TaskFailed
     from husk.api.functions.mapping import ItemFailed, map, map_unordered
     from husk.api.once import run
@@ -50,6 +51,7 @@ __all__ = [
     "Conflict",
     "Copied",
     "Denial",
+    "DetachedBox",
     "Exceeded",
     "Executor",
     "HuskError",
@@ -86,6 +88,7 @@ _HOMES = {
     "husk.api.background_process": ("BackgroundProcess", "Logs", "Port"),
     "husk.api.applying": ("Applied",),
     "husk.api.asker_words": ("Remedy",),
+    "husk.api.detached_box": ("DetachedBox",),
     "husk.api.functions.executor": ("Executor", "Progress", "TaskFailed"),
     "husk.api.functions.mapping": ("ItemFailed", "map", "map_unordered"),
     "husk.api.once": ("run",),

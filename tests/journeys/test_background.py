@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import husk
 from tests.lib import running
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import husk_command, scratch, until
@@ -72,6 +73,23 @@ def test_a_server_in_the_background(shell: Shell) -> None:
     assert '"GET /page' in shell.husk("logs", "web").stdout  # also when it has ended
     assert shell.husk("run", "--keep", "web", "--", "cat", "page").stdout == "made\n"
     assert "does not run in the background" in shell.husk("exec", "web", "--", "true", code=2).stderr
+
+
+def test_the_same_box_from_python(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSK_STATE", str(shell.place / "state"))
+    with pytest.raises(husk.UsageError, match="there is no box 'web'"):
+        husk.DetachedBox("web")
+    shell.husk("run", "-d", "--keep", "web", "--publish", "0:8000", "--", "python3", "-u", "-c", SERVER)
+    box = husk.DetachedBox("web")
+    (port,) = box.ports
+    assert until(port.answers) and box.poll() is None and repr(box) == "<husk.DetachedBox 'web', running>"
+    with pytest.raises(subprocess.TimeoutExpired):
+        box.wait(0.01)
+    with urllib.request.urlopen(f"http://{port.host}/", timeout=60) as page:
+        assert page.status == 200
+    assert until(lambda: '"GET /' in box.logs().text)
+    assert box.stop() == 128 + signal.SIGTERM == box.poll() == box.wait() == box.stop()
+    assert (box.running, box.ports) == (False, []) and '"GET /' in box.logs().text
 
 
 def test_attach_tells_how_it_ends(shell: Shell) -> None:
