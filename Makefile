@@ -128,9 +128,9 @@ sdist: $(PACKAGING)/.tools
 SUITE ?= $(shell . /etc/os-release && echo $$VERSION_CODENAME)
 
 deb: $(PACKAGING)/.tools
-	rm -f dist/*.deb
-	test -n "$$(ls dist/*.whl 2>/dev/null)" || $(RELEASE) release.build_dist wheel dist
-	$(RELEASE) release.build_deb dist/*.whl dist $(SUITE)
+	rm -rf dist/*.deb $(PACKAGING)/wheel
+	$(RELEASE) release.build_dist wheel $(PACKAGING)/wheel
+	$(RELEASE) release.build_deb $(PACKAGING)/wheel/*.whl dist $(SUITE)
 	$(RELEASE) release.try_deb dist/*.deb $(SUITE)
 
 $(PACKAGING)/.tools: requirements/package.lock
