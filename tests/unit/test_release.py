@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -78,6 +79,15 @@ def test_helpers_that_cannot_be_executed_and_other_tags_are_told(tmp_path: Path)
     assert f"{STATIC[0]} is not executable." in faults(forge(tmp_path, {}, mode=0o644))
     assert any("stable ABI" in each for each in faults(forge(tmp_path, {}, name=NAME.replace("abi3", "cp311"))))
     assert not is_static(b"") and not is_static(b"#!/bin/sh\n" * 20)
+
+
+@pytest.mark.parametrize(("lock", "extra"), [("runtime", ""), ("package", "package"), ("dev", "dev")])
+def test_a_lock_has_what_pyproject_asks_for(lock: str, extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
+    names = {re.split(r"[ \[<>=~]", each)[0].lower() for each in asked} - {"huskbox"}
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / f"{lock}.lock").read_text(), re.M))
+    assert names - locked == set(), "run `make lock`"
 
 
 def test_the_release_is_made_from_a_tag_by_the_targets_of_the_makefile() -> None:
