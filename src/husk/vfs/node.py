@@ -521,6 +521,9 @@ class Tree:
         """An O_PATH descriptor of the host file whose events are the node's; None: nothing ever happens to it."""
         return None
 
+    def watch_failed(self) -> None:
+        """The watch for which the last `watch_fd` was could not be made."""
+
     def quiet_fd(self, number: int) -> int:
         """An O_PATH descriptor of a host file to which nothing ever happens; `number` tells such files apart."""
         raise OSError(errno.EOPNOTSUPP, "this tree has no files of its own")

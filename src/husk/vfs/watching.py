@@ -36,6 +36,9 @@ def watch(vfs: Vfs, ctx: Context, start: Dir, path: bytes, mask: int, instance: 
         host = os.fstat(file)
         vfs.state.remember_watched((host.st_dev, host.st_ino), (info.dev, info.ino))
         return watch
+    except OSError:
+        node.tree.watch_failed()
+        raise
     finally:
         os.close(file)
 

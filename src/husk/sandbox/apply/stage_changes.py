@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat as st
-import time
 
 from husk.native._core import open_beneath
 from husk.sandbox.apply.apply_plan import Conflict, lstat, shown
@@ -170,7 +169,7 @@ class StagedChanges:
         if step is not None and step.mode is not None:
             mode = step.mode
         if step is not None and step.merged is not None:
-            modified = time.time_ns()  # this content is new
+            modified = os.stat(b"/proc/self/fd/%d" % held).st_mtime_ns  # this content is new
         what = metadata(mode, info.atime, modified, attributes | self.plan.attributes(change))
         set_metadata(b"/proc/self/fd/%d" % held, what)
 

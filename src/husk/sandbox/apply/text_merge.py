@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from husk.store.layout import write_file
+
 MOST_BYTES = 4 << 20
 SECONDS = 20
 NO_CONFIG = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
@@ -42,8 +44,7 @@ def _merged_by_git(first: bytes, host: bytes, box: bytes) -> bytes:
 
     with tempfile.TemporaryDirectory(prefix="husk-merge-") as place:
         for name, data in (("host", host), ("first", first), ("box", box)):
-            with open(os.path.join(place, name), "wb") as file:
-                file.write(data)
+            write_file(os.path.join(place, name), data)
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "GIT_DIR": place, **NO_CONFIG}
         try:
             done = subprocess.run(

@@ -6,7 +6,7 @@ its stand-in is touched, removed or renamed; a file that was copied only because
 What is the box's own (copied up, deleted, put in its place) is not. An event comes late, so it is held against what is
 there when it is read. docs/design/005-inotify.md. This module is not loaded before the first watch below a cow mount.
 
-Life: made with the first mirror, with a thread that waits; `end` is called when the tree goes, and the thread closes
+Life: made with the first watch, with a thread that waits. `end`, when the tree goes, returns when the thread has closed
 the descriptors.
 """
 
@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 import stat as st
 import struct
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 from select import POLLIN, poll
-from time import sleep
 
 from husk.native._core import new_watches, open_beneath, set_times, stat_beneath, stat_fd, watch
 from husk.vfs.layer.content_copy import copy_content
@@ -40,14 +39,17 @@ HEAD = struct.Struct("iIII")
 QUEUE = 1 << 16
 COPY_MAX = 64 << 20
 READABLE = 0o444
-SETTLE = 0.01  # seconds: a program that writes a file makes several events, and its content is read once
+SETTLE = 10  # milliseconds: a program that writes a file makes several events, and its content is read once
+LOOK_UP = 0.1  # seconds to wait for the lock before looking whether it is over
 
 
 class HostChanges:
     """For one tree. `_directories`: by watch."""
 
-    __slots__ = ("_copy_up", "_directories", "_lock", "_mirror", "_over", "_process", "_queue", "_state", "_tree",
-                 "_wake")  # fmt: skip
+    __slots__ = (
+        "_copy_up", "_directories", "_done", "_lock", "_mirror", "_over", "_process", "_queue", "_state", "_tree",
+        "_wake",
+    )  # fmt: skip
 
     def __init__(self, tree: LayeredTree, mirror: WatchMirror, copy_up: CopyUp) -> None:
         self._tree, self._mirror, self._copy_up, self._state = tree, mirror, copy_up, tree.state
@@ -55,6 +57,8 @@ class HostChanges:
         self._directories: dict[int, LayerDir] = {}
         self._over = False
         self._process = os.getpid()
+        self._done = allocate_lock()
+        self._done.acquire()
         self._queue = new_watches()
         try:
             self._wake = os.eventfd(0)
@@ -83,27 +87,33 @@ class HostChanges:
             if self._over:
                 return
             self._over = True
-            if os.getpid() == self._process:
-                os.write(self._wake, (1).to_bytes(8, "little"))
-            else:
-                # In a forked child there is no thread, and what is written would wake the parent's, for ever.
-                os.close(self._queue)
-                os.close(self._wake)
+        if os.getpid() == self._process:
+            os.write(self._wake, (1).to_bytes(8, "little"))
+            self._done.acquire()  # the caller may hold the lock, so the thread does not insist on it
+        else:
+            # In a forked child there is no thread, and what is written would wake the parent's, for ever.
+            os.close(self._queue)
+            os.close(self._wake)
 
     def _run(self) -> None:
-        waiting = poll()
-        waiting.register(self._queue, POLLIN)
-        waiting.register(self._wake, POLLIN)
+        either, end = poll(), poll()
+        either.register(self._queue, POLLIN)
+        for waiting in (either, end):
+            waiting.register(self._wake, POLLIN)
         try:
             while not self._over:
-                waiting.poll()
-                sleep(SETTLE)
-                with self._lock:
-                    if not self._over:
-                        self._repeat()
+                either.poll()
+                end.poll(SETTLE)
+                if self._lock.acquire(timeout=LOOK_UP):
+                    try:
+                        if not self._over:
+                            self._repeat()
+                    finally:
+                        self._lock.release()
         finally:
             os.close(self._queue)
             os.close(self._wake)
+            self._done.release()
 
     def _repeat(self) -> None:
         try:

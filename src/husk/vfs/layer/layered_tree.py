@@ -528,9 +528,13 @@ class LayeredTree(Tree):
                 if source is None
                 else source[0].open(source[1], os.O_PATH, node.kind, node.key, ctx.creds)
             )
-        if not isinstance(node, LayerDir):
-            return self.watch_mirror().watch_file(node)
-        return None if node.removed else self.watch_mirror().watch_directory(node, mask)
+        if isinstance(node, LayerDir) and node.removed:
+            return None
+        return self.watch_mirror().watch(node, mask)
+
+    def watch_failed(self) -> None:
+        if self._mirror is not None:
+            self._mirror.give_up()
 
     def quiet_fd(self, number: int) -> int:
         return open_beneath(self.state.fd, self.watch_mirror().stand_in(number), os.O_PATH | os.O_NOFOLLOW)

@@ -163,12 +163,13 @@ class MirrorDir:
 class WatchMirror:
     """All mirrors of one tree, and the stand-ins in them."""
 
-    __slots__ = ("_announce", "_copy_up", "_host", "_numbers", "_tree", "files", "state")
+    __slots__ = ("_announce", "_copy_up", "_host", "_is_first", "_numbers", "_tree", "files", "state")
 
     def __init__(self, tree: LayeredTree, files: UpperFiles, numbers: InodeNumbers, copy_up: CopyUp) -> None:
         self._tree, self.files, self._numbers, self._copy_up, self.state = tree, files, numbers, copy_up, files.state
         self._announce = files.state.invalidation.announce
         self._host: HostChanges | None = None
+        self._is_first = False
 
     def end(self) -> None:
         """No guest watches any more. Safe to call twice."""
@@ -177,18 +178,33 @@ class WatchMirror:
             host.end()
 
     # -- watching ----------------------------------------------------------------------------------------------
-    def watch_directory(self, directory: LayerDir, mask: int) -> int:
-        """An O_PATH descriptor of the mirror, in which all names are entered."""
+    def watch(self, node: Node, mask: int) -> int:
+        """An O_PATH descriptor of what is to be watched."""
+        self._is_first = self._host is None
+        try:
+            return self._directory(node, mask) if isinstance(node, LayerDir) else self._file(node)
+        except OSError:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """The last watch came to nothing. If it was the first, the host needs not be followed."""
+        if self._is_first:
+            self.end()
+
+    def _directory(self, directory: LayerDir, mask: int) -> int:
+        """The mirror, in which all names are entered."""
         if isinstance(directory.parent, LayerDir):
             self._enter(directory.parent, directory.name, directory)
         mirror = self._of(directory)
+        self._follow_host(directory)
         if not mirror.complete:
             mirror.complete_names(self._tree)
         mirror.reads |= bool(mask & READS)
         return open_beneath(self.state.fd, self.state.mirror_path(directory), os.O_PATH | os.O_DIRECTORY)
 
-    def watch_file(self, node: Node) -> int:
-        """An O_PATH descriptor of its entry. A lower file is copied up: two files cannot take turns behind a watch."""
+    def _file(self, node: Node) -> int:
+        """Its entry. A lower file is copied up: two files cannot take turns behind a watch."""
         inode = self._copy_up.inode(node)
         if inode.nlink == 0 and inode.via:
             with self.files.pinned(inode) as path:
@@ -221,7 +237,6 @@ class WatchMirror:
             self.files.mirrored = True
             top = b"" if self.state.mirror_path(directory) else self.state.new_mirror(directory)
             directory.mirror = MirrorDir(self, directory, top)
-            self._follow_host(directory)
         return directory.mirror
 
     def _follow_host(self, directory: LayerDir) -> None:
@@ -241,6 +256,7 @@ class WatchMirror:
     def _enter(self, directory: LayerDir, name: bytes, node: Node) -> None:
         """Give `node` an entry, so that the host can tell when it is renamed or removed."""
         mirror = self._of(directory)
+        self._follow_host(directory)
         if name not in mirror.names:
             if len(mirror.entry(name)) > PATH_MAX:
                 raise error(errno.ENOSPC)
