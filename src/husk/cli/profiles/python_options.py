@@ -30,6 +30,7 @@ _LISTS = {
     "allow-socket": "allow_sockets",
     "publish": "publish",
     "weaken": "weaken",
+    "device": "devices",
 }
 _SINGLE = {"image": "image", "keep": "keep", "store": "store", "workdir": "cwd", "net": "net"}
 ONLY_RUN = ("as",)  # what Python has no argument for
