@@ -16,8 +16,9 @@ from tests.lib.running import husk
     "name",
     [
         "io_moving", "io_owner", "io_wait", "ipc_shared", "keys_rings", "proc_attributes", "proc_basics", "proc_clone3",
-        "proc_corners", "proc_details", "proc_files", "proc_limits", "proc_pidfd", "proc_threads", "proc_trace",
-        "sig_actions", "sig_eintr", "sig_interrupt", "sig_query", "sig_queue", "sig_shared", "time_timers",
+        "proc_corners", "proc_details", "proc_files", "proc_limits", "proc_mapping", "proc_pidfd", "proc_threads",
+        "proc_trace", "sig_actions", "sig_eintr", "sig_interrupt", "sig_query", "sig_queue", "sig_shared",
+        "time_timers",
     ],
 )
 def test_transcript(name: str) -> None:

@@ -116,6 +116,9 @@ INTERFACE = {
 # part of the command.
 PROCESS = {"PIDFD_GET_INFO": 0xC048FF0B, "PIDFD_GET_INFO (first)": 0xC040FF0B, "PIDFD_GET_INFO (third)": 0xC050FF0B}
 
+# One mapping of /proc/PID/maps, which husk makes up.
+MAPS = {"PROCMAP_QUERY": 0xC0686611}
+
 # TIOCSTI and TIOCLINUX type into a terminal (no guest holds the person's, and this is the second wall), TIOCCONS takes
 # the console's output, TIOCSETD loads line-discipline modules, FS_IOC_SETFLAGS changes a file through a read-only
 # descriptor, SIOCGSKNS and the NS_GET_ commands hand out namespaces.

@@ -119,7 +119,7 @@ ROWS = (
         "the listed commands stay with the descriptor they are given: terminals, queue lengths, clones, flags",
         native_if(COMMAND.is_in(ioctls.ANYWHERE)),
         virtual_if(COMMAND.is_in(ioctls.PEER)),
-        virtual_if(COMMAND.is_in(ioctls.PROCESS)),
+        virtual_if(COMMAND.is_in({**ioctls.PROCESS, **ioctls.MAPS})),
         native_if(PRIVATE_NET, COMMAND.is_in(ioctls.INTERFACE)),
         virtual_if(COMMAND.is_in(ioctls.INTERFACE)),
         native_if(PID_WALL, COMMAND.is_in(ioctls.OWNER)),

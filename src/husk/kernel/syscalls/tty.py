@@ -1,13 +1,13 @@
-"""ioctl(2) where it opens a file or tells of the host's network or processes. And what open(2) of a terminal does
-besides opening it."""
+"""ioctl(2) where it opens a file or tells of the host's network or processes, or of a guest's mappings. And what
+open(2) of a terminal does besides opening it."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-from husk.abi.ioctls import INTERFACE, OWNER, PROCESS
-from husk.kernel.call import CONTINUE, Call, GiveFd, Reply, answered_remotely, i32, u32
+from husk.abi.ioctls import INTERFACE, MAPS, OWNER, PROCESS
+from husk.kernel.call import CONTINUE, Call, GiveFd, Reply, answered_remotely, held_node, i32, u32
 from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
@@ -23,6 +23,8 @@ def ioctl(call: Call) -> Reply:
         from husk.kernel.cred.pidfd_info import answer_pidfd_info
 
         return answer_pidfd_info(call, i32(call, 0), command, call.args[2])
+    if command in MAPS.values():
+        return _ask_maps(call, i32(call, 0), call.args[2])
     if command in OWNER.values():
         from husk.kernel.syscalls.processes import set_owner_of_socket
 
@@ -36,6 +38,31 @@ def _ask_interface(call: Call, fd: int, command: int) -> Reply:
     from husk.kernel.loopback.loopback_interface import answer_interface_ioctl
 
     return answer_interface_ioctl(call, fd, command, call.args[2])
+
+
+def _ask_maps(call: Call, fd: int, address: int) -> Reply:
+    """PROCMAP_QUERY. The guest's descriptor is a copy of the text that was there when it was opened; the answer is made
+    from the text that is there now."""
+    node = None if call.vfs.state.is_path_only(call.raw.fd_link(fd)) else held_node(call, fd)
+    place = None if node is None else node.tree.name_of(node)
+    if node is None or place is None or place[1] != b"maps" or node.tree.fstype != b"proc":
+        raise OSError(errno.ENOTTY, "no list of mappings")
+    from husk.vfs.proc.map_query import LARGEST, SMALLEST, MapQuery
+
+    size = int.from_bytes(call.raw.read(address, 8), "little")
+    if size > LARGEST:
+        raise OSError(errno.E2BIG, "the question is too long")
+    if size < SMALLEST:
+        raise OSError(errno.EINVAL, "the question is too short")
+    query = MapQuery(call.raw.read(address, size))
+    with call.vfs.lock:
+        maps = node.tree.open(call, node, os.O_RDONLY)
+    with open(maps, "rb") as file:
+        answer, name = query.answer(file.read())
+    if name:
+        call.raw.write(query.name_at, name)
+    call.raw.write(address, answer)
+    return 0
 
 
 def _open_slave(call: Call) -> Reply:
