@@ -19,6 +19,7 @@ from husk.sandbox.kept.output_log import NAME, OLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import IO
 
     from husk.cli.options import Command
     from husk.cli.options.parse_words import Values
@@ -67,7 +68,8 @@ def _logs(options: Values) -> int:
     if not kept.is_running(options.name):
         kept.get(options.name)
     directory = kept.path(options.name)
-    written = b"".join(_content(directory, name) for name in (OLDER, NAME))
+    older, newer = (_content(directory, name) for name in (OLDER, NAME))
+    written = older + newer
     if not written and not os.path.exists(os.path.join(directory, NAME)):
         raise UsageError(f"the box {options.name!r} never ran in the background; husk log shows its runs.")
     if options.tail:
@@ -79,7 +81,7 @@ def _logs(options: Values) -> int:
         return 0
     say_bytes(written)
     if options.follow:
-        _follow(kept, options.name, os.path.getsize(os.path.join(directory, NAME)))
+        _follow(kept, options.name, len(newer))
     return 0
 
 
@@ -91,25 +93,38 @@ def _content(directory: str, name: str) -> bytes:
         return b""
 
 
-def _follow(kept: KeptBoxes, name: str, position: int) -> None:
-    """Until the box ends. A file that was set aside is read to its end first."""
+def _follow(kept: KeptBoxes, name: str, position: int | None = None) -> None:
+    """From there, or from the end, until the box ends. A file that was set aside is read to its end first. A box that
+    is not kept takes its files with it, at any moment."""
     path = os.path.join(kept.path(name), NAME)
-    file = open(path, "rb")  # noqa: SIM115  another one takes its place when it is set aside
+    file = _opened(path)
+    if file is None:
+        return
     try:
-        file.seek(position)
+        file.seek(*((0, os.SEEK_END) if position is None else (position, os.SEEK_SET)))
         while True:
             running = kept.is_running(name)
             while data := file.read(CHUNK):
                 say_bytes(data)
-            if os.path.exists(path) and os.fstat(file.fileno()).st_ino != os.stat(path).st_ino:
+            newer = _opened(path)
+            if newer and not os.path.samestat(os.fstat(newer.fileno()), os.fstat(file.fileno())):
                 file.close()
-                file = open(path, "rb")  # noqa: SIM115
-            elif not running:
+                file = newer
+                continue
+            if newer:
+                newer.close()
+            if not running:
                 return
-            else:
-                time.sleep(PAUSE)
+            time.sleep(PAUSE)
     finally:
         file.close()
+
+
+def _opened(path: str) -> IO[bytes] | None:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        return None
 
 
 def _attach(options: Values) -> int:
@@ -118,7 +133,7 @@ def _attach(options: Values) -> int:
     connection.send({"do": "wait"})
     try:
         if not options.json:
-            _follow(kept, options.name, os.path.getsize(os.path.join(kept.path(options.name), NAME)))
+            _follow(kept, options.name)
         answer, _ = connection.receive()
     except KeyboardInterrupt:
         say("", f"husk: {options.name} runs on; husk stop {options.name} ends it.", file=sys.stderr)
