@@ -22,8 +22,8 @@ int remote_call(struct remote_thread *thread, long nr, const uint64_t args[6], l
 /* Likewise. -EINVAL: the guest has exchanged the instruction meanwhile, and no call, or another one, was made. */
 int remote_checked_call(struct remote_thread *thread, long nr, const uint64_t args[6], long *result);
 int remote_finish(struct remote_thread *thread, int64_t value); /* detach; the notified call returns `value` */
-/* The thread makes a clone(2), checked likewise. If a child is born, it is traced from its first instruction, `child` is
- * its tid, and the thread stays inside the call. Otherwise `child` is 0 and `result` the error. */
+/* The thread makes a clone(2), checked likewise. If a child is born, it is traced from its first instruction, `child`
+ * is its tid, and the thread stays inside the call. Otherwise `child` is 0 and `result` the error. */
 int remote_clone(struct remote_thread *thread, const uint64_t args[6], pid_t *child, long *result);
 int remote_finish_inside(struct remote_thread *thread); /* detach inside that call; the host sets its result */
 void remote_restore_arguments(struct user_regs_struct *regs, const struct remote_thread *from); /* rdi to r9 */
@@ -88,7 +88,7 @@ PyObject *remote_py_exec_loader(Call *call, PyObject *args);
 struct remote_messages *remote_messages_new(void); /* the caller owns it; NULL: no memory */
 void remote_messages_free(struct remote_messages *messages);
 bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif *notif); /* it may continue */
-/* send(fd, own_fd, parts, control, flags, waits, stream, address): True if the guest's thread has sent, or has got an error.
+/* send(fd, own_fd, parts, control, flags, waits, stream, address): True if the guest's thread has sent, or got an error.
  * Then own_fd is closed, before the guest runs on. Not for receivers: one of them lets the sendmsg continue. */
 PyObject *remote_py_send(Call *call, PyObject *args);
 
