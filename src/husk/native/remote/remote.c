@@ -196,7 +196,7 @@ int remote_call(struct remote_thread *thread, long nr, const uint64_t args[6], l
     return error ? error : finish_call(thread, result);
 }
 
-/* To the entry into this call. -EINVAL: the guest has exchanged the instruction; the thread has left what it entered. */
+/* To the entry into this call. -EINVAL: the guest exchanged the instruction; the thread has left what it entered. */
 static int enter_checked(struct remote_thread *thread, long nr, const uint64_t args[6])
 {
     struct user_regs_struct regs;

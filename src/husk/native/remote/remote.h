@@ -88,8 +88,8 @@ PyObject *remote_py_exec_loader(Call *call, PyObject *args);
 struct remote_messages *remote_messages_new(void); /* the caller owns it; NULL: no memory */
 void remote_messages_free(struct remote_messages *messages);
 bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif *notif); /* it may continue */
-/* send(fd, own_fd, parts, control, flags, waits, stream, address): True if the guest's thread has sent, or got an error.
- * Then own_fd is closed, before the guest runs on. Not for receivers: one of them lets the sendmsg continue. */
+/* send(fd, own_fd, parts, control, flags, waits, stream, address): True if the guest's thread has sent, or got an
+ * error. Then own_fd is closed, before the guest runs on. Not for receivers: one of them lets the sendmsg continue. */
 PyObject *remote_py_send(Call *call, PyObject *args);
 
 /* clone3.c: clone3(2), as a clone(2) of the guest's own thread. */

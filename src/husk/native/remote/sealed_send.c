@@ -18,7 +18,7 @@
  *
  * A datagram with a name goes through a socket that the thread makes for it, and that husk connects to what it has
  * found under the name. The thread makes it, because a socket belongs to the network namespace of its maker, and a
- * guest may get hold of this one. The receiver sees a socket without a name, so this is only for senders that have none.
+ * guest may get hold of this one. The receiver sees a socket without a name, so only senders that have none use this.
  *
  * Rejected: a secret argument by which the filter knows husk's calls. A guest can read the registers of its thread
  * with an instruction in the place of `syscall`. For rt_sigaction that does no harm; here it would be a way out.
