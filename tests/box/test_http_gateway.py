@@ -78,7 +78,8 @@ class Upstream(http.server.BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.seen.requests.append((self.command, self.path, headers, body))
         answer = b"hello"
-        self.send_response(302 if self.path == "/a/redirect" else 200)
+        reason = headers.get("authorization") if self.path == "/a/reason" else None
+        self.send_response(302 if self.path == "/a/redirect" else 200, reason)
         if self.path == "/a/redirect":
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
         if self.path == "/a/mirror":
@@ -213,14 +214,14 @@ print(status("POST /a/x HTTP/1.1\\n" + H + "Connection: authorization, close\\nX
 def test_a_host_that_sends_the_secret_back(outside: tuple[int, Seen]) -> None:
     port, seen = outside
     script = """
-for path in ("mirror", "header"):
+for path in ("mirror", "header", "reason"):
     answer = ask("GET /a/" + path + " HTTP/1.1\\n" + H + "\\n")
     print("s3cret" in answer, "HTTP/1.1 200" in answer)
 """
     result = box(rules(port, "GET URL/a/**"), script, port)
-    # The text was under way when the secret came; of the header nothing was sent yet.
-    assert result["stdout"].splitlines() == ["False True", "False False"], result["stderr"]
-    assert seen.lines == ["GET /a/mirror", "GET /a/header"]
+    # The text was under way when the secret came; of the others nothing was sent yet.
+    assert result["stdout"].splitlines() == ["False True", "False False", "False False"], result["stderr"]
+    assert seen.lines == ["GET /a/mirror", "GET /a/header", "GET /a/reason"]
     assert {item["reason"] for item in result["refusals"]} == {"it holds the secret that husk sent there"}
 
 

@@ -128,6 +128,22 @@ def test_dockerignore(tmp_path: Path) -> None:
     assert BuildContext(str(tmp_path), str(tmp_path / "Dockerfile")).ignores("b.txt")
 
 
+def test_a_link_to_what_dockerignore_leaves_out(tmp_path: Path) -> None:
+    for name in ("key.pem", "d/key.pem", "d/e"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / ".dockerignore").write_text("key.pem\nd/key.pem\nl/e\n")
+    (tmp_path / "link").symlink_to("key.pem")
+    (tmp_path / "l").symlink_to("d")
+    context = BuildContext(str(tmp_path), str(tmp_path / "Dockerfile"))
+    said = Instruction("COPY", "", 1, "D")
+    for name in ("link", "l/key.pem"):
+        with pytest.raises(StoreUsageError, match=r"a link to what \.dockerignore leaves out"):
+            context.sources(said, name)
+    ((path, name),) = context.sources(said, "l")
+    assert {one.rel for one in context.files(said, path, name)} == {""}
+
+
 # -- building ---------------------------------------------------------------------------------------------------------
 WHOLE = """
 ARG BASE=nothing

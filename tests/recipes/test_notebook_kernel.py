@@ -91,6 +91,12 @@ def test_the_five_ports_lead_into_the_box(place: Path, bare: bool, monkeypatch: 
             kernel.kill()
 
 
+def test_no_module_of_the_project_runs_on_the_host(place: Path) -> None:
+    (place / "ipykernel.py").write_text(f"open({str(place / 'ran')!r}, 'w')")
+    husk([*commands(PAGE)[0], "--python", sys.executable], place)
+    assert not (place / "ran").exists()
+
+
 def free_ports() -> list[int]:
     """As Jupyter chooses them."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in PORTS]

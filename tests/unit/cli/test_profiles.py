@@ -121,6 +121,7 @@ def test_mistakes_have_a_line(place: Path, text: str, said: str) -> None:
         ('mount = "cow"', 'mount = [".:/w:rw"]', "gives projects cow mounts at most"),
         ("outside = false", 'mount = ["..:/w:ro"]', "keeps projects to their own directory"),
         ("outside = false", 'env-file = "../secrets.env"', "keeps projects to their own directory"),
+        ("outside = false", 'inject = ["https://a.example X-Key: {file:~/.key}"]', "keeps projects to their own"),
         ('hide = ["*.pem"]', 'allow = ["**"]', "could lift what your own file hides"),
         ('allow-net = ["*.example"]', 'allow-net = ["a.other:443"]', "does not give projects this host"),
         ('allow-net = ["*.example"]', 'net = "host"', "gives projects some hosts only"),
@@ -166,7 +167,14 @@ def test_rules_of_the_user_are_added_to_every_project(place: Path) -> None:
     assert [str(setting) for _, setting in found] == ["allow-net = a.example:443", "hide = *.pem"]
 
 
-@pytest.mark.parametrize("wants", ['mount = ["data:/data:rw"]', 'env-file = "data"'])
+@pytest.mark.parametrize(
+    "wants",
+    [
+        'mount = ["data:/data:rw"]',
+        'env-file = "data"',
+        'inject = ["https://a.example X-Key: {base64:file:data}"]',
+    ],
+)
 def test_a_link_does_not_lead_a_project_elsewhere(place: Path, wants: str) -> None:
     """A guest that may write to the project can put it in the place of what a trusted profile names."""
     (place.parent / "elsewhere").mkdir()

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import base64
 
+MOST_ALIKE = 64  # keys of a dict with the same hash
+
 
 def wrap(value: object) -> object:
     """TypeError: it holds something else than the types above."""
@@ -44,5 +46,15 @@ def unwrap(data: object) -> object:
     if letter == "t":
         return tuple(unwrap(one) for one in rest)
     if letter == "d":
-        return {unwrap(key): unwrap(one) for key, one in rest}
+        return _dict_of([(unwrap(key), unwrap(one)) for key, one in rest])
     raise ValueError("not a wrapped value")
+
+
+def _dict_of(pairs: list[tuple[object, object]]) -> dict[object, object]:
+    """Whoever writes the keys can give all of them one hash, and a dict of such keys takes hours to make."""
+    alike: dict[int, int] = {}
+    for key, _ in pairs:
+        found = alike[hash(key)] = alike.get(hash(key), 0) + 1
+        if found > MOST_ALIKE:
+            raise ValueError("too many keys have the same hash")
+    return dict(pairs)

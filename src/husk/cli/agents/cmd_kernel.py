@@ -66,7 +66,8 @@ def _python(wanted: str) -> list[str]:
     found = shutil.which(wanted)
     if found is None:
         raise UsageError(f"--python {wanted}: there is no such program.")
-    ran = subprocess.run([found, "-c", _LOOK], capture_output=True, text=True, check=False)
+    # Python looks for modules in the working directory first. A stranger's ipykernel there must not run on the host.
+    ran = subprocess.run([os.path.abspath(found), "-c", _LOOK], cwd="/", capture_output=True, text=True, check=False)
     try:
         told: list[str] = json.loads(ran.stdout)
     except ValueError:

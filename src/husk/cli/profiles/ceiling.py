@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from husk.cli.profiles.profile_file import KEYS, PATHS, ProfileFile, Setting
+from husk.cli.profiles.profile_file import KEYS, PATHS, SECRET_FILE, ProfileFile, Setting
 from husk.sandbox.rules.net_ceiling import covers, covers_request
 
 MODES = ("ro", "cow", "rw")
@@ -55,6 +55,8 @@ class Ceiling:
             return self._mount_beyond(project, _source(setting), mode)
         if key in PATHS:
             return self._mount_beyond(project, _source(setting), "ro")
+        if key == "inject":
+            return next(filter(None, (self._mount_beyond(project, path, "ro") for path in _secrets(setting))), "")
         if key == "keep":
             return self._kept_beyond(project, value)
         if key == "allow" and self._rules:
@@ -88,10 +90,10 @@ class Ceiling:
 
 def check_links(project: ProfileFile, setting: Setting) -> None:
     """A guest that may write to the project could replace a directory that a profile mounts by a link to another."""
-    source = _source(setting)
-    if source and _is_spelled_below(source, project.directory) and not _is_below(source, project.directory):
-        why = f"a symbolic link leads to {os.path.realpath(source)}; if you mean that, write it."
-        raise project.wrong_at(setting.line, f"{setting}: {why}")
+    for source in (_source(setting), *_secrets(setting)):
+        if source and _is_spelled_below(source, project.directory) and not _is_below(source, project.directory):
+            why = f"a symbolic link leads to {os.path.realpath(source)}; if you mean that, write it."
+            raise project.wrong_at(setting.line, f"{setting}: {why}")
 
 
 def check_store(project: ProfileFile, settings: list[Setting]) -> None:
@@ -111,6 +113,13 @@ def _source(setting: Setting) -> str:
     if setting.key == "mount" and not setting.value.endswith(":image"):
         return setting.value.partition(":")[0]
     return os.path.normpath(setting.value) if setting.key in PATHS else ""
+
+
+def _secrets(setting: Setting) -> list[str]:
+    """The host's files that a header takes secrets from."""
+    if setting.key != "inject":
+        return []
+    return [os.path.normpath(path) for _, path in SECRET_FILE.findall(setting.value)]
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -28,6 +28,7 @@ KEYS = {
 }
 TABLES = ("env", "limit")  # may also be written as tables: env = { NAME = "value" }
 PATHS = ("env-file",)  # relative to the file
+SECRET_FILE = re.compile(r"(\{(?:base64:)*file:)([^}]*)")  # in `inject`
 LARGEST = 1 << 20
 
 
@@ -85,8 +86,13 @@ class ProfileFile:
         if key == "mount":
             return [self._mount(str(word)) for word in words]
         if key in PATHS:
-            return [os.path.join(self.directory, os.path.expanduser(str(word))) for word in words]
+            return [self._beside(str(word)) for word in words]
+        if key == "inject":
+            return [SECRET_FILE.sub(lambda found: found[1] + self._beside(found[2]), str(word)) for word in words]
         return [str(word) for word in words]
+
+    def _beside(self, path: str) -> str:
+        return os.path.join(self.directory, os.path.expanduser(path))
 
     def _mount(self, text: str) -> str:
         """A source is relative to the file, wherever husk is started."""

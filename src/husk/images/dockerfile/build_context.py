@@ -82,6 +82,9 @@ class BuildContext:
                 found = [os.path.join(where, plain) for where in found]
         there = [(self._real(said, name), name) for name in found
                  if os.path.lexists(os.path.join(self.root, name)) and not self.ignores(name)]  # fmt: skip
+        for path, name in there:
+            if self.ignores(os.path.relpath(path, self.root)):
+                raise said.wrong(f"{name} is a link to what .dockerignore leaves out; copy something else.")
         if not there:
             ignored = " (.dockerignore names it)" if any(map(self.ignores, found)) else ""
             raise said.wrong(f"there is no {pattern} in {self.root}{ignored}.")
@@ -103,20 +106,23 @@ class BuildContext:
         return path
 
     def files(self, said: Instruction, path: str, name: str) -> Iterator[ContextFile]:
-        """What is copied for one source: it, and all below it."""
+        """What is copied for one source: it, and all below it. Behind a link the rules hold for both names."""
         yield self._file(said, path, "")
         if not os.path.isdir(path):
             return
+        tops = {name, os.path.relpath(path, self.root)}
         for where, folders, files in os.walk(path):
             below = os.path.relpath(where, path)
-            own = os.path.normpath(os.path.join(name, below))
+            own = [os.path.join(top, below) for top in tops]
             if not self._has_exceptions:
-                folders[:] = [one for one in folders if not self.ignores(os.path.normpath(os.path.join(own, one)))]
+                folders[:] = [one for one in folders if not self._leaves_out(own, one)]
             folders.sort()
             for one in sorted(folders + files):
-                if self.ignores(os.path.normpath(os.path.join(own, one))):
-                    continue
-                yield self._file(said, os.path.join(where, one), os.path.normpath(os.path.join(below, one)))
+                if not self._leaves_out(own, one):
+                    yield self._file(said, os.path.join(where, one), os.path.normpath(os.path.join(below, one)))
+
+    def _leaves_out(self, directories: list[str], name: str) -> bool:
+        return any(self.ignores(os.path.normpath(os.path.join(one, name))) for one in directories)
 
     def _file(self, said: Instruction, path: str, rel: str) -> ContextFile:
         try:

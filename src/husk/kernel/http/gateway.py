@@ -194,7 +194,8 @@ class Gateway:
             answer = Incoming(outer, THINKING)
             response = _final_response(answer)
             length = body_size(response.headers)
-            if any(secret in b"%b: %b" % header for secret in service.secrets for header in response.headers):
+            lines = [response.reason, *(b"%b: %b" % header for header in response.headers)]
+            if any(secret in line for secret in service.secrets for line in lines):
                 self._refuse_leak(service, request)
                 return 502, _say(guest, 502, f"husk: {LEAK}.")
         except Unreachable as error:
