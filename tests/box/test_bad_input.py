@@ -128,3 +128,20 @@ def test_help_and_version() -> None:
         assert result.status == 0, result
         assert result.err == ""
         assert "husk" in result.out
+
+
+
+def test_a_link_that_leads_out_of_the_box_says_where() -> None:
+    """As the python of a virtual environment does, where the interpreter lies in a home."""
+    with scratch() as place:
+        python, venv = place / "python", place / "venv"
+        for folder in (python / "bin", python / "lib", venv):
+            folder.mkdir(parents=True)
+        (python / "bin" / "python3").symlink_to("/bin/true")
+        (venv / "python3").symlink_to(python / "bin" / "python3")
+        (venv / "python").symlink_to("python3")
+        command = ["run", "--mount", f"{venv}:/venv:ro", "--", "/venv/python"]
+        result = husk(command)
+        assert result.status == 127, result
+        assert_one_sentence(result, f"a link to {python}/bin/python3", f"add --mount {python}:{python}:ro.")
+        assert husk(["run", "--mount", f"{python}:{python}:ro", *command[1:]]).status == 0

@@ -23,6 +23,8 @@ from husk.vfs.synth.pts import PtsTree
 from husk.vfs.synth.sysfs import SysTree
 from husk.vfs.vfs import Vfs
 
+MOST_LINKS = 8  # that are followed to tell what is missing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -368,6 +370,10 @@ def find_program(files: Files, policy: Policy) -> bytes:
                 refused = _not_executable(files, os.path.normpath(path), error)
     if refused:
         raise NotExecutable(refused)
+    for place in places:
+        path = os.path.join(policy.workdir, place, name)
+        if target := _missing_target(files, path):
+            raise NotFound(f"{name}: in the box this is a link to {target}, which is not there{_mount_of(target)}.")
     raise NotFound(_missing(name, policy.image))
 
 
@@ -447,6 +453,31 @@ def _is_dir(files: Files, path: str) -> bool:
         return isinstance(files.vfs.walk(files.vfs.context, files.vfs.root, os.fsencode(path)), Dir)
     except OSError:
         return False
+
+
+def _missing_target(files: Files, path: str) -> str:
+    """Where a chain of links ends in nothing, as that of a venv's python may; "" if `path` is no such link."""
+    ctx, at = files.vfs.context, path
+    for _ in range(MOST_LINKS):
+        try:
+            node = files.vfs.walk(ctx, files.vfs.root, os.fsencode(at), follow=False)
+            if node.kind != st.S_IFLNK:
+                return ""
+            at = os.path.join(os.path.dirname(at), os.fsdecode(node.tree.readlink(ctx, node)))
+        except OSError:
+            return "" if at == path else os.path.normpath(at)
+    return ""
+
+
+def _mount_of(target: str) -> str:
+    """The mount that would bring it, with the libraries beside it."""
+    if not os.path.exists(target):
+        return ""
+    folder = os.path.dirname(target)
+    above = os.path.dirname(folder)
+    if os.path.basename(folder) == "bin" and os.path.isdir(os.path.join(above, "lib")):
+        folder = above
+    return f"; add --mount {folder}:{folder}:ro"
 
 
 def _missing(name: str, image: str) -> str:
