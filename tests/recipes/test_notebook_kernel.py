@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from husk.cli.agents.own_command import own_command
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.running import BARE, scratch, until
 from tests.recipes.pages import commands, husk
@@ -94,6 +95,19 @@ def test_the_five_ports_lead_into_the_box(place: Path, bare: bool, monkeypatch: 
 def test_no_module_of_the_project_runs_on_the_host(place: Path) -> None:
     (place / "ipykernel.py").write_text(f"open({str(place / 'ran')!r}, 'w')")
     husk([*commands(PAGE)[0], "--python", sys.executable], place)
+    assert not (place / "ran").exists()
+
+
+def test_a_package_of_the_project_is_not_taken_for_husk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no file `husk` to call, it is called as a module."""
+    (place / "husk").mkdir()
+    (place / "husk" / "__init__.py").touch()
+    (place / "husk" / "cli.py").write_text(f"open({str(place / 'ran')!r}, 'w')")
+    real = sys.executable
+    monkeypatch.setattr(sys, "argv", ["-m"])
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    _, *words = own_command()
+    subprocess.run([real, *words, "--version"], cwd=place, capture_output=True, check=False)
     assert not (place / "ran").exists()
 
 

@@ -11,4 +11,5 @@ def own_command() -> list[str]:
     if os.path.basename(called) == "husk" and os.path.isabs(called) and os.access(called, os.X_OK):
         return [called]
     beside = os.path.join(os.path.dirname(sys.executable), "husk")
-    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "husk.cli"]
+    # -P: it is started in a project, where a stranger may have put a package of that name.
+    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "husk.cli"]
