@@ -203,6 +203,8 @@ def twisted(stand: Stand, how: str, elsewhere: Stand) -> None:
             handler.send(b"", 307, Location="http://192.0.2.1/x")
         elif how == "file":
             handler.send(b"", 307, Location="file:///etc/passwd")
+        elif how == "port":
+            handler.send(b"", 307, Location="https://192.0.2.1:99999/x")
         elif how == "busy":
             handler.send(b"", 503)
         elif how == "gone":
@@ -229,6 +231,7 @@ LIES = {
     "loop": "more than 5 times",
     "plain": "where husk does not go",
     "file": "where husk does not go",
+    "port": "where husk does not go",
     "busy": "it answers 503; try again later",
     "gone": "has no ",
     "many": "too many requests",

@@ -187,7 +187,8 @@ class Registry:
             there = urljoin(here, location)
             parts = urlsplit(there)
             host, secure = parts.netloc.rpartition("@")[2], parts.scheme == "https"
-        except ValueError:
+            _origin(there)
+        except ValueError:  # of a port that is none, too
             host, secure, parts = "", False, urlsplit("")
         plain = parts.scheme == "http" and (self.insecure or (self.ref.loopback and is_loopback(host)))
         if not host or not (secure or plain) or "@" in parts.netloc:
