@@ -198,7 +198,7 @@ def test_apply_leaves_out_what_a_rule_is_about(home: Home) -> None:
         "cd /h/work; echo evil >.git/hooks/pre-commit; echo evil >.git/config; echo plain >.git/index;"
         " echo evil >../.bashrc; echo new >new;"
         " mkdir ../.ssh; echo mine >../.ssh/id_rsa; mkdir .vscode; echo evil >.vscode/tasks.json;"
-        " mkdir -p sub/.vscode; echo own >sub/.vscode/x; rm -f .npmrc; ln -s sub .claude; rm -rf /h/gone"
+        " mkdir -p sub/.vscode; echo own >sub/.vscode/x; echo own >sub/.env; rm -f .npmrc; ln -s sub .claude; rm -rf /h/gone"
     )
     (home.home / "gone").mkdir()
     (home.home / "gone" / ".env").write_text(SECRET)
@@ -208,10 +208,11 @@ def test_apply_leaves_out_what_a_rule_is_about(home: Home) -> None:
     assert (home.project / ".git" / "config").read_text() == "host" and not os.listdir(home.project / ".git" / "hooks")
     assert (home.project / ".git" / "index").read_text() == "plain\n" and (home.project / "new").read_text() == "new\n"
     assert (home.home / ".bashrc").read_text() == (home.home / ".ssh" / "id_rsa").read_text() == SECRET
-    assert not (home.project / ".vscode").exists() and (home.project / "sub/.vscode/x").read_text() == "own\n"
+    assert not (home.project / ".vscode").exists() and (home.project / "sub/.env").read_text() == "own\n"
+    assert (home.project / "sub").is_dir() and not (home.project / "sub/.vscode").exists()
     assert not (home.project / ".claude").is_symlink() and not (home.project / ".npmrc").exists()
     assert (home.home / "gone" / ".env").read_text() == SECRET
-    for name in (".git/hooks", ".git/config", ".bashrc", ".ssh", ".vscode", ".claude"):
+    for name in (".git/hooks", ".git/config", ".bashrc", ".ssh", ".vscode", "sub/.vscode", ".claude"):
         assert any(line.startswith("note: ") and name in line for line in out.splitlines()), (name, out)
 
 
@@ -223,6 +224,19 @@ def test_apply_does_not_remove_what_is_hidden_with_its_directory(home: Home) -> 
     out = home.husk("apply", "box", "--yes")
     assert (home.home / "old" / ".netrc").read_text() == SECRET and (home.home / "one").exists()
     assert "old (old/.netrc): the default rule --hide .netrc hides it" in out
+
+
+@pytest.mark.needs("git")
+def test_apply_brings_no_configuration_of_a_new_repository(home: Home) -> None:
+    """git runs what core.fsmonitor says, at the next git status on the host."""
+    home.sh("box", "cd /h/work && git init -q && git config core.fsmonitor evil", "--mount", f"{home.home}:/h:cow")
+    out = home.husk("apply", "box", "--yes")
+    assert (home.project / ".git" / "HEAD").exists() and not (home.project / ".git" / "config").exists()
+    assert not (home.project / ".git" / "hooks").exists() and ".git/config: " in out
+    env = {"PATH": os.environ["PATH"], "HOME": str(home.home)}
+    subprocess.run(["git", "-C", str(home.project), "status"], check=True, env=env, stdout=subprocess.DEVNULL)
+    home.husk("apply", "box", "--yes", "--allow", ".git/config")
+    assert "evil" in (home.project / ".git" / "config").read_text()
 
 
 def test_apply_with_a_rule_lifted(home: Home) -> None:

@@ -11,6 +11,7 @@ import stat as st
 
 from husk.abi import text
 from husk.native._core import open_beneath
+from husk.vfs.host.tree_rules import PROTECT
 from husk.vfs.layer.inodes import Inode, LayerDir, LowerNode
 
 TYPE_CHECKING = False
@@ -62,6 +63,10 @@ class ChangesByRule:
         except OSError:
             pass  # gone by now, which `apply_plan` will find
         rule = rules.at(path, kind, in_own=in_own, identity=identity)
+        if rule is None and in_own and node is not None:
+            # In the box it is the guest's own. On the host a new .git/config would run at the next git status.
+            rule = rules.at(path, kind, in_own=False)
+            rule = rule if rule is not None and rule.verb == PROTECT else None
         if rule is not None:
             return path, rule
         if was is not None and was.kind == st.S_IFDIR and not change.in_place:
