@@ -35,29 +35,6 @@
 #define SCRATCH (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, scratch))
 enum { ACTION_BYTES = 32 }; /* struct sigaction, as the kernel reads it */
 
-/* The end of glibc's own clone3: mov %rcx,%r8; mov $435,%eax; syscall; test %rax,%rax. It is used for threads and for
- * posix_spawn alone. */
-static const uint8_t GLIBC_SITE[] = {0x49, 0x89, 0xc8, 0xb8, 0xb3, 0x01, 0, 0, 0x0f, 0x05, 0x48, 0x85, 0xc0};
-enum { SITE_NUMBER = 4, SITE_CALLED = 10, NO_CALL_LOW = 0xff }; /* 0x1ff, 511: a number that no call has */
-
-/* glibc before 2.38 asks again for each thread, and a notification costs half as much as the thread. So its call gets a
- * number that the filter answers with ENOSYS by itself. One byte of the process's own copy of the page changes: another
- * thread that runs there sees the old one or the new one. A host may forbid it; then every thread is notified. */
-static void rename_site(const struct seccomp_notif *notif)
-{
-    char path[40];
-    uint8_t found[sizeof GLIBC_SITE], number = NO_CALL_LOW;
-    uint64_t at = notif->data.instruction_pointer - SITE_CALLED;
-    if (guest_read(notif->pid, at, found, sizeof found) != sizeof found || memcmp(found, GLIBC_SITE, sizeof found))
-        return;
-    snprintf(path, sizeof path, "/proc/%d/mem", notif->pid);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)!pwrite(fd, &number, 1, (off_t)(at + SITE_NUMBER));
-    close(fd);
-}
-
 /* Before Python, because C libraries make every thread this way. */
 bool remote_answer_thread(Listener *listener, const struct seccomp_notif *notif)
 {
@@ -66,8 +43,6 @@ bool remote_answer_thread(Listener *listener, const struct seccomp_notif *notif)
         return false;
     if (!(flags & CLONE_VM) || flags >> 32)
         return false;
-    if (!listener->recorder && notify_is_valid(listener->fd, notif->id)) /* a trace shows every call */
-        rename_site(notif);
     notify_answer_error(listener->fd, notif->id, ENOSYS);
     return true;
 }
