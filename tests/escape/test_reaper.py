@@ -16,7 +16,7 @@ import pytest
 from husk.sandbox.orphans import RUN_BITS, box_mark
 from tests.lib.harness import NATIVE_ONLY
 from tests.lib.ordinary_user import NOBODY, as_ordinary_user
-from tests.lib.running import PATIENCE, PIPE, Running, husk, husk_process, leftovers, setting, until
+from tests.lib.running import PATIENCE, PIPE, Running, husk, husk_command, husk_process, leftovers, setting, until
 
 pytestmark = [
     pytest.mark.both_settings,
@@ -119,7 +119,10 @@ def test_stopped_at_any_moment(started: Started, seed: int) -> None:
     """husk-init, while it builds the box, hands over to the reaper, or reaps."""
     pause = random.Random(seed).uniform(0, 0.06)
     with husk_process(started.slower, wrapper=started.wrapper, env=started.env, stdout=PIPE, stderr=PIPE) as running:
-        below = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+        process = Path(f"/proc/{running.process.pid}")
+        below = process / f"task/{running.process.pid}/children"
+        # The wrapper has children, too, before it executes husk.
+        assert until(lambda: husk_command()[0].encode() in (process / "cmdline").read_bytes().split(b"\0")[:2])
         assert until(lambda: bool(below.read_text())), "husk started nothing"
         time.sleep(pause)
         for pid in below.read_text().split():
