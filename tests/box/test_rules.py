@@ -198,7 +198,8 @@ def test_apply_leaves_out_what_a_rule_is_about(home: Home) -> None:
         "cd /h/work; echo evil >.git/hooks/pre-commit; echo evil >.git/config; echo plain >.git/index;"
         " echo evil >../.bashrc; echo new >new;"
         " mkdir ../.ssh; echo mine >../.ssh/id_rsa; mkdir .vscode; echo evil >.vscode/tasks.json;"
-        " mkdir -p sub/.vscode; echo own >sub/.vscode/x; echo own >sub/.env; rm -f .npmrc; ln -s sub .claude; rm -rf /h/gone"
+        " mkdir -p sub/.vscode; echo own >sub/.vscode/x; echo own >sub/.env;"
+        " rm -f .npmrc; ln -s sub .claude; rm -rf /h/gone"
     )
     (home.home / "gone").mkdir()
     (home.home / "gone" / ".env").write_text(SECRET)

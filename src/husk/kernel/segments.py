@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 IPC_PRIVATE = 0
 DEST = 0o1000  # in a mode: to be destroyed with its last attachment
 MOST = 256  # each costs husk a descriptor
+# Linux's own defaults, which shmctl and /proc/sys/kernel tell. What husk gives is less, and ends with the same ENOSPC.
+TOLD_MOST, TOLD_LARGEST = 4096, (1 << 64) - 1 - (1 << 24)
 LARGEST = 1 << 40  # of all together; what was touched counts as the box's memory (sandbox/limits/memory_use.py)
 # A guest thread can take the descriptor while it is being mapped: it must not be able to change the size.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

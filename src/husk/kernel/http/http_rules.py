@@ -198,6 +198,9 @@ def parse_inject(text: str, secret: Callable[[str], str]) -> Inject:
             raise RuleError(f"{{{name}}} is empty or too short for a secret ({SHORTEST_SECRET} characters at least).")
         value += before + found
         secrets.append(found.encode())
+        while name.startswith("base64:"):  # a host may send back what it was told, or what that means
+            name = name.removeprefix("base64:")
+            secrets.append(secret(name).encode())
     value += rest
     if not secrets:
         raise RuleError(f"{text!r}: it names no secret; write the variable that has it in braces, as {{TOKEN}}.")

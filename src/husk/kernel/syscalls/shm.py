@@ -9,7 +9,7 @@ import struct
 import time
 
 from husk.kernel.call import Call, Reply, answered_remotely, i32
-from husk.kernel.segments import DEST, LARGEST, MOST
+from husk.kernel.segments import DEST, TOLD_LARGEST, TOLD_MOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _tell_of_all(call: Call, segments: Segments, command: int) -> Reply:
     with segments.lock:
         count, pages, resident, highest = segments.in_use()
     if command == IPC_INFO:
-        told = struct.pack("<9Q", LARGEST, 1, MOST, MOST, LARGEST // PAGE, 0, 0, 0, 0)
+        told = struct.pack("<9Q", TOLD_LARGEST, 1, TOLD_MOST, TOLD_MOST, TOLD_LARGEST, 0, 0, 0, 0)
     else:
         told = struct.pack("<i4x5Q", count, pages, resident, 0, 0, 0)
     call.raw.write(call.args[2], told)

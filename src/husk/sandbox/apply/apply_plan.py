@@ -68,6 +68,21 @@ class Step:
         self.mode: int | None = None
 
 
+def _leave_in_box(step: Step, left: list[Change]) -> None:
+    """Of a new directory all but these names are taken. One that took the place of another, or was renamed, has no
+    part that the box could go on with."""
+    passed: dict[bytes, Change] = {step.path: step.change}
+    for change in left:
+        above = change.above
+        while above is not None and above.path not in passed:
+            passed[above.path] = above
+            above = above.above
+    if all(one.was is None and isinstance(one.node, LayerDir) and one.node.lower is None for one in passed.values()):
+        step.whole = {
+            one.path for one in step.inside if one.path not in passed and one.path.rpartition(b"/")[0] in passed
+        }
+
+
 class Plan:
     """The steps of one mount: at first all of them. `left`: steps that stay in the box, by choice."""
 
@@ -85,9 +100,12 @@ class Plan:
         self.steps: list[Step] = []
         within: dict[int, Step] = {}  # by the change of a directory that is new
         unruled = ChangesByRule(lower, self.notes)
+        ruled: list[tuple[Step, Change]] = []  # in new directories
         for change in delta(tree, through=True):
             if unruled.leaves_out(change):
                 self.ruled_out |= change.differs
+                if id(change.above) in within:
+                    ruled.append((within[id(change.above)], change))
                 continue
             step = within.get(id(change.above))
             if step is None:
@@ -96,6 +114,8 @@ class Plan:
                 step.inside.append(change)
             if step is not None and isinstance(change.node, LayerDir) and not change.in_place:
                 within[id(change)] = step
+        for step in {id(step): step for step, _ in ruled}.values():
+            _leave_in_box(step, [change for its, change in ruled if its is step])
         self.lost = list(tree.lost)
         self.steps = [step for step in self.steps if step.out or step.new is not None]
 

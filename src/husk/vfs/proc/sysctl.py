@@ -95,9 +95,9 @@ MADE = {
     "kernel/random/poolsize": "256",
     "kernel/seccomp/actions_avail": "kill_process kill_thread trap errno user_notif trace log allow",
     "kernel/seccomp/actions_logged": "kill_process kill_thread trap errno user_notif trace log",
-    "kernel/shmall": "268435456",  # as kernel/segments.py has it
-    "kernel/shmmax": "1099511627776",
-    "kernel/shmmni": "256",
+    "kernel/shmall": "18446744073692774399",  # as kernel/segments.py tells it
+    "kernel/shmmax": "18446744073692774399",
+    "kernel/shmmni": "4096",
     "kernel/sysctl_writes_strict": "1",
     "kernel/tainted": "0",
     "kernel/unprivileged_bpf_disabled": "2",
