@@ -50,8 +50,6 @@ IN_HUSK = (
     Accepted("/proc/self/timerslack_ns", "", "works", "errno EPERM",
              "Linux wants CAP_SYS_NICE to show it of another process, and husk reads it for the guest",
              setting="bare", who="user"),
-    Accepted("shmctl", "cmd=SHM_LOCK", "works", "no-effect status.shm_perm.mode & SHM_LOCKED",
-             "husk keeps the segment, and locks none in memory; programs take it as a wish"),
     Accepted("setsockopt", "level=SOL_SOCKET optname=26", "works", "errno EPERM",
              "a network socket has husk's own filter there, which keeps out foreign senders", setting="bare"),
     Accepted("fcntl", "cmd=F_SETOWN_EX", "works", "errno EPERM",

@@ -758,3 +758,14 @@ CHECK(ioctl, "cmd=NS_GET_PARENT: of the user namespace, or not without privilege
 {
     MUST_OR(CALL(ioctl, own_namespace("/proc/self/ns/user"), NS_GET_PARENT, 0), EPERM);
 }
+
+/* -- processes -- */
+
+CHECK(ioctl, "cmd=0xc040ff0b: PIDFD_GET_INFO, the number of a process, since Linux 6.13")
+{
+    uint64_t info[8] = {1}; /* struct pidfd_info, as it was at first; bit 0 asks for the number */
+    int self = (int)RAW(pidfd_open, getpid(), 0);
+    NEED(self >= 0, "pidfd_open");
+    MUST_OR(CALL(ioctl, self, 0xc040ff0b, info), ENOTTY);
+    EFFECT(!info[2] || (pid_t)info[2] == getpid());
+}
