@@ -22,7 +22,7 @@ NAMESPACES = ("user-namespace", "mount-namespace", "pid-namespace", "net-namespa
 @functools.cache
 def introduce() -> str:
     """On a worker: its version, and the doctor's rows that do not stand, as JSON."""
-    done = subprocess.run([sys.executable, "-m", "husk.cluster.fitness"], capture_output=True, timeout=SECONDS)
+    done = subprocess.run([sys.executable, "-P", "-m", "husk.cluster.fitness"], capture_output=True, timeout=SECONDS)
     missing = json.loads(done.stdout) if done.returncode == 0 else ["box"]
     return json.dumps({"version": __version__, "missing": missing})
 
