@@ -315,7 +315,7 @@ def _read_tar(fd: int, size: int) -> None:
     budget = Budget(Limits(1 << 20, 100, 200))
     reader = TarReader(decompress(FileRange(fd, 0, size), budget), budget)
     for entry in reader:
-        assert 0 <= entry.size <= budget.limits.size
+        assert entry.size >= 0  # what it claims; where less is there, reading it is refused
         assert len(reader.content(entry.size)) == entry.size
 
 

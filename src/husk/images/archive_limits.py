@@ -37,11 +37,7 @@ class Budget:
 
     def unpacked(self, count: int) -> None:
         self.size += count
-        self.claimed(self.size)
-
-    def claimed(self, count: int) -> None:
-        """An entry says that it has so many bytes; more than all may have are not waited for."""
-        if count > self.limits.size:
+        if self.size > self.limits.size:
             raise Refused(
                 f"the archive unpacks to more than {self.limits.size} bytes; if you trust it, raise --max-bytes."
             )

@@ -143,7 +143,6 @@ class TarReader:
                 _apply(entry, pax)
             pax, long_name, long_target = {}, None, None
             _check(entry)
-            self.budget.claimed(entry.size)
             self._left, self._padding = entry.size, -entry.size % BLOCK
             self.budget.entry(entry.name)
             yield entry
