@@ -17,10 +17,18 @@ pytestmark = [
 ]
 
 
+TRIES = 20
+
+
 def test_flags_that_change_during_the_call_bring_no_namespace(programs: Path, place: Path) -> None:
     done = boxed(programs, ["clone3_race"])
     wanted = ["flags: done, escaped 0", "instruction: done, escaped 0", "killed: 0"]
     assert done.out.splitlines() == wanted, done.err
     if setting() == "walled":  # once will do
-        freely = unprotected(programs, ["clone3_race"], place).out.splitlines()
-        assert not freely[0].endswith("escaped 0") and not freely[1].endswith("escaped 0"), freely
+        kept = {0, 1}  # the ways that have not got out yet; on a busy machine a race is not always won
+        for _ in range(TRIES):
+            freely = unprotected(programs, ["clone3_race"], place).out.splitlines()
+            kept = {way for way in kept if freely[way].endswith("escaped 0")}
+            if not kept:
+                break
+        assert not kept, freely
