@@ -10,6 +10,7 @@ import os
 import re
 import stat as st
 
+from husk.cli.options.parse_words import close_match
 from husk.cli.options.run_options import BOX
 from husk.cli.profiles.trust import place_of
 from husk.sandbox.errors import UsageError
@@ -66,7 +67,8 @@ class ProfileFile:
         for key in table:
             option = KEYS.get(key)
             if option is None:
-                raise self.wrong(section, key, f"there is no {key}{_near(key)} `husk run --help` lists the options.")
+                near = close_match(key, list(KEYS))
+                raise self.wrong(section, key, f"there is no {key}{near} `husk run --help` lists the options.")
             line = self.line_of(section, key)
             found += [Setting(key, option, value, line) for value in self._values(table, section, key, option)]
         return found
@@ -138,10 +140,3 @@ def read_content(path: str) -> bytes:
 def _open_without_waiting(path: str, flags: int) -> int:
     """A FIFO that another user put there does not hold up husk."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _near(key: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(key, list(KEYS), 1, 0.6)
-    return f"; did you mean {near[0]}?" if near else ";"

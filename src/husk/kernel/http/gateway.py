@@ -10,9 +10,7 @@ Guest and host are strangers both: descriptors, threads and memory stay bounded,
 from __future__ import annotations
 
 import _socket
-import errno
 import socket
-import time
 
 from husk.kernel.http.http_message import (
     OVERRIDING,
@@ -31,7 +29,7 @@ from husk.kernel.http.http_message import (
 )
 from husk.kernel.http.upstream import Unreachable, Upstream
 from husk.kernel.net.port_owners import client_inode
-from husk.kernel.net.publishing import BACKLOG, SHORT_OF, Relays
+from husk.kernel.net.publishing import BACKLOG, Relays
 from husk.kernel.net.socket_filter import set_source_filter
 from husk.native.threads import start_thread
 
@@ -67,11 +65,11 @@ class Leak(Exception):
 class Gateway:
     """Serves until it is closed."""
 
-    __slots__ = ("_closed", "_listeners", "_network", "_relays", "_services", "_told", "_upstream")
+    __slots__ = ("_listeners", "_network", "_relays", "_services", "_told", "_upstream")
 
     def __init__(self, network: MappedNetwork, services: list[Service], upstream: Upstream, told: Told) -> None:
         self._network, self._services, self._upstream, self._told = network, services, upstream, told
-        self._relays, self._closed = Relays(), False
+        self._relays = Relays()
         self._listeners: list[_socket.socket] = []
         try:
             for port in {each.inside for each in services}:
@@ -87,10 +85,9 @@ class Gateway:
         set_source_filter(made.fileno(), ports.block, [])
         ports.bind(made.fileno(), _socket.AF_INET, _socket.SOCK_STREAM, ports.slot(ADDRESS), port)
         made.listen(BACKLOG)
-        start_thread(self._serve, made, port)
+        start_thread(self._relays.serve, made, lambda caller: self._carry(caller, port))
 
     def close(self) -> None:
-        self._closed = True
         for each in self._listeners:
             try:
                 each.shutdown(_socket.SHUT_RDWR)  # wakes the thread that waits in it
@@ -99,27 +96,8 @@ class Gateway:
             each.close()
         self._relays.close()
 
-    def _serve(self, listener: _socket.socket, port: int) -> None:
-        while not self._closed:
-            try:
-                fd, _ = listener._accept()  # type: ignore[attr-defined]  # unlike ours it continues after a signal
-            except OSError as error:
-                if self._closed or error.errno in (errno.EBADF, errno.EINVAL):
-                    return
-                if error.errno in SHORT_OF:
-                    time.sleep(0.1)
-                continue
-            guest = socket.socket(fileno=fd)
-            if not self._relays.enter():
-                guest.close()
-                continue
-            try:
-                start_thread(self._carry, guest, port)
-            except OSError:
-                guest.close()
-                self._relays.leave()
-
-    def _carry(self, guest: socket.socket, port: int) -> None:
+    def _carry(self, caller: int, port: int) -> None:
+        guest = socket.socket(fileno=caller)
         relays = self._relays
         try:
             relays.hold(guest)

@@ -18,6 +18,8 @@ from husk.native.threads import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.kernel.net.mapped import MappedNetwork
 
 PIECE, BACKLOG = 1 << 15, 64
@@ -55,6 +57,26 @@ class Relays:
                 raise OSError(errno.ESHUTDOWN, "the box ends")
             self._open.add(each)
 
+    def serve(self, listener: _socket.socket, carry: Callable[[int], None]) -> None:
+        """Gives each caller's descriptor to `carry`, in a thread of its own, until the listener is closed."""
+        while True:
+            try:
+                fd, _ = listener._accept()  # type: ignore[attr-defined]  # unlike ours it continues after a signal
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL):
+                    return
+                if error.errno in SHORT_OF:
+                    time.sleep(0.1)  # the caller waits in the queue
+                continue  # otherwise that one caller is gone
+            if not self.enter():
+                _socket.close(fd)
+                continue
+            try:
+                start_thread(carry, fd)
+            except OSError:
+                _socket.close(fd)
+                self.leave()
+
     def exchange(self, old: _socket.socket, new: _socket.socket) -> None:
         """`new` has taken over the descriptor of `old`."""
         with self._lock:
@@ -78,11 +100,11 @@ class Relays:
 class Published:
     """One listening socket on the host."""
 
-    __slots__ = ("_closed", "_network", "_port", "_relays", "_socket", "host")
+    __slots__ = ("_network", "_port", "_relays", "_socket", "host")
 
     def __init__(self, network: MappedNetwork, relays: Relays, host: str, host_port: int, guest_port: int) -> None:
         family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
-        self._network, self._relays, self._port, self._closed = network, relays, guest_port, False
+        self._network, self._relays, self._port = network, relays, guest_port
         self._socket = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
             self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
@@ -93,39 +115,17 @@ class Published:
             raise
         self.host: tuple[str, int] = self._socket.getsockname()[:2]
         try:
-            start_thread(self._serve)
+            start_thread(relays.serve, self._socket, self._carry)
         except OSError:
             self._socket.close()
             raise
 
     def close(self) -> None:
-        self._closed = True
-        _shut_down(self._socket)
+        _shut_down(self._socket)  # wakes the thread that waits in it
         self._socket.close()
 
-    def _serve(self) -> None:
-        while not self._closed:
-            try:
-                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # unlike ours it continues after a signal
-            except OSError as error:
-                if self._closed or error.errno in (errno.EBADF, errno.EINVAL):
-                    return
-                if error.errno in SHORT_OF:
-                    time.sleep(0.1)  # the caller waits in the queue
-                continue  # otherwise that one caller is gone
-            self._receive(_socket.socket(fileno=fd))
-
-    def _receive(self, outer: _socket.socket) -> None:
-        if not self._relays.enter():
-            outer.close()
-            return
-        try:
-            start_thread(self._carry, outer)
-        except OSError:
-            outer.close()
-            self._relays.leave()
-
-    def _carry(self, outer: _socket.socket) -> None:
+    def _carry(self, caller: int) -> None:
+        outer = _socket.socket(fileno=caller)
         relays, inner = self._relays, None
         try:
             relays.hold(outer)

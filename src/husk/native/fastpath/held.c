@@ -194,9 +194,10 @@ int fast_held_fd(struct fast_cache *cache, struct fast_dir *dir)
         if (__atomic_load_n(&dir->held_epoch, __ATOMIC_ACQUIRE) != held->epoch)
             return -1;
     }
-    if (is_reported(held))
+    if (is_reported(held)) {
         read_reports(held);
-    else
-        return dir->held;
-    return is_reported(held) ? -1 : dir->held;
+        if (is_reported(held))
+            return -1;
+    }
+    return dir->held;
 }
