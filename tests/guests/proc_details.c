@@ -27,14 +27,16 @@ static void parents(void) {
     slurp("/proc/self/status");
     sscanf(strstr(text, "\nPPid:") + 6, "%d", &parent);
     say("status: parent %d", parent == getppid());
-    STEP(getpgid(getppid()) > 0);
-    STEP(getsid(getppid()) > 0);
+    /* Either is 0 where it began outside the parent's pid namespace, as in a container that was entered. */
+    STEP(getpgid(getppid()) >= 0);
+    STEP(getsid(getppid()) >= 0);
     STEP(sched_getscheduler(getppid()));
     int nice = getpriority(PRIO_PROCESS, 0), lower = nice < 19 ? nice + 1 : nice;
     MUST(setpgid(0, 0) && errno != EPERM ? -1 : 0);
     pid_t child = fork();
     if (child == 0) {
         MUST(setpriority(PRIO_PROCESS, 0, lower));
+        say("the parent's group %d, session %d", getpgid(getppid()) == getpgrp(), getsid(getppid()) == getsid(0));
         say("the child's: %d", getpriority(PRIO_PROCESS, 0) == lower);
         say("the group's: %d %d", getpriority(PRIO_PGRP, 0) == nice, getpriority(PRIO_PGRP, getpgrp()) == nice);
         _exit(0);
