@@ -192,12 +192,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         teach(cache, 4294967295u, "../", "up/", FAST_AS_HOST);
     }
     input = data, input_size = size;
-    struct seccomp_notif notif = {.pid = 1};
+    struct fast_asker asker = {.tid = 1, .task = "/proc/1"};
     struct fast_resolved *target = malloc(sizeof *target);
     int dirfd = eat_byte() & 1 ? AT_FDCWD : (int8_t)eat_byte();
     uint8_t flags = eat_byte();
     opened = 0;
-    if (fast_resolve(cache, &notif, dirfd, 1, target)) {
+    if (fast_resolve(cache, &asker, dirfd, 1, target)) {
         check(target);
         struct stat host = {0};
         int fd = -1;

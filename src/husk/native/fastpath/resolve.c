@@ -79,19 +79,28 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
     return path->dir != NULL;
 }
 
-bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address,
+/* The name into path->name; its length. */
+static ssize_t read_name(const struct fast_asker *asker, uint64_t address, struct fast_resolved *path)
+{
+    if (!asker->name)
+        return guest_string(asker->tid, address, path->name, sizeof path->name);
+    memcpy(path->name, asker->name, asker->name_size + 1);
+    return (ssize_t)asker->name_size;
+}
+
+bool fast_resolve(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t address,
                   struct fast_resolved *path)
 {
-    if (!cut(path, guest_string(notif->pid, address, path->name, sizeof path->name)))
+    if (!cut(path, read_name(asker, address, path)))
         return false;
     if (path->name[0] == '/') {
         path->start = 0;
     } else {
         char link[64];
         if (dirfd == AT_FDCWD)
-            snprintf(link, sizeof link, "/proc/%d/cwd", notif->pid);
+            snprintf(link, sizeof link, "%s/cwd", asker->task);
         else if (dirfd >= 0)
-            snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, dirfd);
+            snprintf(link, sizeof link, "%s/fd/%d", asker->task, dirfd);
         else
             return false;
         if (!fast_placeholder(cache, link, &path->start))

@@ -17,9 +17,29 @@ struct fast_resolved {
     bool slash;                   /* it ended in a slash, which is cut off: it must be a directory */
 };
 
+/* Who asks. */
+struct fast_asker {
+    pid_t tid;
+    char task[40];    /* its directory in /proc */
+    const char *name; /* the name, terminated, where it was copied already; NULL: it is in the thread's memory */
+    size_t name_size; /* less than FAST_LONGEST_NAME */
+};
+
+/* What the guest gets: `data` in its memory, if there is any, and a value, or -errno. */
+#define FAST_LARGEST_REPLY FAST_LONGEST_NAME
+struct fast_reply {
+    int64_t value;
+    uint64_t to;
+    size_t size;
+    char data[FAST_LARGEST_REPLY];
+};
+
 /* FAST_PYTHON leaves the call to Python. */
 enum fast_outcome { FAST_PYTHON, FAST_MISSING, FAST_FOUND };
 
+/* questions.c: the reply to a call that carries no descriptor back. False: Python's. */
+bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
+              struct fast_reply *reply);
 /* The number of the placeholder that `link`, a link of /proc, leads to. False: it leads elsewhere. */
 bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start);
 /* The host's attributes of a taught directory, asked now. */
@@ -29,7 +49,7 @@ bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir);
 /* The entry of the directory that `path` itself names. NULL: it was not taught. */
 struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved *path);
 /* Read the name from the guest and find the taught directory it lies in. */
-bool fast_resolve(struct fast_cache *cache, const struct seccomp_notif *notif, int dirfd, uint64_t address,
+bool fast_resolve(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t address,
                   struct fast_resolved *path);
 /* Ask the host. On FAST_FOUND `fd` is opened with `flags`, and the caller closes it; or it is -1. */
 enum fast_outcome fast_lookup(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host);
