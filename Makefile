@@ -15,7 +15,7 @@ TEST_PROCESSES ?= $(if $(strip $(PYTEST_ARGS)),,$(if $(filter-out 1,$(shell npro
 # A build must not depend on what the caller's shell points Python at.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help setup run test test-fast test-index skill-score lint command-line-page pictures bench fuzz fuzz-c soak-store lock wheels sdist deb clean bombs faults races FORCE
+.PHONY: help setup run test test-fast test-index skill-score lint command-line-page pictures bench bench-peers bench-scale fuzz fuzz-c soak-store lock wheels sdist deb clean bombs faults races FORCE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -30,6 +30,8 @@ help:
 	@echo 'make command-line-page  write docs/command-line.md anew from the option table'
 	@echo 'make pictures           record the terminals of the documentation anew, from real runs'
 	@echo 'make bench              measure husk against the host; prints one table, writes bench/results/'
+	@echo 'make bench-peers        the same work natively, in husk and in other sandboxes; draws docs/pictures/peers.svg'
+	@echo 'make bench-scale        what a call and a box cost as their numbers grow; draws docs/pictures/scale.svg'
 	@echo 'make fuzz               random system calls in a box: SEED=1 CALLS=100000 OPTIONS=--no-namespaces'
 	@echo 'make fuzz-c             all C that reads what others wrote, under sanitizers: its parts with libFuzzer, then a whole box'
 	@echo 'make soak-store         kill husk -9 in ingest, import, commit, gc, apply and kept boxes: ROUNDS=100 times each; long'
@@ -75,6 +77,16 @@ pictures: setup
 bench: setup
 	@$(BIN)/python tools/guest_programs.py --install --bench
 	$(BIN)/python bench/run.py
+
+# As an ordinary user, also when root calls it. For some of it: BENCH_ARGS='--only stat,find --subjects bwrap'
+BENCH_ARGS ?=
+
+bench-peers: setup
+	@$(BIN)/python tools/guest_programs.py --install --bench
+	PYTHONPATH=tools $(BIN)/python bench/peers.py $(BENCH_ARGS)
+
+bench-scale: setup
+	PYTHONPATH=tools $(BIN)/python bench/scale.py $(BENCH_ARGS)
 
 SEED ?= 1
 CALLS ?= 100000

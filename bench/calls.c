@@ -5,15 +5,20 @@
  *
  * Each of REPETITIONS lines on standard output is the mean cost of one operation in nanoseconds over COUNT of them. One
  * repetition more is run first and not printed: caches outside and inside husk should be warm, as they are in real use.
+ * ("once" leaves it out, for commands that cannot be repeated.) The last line is "cpu" and the processor time that this
+ * program and its children took, in nanoseconds: whoever waits for all of it can tell the sandbox's own share.
  */
 
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -92,20 +97,144 @@ static void do_spawn(char **arguments)
     }
 }
 
+/* ARGUMENTS: a directory and a name in it. */
+static void do_fstatat(char **arguments)
+{
+    static int directory = -1;
+    struct stat status;
+
+    if (directory < 0 && (directory = open(arguments[0], O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+        fail(arguments[0]);
+    if (fstatat(directory, arguments[1], &status, AT_SYMLINK_NOFOLLOW) < 0)
+        fail(arguments[1]);
+}
+
+/* A child that sends back whatever byte comes through `connection`, until its end. */
+static void echo(int connection, int other)
+{
+    char byte;
+
+    if (fork() == 0) {
+        if (other >= 0)
+            close(other);
+        while (read(connection, &byte, 1) == 1)
+            if (write(connection, &byte, 1) != 1)
+                break;
+        _exit(0);
+    }
+    close(connection);
+}
+
+static void round_trip(int connection)
+{
+    char byte = 'x';
+
+    if (write(connection, &byte, 1) != 1 || read(connection, &byte, 1) != 1)
+        fail("round trip");
+}
+
+static void do_unix(char **arguments)
+{
+    static int pair[2] = {-1, -1};
+
+    (void)arguments;
+    if (pair[0] < 0) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+            fail("socketpair");
+        echo(pair[1], pair[0]);
+    }
+    round_trip(pair[0]);
+}
+
+static void do_tcp(char **arguments)
+{
+    static int client = -1;
+
+    (void)arguments;
+    if (client < 0) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t length = sizeof address;
+        int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), accepted;
+
+        if (server < 0 || bind(server, (struct sockaddr *)&address, length) < 0 || listen(server, 1) < 0 ||
+            getsockname(server, (struct sockaddr *)&address, &length) < 0)
+            fail("listen");
+        client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(client, (struct sockaddr *)&address, length) < 0 || (accepted = accept(server, NULL, NULL)) < 0)
+            fail("connect");
+        close(server);
+        echo(accepted, client);
+    }
+    round_trip(client);
+}
+
+static char buffer[1 << 20];
+
+/* The whole of a file. */
+static void do_read_file(char **arguments)
+{
+    int fd = open(arguments[0], O_RDONLY | O_CLOEXEC);
+    ssize_t got;
+
+    if (fd < 0)
+        fail(arguments[0]);
+    while ((got = read(fd, buffer, sizeof buffer)) > 0)
+        ;
+    if (got < 0)
+        fail(arguments[0]);
+    close(fd);
+}
+
+/* As many megabytes as the argument says, from a child. */
+static void do_pipe(char **arguments)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        fail("pipe2");
+    pid_t child = fork();
+    if (child == 0) {
+        for (long n = atol(arguments[0]); n > 0; n--)
+            for (size_t sent = 0; sent < sizeof buffer;) {
+                ssize_t more = write(ends[1], buffer + sent, sizeof buffer - sent);
+
+                if (more < 0)
+                    fail("write");
+                sent += more;
+            }
+        _exit(0);
+    }
+    close(ends[1]);
+    while (read(ends[0], buffer, sizeof buffer) > 0)
+        ;
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+}
+
+enum { CREATES = 1, STARTS = 2, COLD = 4 };
+
 static const struct {
     const char *name;
     void (*run)(char **arguments);
-    int creates; /* the first argument names a file to be made before the clock starts */
+    /* CREATES: the first argument names a file to be made before the clock starts. STARTS: what it prints is not ours.
+     * COLD: the first repetition counts. */
+    int how;
 } operations[] = {
     {"getppid", do_getppid, 0},
     {"read", do_read, 0},
     {"stat", do_stat, 0},
     {"stat-missing", do_stat_missing, 0},
-    {"stat-new", do_stat, 1},
+    {"stat-new", do_stat, CREATES},
+    {"fstatat", do_fstatat, 0},
     {"open", do_open, 0},
     {"open-missing", do_open_missing, 0},
-    {"open-new", do_open, 1},
-    {"spawn", do_spawn, 0},
+    {"open-new", do_open, CREATES},
+    {"spawn", do_spawn, STARTS},
+    {"once", do_spawn, STARTS | COLD},
+    {"unix", do_unix, 0},
+    {"tcp", do_tcp, 0},
+    {"read-file", do_read_file, 0},
+    {"pipe", do_pipe, 0},
 };
 
 static double now(void)
@@ -125,6 +254,14 @@ static void create(const char *name)
     close(fd);
 }
 
+static double spent(int who)
+{
+    struct rusage usage;
+
+    getrusage(who, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e9 + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e3;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4) {
@@ -139,16 +276,26 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         if (strcmp(operations[i].name, argv[1]))
             continue;
-        if (operations[i].creates)
+        int how = operations[i].how;
+        FILE *figures = fdopen(fcntl(1, F_DUPFD_CLOEXEC, 3), "w");
+        if (!figures)
+            fail("standard output");
+        /* Opened once, out here: an open in each child would be part of what is measured. */
+        int quiet = how & STARTS ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+        if (quiet >= 0)
+            dup2(quiet, 1);
+        if (how & CREATES)
             create(argv[4]);
-        for (long repetition = 0; repetition <= repetitions; repetition++) {
+        for (long repetition = how & COLD ? 1 : 0; repetition <= repetitions; repetition++) {
             double start = now();
             for (long n = 0; n < count; n++)
                 operations[i].run(argv + 4);
             double cost = (now() - start) / count;
             if (repetition)
-                printf("%.1f\n", cost);
+                fprintf(figures, "%.1f\n", cost);
         }
+        fprintf(figures, "cpu %.0f\n", spent(RUSAGE_SELF) + spent(RUSAGE_CHILDREN));
+        fclose(figures);
         return 0;
     }
     fprintf(stderr, "calls: no operation '%s'\n", argv[1]);

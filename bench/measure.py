@@ -1,14 +1,16 @@
 """How the benchmark measures: build the C programs, run commands in turn, take medians.
 
-Nothing here knows what is compared; that is in run.py. Two things compared are always measured in turn, round after
-round, so that a machine that grows slower or faster while we measure does so for both.
+Nothing here knows what is compared; that is in run.py, peers.py and scale.py. Two things compared are always measured
+in turn, round after round, so that a machine that grows slower or faster while we measure does so for both.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,11 +30,20 @@ class Failed(Exception):
     """A command that cannot be measured, and its last words."""
 
 
+class Reading(list[float]):
+    """Samples, and the processor time of the run in nanoseconds: of the program that was measured, and of all else."""
+
+    def __init__(self, values: list[float], guest: float, own: float) -> None:
+        super().__init__(values)
+        self.guest, self.own = guest, own
+
+
 class Samples:
     """What one meter measured over all rounds, or why it could not."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
+        self.processor: list[tuple[float, float]] = []  # guest and own, of each reading that knows
         self.failure = ""
 
     @property
@@ -50,12 +61,14 @@ def build() -> None:
 
 
 def printed(command: Command) -> Meter:
-    """A meter for a program that measures itself and prints one figure per line."""
+    """A meter for a program that measures itself and prints one figure per line, and last perhaps what it used up."""
 
     def meter() -> list[float]:
-        text = _run(command)
+        text, used = _run(command)
+        figures, _, guest = text.partition("cpu ")
         try:
-            return [float(line) for line in text.split()]
+            values = [float(line) for line in figures.split()]
+            return Reading(values, float(guest), used - float(guest)) if guest else values
         except ValueError:
             raise Failed(f"no figures but {text[:40]!r}") from None
 
@@ -91,30 +104,52 @@ _QUIET = [
 ]
 
 
-def _run(command: Command) -> str:
+def _run(command: Command) -> tuple[str, float]:
+    """What it printed, and the processor time that it and all it waited for took, in nanoseconds."""
     try:
-        result = subprocess.run(
-            command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"not done after {TIME_LIMIT} s") from None
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            child = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            try:
+                status = child.wait(TIME_LIMIT)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+                raise Failed(f"not done after {TIME_LIMIT} s") from None
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            out.seek(0)
+            err.seek(0)
+            text, words = out.read().decode(errors="replace"), err.read().decode(errors="replace").strip().splitlines()
     except OSError as error:
         raise Failed(str(error)) from None
-    if result.returncode:
-        words = result.stderr.strip().splitlines()
-        raise Failed(words[-1] if words else f"exit code {result.returncode}")
-    return result.stdout
+    if status:
+        raise Failed(words[-1][:200] if words else f"exit code {status}")
+    return text, (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e9
 
 
-def in_turn(meters: dict[str, Meter], rounds: int) -> dict[str, Samples]:
-    """All meters once, then all again, `rounds` times. One that fails is not asked again."""
+def run(command: Command) -> str:
+    """What a command printed; raises Failed with its last words."""
+    return _run(command)[0]
+
+
+def in_turn(meters: dict[str, Meter], rounds: int, patience: float = TIME_LIMIT) -> dict[str, Samples]:
+    """All meters once, then all again, `rounds` times. One that fails, or took longer than `patience`, rests."""
     samples = {name: Samples() for name in meters}
+    tired: set[str] = set()
     for _ in range(rounds):
         for name, meter in meters.items():
             mine = samples[name]
-            if not mine.failure:
-                try:
-                    mine.values += meter()
-                except Failed as failure:
-                    mine.failure = str(failure)
+            if mine.failure or name in tired:
+                continue
+            begin = time.monotonic()
+            try:
+                got = meter()
+            except Failed as failure:
+                mine.failure = str(failure)
+                continue
+            mine.values += got
+            if isinstance(got, Reading):
+                mine.processor.append((got.guest, got.own))
+            if time.monotonic() - begin > patience:
+                tired.add(name)
     return samples

@@ -1,33 +1,31 @@
 """`make bench`: what husk costs, against the host in the same run. One table; all samples go to bench/results/.
 
+Beside other sandboxes: peers.py. As numbers grow: scale.py.
 Never fails: a figure over its target is a verdict to read, and one that cannot be measured says why.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shlex
-import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from measure import BUILD, HERE, Command, Meter, Samples, build, in_turn, printed, whole
+from report import as_json, human, machine, save, stamp
 from snapshots import FEW, SnapshotBench
 from store import PYTHON, StoreBench
+from subjects import Place, Subject, bubblewrap, husk_subjects
+from trees import Trees
+from workloads import table
 
 IMAGE_FILE = "/usr/lib/os-release"
 MISSING = "/usr/lib/husk-bench-no-such-name"
 SCRATCH = BUILD / "scratch"
-PEERS: dict[str, Command] = {
-    # Both show the host's tree as it is, which is the least work for them.
-    "bwrap": ["--unshare-all", "--dev-bind", "/", "/", "--"],
-    "proot": [],
-}
+PROGRAMS = ("python", "node", "gcc", "sh", "subprocess", "spawn")
 
 
 class Row:
@@ -59,11 +57,12 @@ class Plan:
 
     def __init__(self, husk: Command, *, quick: bool) -> None:
         self.husk, self.rounds, self.scale = husk, 2 if quick else 5, 10 if quick else 1
+        self.place = Place(Path(f"/tmp/husk-bench.{os.getpid()}"))
         self.store = StoreBench(husk, BUILD / "store", self.scale)
         self.snapshots = SnapshotBench(husk, BUILD / "snapshots", self.scale)
         self.groups = [
             self.native_calls(), self.virtual_calls(), self.programs(), self.start(), self.ingests(),
-            self.image_starts(), self.forks(), *self.warm(), *self.peers(),
+            self.image_starts(), self.forks(), *self.warm(),
         ]  # fmt: skip
 
     def outside(self, what: str, count: int, *arguments: str) -> Meter:
@@ -99,25 +98,17 @@ class Plan:
         return group
 
     def programs(self) -> Group:
+        """Rows of the comparison with other sandboxes: the same commands, with the same bars."""
         group = Group("starting programs inside one box, against outside", self.rounds)
-        group.compare("posix_spawn+wait /bin/true", self.spawn(200, "/bin/true"), self.spawn_in(200, "/bin/true"), 2.0)
-        for path, *arguments in (("/usr/bin/python3", "-c", "pass"), ("/usr/bin/node", "-e", "0")):
-            if os.path.exists(path):
-                command = [path, *arguments]
-                count = 10 if "python" in path else 3
-                group.compare(
-                    " ".join([os.path.basename(path), *arguments]),
-                    self.spawn(count, *command),
-                    self.spawn_in(count, *command),
-                    1.5,
-                )
+        native = Subject("native", "", list)
+        _, cow = husk_subjects(self.husk, self.place)
+        trees = Trees(self.place.root, self.scale)
+        group.prepare, group.clear = trees.make_small, self.place.remove
+        for workload in table(trees, self.place, self.scale):
+            if workload.key in PROGRAMS:
+                bar = workload.bars[1]
+                group.compare(workload.title, workload.meter(native, trees), workload.meter(cow, trees), bar)
         return group
-
-    def spawn(self, count: int, *command: str) -> Meter:
-        return self.outside("spawn", count, *command)
-
-    def spawn_in(self, count: int, *command: str) -> Meter:
-        return self.inside("spawn", count, *command)
 
     def start(self) -> Group:
         group = Group("a cold start, against an empty run of the same Python", self.rounds)
@@ -152,40 +143,13 @@ class Plan:
         return group
 
     def warm(self) -> list[Group]:
-        bwrap = shutil.which("bwrap")
-        if bwrap is None:
+        bwrap = bubblewrap()
+        if bwrap.missing:
             return []
         group = Group("a start in a box kept ready (husk.Pool), against a start of bubblewrap", self.rounds)
         warm = printed([f"{sys.prefix}/bin/python3", str(HERE / "warm_start.py"), "5"])
-        group.compare("pool.run true", whole([bwrap, *PEERS["bwrap"], "/bin/true"], 5), warm, 2.0)
+        group.compare("pool.run true", whole(bwrap.wrap(["/bin/true"]), 5), warm, 2.0)
         return [group]
-
-    def peers(self) -> list[Group]:
-        found = [(name, path) for name in PEERS if (path := shutil.which(name))]
-        if not found:
-            return []
-        starts = Group("for comparison: a cold start of other sandboxes, against /bin/true alone", self.rounds)
-        calls = Group("for comparison: name calls in other sandboxes, against outside", self.rounds)
-        programs = Group("for comparison: programs in other sandboxes, against outside", self.rounds)
-        for name, path in found:
-            wrap = [path, *PEERS[name]]
-            starts.compare(f"{name} true", whole(["/bin/true"], 5), whole([*wrap, "/bin/true"], 5))
-            for what in ("stat", "open"):
-                count = str(5_000 // self.scale)
-                peer = printed([*wrap, str(BUILD / "calls"), what, "5", count, IMAGE_FILE])
-                calls.compare(f"{name}, {what}", self.outside(what, 5_000, IMAGE_FILE), peer)
-            spawned = printed([*wrap, str(BUILD / "calls"), "spawn", "5", str(200 // self.scale), "/bin/true"])
-            programs.compare(f"{name}, posix_spawn+wait", self.spawn(200, "/bin/true"), spawned)
-        return [starts, calls, programs]
-
-
-def human(nanoseconds: float | None) -> str:
-    if nanoseconds is None:
-        return "-"
-    for unit, size in (("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.2f} {unit}"
-    return f"{nanoseconds:.0f} ns"
 
 
 def lines(group: Group) -> list[str]:
@@ -203,13 +167,10 @@ def lines(group: Group) -> list[str]:
     return made
 
 
-def save(plan: Plan, when: str) -> Path:
-    results = HERE / "results"
-    results.mkdir(exist_ok=True)
-    target = results / f"{when}.json"
-    document = {
+def record(plan: Plan, when: str) -> dict[str, Any]:
+    return {
         "when": when,
-        "machine": {"kernel": platform.release(), "python": platform.python_version(), "cores": os.cpu_count()},
+        "machine": machine(),
         "groups": [
             {
                 "title": group.title,
@@ -217,16 +178,11 @@ def save(plan: Plan, when: str) -> Path:
                     {"name": row.name, "base": row.base, "subject": row.subject, "target": row.target}
                     for row in group.rows
                 ],
-                "nanoseconds": {
-                    name: {"median": samples.median, "failure": samples.failure, "samples": samples.values}
-                    for name, samples in group.samples.items()
-                },
+                "nanoseconds": {name: as_json(samples) for name, samples in group.samples.items()},
             }
             for group in plan.groups
         ],
     }
-    target.write_text(json.dumps(document, indent=1))
-    return target
 
 
 def main() -> None:
@@ -247,7 +203,8 @@ def main() -> None:
     # would slow down whatever is measured next.
     for group in plan.groups:
         group.clear()
-    print(f"all samples: {save(plan, time.strftime('%Y%m%d-%H%M%S'))}")
+    when = stamp()
+    print(f"all samples: {save(when, record(plan, when))}")
 
 
 if __name__ == "__main__":

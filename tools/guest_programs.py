@@ -90,8 +90,10 @@ MODULES = {
 }
 # Hundreds of megabytes: tests that need one skip, unless it is there already.
 BROWSERS = {"chromium": "chromium", "firefox-esr": "firefox-esr"}
-# Other sandboxes the benchmark compares husk with.
-BENCH_PACKAGES = {"bwrap": "bubblewrap", "proot": "proot"}
+# Other sandboxes the benchmark compares husk with; socat and rg are needed by one that comes from npm.
+BENCH_PACKAGES = {"bwrap": "bubblewrap", "proot": "proot", "runsc": "runsc", "socat": "socat", "rg": "ripgrep"}
+# What it runs in them.
+BENCH_PROGRAMS = ("find", "git", "gcc", "make", "node", "npm", "python3-pip", "python3-venv", "runc", "tar")
 
 
 def find(program: str) -> str | None:
@@ -135,7 +137,7 @@ def main() -> None:
     parser.add_argument("--bench", action="store_true", help="those of the benchmark instead of those of the tests")
     options = parser.parse_args()
 
-    wanted = list(BENCH_PACKAGES) if options.bench else [*PACKAGES, *MODULES]
+    wanted = [*BENCH_PACKAGES, *BENCH_PROGRAMS] if options.bench else [*PACKAGES, *MODULES]
     absent = missing(wanted)
     if absent and options.install and os.geteuid() == 0 and Path("/usr/bin/apt-get").exists():
         install(absent)

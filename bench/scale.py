@@ -1,0 +1,282 @@
+"""`make bench-scale`: what a call and a box cost as boxes, processes, descriptors, directory entries, files of an image
+and changed files grow from ten to a hundred thousand, natively and in husk.
+
+A curve ends where the machine or a limit ends it, or where a point takes too long, and says so. The growth of each is
+fitted; "n log n" for all together means that one costs as much as the logarithm of how many there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import chart
+from as_user import hand_over, measured_again
+from busy import slow_down
+from measure import BUILD, ENVIRONMENT, HERE, Command, Failed, build, run, whole
+from report import PICTURES, human, machine, save, sentence, stamp
+from store import add_program
+from subjects import Place, Subject, husk_command, husk_subjects
+
+SIZES = (10, 100, 1_000, 10_000, 100_000)
+BOXES = (1, 10, 30, 100, 300)
+LONGEST = 12.0  # seconds for a point; the curve ends there
+SLACK = 2.0  # a single curve on a busy machine moves that much by itself
+
+Curve = dict[str, Any]
+
+
+class Growth:
+    """All curves: axis, operation, subject, points, and why it ends where it ends."""
+
+    def __init__(self, place: Place, quick: bool) -> None:
+        self.place, self.quick = place, quick
+        self.native, (self.rw, self.cow) = Subject("native", "", list), husk_subjects(husk_command(), place)
+        self.curves: dict[tuple[str, str, str], Curve] = {}
+        self.program = shutil.copy2(BUILD / "growth", place.root)
+        self.calls = shutil.copy2(BUILD / "calls", place.root)
+
+    def add(self, axis: str, operation: str, subject: str, size: int, cost: float) -> None:
+        key = (axis, operation, subject)
+        fresh: Curve = {"axis": axis, "operation": operation, "subject": subject, "points": [], "ends": ""}
+        self.curves.setdefault(key, fresh)["points"].append([size, cost])
+
+    def sizes(self, sizes: tuple[int, ...] = SIZES) -> tuple[int, ...]:
+        return sizes[:2] if self.quick else sizes
+
+    def grow(self, axis: str, subjects: list[Subject], directory: Callable[[Subject, int], str]) -> None:
+        """Run growth.c at every size, all subjects in turn, until one has enough."""
+        ended: dict[str, str] = {}
+        for size in self.sizes():
+            for subject in subjects:
+                if subject.name in ended:
+                    continue
+                begin = time.monotonic()
+                command = [str(self.program), axis, str(size), directory(subject, size)]
+                try:
+                    for operation, cost in figures(subject.wrap(command)):
+                        self.add(axis, operation, subject.name, size, cost)
+                except Failed as failure:
+                    ended[subject.name] = f"{size:,}: {failure}"
+                    continue
+                if time.monotonic() - begin > LONGEST:
+                    ended[subject.name] = f"{size:,} took {time.monotonic() - begin:.0f} s"
+        for name, why in ended.items():
+            self.end(axis, name, why)
+
+    def end(self, axis: str, subject: str, why: str) -> None:
+        print(f"{axis}, {subject}: ends at {why}", flush=True)
+        for (its_axis, _, its_subject), curve in self.curves.items():
+            if (its_axis, its_subject) == (axis, subject):
+                curve["ends"] = why
+
+    # -- axes ------------------------------------------------------------------------------------------------------
+    def descriptors(self) -> None:
+        self.grow("descriptors", [self.native, self.cow], lambda subject, size: self.directory())
+
+    def processes(self) -> None:
+        self.grow("processes", [self.native, self.cow], lambda subject, size: self.directory())
+
+    def changed(self) -> None:
+        self.grow("changed", [self.native, self.rw, self.cow], lambda subject, size: self.directory())
+
+    def entries(self) -> None:
+        full: dict[int, str] = {}
+
+        def directory(subject: Subject, size: int) -> str:
+            if size not in full:
+                full[size] = self.directory()
+                fill(Path(full[size]), size)
+            return full[size]
+
+        self.grow("entries", [self.native, self.rw, self.cow], directory)
+
+    def image(self) -> None:
+        """Images of as many files: a start, and what is done with the files."""
+        for size in self.sizes():
+            begin = time.monotonic()
+            root, store = self.place.home / f"root{size}", str(self.place.home / "store")
+            (root / "srv").mkdir(parents=True)
+            fill(root / "srv", size)
+            add_program(root, str(self.program))
+            add_program(root, "/bin/true")
+            husk, name = husk_command(), f"files{size}"
+            subprocess.run([*husk, "store", "ingest", str(root), "--name", name, "--store", store],
+                           env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+            start = [*husk, "run", "--store", store, "--image", name, "--"]
+            try:
+                self.add("image", "start", "husk", size, min(whole([*start, "/bin/true"], 3)()))
+                for operation, cost in figures([*start, str(self.program), "entries", str(size), "/srv"]):
+                    self.add("image", operation, "husk", size, cost)
+            except Failed as failure:
+                self.end("image", "husk", f"{size:,}: {failure}")
+                return
+            if time.monotonic() - begin > 3 * LONGEST:
+                self.end("image", "husk", f"{size:,} took {time.monotonic() - begin:.0f} s")
+                return
+
+    def kept(self) -> None:
+        """A box that is kept with as many changed files, and `husk diff` of it: the cost of one file."""
+        for size in self.sizes():
+            begin, name = time.monotonic(), f"kept{size}"
+            fill_command = f"import os\nfor n in range({size}): open(f'/workspace/e{{n}}', 'w').close()"
+            husk = husk_command()
+            try:
+                run([*husk, "run", "--keep", name, "--", "/usr/bin/python3", "-c", fill_command])
+                clock = time.perf_counter_ns()
+                run([*husk, "diff", name])
+                self.add("changed", "husk diff", "kept", size, (time.perf_counter_ns() - clock) / size)
+                clock = time.perf_counter_ns()
+                run([*husk, "drop", name])
+                self.add("changed", "husk drop", "kept", size, (time.perf_counter_ns() - clock) / size)
+            except Failed as failure:
+                self.end("changed", "kept", f"{size:,}: {failure}")
+                return
+            if time.monotonic() - begin > 2 * LONGEST:
+                self.end("changed", "kept", f"{size:,} took {time.monotonic() - begin:.0f} s")
+                return
+
+    def boxes(self) -> None:
+        """Idle boxes of one process: what one more costs to start, and what a call costs in it."""
+        import husk  # not before the environment is set
+
+        held: list[husk.Sandbox] = []
+        begin = time.monotonic()
+        try:
+            for size in self.sizes(BOXES):
+                while len(held) < size:
+                    held.append(husk.Sandbox())
+                    held[-1].popen(["/bin/sleep", "600"])
+                starts = []
+                for _ in range(3):
+                    clock = time.perf_counter_ns()
+                    with husk.Sandbox() as box:
+                        box.run(["/bin/true"], check=True)
+                    starts.append(time.perf_counter_ns() - clock)
+                self.add("boxes", "start and end", "husk", size, min(starts))
+                mounts = [f"{self.place.root}:{self.place.root}:ro"]
+                with husk.Sandbox(mounts=mounts) as box:
+                    command = [str(self.calls), "stat", "3", "1000", str(self.place.root / "calls")]
+                    text = box.run(command, capture_output=True, text=True, check=True).stdout
+                    self.add("boxes", "stat", "husk", size, min(map(float, text.partition("cpu")[0].split())))
+                if time.monotonic() - begin > 4 * LONGEST:
+                    self.end("boxes", "husk", f"{size:,} boxes took {time.monotonic() - begin:.0f} s")
+                    break
+        except OSError as error:
+            self.end("boxes", "husk", f"{len(held)}: {error}")
+        finally:
+            for box in held:
+                box.close()
+
+    def directory(self) -> str:
+        made = self.place.fresh()
+        os.mkdir(made)
+        return made
+
+
+def fill(directory: Path, count: int) -> None:
+    for number in range(count):
+        os.close(os.open(directory / f"e{number}", os.O_WRONLY | os.O_CREAT, 0o644))
+
+
+def figures(command: Command) -> Iterator[tuple[str, float]]:
+    for line in run(command).splitlines():
+        operation, cost = line.split()
+        yield operation, float(cost)
+
+
+def fit(points: list[list[float]]) -> dict[str, Any]:
+    """The exponent k of a cost of one that grows as n to the k, by least squares, and whether the last point is within
+    what n log n would allow from the first of at least a hundred."""
+    logs = [(math.log(size), math.log(cost)) for size, cost in points]
+    if len(logs) < 2:
+        return {"exponent": None, "within": True}
+    mean_x, mean_y = (sum(axis) / len(logs) for axis in zip(*logs, strict=True))
+    spread = sum((x - mean_x) ** 2 for x, _ in logs)
+    exponent = sum((x - mean_x) * (y - mean_y) for x, y in logs) / spread
+    first, last = next((p for p in points if p[0] >= 100), points[0]), points[-1]
+    allowed = SLACK * first[1] * max(1.0, math.log(max(2, last[0])) / math.log(max(2, first[0])))
+    return {"exponent": round(exponent, 2), "within": last[1] <= allowed}
+
+
+def lines(curves: list[Curve]) -> Iterator[str]:
+    for curve in curves:
+        costs = "  ".join(f"{size:,}: {human(cost)}" for size, cost in curve["points"])
+        verdict = "" if curve["fit"]["within"] else "  WORSE THAN n log n"
+        name = f"{curve['axis']}, {curve['operation']}, {curve['subject']}"
+        yield f"{name:<34} n^{curve['fit']['exponent']}{verdict}   {costs}"
+
+
+def draw(document: dict[str, Any]) -> str:
+    titles = {
+        "boxes": "idle boxes in one process", "processes": "processes in a box", "descriptors": "open descriptors",
+        "entries": "entries of a directory", "image": "files of an image", "changed": "changed files",
+    }  # fmt: skip
+    panels = []
+    for axis, title in titles.items():
+        mine = [curve for curve in document["curves"] if curve["axis"] == axis]
+        shown = {f"{curve['operation']}, {curve['subject']}": curve["points"] for curve in mine}
+        # Beside six operations native ones would be noise; the table has them.
+        kept = {name: points for name, points in shown.items() if not name.endswith((", native", ", husk rw"))}
+        panels.append((title, {name: [(n, c) for n, c in points] for name, points in (kept or shown).items()}))
+    foot = [sentence(document["machine"], document["when"])]
+    return chart.curves("Cost of one as there are more of them", foot, panels)
+
+
+def measure(options: argparse.Namespace) -> None:
+    when, about = stamp(), machine()
+    place = Place(Path(f"/tmp/husk-bench.{os.getpid()}"))
+    ENVIRONMENT["HUSK_RESIDENT"] = "0"
+    os.environ |= {"HUSK_STATE": ENVIRONMENT["HUSK_STATE"], "HOME": ENVIRONMENT["HOME"]}
+    os.chdir(place.root)
+    try:
+        growth = Growth(place, options.quick)
+        axes = {
+            "boxes": growth.boxes, "processes": growth.processes, "descriptors": growth.descriptors,
+            "entries": growth.entries, "image": growth.image, "changed": growth.changed, "kept": growth.kept,
+        }  # fmt: skip
+        for name, axis in axes.items():
+            if not options.only or name in options.only.split(","):
+                axis()
+        curves = [curve | {"fit": fit(curve["points"])} for curve in growth.curves.values()]
+        for line in lines(curves):
+            print(line, flush=True)
+        busy = []
+        if not options.only or "busy" in options.only.split(","):
+            busy = slow_down([growth.native, growth.rw], str(growth.calls), str(growth.calls), quick=options.quick)
+        for row in busy:
+            print(f"two busy, {row['what']:<8} {row['subject']:<8} {row['ratio']:.2f} × one alone", flush=True)
+    finally:
+        os.chdir("/")
+        place.remove()
+    document = {"when": when, "machine": about, "curves": curves, "busy": busy}
+    hand_over(document, options.report_to)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure what calls and boxes cost as their numbers grow.")
+    parser.add_argument("--quick", action="store_true", help="the two smallest sizes: whether it runs, not how fast")
+    parser.add_argument("--only", default="", help="some axes by name: boxes,processes,entries,image,changed,kept,busy")
+    parser.add_argument("--out", type=Path, help="write all files there, and no picture for the documentation")
+    parser.add_argument("--report-to", type=Path, help=argparse.SUPPRESS)  # this is the ordinary user's process
+    options = parser.parse_args()
+    if options.report_to:
+        measure(options)
+        return
+    build()
+    document = measured_again()
+    target = save(f"scale-{document['when']}", document, options.out or HERE / "results")
+    picture = (options.out or PICTURES) / "scale.svg"
+    picture.write_text(draw(document))
+    print(f"all points: {target}\npicture: {picture}")
+
+
+if __name__ == "__main__":
+    main()
