@@ -9,7 +9,8 @@ import itertools
 import math
 from html import escape
 
-COLOURS = ("#1f1f1f", "#7b9acc", "#e39b4e", "#8a6fb0", "#66a182", "#b5b04a", "#d0557a", "#9c7a5b", "#c22f2f", "#e8702a")
+COLOURS = ("#1f1f1f", "#7b9acc", "#c9b037", "#8a6fb0", "#66a182", "#3a7ca5", "#d67ab1", "#9c7a5b", "#c22f2f", "#e8702a")
+HUSK = {"husk rw": "#f08020", "husk cow": "#c21f1f"}
 FONT = 'font-family="DejaVu Sans, Verdana, sans-serif"'
 
 
@@ -59,9 +60,10 @@ def points(title: str, foot: list[str], rows: list[str], columns: dict[str, list
 
     drawing.text(20, 26, title, size=16, fill="#111")
     x = 20.0
-    for (name, column), colour in zip(columns.items(), COLOURS, strict=False):
+    colours = {name: HUSK.get(name, colour) for name, colour in zip(columns, COLOURS, strict=False)}
+    for name, column in columns.items():
         if any(column):
-            drawing.dot(x + 5, 48, colour)
+            drawing.dot(x + 5, 48, colours[name])
             drawing.text(x + 14, 52, name)
             x += 30 + 7.4 * len(name)
     bottom = top + row_height * len(rows)
@@ -72,9 +74,11 @@ def points(title: str, foot: list[str], rows: list[str], columns: dict[str, list
         y = top + row_height * (number + 0.5)
         drawing.text(left - 12, y + 4, row, anchor="end")
         drawing.line(left, y, width - right, y, "#f0f0f0")
-        for (name, column), colour in zip(columns.items(), COLOURS, strict=False):
+        for name, column in columns.items():
             if ratio := column[number]:
-                drawing.dot(x_of(ratio), y, colour, 6 if name.startswith("husk") else 4.5, f"{name}: {ratio:.2f}×")
+                drawing.dot(
+                    x_of(ratio), y, colours[name], 6 if name.startswith("husk") else 4.5, f"{name}: {ratio:.2f}×"
+                )
     for number, words in enumerate(foot):
         drawing.text(20, bottom + 38 + 16 * number, words, size=11, fill="#666")
     return drawing.svg()
