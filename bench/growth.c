@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -152,8 +153,9 @@ static void processes(void)
         pid_t child = fork();
 
         if (child < 0)
-            fail("as many processes");
+            fail("as many processes"); /* those that are there end with us */
         if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             signal(SIGTERM, SIG_DFL);
             pause();
             _exit(0);

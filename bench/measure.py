@@ -127,9 +127,9 @@ def _run(command: Command) -> tuple[str, float]:
     return text, (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e9
 
 
-def run(command: Command) -> str:
-    """What a command printed; raises Failed with its last words."""
-    return _run(command)[0]
+def run(command: Command) -> tuple[str, float]:
+    """What a command printed, and the processor time of it and of all it waited for; raises Failed."""
+    return _run(command)
 
 
 def in_turn(meters: dict[str, Meter], rounds: int, patience: float = TIME_LIMIT) -> dict[str, Samples]:

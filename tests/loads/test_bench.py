@@ -63,3 +63,5 @@ def test_growth_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fit([[size, 7.0] for size in sizes]) == {"exponent": 0.0, "within": True}
     linear = fit([[size, 2.0 * size] for size in sizes])
     assert linear == {"exponent": 1.0, "within": False}
+    # Where the host's own cost grows as much, there is nothing to blame husk for.
+    assert fit([[size, 2.0 * size] for size in sizes], native=[[size, 1.0 * size] for size in sizes])["within"]
