@@ -35,6 +35,10 @@ def test_hardly_a_descriptor_is_free() -> None:
     differential(["{guests}/exec_full"], case="exec_full")
 
 
+def test_the_same_program_again() -> None:
+    differential(["{guests}/exec_again"], case="exec_again")
+
+
 def test_threads_that_execute_at_once() -> None:
     differential(["{guests}/exec_threads"], case="exec_threads")
 

@@ -2,7 +2,8 @@
  *
  * cookie NAME…: a supervisor marks the calls it makes in the guest's place with a secret number, which the guest can
  * learn. With it the guest makes the call itself, past the supervisor: it asks the host to execute each NAME, also
- * relative to its directory's descriptor. An unprotected host ignores the number, and executes every program.
+ * relative to its directory's descriptor. An unprotected host ignores the number, and executes every program: they end
+ * with 0.
  */
 #include "cookie.h"
 
@@ -15,8 +16,12 @@ static void attempt(const char *from, int dirfd, const char *name, uint64_t cook
         *shared = errno;
         _exit(95);
     }
-    MUST(waitpid(child, NULL, 0));
-    say("%s %s: %s", from, name, *shared ? errname(*shared) : "executed");
+    int status;
+    MUST(waitpid(child, &status, 0));
+    if (*shared)
+        say("%s %s: %s", from, name, errname(*shared));
+    else
+        say("%s %s: ended with %d", from, name, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
 int main(int argc, char **argv) {

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.lib.harness import BASE_ENV, NATIVE_ONLY, guest_ids, native
-from tests.lib.running import PIPE, Result, husk, husk_process
+from tests.lib.running import PIPE, Result, husk, husk_process, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -232,10 +232,12 @@ def test_who_knows_the_cookie_executes_nothing_of_the_host(programs: Path, place
     lines = boxed(programs, ["cookie", *names], f"{place}:/host:ro").out.splitlines()
     assert lines[0] == "number: learned", "the attempt itself no longer works, so this test says nothing"
     assert len(lines) == 1 + 2 * len(names)
-    assert [line for line in lines[1:] if not line.endswith((": EACCES", ": ENOENT"))] == []
+    # 127: the loader has the names of programs that ran before, in the box's empty root; with nothing to load it ends.
+    held = (": EACCES", ": ENOENT", *([": ended with 127"] if setting() == "walled" else []))
+    assert [line for line in lines[1:] if not line.endswith(held)] == []
 
     natively = unprotected(programs, ["cookie", *names], place).out.splitlines()
-    assert [line for line in natively[1:] if not line.endswith(": executed")] == []
+    assert [line for line in natively[1:] if not line.endswith(": ended with 0")] == []
 
 
 def test_a_program_cannot_lose_its_own_landlock_rules(programs: Path, place: Path) -> None:

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.call import Call
     from husk.kernel.exec.program import Program
+    from husk.kernel.exec.program_names import ProgramNames
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.host_view import HostView
     from husk.vfs.node import Credentials, Node, Stat
@@ -30,8 +31,18 @@ NO_FILE = (-1, b"", 0, 0, 0, 0)
 class NameCache:
     """Knows what was taught, so that nothing is taught twice and forgetting costs nothing where nothing was taught."""
 
-    def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, host_uid: int, *, cached: bool) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        vfs: Vfs,
+        creds: Credentials,
+        host_uid: int,
+        *,
+        cached: bool,
+        program_names: ProgramNames | None = None,
+    ) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
+        self._program_names = program_names
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
@@ -262,7 +273,8 @@ class NameCache:
                     place = node.tree.name_of(node) if node is not None else None
                     if place is not None:
                         self._program_homes.add(id(place[0]))
-                self._listener.program_learn(name, file, interpreter, *link, info)
+                named = self._program_names is not None and self._program_names.give(name)
+                self._listener.program_learn(name, file, interpreter, *link, info, named)
 
     def forget(self, directory: Dir, structural: bool) -> None:
         """Called by the vfs before a change becomes visible."""

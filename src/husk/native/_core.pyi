@@ -224,6 +224,7 @@ class Listener:
         link: bytes,
         link_text: bytes,
         info: bytes,
+        named: bool,
         /,
     ) -> None: ...
     def cache_watched(self) -> None: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from husk.kernel.exec.program_names import ProgramNames
 from husk.kernel.identity import Identity
 from husk.kernel.kernel import Shared
 from husk.kernel.namecache import NameCache
@@ -45,6 +46,7 @@ class Box:
         "_learned",
         "_names",
         "_network",
+        "_root",
         "_shared",
         "_told",
         "disk_elsewhere",
@@ -85,7 +87,7 @@ class Box:
         self._network: Network | None = None
         self._shared: Shared | None = None
         self._names: NameCache | None = None
-        self.loader_fd = -1
+        self.loader_fd = self._root = -1
         self.source: ImageSource | None = None
         self.start, self.kept = start, kept
         self.state: StateDir | None = None
@@ -147,6 +149,8 @@ class Box:
             events.passed(device.name)
         if guest.state >= 0:
             self.files.vfs.state.move(guest.take_state())
+        if self._root < 0:
+            self._root = guest.take_root()
         if self._shared is None:
             self._shared = self._share(guest)
         listener, names = self._listen(guest.take_listener(), recorder, cached=cached)
@@ -199,8 +203,13 @@ class Box:
             return Listener(fd, cookie, self.loader_fd, False, mapped, confined), None
         if self._names is None:
             self._learned = Listener(-1, cookie, self.loader_fd)  # without a guest: it only holds the cache
-            files = self.files
-            self._names = NameCache(self._learned, files.vfs, files.creds, self.ids.host_uid, cached=True)
+            files, ids, program_names = self.files, self.ids, None
+            if self._root >= 0:
+                assert self.state is not None
+                program_names = ProgramNames(self._root, ids.host_uid, ids.host_gid, os.fsencode(self.state.path))
+            self._names = NameCache(
+                self._learned, files.vfs, files.creds, ids.host_uid, cached=True, program_names=program_names
+            )
             if self.before is not None and any(tree.hard_links_changed for _, tree in self.files.layers):
                 self.files.vfs.invalidate(self.files.vfs.root, True)  # it must not ask the host about hard links
         return Listener(fd, cookie, self.loader_fd, True, mapped, confined, self._learned), self._names
@@ -282,9 +291,9 @@ class Box:
         self.start = self.kept = None
 
     def _let_go(self) -> None:
-        for fd in [*self.joined, *([self.loader_fd] if self.loader_fd >= 0 else [])]:
+        for fd in [*self.joined, *(fd for fd in (self.loader_fd, self._root) if fd >= 0)]:
             os.close(fd)
-        self.joined, self.loader_fd = [], -1
+        self.joined, self.loader_fd, self._root = [], -1, -1
         if self._network is not None:
             self._network.close()
         if self._shared is not None:

@@ -18,6 +18,7 @@ from husk.walls.init_plan import (
     JOIN_FD,
     LISTENER,
     MAP_IDS,
+    NAMES,
     PERSON_FD,
     REAPER,
     REPORT,
@@ -44,13 +45,13 @@ _SIGKILL = 9
 
 class Guest:
     """A guest behind its filter, and the descriptors that husk-init handed over for it: the listener; the state
-    directory in the box's mount namespace and a diagnosis socket in its network namespace, where this run made those
-    (else -1). Take what you keep, then `close`."""
+    directory and the root in the box's mount namespace and a diagnosis socket in its network namespace, where this run
+    made those (else -1). Take what you keep, then `close`."""
 
-    __slots__ = ("_diagnosis", "_listener", "pid", "state")
+    __slots__ = ("_diagnosis", "_listener", "_root", "pid", "state")
 
-    def __init__(self, pid: int, listener: int, state: int, diagnosis: int) -> None:
-        self.pid, self._listener, self.state, self._diagnosis = pid, listener, state, diagnosis
+    def __init__(self, pid: int, listener: int, state: int, diagnosis: int, root: int) -> None:
+        self.pid, self._listener, self.state, self._diagnosis, self._root = pid, listener, state, diagnosis, root
 
     def take_listener(self) -> int:
         fd, self._listener = self._listener, -1
@@ -64,8 +65,13 @@ class Guest:
         fd, self._diagnosis = self._diagnosis, -1
         return fd
 
+    def take_root(self) -> int:
+        """The empty root, in a mount that can be written to."""
+        fd, self._root = self._root, -1
+        return fd
+
     def close(self) -> None:
-        for fd in (self.take_listener(), self.take_state(), self.take_diagnosis()):
+        for fd in (self.take_listener(), self.take_state(), self.take_diagnosis(), self.take_root()):
             if fd >= 0:
                 os.close(fd)
 
@@ -115,7 +121,7 @@ class Launch:
 
     def guest(self) -> Guest:
         """Take husk-init through its steps until the guest is behind its filter."""
-        guest_pid, handed = 0, {STATE: -1, DIAGNOSIS: -1}
+        guest_pid, handed = 0, {STATE: -1, DIAGNOSIS: -1, NAMES: -1}
         self.control.settimeout(SILENT)
         try:
             while True:
@@ -134,7 +140,7 @@ class Launch:
                     self.builder = 0
                     if not self.walls.net:
                         handed[DIAGNOSIS] = _diagnosis()
-                    return Guest(guest_pid, fds[0], handed[STATE], handed[DIAGNOSIS])
+                    return Guest(guest_pid, fds[0], handed[STATE], handed[DIAGNOSIS], handed[NAMES])
                 elif kind == FAILED:
                     from husk.sandbox.start_errors import explain
 

@@ -26,7 +26,7 @@ LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
 LIMITS_BYTES = 16 * LIMIT.size
 REPORT = struct.Struct("<IiiIqqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
-DIAGNOSIS, REAPER, STATE, GUEST = 7, 8, 9, 10
+DIAGNOSIS, REAPER, STATE, GUEST, NAMES = 7, 8, 9, 10, 11
 START = struct.Struct("<QII")
 
 

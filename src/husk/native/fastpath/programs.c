@@ -31,6 +31,7 @@ struct known_program {
     struct known_program *next; /* owned by the table */
     struct exact_file program, interpreter; /* interpreter.rel NULL: none */
     uint16_t key_size;
+    bool named; /* in the root of the guests its name is the loader */
     uint32_t info_size;
     /* All strings lie behind the struct, in the same allocation. */
     char *link, *link_text; /* a symbolic link at the end of the name (same directory), and its text; NULL: none */
@@ -117,8 +118,9 @@ static bool link_unchanged(const struct known_program *program)
 /* ---- execve ------------------------------------------------------------------------------------------------------ */
 
 /* Find the program and open its files, with the cache's lock held; what follows does not need the cache. The caller
- * owns the result. NULL: leave the call to Python. `size` is the length of the guest's name. */
-static struct remote_exec *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size)
+ * owns the result. NULL: leave the call to Python. `size` is the length of the guest's name. `key` is what the loader
+ * will ask with if the host finds it by this name, or 0: it does not. */
+static struct remote_exec *prepare(Listener *listener, const struct seccomp_notif *notif, ssize_t *size, int *key)
 {
     char name[256];
     *size = guest_string(notif->pid, notif->data.args[ARG_execve_filename], name, sizeof name);
@@ -130,6 +132,7 @@ static struct remote_exec *prepare(Listener *listener, const struct seccomp_noti
     int interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
     if (program_fd >= 0 && (!program->interpreter.rel || interpreter_fd >= 0)) {
         struct remote_exec *exec = remote_exec_new(program_fd, interpreter_fd, program->info, program->info_size);
+        *key = program->named ? husk_name_key(name) : 0;
         if (exec)
             return exec;
     }
@@ -143,11 +146,17 @@ static struct remote_exec *prepare(Listener *listener, const struct seccomp_noti
 bool fast_answer_execve(Listener *listener, const struct seccomp_notif *notif)
 {
     ssize_t size;
+    int key;
     pthread_rwlock_rdlock(&listener->cache->lock);
-    struct remote_exec *exec = prepare(listener, notif, &size);
+    struct remote_exec *exec = prepare(listener, notif, &size, &key);
     pthread_rwlock_unlock(&listener->cache->lock);
     if (!exec)
         return false;
+    /* The loader will need a descriptor, and it is too late for an error then. */
+    if (key && guest_has_free_fd(notif->pid)) {
+        remote_exec_continue(listener, notif, key, exec);
+        return true;
+    }
     const __u64 *a = notif->data.args;
     return remote_exec_loader(listener, notif, listener->loader_fd, a[ARG_execve_filename] + size, a[ARG_execve_argv],
                               a[ARG_execve_envp], exec) != REMOTE_TRACED;
@@ -169,11 +178,12 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
     struct exact_file program, interpreter;
     const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
     Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
-    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#:program_learn", &key, &key_size, &program.root_fd, &rel,
+    int named;
+    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#p:program_learn", &key, &key_size, &program.root_fd, &rel,
                           &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns,
                           &interpreter.root_fd, &interpreter_rel, &interpreter_size, &interpreter.dev,
                           &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &link, &link_size, &link_text,
-                              &text_size, &info, &info_size))
+                              &text_size, &info, &info_size, &named))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)
@@ -184,7 +194,7 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
         return PyErr_NoMemory();
     char *end = (char *)(entry + 1);
     *entry = (struct known_program){.program = program, .interpreter = interpreter, .key_size = (uint16_t)key_size,
-                                    .info_size = (uint32_t)info_size};
+                                    .named = named, .info_size = (uint32_t)info_size};
     entry->key = append(&end, key, key_size);
     entry->program.rel = append(&end, rel, rel_size);
     entry->interpreter.rel = interpreter.root_fd >= 0 ? append(&end, interpreter_rel, interpreter_size) : NULL;

@@ -11,6 +11,7 @@
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,9 +39,48 @@ static int make_directories(const char *path)
     return 0;
 }
 
-/* Mounts an empty root. In it is only the box's state directory with the placeholders, under the path it has outside. A
- * guest has open directories of this mount only, so that `..` from its working directory leads to the empty root and no
- * further. */
+/* The root holds a copy of the loader, which husk later gives the names of programs that run again
+ * (docs/design/001-execution.md). Each name is a link of this one file, so that one Landlock rule covers all of them.
+ * husk gets the root in a mount that no guest sees, and that is not read-only. No wall depends on it: where something
+ * here fails, husk makes guests execute the loader by descriptor only. */
+int init_root_loader = -1;
+
+#define ROOT_LOADER "husk-loader" /* as in kernel/exec/program_names.py */
+
+static int copy_loader(void)
+{
+    struct stat s;
+    int fd = fstat(LOADER_FD, &s) < 0 ? -1 : open(ROOT_LOADER, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    off_t from = 0;
+    while (fd >= 0 && from < s.st_size && sendfile(fd, LOADER_FD, &from, s.st_size - from) > 0)
+        ;
+    if (fd < 0 || fchmod(fd, 0555) < 0 || close(fd) < 0 || from != s.st_size)
+        return -1;
+    return open(ROOT_LOADER, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static void offer_names(int root)
+{
+    int loader = copy_loader();
+    int names = loader < 0 ? -1 : (int)syscall(SYS_open_tree, root, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
+                                                                    AT_EMPTY_PATH);
+    if (loader >= 0)
+        close(loader);
+    if (names >= 0) {
+        init_send_fd(REPORT_NAMES, names, STEP_MOUNT);
+        close(names);
+    }
+}
+
+/* A path of the new root, since the mount it was made in is not the one that guests see. */
+static void find_root_loader(void)
+{
+    init_root_loader = open("/" ROOT_LOADER, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Mounts an empty root. In it are only the loader, and the box's state directory with the placeholders, under the path
+ * it has outside. A guest has open directories of this mount only, so that `..` from its working directory leads to the
+ * empty root and no further. */
 static void empty_root(void)
 {
     char workdir[4096], state[4096], source[16], target[16];
@@ -60,7 +100,7 @@ static void empty_root(void)
     int outside = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), proc = open("/proc/self/fd", O_PATH | O_CLOEXEC);
     /* Any existing directory will do as the mount point of the new root. Every Linux has /proc. */
     if (outside < 0 || proc < 0 ||
-        mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,nr_inodes=64,mode=777") < 0 ||
+        mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=256k,nr_inodes=4096,mode=777") < 0 ||
         chdir("/proc") < 0)
         init_give_up(STEP_MOUNT);
     /* Root's uid is not mapped in the namespace, so root cannot make files on a file system that belongs to the
@@ -71,14 +111,16 @@ static void empty_root(void)
     int inside = make_directories(state) < 0 ? -1 : open(state + 1, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0 || inside < 0)
         init_give_up(STEP_MOUNT);
+    offer_names(root);
     /* Both by descriptor, through the old /proc/self/fd: the paths lead elsewhere now. */
     snprintf(source, sizeof source, "%d", outside);
     snprintf(target, sizeof target, "%d", inside);
     if (fchdir(proc) < 0 || mount(source, target, NULL, MS_BIND, NULL) < 0 || fchdir(root) < 0 ||
         syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0 ||
-        mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         init_give_up(STEP_MOUNT);
     close(inside), close(root), close(outside), close(proc);
+    find_root_loader();
     /* husk opens it again, with its own rights. */
     int ours = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), start = open(workdir, O_RDONLY | O_DIRECTORY);
     if (ours < 0 || start < 0 || dup2(start, WORKDIR_FD) < 0)
@@ -126,6 +168,7 @@ static void join(void)
     mount_mqueues();
     if (chdir("/") < 0)
         init_give_up(STEP_MOUNT);
+    find_root_loader();
 }
 
 void init_build(void)

@@ -55,6 +55,9 @@ static void raise_landlock(void)
     int fd = syscall(SYS_landlock_create_ruleset, &ruleset, size, 0);
     if (fd < 0 || syscall(SYS_landlock_add_rule, fd, 1 /* path beneath */, &rule, 0) < 0)
         init_give_up(STEP_LANDLOCK);
+    rule.parent = init_root_loader;
+    if (init_root_loader >= 0 && syscall(SYS_landlock_add_rule, fd, 1, &rule, 0) < 0)
+        init_give_up(STEP_LANDLOCK);
     if (init_mqueues >= 0) {
         rule.allowed = 2 | 4; /* write and read files */
         rule.parent = init_mqueues;

@@ -57,7 +57,8 @@ uint64_t loader_random_pages(uint64_t pages);
 
 /* stack.c */
 void loader_stack_read(struct loader_stack *stack, uint64_t *sp);
-int loader_stack_started_by(const struct loader_stack *stack); /* the descriptor the host started us by; -1: none */
+/* What the host started us by: the descriptor, or the key of the name (below 0). */
+int loader_stack_started_by(const struct loader_stack *stack);
 void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
 void loader_stack_patch_auxv(struct loader_stack *stack, const struct loader_image *program, uint64_t interpreter_base,
                              const char *execfn);

@@ -1,13 +1,14 @@
 /*
  * The protocol between loader and supervisor: one private system call, one
- * answer. Shared with the C core and the tests; holds only constants and
- * fixed-width layouts, no code.
+ * answer. Shared with the C core and the tests; holds only constants,
+ * fixed-width layouts, and the one function that both sides compute.
  *
  * Life of one answer:
  *   1. the host kernel starts husk-loader in place of the guest's program;
  *   2. the loader calls HUSK_CALL(HUSK_EXEC_INFO, buf, HUSK_EXEC_INFO_MAX, fd)
- *      where fd is the descriptor it was started by (from AT_EXECFN): it tells
- *      which thread's execve this was, if several threads of a process were in one;
+ *      where fd is the descriptor it was started by (from AT_EXECFN), or the key of
+ *      the name it was started by: it tells which thread's execve this was, if
+ *      several threads of a process were in one;
  *   3. the supervisor injects the descriptors into the loader's table, writes
  *      struct husk_exec_info and its strings into buf, and answers with the
  *      program's descriptor, or, if it has set program_fd itself, with any
@@ -60,6 +61,16 @@
 #ifndef __ASSEMBLER__
 #include <stddef.h>
 #include <stdint.h>
+
+/* A number below 0 for a name, so that it is no descriptor. Two names may have one key: see native/remote. */
+static inline int32_t husk_name_key(const char *name)
+{
+    uint32_t hash = 2166136261u;
+
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return (int32_t)(hash | 0x80000000u);
+}
 
 /* Little-endian, no padding anywhere: "<IIiiIIIIII16s64s2Q64s" for Python. */
 struct husk_exec_info {

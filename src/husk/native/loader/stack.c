@@ -58,21 +58,21 @@ void loader_stack_read(struct loader_stack *stack, uint64_t *sp)
     stack->arg_end = stack->argc > 0 ? string_end(stack->argv[stack->argc - 1]) : stack->arg_start;
 }
 
-/* After execveat(fd, "", AT_EMPTY_PATH) that name is "/dev/fd/N". */
+/* After execveat(fd, "", AT_EMPTY_PATH) that name is "/dev/fd/N", and N tells; else the name itself does. */
 int loader_stack_started_by(const struct loader_stack *stack)
 {
     static const char folder[] = "/dev/fd/";
-    const char *name = (const char *)find_aux(stack, AT_EXECFN)->a_un.a_val;
+    const char *given = (const char *)find_aux(stack, AT_EXECFN)->a_un.a_val, *name = given;
     int fd = 0;
 
     for (size_t i = 0; i < sizeof folder - 1; i++)
         if (*name++ != folder[i])
-            return -1;
+            return husk_name_key(given);
     if (!*name)
-        return -1;
+        return husk_name_key(given);
     for (; *name; name++) {
         if (*name < '0' || *name > '9' || fd > 99999999)
-            return -1;
+            return husk_name_key(given);
         fd = fd * 10 + *name - '0';
     }
     return fd;

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -105,6 +107,17 @@ pid_t guest_tracer(pid_t tid)
 {
     long tracer;
     return status_field(tid, "\nTracerPid:", 10, &tracer) ? -1 : (pid_t)tracer;
+}
+
+bool guest_has_free_fd(pid_t tid)
+{
+    char path[64];
+    struct stat s;
+    struct rlimit limit;
+    snprintf(path, sizeof path, "/proc/%d/fd", tid);
+    /* Since Linux 6.2 the size of this directory is how many descriptors are open. */
+    return stat(path, &s) == 0 && s.st_size > 0 && syscall(SYS_prlimit64, tid, RLIMIT_NOFILE, NULL, &limit) == 0 &&
+           (rlim_t)s.st_size < limit.rlim_cur;
 }
 
 PyObject *guest_py_tgid(Call *call, PyObject *Py_UNUSED(noargs))

@@ -4,6 +4,7 @@
  * descriptor tells which one won: each execve injects a descriptor of its own, and the host tells the new program the
  * number N of the one it was started by (AT_EXECFN is "/dev/fd/N"). So a program waits under process id and N. Threads
  * with separate descriptor tables may have the same N and then get each other's program. Only that guest is affected.
+ * A loader that the host found by its name has no descriptor; then a number below 0 that stands for the name is N.
  *
  * Life of one: Python or programs.c makes it. It is expected, and owned by the table, while its thread is stopped. The
  * loader asks and gets its descriptors; where the guest's table has room for one only, it asks a second time for the
@@ -28,7 +29,7 @@
 struct remote_exec {
     struct remote_exec *next; /* owned; the one expected before */
     pid_t tgid, tid;      /* tid: of the thread that called execve; once its loader asks, its tid is the tgid */
-    int loader;           /* the number of the loader's descriptor in the guest */
+    int loader;           /* the number of the loader's descriptor in the guest, or the key of its name */
     bool asked;           /* the loader has its descriptors */
     int program_fd, interpreter_fd; /* owned; -1: none, or given to the loader */
     uint32_t info_size;
@@ -116,9 +117,11 @@ void remote_exec_expect(Listener *listener, struct remote_exec *exec, pid_t tgid
     for (struct remote_exec *one = table->first; one; one = one->next)
         unasked += !one->asked;
     for (struct remote_exec **link = &table->first; *link;) {
-        /* The same number again: the earlier execve failed, or the guest closed the loader's descriptor. And in a
-         * process that can call execve no loader runs any more, so the descriptions of asked ones are not needed. */
-        if ((*link)->tgid == tgid ? (*link)->loader == loader || (*link)->asked
+        /* The same number again: the earlier execve failed, or the guest closed the loader's descriptor. But two
+         * threads may execute the same name, and either may fail. And in a process that can call execve no loader runs
+         * any more, so the descriptions of asked ones are not needed. */
+        bool again = (*link)->loader == loader && (loader >= 0 || (*link)->tid == tid);
+        if ((*link)->tgid == tgid ? again || (*link)->asked
                                   : !(*link)->asked && unasked > MANY_UNASKED && remote_is_dead((*link)->tgid))
             drop(table, link);
         else
