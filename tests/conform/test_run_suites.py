@@ -22,6 +22,7 @@ from husk.conform.results_file import read_results
 from husk.conform.units import Reading, Unit
 from husk.sandbox.errors import HuskError
 from tests.conform.mini_suite import KNOWN, mark, mini_suite, processes_named
+from tests.conform.small_suites import write_suite
 
 pytestmark = pytest.mark.needs("gcc")
 FAST = {"crash_start_test": "crash at start", "crash_exit_test": "crash at exit", "close_test": "close output",
@@ -111,6 +112,19 @@ def test_expected_failures(own_data: Path, tmp_path: Path, capsys: pytest.Captur
     assert "passes, though a failure is expected (1)" in out and "gone" not in out
     (place / "expected.toml").write_text("[[expected]]\ncase = 'mini/mini_test/All/*'\nreason = 'old'\n")
     assert run(place, *words) == 1
+
+
+def test_native_runs_are_remembered_of_files_that_the_kind_finds(tmp_path: Path, own_data: Path) -> None:
+    """The suite file names none. Each start leaves a line: behind the prefix both files start every time, natively only
+    what is not known or has changed."""
+    log = tmp_path / "log"
+    script = f"#!/bin/sh\necho started >> {log}; echo 1..1; echo ok 1\n"
+    write_suite(tmp_path / "s", "kind = 'tap'\n", {"t/a.t": script, "t/b.t": script})
+    for changed, natively in ((b"", 2), (b"", 0), (b"# new\n", 1)):
+        log.write_bytes(b"")
+        (tmp_path / "s/t/b.t").write_bytes(script.encode() + changed)
+        assert run(tmp_path / "s", "--repeat", "1", "--under", "env THERE=1") == 0
+        assert len(log.read_text().split()) == 2 + natively
 
 
 def test_a_baseline_from_a_file_and_rows_without_a_case(

@@ -105,15 +105,16 @@ class _Run:
         self.jobs = options.jobs or len(os.sched_getaffinity(0))
         self.filter = Filter(options.filters)
         self.uid = account(where.user).uid
-        self.digests = {suite.name: file_digests(suite) for suite in suites}
-        self.units = [unit for suite in suites for unit in self._units(suite)]
+        every = {suite.name: self._all_units(suite) for suite in suites}
+        self.digests = {suite.name: file_digests(suite, every[suite.name]) for suite in suites}
+        self.units = [unit for name, units in every.items() for unit in self._wanted(name, units)]
         if not self.units:
             raise UsageError(f"no case fits --filter {' '.join(options.filters)}; a pattern is held against FILE/CASE.")
         self.journal = self._resumed() if options.resume else self._begun()
         self.info = RunInfo(**{**self.journal.header["info"], "suites": tuple(self.suites)})
 
     # -- what there is to run ------------------------------------------------------------------------------------------
-    def _units(self, suite: Suite) -> Iterable[Unit]:
+    def _all_units(self, suite: Suite) -> list[Unit]:
         progress = Progress(f"{suite.name}: asking for cases", len(suite.files))
 
         def ask(unit: Unit) -> Ended:
@@ -123,8 +124,11 @@ class _Run:
             self.watch(progress)
             return ended
 
-        files = self.options.files.get(suite.name)
-        for unit in kind(suite.kind).units(suite, ask):
+        return kind(suite.kind).units(suite, ask)
+
+    def _wanted(self, suite: str, units: list[Unit]) -> Iterable[Unit]:
+        files = self.options.files.get(suite)
+        for unit in units:
             wanted = self.filter.applied(unit, _only(unit))
             if wanted and (files is None or unit.file in files):
                 yield replace(wanted, timeout=self.options.timeout) if self.options.timeout else wanted

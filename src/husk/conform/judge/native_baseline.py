@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from husk.conform.outcomes import CaseResult
     from husk.conform.suite_file import Suite
+    from husk.conform.units import Unit
 
 FORMAT = 1
 MOST_RUNS = 20  # outcomes remembered of a case, the latest
@@ -65,9 +66,10 @@ def from_record(record: RunRecord) -> Baseline:
     return found
 
 
-def file_digests(suite: Suite) -> dict[str, str]:
+def file_digests(suite: Suite, units: Iterable[Unit] = ()) -> dict[str, str]:
     """For each file of the suite a digest of everything that decides what its cases do: its content, its arguments,
-    variables and settings."""
+    variables and settings. Where the suite file names none, the kind finds them: then its `units` tell what there is,
+    and of their words those that are files of the suite are content."""
     about = json.dumps([suite.kind, suite.environment, suite.shown, repr(sorted(suite.settings.items()))])
     files = suite.files or tuple(SuiteFile(entry.name) for entry in sorted(suite.place.iterdir()))
     found = {}
@@ -76,7 +78,15 @@ def file_digests(suite: Suite) -> dict[str, str]:
         digest.update(json.dumps([one.path, one.args, one.environment, one.skip]).encode())
         _add_content(digest, suite.place / one.path)
         found[one.path] = digest.hexdigest()
-    return found
+    others: dict[str, Any] = {}
+    for unit in units:
+        if unit.file not in found:
+            digest = others.setdefault(unit.file, hashlib.blake2b(about.encode(), digest_size=16))
+            digest.update(json.dumps([unit.file, unit.argv]).encode())
+            for path in (Path(word) for word in unit.argv if word.startswith("/")):
+                if path.is_relative_to(suite.place):
+                    _add_content(digest, path)
+    return found | {file: digest.hexdigest() for file, digest in others.items()}
 
 
 def _add_content(digest: Any, path: Path) -> None:
