@@ -63,6 +63,12 @@ def test_a_configuration_that_is_none(tmp_path: Path, text: str, said: str) -> N
     assert said in str(caught.value)
 
 
+def test_one_list_of_expected_failures_or_several(tmp_path: Path) -> None:
+    for given, wanted in (("'a'", ["a"]), ("['a', 'b']", ["a", "b"]), ("[]", [])):
+        (tmp_path / "nightly.toml").write_text(GOOD.replace("\n", f"\nexpected = {given}\n", 1))
+        assert [path.name for path in read_nightly(tmp_path / "nightly.toml").expected] == wanted
+
+
 def test_the_shortest_configuration(tmp_path: Path) -> None:
     (tmp_path / "nightly.toml").write_text(GOOD)
     config = read_nightly(tmp_path / "nightly.toml")

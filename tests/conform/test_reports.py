@@ -125,8 +125,9 @@ def test_junit_has_nothing_that_a_reader_does_not_know() -> None:
 def test_runs_of_one_runtime_are_told_apart_by_their_suites() -> None:
     other = RunRecord(replace(INFO, run="20260102-050405-husk", suites=("more", "yet")), HUSK.cases[:1])
     assert [name for name, _ in labelled([HUSK, other, BARE])] == ["husk, mini", "husk, more, yet", "husk-bare"]
-    text = evaluation([HUSK, other], {}, ROWS, USES, TODAY)
-    assert "### husk, mini\n" in text and "### husk, more, yet\n" in text
+    results = evaluation([HUSK, other, BARE], {}, ROWS, USES, TODAY).partition("\n## Results\n")[2]
+    titles = [line for line in results.splitlines() if line.startswith("###")]
+    assert titles == ["### mini", "#### husk", "#### husk-bare", "### more, yet", "#### husk"]
 
 
 def test_junit_counts_agree() -> None:

@@ -110,8 +110,10 @@ def test_expected_failures(own_data: Path, tmp_path: Path, capsys: pytest.Captur
     assert run(place, *words) == 0
     out = capsys.readouterr().out
     assert "passes, though a failure is expected (1)" in out and "gone" not in out
-    (place / "expected.toml").write_text("[[expected]]\ncase = 'mini/mini_test/All/*'\nreason = 'old'\n")
-    assert run(place, *words) == 1
+    (place / "expected.toml").replace(tmp_path / "first.toml")
+    (tmp_path / "second.toml").write_text("[[expected]]\ncase = 'mini/mini_test/All/*'\nreason = 'old'\n")
+    assert run(place, *words, "--expected", tmp_path / "second.toml") == 1
+    assert run(place, *words, "--expected", tmp_path / "second.toml", "--expected", tmp_path / "first.toml") == 0
 
 
 def test_native_runs_are_remembered_of_files_that_the_kind_finds(tmp_path: Path, own_data: Path) -> None:

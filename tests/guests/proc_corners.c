@@ -10,6 +10,7 @@
 #include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 static long open_how(const char *name, uint64_t flags, uint64_t resolve) {
     struct open_how how = {.flags = flags, .resolve = resolve};
@@ -165,6 +166,8 @@ static void parent(void) {
     STEP(sched_getscheduler(getppid()));
     STEP(sched_getparam(getppid(), &param));
     STEP(sched_getaffinity(getppid(), sizeof set, &set));
+    STEP(syscall(SYS_getpriority, PRIO_PROCESS, getppid()) > 0);
+    STEP(syscall(SYS_ioprio_get, 1, getppid()) >= 0);
 }
 
 int main(void) {

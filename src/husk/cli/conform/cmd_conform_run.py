@@ -13,7 +13,7 @@ from husk.cli.live_progress import told_progress
 from husk.cli.output import say, say_result
 from husk.conform.execute.run_suites import Options, run_directory, run_suites, unused_rows
 from husk.conform.execute.where import where
-from husk.conform.judge.expected import Expected, read_expected
+from husk.conform.judge.expected import Expected, expected_failures
 from husk.conform.results_file import as_document, read_results, write_results
 from husk.conform.suite_file import read_suite
 from husk.sandbox.errors import UsageError
@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     from husk.conform.execute.run_suites import MakeWorkers
     from husk.conform.execute.where import Where
     from husk.conform.outcomes import RunRecord
-    from husk.conform.suite_file import Suite
-
-EXPECTED_NAME = "expected.toml"
 
 
 def main(options: Values) -> int:
     suites = [read_suite(Path(name)) for name in options.suites]
-    expected = _expected(options.expected, suites)
-    place = where(options.under, options.setting, options.user)
+    expected = expected_failures([Path(name) for name in options.expected], [suite.place for suite in suites])
+    place = where(options.under, options.setting, options.user, options.image)
     if options.out and not Path(options.out).absolute().parent.is_dir():
         raise UsageError(f"--out {options.out}: the directory does not exist; make it first.")
     how = Options(
@@ -51,14 +48,6 @@ def main(options: Values) -> int:
         say("husk conform: stopped; what ran is recorded: the same command with --resume goes on.", file=sys.stderr)
         return INTERRUPTED
     return _tell(record, options, expected)
-
-
-def _expected(given: str, suites: list[Suite]) -> Expected:
-    """The list that is named, else those beside the suites."""
-    if given:
-        return read_expected(Path(given))
-    beside = dict.fromkeys(suite.place / EXPECTED_NAME for suite in suites)
-    return Expected(tuple(row for path in beside if path.exists() for row in read_expected(path).rows))
 
 
 def _workers(cluster: str, place: Where) -> AbstractContextManager[MakeWorkers | None]:

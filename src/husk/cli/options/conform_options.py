@@ -15,6 +15,7 @@ RUN_SUITES = Command(
                " words of another runtime, as 'bwrap --dev-bind / /'", default="husk"),
         Option("--setting", "walled|bare", "for husk: with namespaces (default), or without",
                choices=("walled", "bare"), default="walled"),
+        Option("--image", "NAME", "for husk: in this image, whose user the programs are: root, if it names none"),
         Option("--filter", "PATTERN", "only cases whose FILE/CASE fits the shell pattern; may be given several times",
                many=True),
         Option("--jobs", "N", "units at once (default: the number of processors)", read=thread_count, default=0),
@@ -25,8 +26,8 @@ RUN_SUITES = Command(
         Option("--baseline", "FILE", "a results.json of a native run to judge by, instead of running natively first",
                files=True),
         Option("--fresh-baseline", "", "run natively anew, and forget what is remembered of earlier native runs"),
-        Option("--expected", "FILE", "the list of expected failures (default: expected.toml beside the suite file)",
-               files=True),
+        Option("--expected", "FILE", "a list of expected failures (default: expected.toml beside the suite file); may"
+               " be given several times", files=True, many=True),
         Option("--resume", "", "go on where the last run of these suites was stopped"),
         CLUSTER,
         Option("--out", "FILE", "write results.json there too", files=True, more=_FORMATS),

@@ -36,7 +36,10 @@ MOST_FILES, MOST_CONTENT = 64, 32 << 20  # files of the result directory that ar
 AFTERWARDS = 2.0  # seconds for the rest of the output, once all processes are gone that this user may end
 LEFT_OUT = b"\n[husk left out %d bytes here]\n"
 # What a runtime may need of the caller's environment; programs that run natively get none of it.
-_FOR_RUNTIMES = ("HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST", "TERM")
+_FOR_RUNTIMES = (
+    "HOME", "USER", "LOGNAME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "HUSK_STORE", "DOCKER_HOST", "CONTAINER_HOST",
+    "TERM",
+)  # fmt: skip
 
 
 class Stopping:

@@ -15,6 +15,7 @@ from husk.sandbox.errors import UsageError
 
 NATIVE, HUSK, HUSK_BARE = "native", "husk", "husk-bare"
 SETTINGS = {"walled": HUSK, "bare": HUSK_BARE}
+IMAGE = "-image"  # ends the name of a husk whose boxes show an image, and whose guests may be root there
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Where:
 
     @property
     def is_husk(self) -> bool:
-        return self.runtime in (HUSK, HUSK_BARE)
+        return self.runtime.removesuffix(IMAGE) in (HUSK, HUSK_BARE)
 
     def command(self, program: Sequence[str], shown: Shown) -> list[str]:
         """The whole command line for a program that is to find `shown`."""
@@ -43,11 +44,12 @@ def native(user: str = "") -> Where:
     return Where(NATIVE, (), user)
 
 
-def in_husk(setting: str = "walled", user: str = "") -> Where:
+def in_husk(setting: str = "walled", user: str = "", image: str = "") -> Where:
     """This very husk; `setting` is walled or bare."""
     beside = os.path.join(sys.prefix, "bin", "husk")
     start = [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "husk.cli"]
-    return Where(SETTINGS[setting], (*start, "run", *(["--no-namespaces"] if setting == "bare" else [])), user)
+    how = [*(["--no-namespaces"] if setting == "bare" else []), *(["--image", image] if image else [])]
+    return Where(SETTINGS[setting] + (IMAGE if image else ""), (*start, "run", *how), user)
 
 
 def behind(prefix: str, user: str = "") -> Where:
@@ -58,8 +60,10 @@ def behind(prefix: str, user: str = "") -> Where:
     return Where(os.path.basename(words[0]), tuple(words), user)
 
 
-def where(under: str, setting: str = "walled", user: str = "") -> Where:
-    """What `--under`, `--setting` and `--user` ask for."""
-    if under == NATIVE:
-        return native(user)
-    return in_husk(setting, user) if under == HUSK else behind(under, user)
+def where(under: str, setting: str = "walled", user: str = "", image: str = "") -> Where:
+    """What `--under`, `--setting`, `--user` and `--image` ask for."""
+    if under == HUSK:
+        return in_husk(setting, user, image)
+    if image:
+        raise UsageError("--image is for boxes of husk; to another runtime its own words name an image.")
+    return native(user) if under == NATIVE else behind(under, user)

@@ -59,7 +59,7 @@ def run_program(
     except subprocess.TimeoutExpired:
         raise CommandFailed(shown, f"no end after {PATIENCE:.0f} seconds") from None
     except OSError as error:
-        raise CommandFailed(shown, f"{error.strerror}; is it installed?") from None
+        raise CommandFailed(shown, f"{error.strerror}; install {words[0]}") from None
     if done.returncode:
         said = (done.stderr.strip() or done.stdout).decode(errors="replace")
         raise CommandFailed(shown, said or f"exit code {done.returncode}")

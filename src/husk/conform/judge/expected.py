@@ -18,9 +18,12 @@ from husk.compat.bounded_file import read_bounded
 from husk.sandbox.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from husk.conform.outcomes import CaseName
 
 FORMAT = 1
+NAME = "expected.toml"
 LARGEST_FILE = 16 << 20
 _KEYS = {"case": str, "reason": str, "design": str, "by_design": bool, "runtime": str}
 
@@ -62,6 +65,12 @@ class Expected:
         if pattern is None:
             pattern = self._patterns[row.case] = re.compile(fnmatch.translate(row.case))
         return pattern.match(text) is not None
+
+
+def expected_failures(given: Iterable[Path], places: Iterable[Path]) -> Expected:
+    """The lists that are named, else those beside the suites."""
+    paths = list(given) or [place / NAME for place in dict.fromkeys(places) if (place / NAME).exists()]
+    return Expected(tuple(row for path in paths for row in read_expected(path).rows))
 
 
 def read_expected(path: Path) -> Expected:

@@ -20,7 +20,7 @@ from husk.conform.execute.where import Where, native, where
 from husk.conform.history.database import History, open_history
 from husk.conform.history.narrow import state
 from husk.conform.history.run_changes import Change, Changes, changes
-from husk.conform.judge.expected import Expected, read_expected
+from husk.conform.judge.expected import Expected, expected_failures
 from husk.conform.matrix.calls_file import Calls, read_calls
 from husk.conform.matrix.coverage import coverage
 from husk.conform.matrix.measure_uses import measure_uses
@@ -113,11 +113,7 @@ def prepare(config: NightlyConfig) -> Prepared:
     if len({suite.name for suite in suites}) < len(suites):
         raise UsageError(f"{config.path}: two of the suites have the same name.")
     places = [where(one.under, one.setting, one.user) for one in config.runs]
-    if config.expected is not None:
-        return Prepared(suites, places, read_expected(config.expected))
-    beside = [suite.place / "expected.toml" for suite in suites]
-    rows = [row for path in dict.fromkeys(beside) if path.exists() for row in read_expected(path).rows]
-    return Prepared(suites, places, Expected(tuple(rows)))
+    return Prepared(suites, places, expected_failures(config.expected, [suite.place for suite in suites]))
 
 
 # -- the night ---------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class NightlyConfig:
     skills: tuple[Path, ...] = ()
     choose: str = USED
     files_per_call: int = 10
-    expected: Path | None = None
+    expected: tuple[Path, ...] = ()  # empty: those beside the suites
     jobs: int = 0
     timeout: float = 0.0
     repeat: int = 2
@@ -84,10 +84,11 @@ def read_nightly(path: Path) -> NightlyConfig:
             raise table.wrong(f"skills: there is no directory {one}.")
     if choose == USED and not skills:
         raise table.wrong(f'choose = "{USED}" needs skills: directories with skills whose calls matter.')
-    expected = table.text("expected")
+    several = "expected" in table and isinstance(table.raw("expected"), list)
+    expected = table.words("expected") if several else [table.text("expected")]
     return NightlyConfig(
         path, tuple(here / one for one in suites), here / out, _runs(table), skills, choose,
-        table.count("files_per_call", 10), here / expected if expected else None, _number(table, "jobs", 256),
+        table.count("files_per_call", 10), tuple(here / one for one in expected if one), _number(table, "jobs", 256),
         float(_number(table, "timeout", 86_400)), table.count("repeat", 2),
         table.text("cluster"), _publishing(table.table("publish"), here) if "publish" in table else None,
     )  # fmt: skip

@@ -30,25 +30,28 @@ def evaluation(
         {
             "today": today,
             "runs": run_table(records),
-            "changes": [_changed(name, record, previous.get(record.info.run)) for name, record in labelled(records)],
-            "families": _families(records),
-            "records": [_results(name, record) for name, record in labelled(records)],
+            "changes": [
+                _changed(name, record, previous[record.info.run])
+                for name, record in labelled(records)
+                if record.info.run in previous
+            ],
+            "first": listed([code(record.info.run) for record in records if record.info.run not in previous]),
+            "groups": [_group(", ".join(suites), some) for suites, some in _by_suites(records)],
             "steps": steps[:MOST_STEPS],
             "more_steps": len(steps) - MOST_STEPS,
         },
     )
 
 
-def _changed(name: str, record: RunRecord, old: RunRecord | None) -> dict[str, object]:
-    found: dict[str, object] = {"runtime": name, "run": code(record.info.run), "old": None}
-    if old is None:
-        return found
+def _changed(name: str, record: RunRecord, old: RunRecord) -> dict[str, object]:
     seen = changes(old, record)
     lists = (
         ("Regressions", seen.regressions), ("Fixes", seen.fixes), ("New verdicts that are neither", seen.shifted),
         ("Cases that are new", seen.appeared), ("Cases that are gone", seen.gone),
     )  # fmt: skip
-    return found | {
+    return {
+        "runtime": name,
+        "run": code(record.info.run),
         "old": code(old.info.run),
         "before": percent(score(old.cases).share),
         "after": percent(score(record.cases).share),
@@ -65,6 +68,22 @@ def _change_lines(some: Sequence[Change]) -> list[Markup]:
         why = one.new.why if one.new and one.new.verdict in MISSES else ""
         lines.append(Markup(f"{code(one.name)}: {old} → {new}{f': {escaped(why)}' if why else ''}"))
     return lines
+
+
+def _by_suites(records: Sequence[RunRecord]) -> list[tuple[tuple[str, ...], list[RunRecord]]]:
+    """Runs of the same suites side by side, in the order of the records."""
+    groups: dict[tuple[str, ...], list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault(tuple(sorted(record.info.suites)), []).append(record)
+    return list(groups.items())
+
+
+def _group(suites: str, records: Sequence[RunRecord]) -> dict[str, object]:
+    return {
+        "suites": suites,
+        "families": _families(records) if len({one.family for record in records for one in record.cases}) > 1 else None,
+        "records": [_results(name, record) for name, record in labelled(records)],
+    }
 
 
 def _families(records: Sequence[RunRecord]) -> Markup:

@@ -165,6 +165,8 @@ def _locks_limit_stays(call: Call) -> Reply:
 def getpriority(call: Call) -> Reply:
     """Of a group or a user, as far as the box's processes are concerned: the best of them."""
     which, who = i32(call, 0), i32(call, 1)
+    if which == PRIO_PROCESS and who == call.kernel.tasks.reaper:
+        return CONTINUE  # as `_shown`
     if which not in (PRIO_PGRP, PRIO_USER):
         return _on_process_only(PRIO_PROCESS, call)
     if which == PRIO_USER and who not in (0, call.creds.uid):
@@ -188,6 +190,8 @@ def setpriority(call: Call) -> Reply:
 
 
 def ioprio_get(call: Call) -> Reply:
+    if i32(call, 0) == IOPRIO_WHO_PROCESS and i32(call, 1) == call.kernel.tasks.reaper:
+        return CONTINUE  # as `_shown`
     return _on_process_only(IOPRIO_WHO_PROCESS, call)
 
 
