@@ -77,6 +77,7 @@ class Call(Context):
         "given",
         "kernel",
         "looked_up",
+        "made",
         "nr",
         "raw",
         "start",
@@ -92,6 +93,8 @@ class Call(Context):
         self.given: dict[int, bytes] = NOTHING  # string arguments as the guest has them, where a hook changed them
         self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
+        # A name that came or went, where C could do the same next time: its start, and the name.
+        self.made: tuple[Dir, bytes] | None = None
         self.creds, self.tid, self.domain = kernel.credentials(raw.tid), raw.tid, None
         self.nr, self.args = raw.nr, raw.args
 
@@ -113,15 +116,19 @@ class Call(Context):
         return open_interruptible(b"/proc/self/fd/%d" % pin, flags, self.kernel.identity.host_uid)
 
     def changed(self, change: str, node: Node, name: bytes = b"") -> None:
+        self.kernel.note_changes()
         self.kernel.events.changed(self, change, node, name)
 
     def opened_for_writing(self, node: Node, modified: int) -> None:
+        self.kernel.note_changes()
         self.kernel.events.opened_for_writing(self, node, modified)
 
     def renamed(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes, moved: Node, *, replaced: bool) -> None:
+        self.kernel.note_changes()
         self.kernel.events.renamed(self, (old, old_name), (new, new_name), moved, replaced=replaced)
 
     def exchanged(self, old: Dir, old_name: bytes, new: Dir, new_name: bytes) -> None:
+        self.kernel.note_changes()
         self.kernel.events.exchanged(self, (old, old_name), (new, new_name))
 
     def may_grow(self, size: int) -> None:

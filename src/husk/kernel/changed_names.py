@@ -10,7 +10,7 @@ import _thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOM, NAME_COSTS = 32 << 20, 300  # bytes for all names together
 
@@ -71,6 +71,14 @@ class ChangedNames:
             target.moved = directory and not (source.change == "added" and not source.moved)
             self._set(source, "deleted", on_host)
             self._set(target, "added", on_host)
+
+    def made_on_host(self, records: Sequence[tuple[str, bytes, bytes]]) -> None:
+        """What C changed on `rw` mounts (native/fastpath/changes.c): files only."""
+        for kind, path, other in records:
+            if kind in "rR":
+                self.renamed(path, other, True, replaced=kind == "R", directory=False)
+            else:
+                self.note("added" if kind == "a" else "deleted", path, True)
 
     def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
         with self._lock:

@@ -352,6 +352,7 @@ class Kernel:
             for tid in list(self._threads):
                 wake_thread(tid)
             time.sleep(0.0005)
+        self.note_changes()
         if self._own_names:
             self.names.close()
         self.tasks.close()
@@ -409,10 +410,19 @@ class Kernel:
                 self.recorder.answered(call, reply if isinstance(reply, int) else given)
             if call.looked_up:
                 self.names.learn(call, *call.looked_up)
+            if call.made:
+                self.names.learn_place(call, *call.made)
         except OSError as error:
             self._fail(call, error)
         except BaseException as fault:  # a stray exception is our bug
             self.fault(raw, fault)
+
+    def note_changes(self) -> None:
+        """Note what C changed meanwhile. The order counts, so this comes before the note of a later change; both are
+        made under the vfs's lock."""
+        made = self.listener.take_changes()
+        if made:
+            self.events.changes.made_on_host(made)
 
     def emulates(self, nr: int) -> bool:
         """Is this call judged as another runtime would? Then the filter notifies it, husk's own ones too."""

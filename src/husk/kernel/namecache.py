@@ -74,6 +74,28 @@ class NameCache:
         except OSError:
             pass  # the host failed just now. Nothing is lost: the name will be looked up again
 
+    def learn_place(self, call: Call, start: Dir, name: bytes) -> None:
+        """A name came or went the long way, in a host directory. Teach that directory, so that C does it next time."""
+        cut = name.rfind(b"/") + 1
+        try:
+            with self._vfs.lock:
+                number = 0 if name[:1] == b"/" else start.placeholder
+                if not self.cached or number is None or name[cut:] in (b"", b".", b".."):
+                    return
+                self._notice_losses()
+                if (number, name[:cut]) not in self._settled:
+                    there = self._directory(call, start, name[:cut])
+                    if there is not None:
+                        self._teach_directory(number, name[:cut], there)
+        except OSError:
+            pass  # as in `learn`
+
+    def _notice_losses(self) -> None:
+        if self._losses != (losses := self._listener.cache_losses()):
+            self._losses = losses
+            self._settled.clear()
+            self._mixed.clear()
+
     def _learn(self, call: Call, start: Dir, name: bytes, links: int) -> None:
         """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
         directory, teach only this one name."""
@@ -85,10 +107,7 @@ class NameCache:
             number = 0 if name[:1] == b"/" else start.placeholder
             if number is None:
                 return
-            if self._losses != (losses := self._listener.cache_losses()):
-                self._losses = losses
-                self._settled.clear()
-                self._mixed.clear()
+            self._notice_losses()
             mixed = self._mixed.get((number, name[:cut]))
             if mixed is not None:
                 directory, asked = mixed
@@ -186,6 +205,8 @@ class NameCache:
             self._settled.clear()
         self._settled[number, key] = directory.placeholder or 0
         self._tell(number, key, directory, view, view.rel + b"/" if view.rel else b"")
+        if directory.tree.plain_changes(directory):
+            self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
         return True
 
     def _teach_name(self, call: Call, number: int, name: bytes, directory: Dir, last: bytes) -> None:
@@ -286,7 +307,8 @@ class NameCache:
             # Once one hard-linked file was changed through another name, the host's stat of hard links no longer holds.
             self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
             return
-        taught = id(directory) in self._taught
+        # C asks the host for every name of a host directory, so there new names and missing ones need no word.
+        taught = id(directory) in self._taught and not directory.tree.writes_to_host
         if taught:
             self._taught.discard(id(directory))
             self._settled.clear()

@@ -61,6 +61,7 @@ typedef struct {
     volatile int stopped;          /* set once; receivers leave at the next wake-up */
     struct fast_cache *cache;      /* a counted reference; NULL: every call goes to Python */
     uint64_t cookie;               /* marks husk's own remote calls for the filter */
+    struct fast_changes *changes;  /* owned; what C changed on the host, until Python reads it */
     struct notify_leader *leader;  /* owned; which thread receives */
     struct remote_exec_table *execs; /* owned; programs that wait for their loader */
     struct remote_messages *messages; /* owned; headers of messages that guests' own threads send */

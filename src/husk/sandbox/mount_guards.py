@@ -157,7 +157,7 @@ class _Held:
 
         numbers = {found.identity: here.number(found.rule) for found in self._found}
         root.holder.rules = TreeRules(root.holder.fd, here.texts, numbers)
-        ruled = [(*found.identity, numbers[found.identity]) for found in self._found if found.rule.verb != "protect"]
+        ruled = [(*found.identity, numbers[found.identity]) for found in self._found]
         return here.native, ruled
 
     def descriptors(self) -> list[int]:

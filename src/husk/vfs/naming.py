@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.vfs.mount_table import MountTable
-    from husk.vfs.node import Context, Node
+    from husk.vfs.node import Context, Node, Tree
     from husk.vfs.walk import Trail, Walker
 
 NOREPLACE, EXCHANGE = 1, 2
@@ -135,7 +135,8 @@ class Naming:
             directory.tree.rmdir(ctx, directory, trail.last)
             ctx.changed("deleted", directory, trail.last)
 
-    def unlink(self, ctx: Context, start: Dir, path: bytes) -> None:
+    def unlink(self, ctx: Context, start: Dir, path: bytes) -> Tree:
+        """The tree that the name was in."""
         with self._lock:
             trail = self._walker.trail(ctx, start)
             directory = self._walker.parent_of(ctx, start, path, trail)
@@ -151,9 +152,11 @@ class Naming:
             self._invalidate(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
             ctx.changed("deleted", directory, trail.last)
+            return directory.tree
 
     # -- renaming ----------------------------------------------------------------------------------------------
-    def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> None:
+    def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> Tree:
+        """The tree that both names are in."""
         with self._lock:
             if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
                 raise error(errno.EINVAL)
@@ -168,6 +171,7 @@ class Naming:
                 raise error(errno.EEXIST if flags & NOREPLACE else errno.EBUSY)
             self._may_write(source_dir)
             self._rename(ctx, source_dir, from_trail, target_dir, to_trail, flags)
+            return source_dir.tree
 
     def _rename(self, ctx: Context, old: Dir, from_trail: Trail, new: Dir, to_trail: Trail, flags: int) -> None:
         tree = old.tree

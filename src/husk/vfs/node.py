@@ -427,6 +427,10 @@ class Tree:
         """Does an ACL say the permissions of what is made here? Then the umask does not count."""
         return False
 
+    def plain_changes(self, directory: Dir) -> bool:
+        """May plain files come and go in this directory of the host without asking here? (fastpath/changes.c)"""
+        return False
+
     # -- from the host back to a node --------------------------------------------------------------------------
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         """The node whose open host file shows as `path` and has this identity; None where it is not of this tree.

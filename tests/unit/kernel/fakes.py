@@ -278,6 +278,12 @@ class FakeListener:
     def cache_listing(self, *_: object) -> None:
         pass
 
+    def cache_changes(self, *_: object) -> None:
+        pass
+
+    def take_changes(self) -> tuple[()]:
+        return ()
+
     def cache_handle(self, *_: object) -> None:
         pass
 

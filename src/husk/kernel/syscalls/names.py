@@ -97,15 +97,19 @@ def _mkdir(call: Call, dirfd: int, name: bytes, mode: int) -> Reply:
 
 
 def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
-    remove = call.vfs.rmdir if flags & AT_REMOVEDIR else call.vfs.unlink
-    remove(call, start_dir(call, dirfd, name), name)
+    start = start_dir(call, dirfd, name)
+    if flags & AT_REMOVEDIR:
+        call.vfs.rmdir(call, start, name)
+    elif call.vfs.unlink(call, start, name).writes_to_host:
+        call.made = start, name
     return 0
 
 
 def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new_argument: int, flags: int) -> Reply:
     start = start_dir(call, old_fd, old)
     to, new = _second_name(call, new_fd, new_argument, lambda: call.vfs.parent(call, start, old))
-    call.vfs.rename(call, start, old, to, new, flags)
+    if call.vfs.rename(call, start, old, to, new, flags).writes_to_host:
+        call.made = to, new
     return 0
 
 

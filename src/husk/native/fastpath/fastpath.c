@@ -4,6 +4,7 @@
  *
  * Each answer here must be the one Python would give. Everything else (a symlink at the end, a directory that was not
  * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
+#include "fastpath/changes.h"
 #include "fastpath/resolve.h"
 
 #include "call_table.h"
@@ -159,6 +160,8 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     const __u64 *a = notif->data.args;
     struct fast_asker asker = {.tid = notif->pid};
     snprintf(asker.task, sizeof asker.task, "/proc/%d", notif->pid);
+    if (fast_answer_change(self, notif, &asker))
+        return true;
     switch (notif->data.nr) {
     case SYS_open:
         return open_name(cache, listener, notif, &asker, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags]);

@@ -50,6 +50,7 @@ static void drop(struct fast_cache *cache, struct fast_dir *dir)
     unlink_entry(&cache->buckets[dir->hash % FAST_BUCKETS], dir, offsetof(struct fast_dir, next));
     unlink_entry(&cache->owners[owner_bucket(dir->owner)], dir, offsetof(struct fast_dir, next_of_owner));
     fast_listing_free(cache, dir);
+    free(dir->changes);
     free(dir);
     cache->known--;
 }
@@ -114,12 +115,19 @@ static struct fast_file *handle_slot(struct fast_cache *cache, const struct stat
 
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host)
 {
+    fast_cache_remember_made(cache, showing, host, 0);
+}
+
+void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host,
+                              int64_t born_ns)
+{
     /* Answering threads hold the lock for reading only, so two may write one slot at once. Readers reject a slot that
      * is being written: the generation is cleared first and set last. */
     struct fast_file *slot = handle_slot(cache, host);
     __atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
     slot->dev = host->st_dev;
     slot->ino = host->st_ino;
+    slot->born_ns = born_ns;
     slot->showing = *showing;
     __atomic_store_n(&slot->generation, cache->generation, __ATOMIC_SEQ_CST);
 }

@@ -43,6 +43,7 @@ struct fast_dir {
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct fast_showing showing;
     struct fast_listing *listing; /* owned; NULL: none was taught */
+    char *changes;           /* owned: its guest path with a slash, where C may change names in it; else NULL */
     int held;                /* a descriptor of the host's directory, borrowed from cache->held (held.c) … */
     uint32_t held_epoch;     /* … while this is the epoch there */
     bool held_opens;         /* files may be opened there, too */
@@ -65,6 +66,7 @@ struct fast_stamp {
 #define FAST_FILES 4096
 struct fast_file {
     uint64_t dev, ino, generation;
+    int64_t born_ns; /* of a file that C made; else 0 */
     struct fast_showing showing;
 };
 
@@ -125,6 +127,8 @@ void fast_cache_forget_all(struct fast_cache *cache); /* with the write lock */
 struct fast_dir *fast_cache_find(struct fast_cache *cache, uint32_t start, const char *key, size_t size);
 const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const struct stat *host);
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
+void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host,
+                              int64_t born_ns);
 
 /* held.c */
 void fast_held_init(struct fast_held *held);

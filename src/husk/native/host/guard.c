@@ -13,7 +13,7 @@
  *
  * A mount may have rules (name_rules.c): names that are hidden or denied, and the identities that such names had when
  * the box was built, so that another path to the same file does not help. What is hidden does not exist; what is denied
- * can only be looked at. Protected names are Python's business: nothing is written here. */
+ * can only be looked at. What is protected can be opened here; host_may_change knows of it. */
 #include "host/host.h"
 #include "host/name_rules.h"
 
@@ -64,8 +64,8 @@ struct guard {
     size_t closed_count, fixed_count;
     struct identity *closed, *fixed; /* owned, in one piece with the guard */
     struct host_rules *rules; /* owned; NULL: none */
-    size_t ruled_count;
-    struct ruled *ruled; /* owned */
+    size_t ruled_count, kept_count;
+    struct ruled *ruled; /* owned; behind the `ruled_count` that are closed are the `kept_count` that are protected */
     size_t own_count;
     struct own_file *own; /* owned; it changes, under the table's lock */
 };
@@ -172,10 +172,15 @@ static void become_husk(struct own_ids *own)
 
 /* ---- walking ----------------------------------------------------------------------------------------------------- */
 
+static bool is(const struct identity *identity, const struct stat *s)
+{
+    return identity->dev == s->st_dev && identity->ino == s->st_ino;
+}
+
 static bool among(const struct identity *list, size_t count, const struct stat *s)
 {
     for (size_t i = 0; i < count; i++)
-        if (list[i].dev == s->st_dev && list[i].ino == s->st_ino)
+        if (is(&list[i], s))
             return true;
     return false;
 }
@@ -465,6 +470,28 @@ bool host_rules_leave(int root, const char *relative, const struct stat *found)
     return leave;
 }
 
+bool host_may_change(int root, const char *relative, const struct stat *found)
+{
+    struct guard *guard = hold(root);
+    struct host_verdict verdict = {.verb = HOST_ALLOW, .rule = -1};
+    bool free = guard && !guard->uid;
+    if (free && guard->rules && !found) {
+        host_rules_judge(guard->rules, relative, 0, &verdict);
+        free = verdict.rule < 0 && !verdict.way;
+    }
+    if (free && found) {
+        free = !among(guard->fixed, guard->fixed_count, found) && !among(guard->closed, guard->closed_count, found);
+        for (size_t i = 0; free && i < guard->ruled_count + guard->kept_count; i++)
+            free = !is(&guard->ruled[i].identity, found);
+        pthread_rwlock_rdlock(&lock);
+        for (size_t i = 0; free && i < guard->own_count; i++)
+            free = !is(&guard->own[i].identity, found);
+        pthread_rwlock_unlock(&lock);
+    }
+    release(guard);
+    return free;
+}
+
 /* ---- for Python -------------------------------------------------------------------------------------------------- */
 
 static void in_child(void)
@@ -500,6 +527,19 @@ static bool read_ruled(PyObject *from, struct ruled *to, unsigned rules)
     return true;
 }
 
+/* Closed ones first. */
+static void sort_ruled(struct guard *guard, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct ruled here = guard->ruled[i];
+        if (host_rule_verb(guard->rules, here.rule) < HOST_DENY)
+            continue;
+        guard->ruled[i] = guard->ruled[guard->ruled_count];
+        guard->ruled[guard->ruled_count++] = here;
+    }
+    guard->kept_count = count - guard->ruled_count;
+}
+
 static void replace(int root, struct guard *by)
 {
     Py_BEGIN_ALLOW_THREADS
@@ -514,7 +554,7 @@ static void replace(int root, struct guard *by)
 }
 
 /* guard_root(root_fd, closed, fixed, holds_closed, owner[, rules, ruled]): `owner` is (uid, gid), or None for husk's
- * own credentials. `rules`: as name_rules.c reads them; `ruled`: (device, inode, number of the rule that closes it). */
+ * own credentials. `rules`: as name_rules.c reads them; `ruled`: (device, inode, number of the rule that named it). */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -536,7 +576,7 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
     struct identity *room = (struct identity *)(made + 1);
     *made = (struct guard){.users = 1, .root = root, .top = -1, .holds_closed = holds_closed, .uid = uid, .gid = gid,
                            .closed_count = closed_count, .fixed_count = fixed_count, .closed = room,
-                           .fixed = room + closed_count, .ruled_count = ruled_count};
+                           .fixed = room + closed_count};
     bool complete = read_identities(closed, made->closed) && read_identities(fixed, made->fixed);
     if (complete && rules && PyList_Size(rules))
         complete = (made->rules = host_rules_read(rules)) != NULL;
@@ -544,6 +584,8 @@ PyObject *host_py_guard_root(PyObject *self, PyObject *args)
         made->ruled = calloc(ruled_count, sizeof *made->ruled);
         complete = made->ruled ? read_ruled(ruled, made->ruled, host_rules_count(made->rules))
                                : (PyErr_NoMemory(), false);
+        if (complete)
+            sort_ruled(made, ruled_count);
     }
     if (complete && (made->top = fcntl(root, F_DUPFD_CLOEXEC, 0)) < 0) {
         core_raise_errno(errno);

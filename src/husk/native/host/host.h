@@ -63,6 +63,9 @@ bool host_guard_open(int root, const char *relative, uint64_t flags, uint64_t mo
 bool host_opens_as_husk(int root);
 /* Does no rule close the name (`found` is NULL), or the file that was found there? */
 bool host_rules_leave(int root, const char *relative, const struct stat *found);
+/* Does no rule say anything about the name (`found` is NULL), and is the file that was found there no one's concern but
+ * the guest's? Else only Python knows whether it may be changed. */
+bool host_may_change(int root, const char *relative, const struct stat *found);
 PyObject *host_raise(int root, int result); /* OSError for a negative result of host_open_beneath */
 int host_add_guard_types(PyObject *module); /* -1: an exception is set */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args);

@@ -86,6 +86,12 @@ static int status_field(pid_t tid, const char *label, int base, long *value)
     return 0;
 }
 
+int guest_umask(pid_t tid)
+{
+    long mask;
+    return status_field(tid, "\nUmask:", 8, &mask) ? -1 : (int)mask;
+}
+
 PyObject *guest_py_umask(Call *call, PyObject *Py_UNUSED(noargs))
 {
     long mask;

@@ -2,6 +2,7 @@
  * can answer never reach Python. */
 #include "notify/notify.h"
 
+#include "fastpath/changes.h"
 #include "fastpath/fastpath.h"
 #include "loader/protocol.h"
 #include "remote/remote.h"
@@ -40,6 +41,7 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     sigaction(CORE_WAKE_SIGNAL, &action, NULL);
     /* Without the flag (before Linux 6.6) husk is slower, not wrong. */
     ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+    self->changes = fast_changes_new();
     self->leader = notify_leader_new();
     self->execs = remote_exec_table_new();
     self->messages = remote_messages_new();
@@ -62,6 +64,7 @@ static void Listener_dealloc(Listener *self)
     if (self->fd > 0)
         close(self->fd);
     fast_cache_release(self->cache);
+    fast_changes_free(self->changes);
     remote_exec_table_free(self->execs);
     remote_messages_free(self->messages);
     notify_leader_free(self->leader);
@@ -213,6 +216,10 @@ static PyMethodDef Listener_methods[] = {
     {"cache_learn", (PyCFunction)fast_py_cache_learn, METH_VARARGS, "teach the name cache one directory"},
     {"cache_image", (PyCFunction)fast_py_cache_image, METH_VARARGS,
      "cache_image(manifest, dev, links, blobs): the image the box starts from"},
+    {"cache_changes", (PyCFunction)fast_py_cache_changes, METH_VARARGS,
+     "cache_changes(start, key, guest_path): C may change names in this taught directory"},
+    {"take_changes", (PyCFunction)fast_py_take_changes, METH_NOARGS,
+     "take_changes(): what C changed since the last time, in order"},
     {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,
      "cache_handle(dev, ino, showing): an open host file"},
     {"cache_listing", (PyCFunction)fast_py_cache_listing, METH_VARARGS,

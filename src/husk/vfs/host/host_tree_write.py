@@ -15,7 +15,7 @@ import stat as st
 
 from husk.native._core import is_fixed, make_as, open_beneath, set_times, stat_beneath
 from husk.vfs.host.host_file import HOST_FLAGS, changed_stat
-from husk.vfs.host.host_tree import HostDir, HostTree, Reached
+from husk.vfs.host.host_tree import HostDir, HostTree, Reached, identities
 from husk.vfs.node import error
 from husk.vfs.permissions import is_owner
 from husk.vfs.pinned import Orphan
@@ -234,6 +234,11 @@ class WritableHostTree(HostTree):
         if self.rules is not None:
             self.rules.must_not_name(identity)
         return identity
+
+    def plain_changes(self, directory: Dir) -> bool:
+        if self.owner is not None or not isinstance(directory, HostDir) or directory.removed:
+            return False
+        return self.rules is None or not self.rules.name_any(identities(directory))
 
     # -- metadata ----------------------------------------------------------------------------------------------
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:

@@ -139,6 +139,10 @@ class TreeRules:
         if number >= 0:
             raise self._rules[number].refusal()
 
+    def name_any(self, identities: list[Identity]) -> bool:
+        """Has a rule named one of these?"""
+        return any(identity in self._identities for identity in identities)
+
     def must_be_free(self, fd: int, rel: bytes) -> None:
         """Raises if the name is taken by something hidden."""
         try:

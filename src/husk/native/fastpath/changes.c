@@ -1,0 +1,448 @@
+/* native: changes of an `rw` mount that are made without Python (docs/design/024-changes.md).
+ *
+ * Python says for which directories: those of a host tree that husk changes with its own credentials, and where no rule
+ * has named the directory or one above it. Here the common form alone is done: a new regular file, a regular file with
+ * one name removed or renamed, the mode and times of a file that was made here. Everything is judged before the host is
+ * asked to change something, and any doubt or error of the host leaves the call to Python, which then finds nothing
+ * changed. So what is answered here are successes only.
+ *
+ * The directory is held or opened beneath the mount's root, without links and by its guard, and has the identity that
+ * was taught. The last component is used in that directory only, by calls that follow no link. What was changed is
+ * written down for Python, in the order in which it happened. */
+#include "fastpath/changes.h"
+
+#include "fastpath/resolve.h"
+#include "host/host.h"
+#include "notify/notify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define MOST_NOTED (256 << 10) /* bytes; then Python makes a change, and reads them all */
+
+/* ---- what was changed -------------------------------------------------------------------------------------------- */
+
+/* Records: a letter (a added, d deleted, r renamed, R renamed over another file), and one name, or two, each with its
+ * NUL. The lock is held while a change is made, so that the records have the order of the changes. */
+struct fast_changes {
+    pthread_mutex_t lock;
+    atomic_size_t size;
+    char *text; /* owned; NULL: nothing was ever noted */
+};
+
+struct fast_changes *fast_changes_new(void)
+{
+    struct fast_changes *changes = calloc(1, sizeof *changes);
+    if (changes)
+        pthread_mutex_init(&changes->lock, NULL);
+    return changes;
+}
+
+void fast_changes_free(struct fast_changes *changes)
+{
+    if (!changes)
+        return;
+    pthread_mutex_destroy(&changes->lock);
+    free(changes->text);
+    free(changes);
+}
+
+/* Lock, and make sure that `size` bytes can be noted. */
+static bool begin(struct fast_changes *changes, size_t size)
+{
+    if (!changes || pthread_mutex_trylock(&changes->lock))
+        return false;
+    if (!changes->text)
+        changes->text = malloc(MOST_NOTED);
+    if (changes->text && changes->size + size <= MOST_NOTED)
+        return true;
+    pthread_mutex_unlock(&changes->lock);
+    return false;
+}
+
+static void note(struct fast_changes *changes, const char *text, size_t size)
+{
+    memcpy(changes->text + changes->size, text, size);
+    changes->size += size;
+}
+
+static void note_name(struct fast_changes *changes, const struct fast_resolved *path)
+{
+    note(changes, path->dir->changes, strlen(path->dir->changes));
+    note(changes, path->name + path->cut, path->size - path->cut + 1);
+}
+
+static size_t noted_size(const struct fast_resolved *path)
+{
+    return strlen(path->dir->changes) + path->size - path->cut + 1;
+}
+
+PyObject *fast_py_take_changes(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    struct fast_changes *changes = self->changes;
+    if (!changes || !atomic_load(&changes->size))
+        return PyTuple_New(0);
+    char *text = malloc(MOST_NOTED);
+    size_t size = 0;
+    if (!text)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&changes->lock);
+    size = changes->size;
+    memcpy(text, changes->text, size);
+    changes->size = 0;
+    pthread_mutex_unlock(&changes->lock);
+    Py_END_ALLOW_THREADS
+    PyObject *list = PyList_New(0);
+    for (size_t at = 0; list && at < size;) {
+        char kind[2] = {text[at++]};
+        const char *one = text + at, *other = "";
+        at += strlen(one) + 1;
+        if (kind[0] == 'r' || kind[0] == 'R') {
+            other = text + at;
+            at += strlen(other) + 1;
+        }
+        PyObject *record = Py_BuildValue("syy", kind, one, other);
+        if (!record || PyList_Append(list, record) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(record);
+    }
+    free(text);
+    return list;
+}
+
+PyObject *fast_py_cache_changes(Listener *self, PyObject *args)
+{
+    unsigned start;
+    const char *key, *guest;
+    Py_ssize_t key_size;
+    if (!PyArg_ParseTuple(args, "Iy#y:cache_changes", &start, &key, &key_size, &guest))
+        return NULL;
+    struct fast_cache *cache = self->cache;
+    char *text = cache && strlen(guest) < FAST_LONGEST_NAME ? strdup(guest) : NULL;
+    if (!text)
+        Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_rwlock_wrlock(&cache->lock);
+    struct fast_dir *dir = fast_cache_find(cache, start, key, key_size);
+    if (dir && !dir->missing && !dir->absent && !dir->layered && dir->host_ino && dir->showing.manner == FAST_AS_HOST) {
+        free(dir->changes);
+        dir->changes = text;
+        text = NULL;
+    }
+    pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
+    free(text);
+    Py_RETURN_NONE;
+}
+
+/* ---- the directory ----------------------------------------------------------------------------------------------- */
+
+/* A name in a directory where the guest may make and remove names. */
+struct place {
+    struct fast_resolved path;
+    int fd;        /* of the directory … */
+    bool opened;   /* … which leave() closes */
+    struct stat shown; /* the directory's attributes as the guest sees them */
+};
+
+static void leave(struct place *place)
+{
+    if (place->opened)
+        close(place->fd);
+}
+
+static bool enter(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
+                  struct place *place)
+{
+    struct fast_resolved *path = &place->path;
+    place->opened = false;
+    /* A watcher sees more of a change than the change itself: who opened what, and when it was closed. */
+    if (cache->watched || !fast_resolve(cache, asker, dirfd, name, path) || path->slash || !path->dir->changes ||
+        path->dir->key_size != path->cut || !host_may_change(path->dir->root_fd, path->host, NULL))
+        return false;
+    place->fd = path->held;
+    if (place->fd < 0) {
+        const char *rel = path->dir->text + path->dir->key_size;
+        place->fd = host_open_beneath(path->dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
+        place->opened = place->fd >= 0;
+    }
+    struct stat *shown = &place->shown;
+    if (place->fd < 0)
+        return false;
+    if (fstat(place->fd, shown) == 0 && shown->st_dev == path->dir->host_dev && shown->st_ino == path->dir->host_ino) {
+        fast_show(&path->dir->showing, shown);
+        if (fast_permits(cache, shown, 3))
+            return true;
+    }
+    leave(place);
+    return false;
+}
+
+/* Is this a regular file with one name that the guest may remove from its directory, whatever is done with it then? */
+static bool may_take(struct fast_cache *cache, const struct place *place, const struct stat *found)
+{
+    const struct fast_dir *dir = place->path.dir;
+    struct stat shown = *found;
+    fast_show(&dir->showing, &shown);
+    return S_ISREG(found->st_mode) && found->st_nlink == 1 && found->st_dev == dir->host_dev &&
+           (!(place->shown.st_mode & S_ISVTX) || shown.st_uid == cache->uid || place->shown.st_uid == cache->uid) &&
+           host_may_change(dir->root_fd, place->path.host, found);
+}
+
+static const char *last_of(const struct place *place)
+{
+    return place->path.name + place->path.cut;
+}
+
+/* ---- new files --------------------------------------------------------------------------------------------------- */
+
+/* When the file was made; 0: the file system does not know. */
+static int64_t born(int fd, struct stat *s)
+{
+    struct statx x;
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0 || fstat(fd, s) < 0 ||
+        !(x.stx_mask & STATX_BTIME))
+        return 0;
+    return x.stx_btime.tv_sec * 1000000000LL + x.stx_btime.tv_nsec;
+}
+
+/* Make the file that is not there yet. -1: nothing was made. */
+static int make_file(struct fast_changes *changes, const struct place *place, uint32_t flags, mode_t mode)
+{
+    struct stat s;
+    if (!begin(changes, 1 + noted_size(&place->path)))
+        return -1;
+    int fd = openat(place->fd, last_of(place),
+                    (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)) | O_CREAT | O_EXCL | O_NOCTTY |
+                        O_CLOEXEC, mode);
+    if (fd >= 0) {
+        note(changes, "a", 1);
+        note_name(changes, &place->path);
+        if (fstat(fd, &s) == 0 && (s.st_mode & 07777) != mode)
+            fchmod(fd, mode); /* the directory has a default ACL */
+    }
+    pthread_mutex_unlock(&changes->lock);
+    return fd;
+}
+
+/* The guest's table is full. Linux finds that before it makes the file; so take it back, and let Python report it. */
+static bool unmake(struct fast_changes *changes, const struct place *place, int fd)
+{
+    struct stat made, there;
+    if (fstat(fd, &made) == 0 && fstatat(place->fd, last_of(place), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        made.st_ino == there.st_ino && made.st_dev == there.st_dev && begin(changes, 1 + noted_size(&place->path))) {
+        bool gone = unlinkat(place->fd, last_of(place), 0) == 0;
+        if (gone) {
+            note(changes, "d", 1);
+            note_name(changes, &place->path);
+        }
+        pthread_mutex_unlock(&changes->lock);
+        return gone;
+    }
+    return false;
+}
+
+static bool create(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
+                   uint64_t name, uint32_t flags, uint32_t mode)
+{
+    struct place place;
+    struct stat s;
+    const uint32_t known = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NONBLOCK | O_CLOEXEC | O_APPEND |
+                           O_NOFOLLOW | 0100000 /* O_LARGEFILE */;
+    if (!(flags & O_CREAT) || flags & ~known || (flags & O_ACCMODE) == O_ACCMODE ||
+        !enter(self->cache, asker, dirfd, name, &place))
+        return false;
+    int umask = guest_umask(notif->pid), fd = -1;
+    if (umask >= 0 && notify_is_valid(self->fd, notif->id)) /* no set-uid files on the host */
+        fd = make_file(self->changes, &place, flags, mode & ~(uint32_t)umask & 01777);
+    if (fd < 0) {
+        leave(&place);
+        return false;
+    }
+    int64_t when = born(fd, &s);
+    if (when && s.st_ino < 1ULL << 32)
+        fast_cache_remember_made(self->cache, &place.path.dir->showing, &s, when);
+    int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
+    bool retried = got == -EMFILE && unmake(self->changes, &place, fd);
+    close(fd); /* before the guest runs on: no copy of a writable file stays with husk */
+    leave(&place);
+    if (got >= 0)
+        notify_answer_value(self->fd, notif->id, got);
+    else if (got != -ENOENT && !retried)
+        notify_answer_error(self->fd, notif->id, -got);
+    return !retried;
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static bool unlink_file(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
+                        uint64_t name)
+{
+    struct place place;
+    struct stat s;
+    bool done = false;
+    if (!enter(self->cache, asker, dirfd, name, &place))
+        return false;
+    if (fstatat(place.fd, last_of(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+        may_take(self->cache, &place, &s) && notify_is_valid(self->fd, notif->id) &&
+        begin(self->changes, 1 + noted_size(&place.path))) {
+        done = unlinkat(place.fd, last_of(&place), 0) == 0;
+        if (done) {
+            note(self->changes, "d", 1);
+            note_name(self->changes, &place.path);
+        }
+        pthread_mutex_unlock(&self->changes->lock);
+    }
+    leave(&place);
+    if (done)
+        notify_answer_value(self->fd, notif->id, 0);
+    return done;
+}
+
+/* A file gets a name that is free, or that of another file, in directories of one mount. */
+static bool move(Listener *self, const struct seccomp_notif *notif, const struct place *from, const struct place *to)
+{
+    struct stat s, other;
+    if (from->path.dir->root_fd != to->path.dir->root_fd ||
+        fstatat(from->fd, last_of(from), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+        !may_take(self->cache, from, &s))
+        return false;
+    bool replaces = fstatat(to->fd, last_of(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
+    if (replaces ? !may_take(self->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
+        return false;
+    if (!notify_is_valid(self->fd, notif->id) ||
+        !begin(self->changes, 1 + noted_size(&from->path) + noted_size(&to->path)))
+        return false;
+    /* What is free stays free until then, or Python looks again. */
+    bool done = syscall(SYS_renameat2, from->fd, last_of(from), to->fd, last_of(to), replaces ? 0 : 1) == 0;
+    if (done) {
+        note(self->changes, replaces ? "R" : "r", 1);
+        note_name(self->changes, &from->path);
+        note_name(self->changes, &to->path);
+    }
+    pthread_mutex_unlock(&self->changes->lock);
+    return done;
+}
+
+static bool rename_file(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker,
+                        int old_dirfd, uint64_t old, int new_dirfd, uint64_t new)
+{
+    struct place from, to;
+    bool done = false;
+    if (!enter(self->cache, asker, old_dirfd, old, &from))
+        return false;
+    if (enter(self->cache, asker, new_dirfd, new, &to)) {
+        done = move(self, notif, &from, &to);
+        leave(&to);
+    }
+    leave(&from);
+    if (done)
+        notify_answer_value(self->fd, notif->id, 0);
+    return done;
+}
+
+/* ---- mode and times of what was made here ------------------------------------------------------------------------ */
+
+/* The file behind a guest's descriptor, if it was made here. The caller closes it. -1: Python knows. */
+static int made_here(struct fast_cache *cache, const struct seccomp_notif *notif, int guest_fd)
+{
+    char link[64];
+    struct stat s;
+    if (cache->watched || guest_fd < 0)
+        return -1;
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, guest_fd);
+    int fd = open(link, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int64_t when = born(fd, &s);
+    const struct fast_file *known = when && S_ISREG(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
+    if (known && known->born_ns == when && s.st_uid == cache->host_uid && s.st_nlink == 1)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool is_time(const struct timespec *t)
+{
+    return t->tv_nsec == UTIME_NOW || t->tv_nsec == UTIME_OMIT ||
+           (t->tv_nsec >= 0 && t->tv_nsec < 1000000000 && t->tv_sec >= 0 && t->tv_sec < 1LL << 31);
+}
+
+static bool set_held_times(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint64_t times)
+{
+    struct timespec when[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+    char link[40];
+    if (times && guest_read(notif->pid, times, when, sizeof when) != sizeof when)
+        return false;
+    if (!is_time(&when[0]) || !is_time(&when[1]) ||
+        (when[0].tv_nsec == UTIME_OMIT && when[1].tv_nsec == UTIME_OMIT))
+        return false;
+    int fd = made_here(self->cache, notif, guest_fd);
+    if (fd < 0)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    bool done = notify_is_valid(self->fd, notif->id) && utimensat(AT_FDCWD, link, when, 0) == 0;
+    close(fd);
+    if (done)
+        notify_answer_value(self->fd, notif->id, 0);
+    return done;
+}
+
+static bool set_held_mode(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint32_t mode)
+{
+    char link[40];
+    int fd = made_here(self->cache, notif, guest_fd);
+    if (fd < 0)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    bool done = notify_is_valid(self->fd, notif->id) && chmod(link, mode & 01777) == 0;
+    close(fd);
+    if (done)
+        notify_answer_value(self->fd, notif->id, 0);
+    return done;
+}
+
+bool fast_answer_change(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker)
+{
+    const __u64 *a = notif->data.args;
+    switch (notif->data.nr) {
+    case SYS_open:
+        return create(self, notif, asker, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags],
+                      (uint32_t)a[ARG_open_mode]);
+    case SYS_openat:
+        return create(self, notif, asker, (int)a[ARG_openat_dfd], a[ARG_openat_filename], (uint32_t)a[ARG_openat_flags],
+                      (uint32_t)a[ARG_openat_mode]);
+    case SYS_creat:
+        return create(self, notif, asker, AT_FDCWD, a[ARG_creat_pathname], O_WRONLY | O_CREAT | O_TRUNC,
+                      (uint32_t)a[ARG_creat_mode]);
+    case SYS_unlink:
+        return unlink_file(self, notif, asker, AT_FDCWD, a[ARG_unlink_pathname]);
+    case SYS_unlinkat:
+        return !(uint32_t)a[ARG_unlinkat_flag] &&
+               unlink_file(self, notif, asker, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
+    case SYS_rename:
+        return rename_file(self, notif, asker, AT_FDCWD, a[ARG_rename_oldname], AT_FDCWD, a[ARG_rename_newname]);
+    case SYS_renameat:
+        return rename_file(self, notif, asker, (int)a[ARG_renameat_olddfd], a[ARG_renameat_oldname],
+                           (int)a[ARG_renameat_newdfd], a[ARG_renameat_newname]);
+    case SYS_renameat2:
+        return !(uint32_t)a[ARG_renameat2_flags] &&
+               rename_file(self, notif, asker, (int)a[ARG_renameat2_olddfd], a[ARG_renameat2_oldname],
+                           (int)a[ARG_renameat2_newdfd], a[ARG_renameat2_newname]);
+    case SYS_utimensat:
+        return !a[ARG_utimensat_filename] && !(uint32_t)a[ARG_utimensat_flags] &&
+               set_held_times(self, notif, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_utimes]);
+    case SYS_fchmod:
+        return set_held_mode(self, notif, (int)a[ARG_fchmod_fd], (uint32_t)a[ARG_fchmod_mode]);
+    default:
+        return false;
+    }
+}
