@@ -1,0 +1,115 @@
+"""Changes of an `rw` mount that C makes (native/fastpath/changes.c): the same as Linux's, and as Python's.
+
+husk is run by an ordinary user here: run as root it acts as the mount's owner, and Python makes every change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lib import guest_trees as trees
+from tests.lib.build_guests import guest_programs
+from tests.lib.harness import GUESTS, NATIVE_ONLY
+from tests.lib.ordinary_user import NOBODY, as_ordinary_user
+from tests.lib.running import husk, scratch
+
+pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
+
+OFF = ["--events", "/dev/null"]  # each call is to be shown, so C answers none
+SIDES: dict[str, tuple[str, list[str]]] = {"in C": ("rw", []), "in Python": ("rw", OFF), "on a copy": ("cow", [])}
+
+
+class User:
+    """An ordinary user, and directories of this user."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.wrapper = [] if os.getuid() else as_ordinary_user()
+        self.env = {"HUSK_STATE": str(self.folder("state", 0o700))}
+
+    def folder(self, name: str, mode: int = 0o755) -> Path:
+        path = self.place / name
+        path.mkdir()
+        path.chmod(mode)
+        if os.getuid() == 0:
+            os.chown(path, NOBODY, NOBODY)
+        return path
+
+
+@pytest.fixture
+def user() -> Iterator[User]:
+    with scratch() as place:
+        yield User(place)
+
+
+@pytest.mark.both_settings
+@pytest.mark.parametrize("seed", [[], ["1"], ["2"]], ids=["plain", "random", "another"])
+def test_same_as_linux(user: User, seed: list[str]) -> None:
+    native = user.folder("native")
+    told = subprocess.run(
+        [*user.wrapper, str(guest_programs() / "files_changes"), *seed], cwd=native, check=True, capture_output=True
+    ).stdout.decode()
+    assert told.count("\n") > 200
+    for name, (mode, options) in SIDES.items():
+        work = user.folder(name)
+        mounts = ["--mount", f"{guest_programs()}:{GUESTS}:ro", "--mount", f"{work}:/workspace:{mode}"]
+        command = [*mounts, *options, "--", f"{GUESTS}/files_changes", *seed]
+        result = husk(["run", *command], wrapper=user.wrapper, env=user.env)
+        assert (result.status, result.err) == (0, ""), result
+        assert result.out.splitlines() == told.splitlines(), name
+        same = native if mode == "rw" else user.folder("empty")
+        assert trees.snapshot(work, "/") == trees.snapshot(same, "/"), name
+
+
+# Runs husk, and tells how many calls Python answered and what is reported as changed.
+COUNTED = """
+import json, os, sys
+from husk.kernel.events import Events
+from husk.kernel.kernel import Kernel
+from husk.sandbox.policy import Mount, Policy
+from husk.sandbox.runner import Runner
+asked, answer = [], Kernel.answer
+def counted(kernel, raw):
+    asked.append(raw.nr)
+    answer(kernel, raw)
+Kernel.answer = counted
+policy = Policy(["/bin/sh", "-c", sys.argv[3]])
+policy.mounts.append(Mount(sys.argv[1], "/work", "rw"))
+with open(os.devnull, "r+b") as null:
+    result = Runner(policy, Events(None, None, collect=sys.argv[2] == "off"), (null.fileno(),) * 3).run()
+assert result.exit_code == 0 and not result.faults, result
+print(json.dumps([len(asked), sorted(result.host_changes)]))
+"""
+
+LOOP = """
+cd /work; mkdir one two; i=0
+while [ $i -lt 100 ]; do : > one/f$i; : > two/g$i; i=$((i+1)); done
+mv two three; : > three/more; : > one/gone; rm one/gone one/f1*; mv one/f2 one/renamed; mv one/f3 one/f4
+"""
+
+
+def counted(user: User, name: str, cache: str) -> tuple[int, list[list[str]]]:
+    work = user.folder(name)
+    (work / "one.old").touch()
+    command = [sys.executable, "-c", COUNTED, str(work), cache, LOOP]
+    env = {**os.environ, **user.env}
+    done = subprocess.run([*user.wrapper, *command], check=True, capture_output=True, cwd="/", env=env)
+    calls, changes = json.loads(done.stdout)
+    return calls, changes
+
+
+def test_c_makes_them_and_python_knows(user: User) -> None:
+    """Few calls of a loop reach Python. What was changed is reported as if all did, in its order: names in a directory
+    that was renamed later, a file that came and went."""
+    calls, changes = counted(user, "on", "on")
+    all_calls, told = counted(user, "off", "off")
+    assert calls < 300 and all_calls > 500, (calls, all_calls)
+    assert changes == told
+    assert ["added", "/work/three/g99"] in changes and ["added", "/work/one/renamed"] in changes
