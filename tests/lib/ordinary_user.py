@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reachable import NOBODY, ordinary_user
+from reachable import NOBODY as NOBODY
+from reachable import ordinary_user
 from tests.lib.running import husk_command
 
 CHECKOUT = Path(__file__).resolve().parents[2]
