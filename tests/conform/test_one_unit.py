@@ -73,6 +73,16 @@ def test_the_time_is_bounded(where: Where) -> None:
     assert ended.timed_out and ended.code < 0 and ended.stdout == b"begun\n" and 2 <= ended.seconds < 60
 
 
+def test_signals_that_the_caller_ignores_or_blocks_are_not_handed_on() -> None:
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN), signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    try:
+        assert shell("kill -QUIT $$; kill -USR1 $$; exit 3").code == -signal.SIGQUIT
+        assert shell("kill -USR1 $$; exit 3").code == -signal.SIGUSR1
+    finally:
+        signal.signal(signal.SIGQUIT, before[0])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before[1])
+
+
 def test_garbage_and_a_closed_output() -> None:
     assert shell("printf '\\377\\000\\033'; exec >&- 2>&-; sleep 0.1; exit 4").stdout == b"\xff\0\x1b"
     assert shell("exec >&- 2>&-; sleep 0.1; exit 4").code == 4

@@ -49,7 +49,8 @@ Watch = Callable[[Progress], None]
 
 def progress_line(progress: Progress) -> str:
     counts = ", ".join(f"{count} {outcome}" for outcome, count in progress.counts.items() if count)
-    line = f"{progress.title}: {progress.done} of {progress.cases}{counts and f': {counts}'}; {progress.rate:.1f}/s"
+    total = f" of {progress.cases}" if progress.cases >= progress.done else ""  # some kinds tell only as they go
+    line = f"{progress.title}: {progress.done}{total}{counts and f': {counts}'}; {progress.rate:.1f}/s"
     if progress.ended:
         return f"{line}, {length(progress.seconds)}"
     if progress.seconds_left is not None:

@@ -87,8 +87,11 @@ def start(order: dict, tell: int) -> None:  # type: ignore[type-arg]
     """In the child. Never returns."""
     try:
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        # All, not only those ignored above: nohup and a shell's `&` ignore more, and tests of signals would hang.
+        for number in range(1, signal.NSIG):
+            if signal.getsignal(number) not in (signal.SIG_DFL, None):
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
