@@ -51,20 +51,22 @@ def test_judging(tmp_path: Path) -> None:
     (tmp_path / "expected.toml").write_text(
         "[[expected]]\ncase = 's/f/A.*'\nreason = 'why'\ndesign = 'docs/x.md'\nby_design = true\n"
         "[[expected]]\ncase = 's/f/B'\nreason = 'elsewhere'\nruntime = 'husk-bare'\n"
+        "[[expected]]\ncase = 's/f/D.*'\nreason = 'load'\nsometimes = true\n"
         "[[expected]]\ncase = 's/g/*'\nreason = 'gone'\n"
     )
     expected = read_expected(tmp_path / "expected.toml")
     baseline = Baseline()
-    cases = ["A.miss", "A.pass", "B", "C", "lost"]
+    cases = ["A.miss", "A.pass", "B", "C", "D.miss", "D.pass", "lost"]
     baseline.add([CaseResult(name(case), PASS) for case in cases])
     baseline.add([CaseResult(name("C"), FAIL)])
-    results = [CaseResult(name(case), outcome) for case, outcome in zip(cases, (FAIL, PASS, FAIL, PASS), strict=False)]
+    results = [CaseResult(name(case), outcome) for case, outcome in zip(cases, (FAIL, PASS, FAIL, PASS, FAIL, PASS), strict=False)]
     results += not_reached([name("lost"), name("C")], baseline)
     suites = {"s": Suite("s", "tap", tmp_path)}
     found = {one.name.case: one for one in judge(results, baseline, expected, "husk", suites)}
-    assert [found[case].verdict for case in cases] == [FAIL, PASS, FAIL, FLAKY, FAIL]
+    assert [found[case].verdict for case in cases] == [FAIL, PASS, FAIL, FLAKY, FAIL, PASS, FAIL]
     assert found["A.miss"].expected == "why (docs/x.md)" and found["A.miss"].by_design
     assert found["A.pass"].unexpected_pass and not found["A.pass"].by_design
+    assert found["D.miss"].expected == "load" and not found["D.pass"].unexpected_pass
     assert found["B"].unexpected_miss and found["lost"].unexpected_miss
     assert [row.case for row in expected.unused([*map(name, cases)], "husk")] == ["s/g/*"]
     assert [row.case for row in expected.unused([*map(name, cases)], "husk-bare")] == ["s/g/*"]

@@ -1,8 +1,8 @@
 """conform/judge: the list of expected failures: which cases are known to miss, why, and whether by design.
 
 A TOML file. Each `[[expected]]` row has `case`, a shell pattern for SUITE/FILE/CASE or a list of some, and `reason`; if
-wanted `design` (the page that argues it), `by_design` (refused on purpose) and `runtime`, a pattern for where it holds:
-`husk*` unless given, which is husk in both settings.
+wanted `design` (the page that argues it), `by_design` (refused on purpose), `sometimes` (a pass is no surprise) and
+`runtime`, a pattern for where it holds: `husk*` unless given, which is husk in both settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 NAME = "expected.toml"
 LARGEST_FILE = 16 << 20
-_KEYS = {"case": str, "reason": str, "design": str, "by_design": bool, "runtime": str}
+_KEYS = {"case": str, "reason": str, "design": str, "by_design": bool, "sometimes": bool, "runtime": str}
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class ExpectedFailure:
     reason: str
     design: str = ""
     by_design: bool = False
+    sometimes: bool = False  # its pass says nothing: time or load decides
     runtime: str = "husk*"  # a shell pattern for the name of the runtime
 
     @property
