@@ -75,7 +75,7 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     Accepted("proc_trace", r'chdir\("/"\) = 0', r'chdir\("/"\) = -1 EPERM', _TRACED),
     Accepted("exec_again", "traced: stopped, executed", "traced: EPERM", _TRACED, setting="bare"),
-    Accepted("proc_trace", "the traced program: executed", "the traced program: EPERM", _TRACED),
+    Accepted("proc_trace", "the traced program: executed", "the traced program: EPERM", _TRACED, setting="bare"),
     *(
         Accepted("exec_moved", rf"{label}: exe=\{{work\}}/.*", rf"{label}: exe=\{{work\}}/{started}", _RW_NAMES)
         for started, labels in (

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from husk.kernel.emulation import Emulation
     from husk.kernel.events import Events
     from husk.kernel.exec.allowed_programs import AllowedPrograms
+    from husk.kernel.exec.program_names import ProgramNames
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
     from husk.kernel.ipc_objects import IpcObjects
@@ -73,6 +74,7 @@ class Shared:
         "identity",
         "live",
         "loader_fd",
+        "program_names",
         "programs",
         "tasks",
         "vfs",
@@ -92,15 +94,17 @@ class Shared:
         diagnosis: int,
         loader_fd: int,
         programs: AllowedPrograms | None = None,
+        program_names: ProgramNames | None = None,
         disk_is_limited: bool = False,
     ) -> None:
         """`network` and `diagnosis`: see `BoxNet`, which is made of them. `programs` None: the guest may start whatever
-        is there."""
+        is there. `program_names` None: the host finds no program by its name."""
         self.vfs, self.tasks, self.live = vfs, tasks, live
         self.creds, self.identity, self.walls = creds, identity, walls
         self._network, self._diagnosis = network, diagnosis
         self._net: BoxNet | None = None
         self.loader_fd, self.programs, self.disk_is_limited = loader_fd, programs, disk_is_limited
+        self.program_names = program_names
         self._segments: Segments | None = None
         self._ipc_objects: IpcObjects | None = None
         self._inherited: Inherited | None = None
@@ -266,6 +270,7 @@ class Kernel:
         self.loader_fd, self.programs = shared.loader_fd, shared.programs
         self.disk_is_limited = shared.disk_is_limited
         self.recorder, self.host_sockets = recorder, host_sockets
+        self._program_names = shared.program_names if recorder is None else None
         self.eintr_bitmap = eintr_bitmap(asked=recorder is not None)
         self.listings = Listings()
         self._emulation = emulation
@@ -277,6 +282,11 @@ class Kernel:
         self.domains: Domains | None = None  # made when a program first restricts itself
         self._own_names = names is None
         self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
+
+    def name_program(self, name: bytes) -> bool:
+        """Will the host find the loader by this name? Not where a program has restricted itself: its own rules may
+        forbid it there."""
+        return self._program_names is not None and self.domains is None and self._program_names.give(name)
 
     @property
     def ipc_objects(self) -> IpcObjects:

@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.call import Call
     from husk.kernel.exec.program import Program
-    from husk.kernel.exec.program_names import ProgramNames
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.host_view import HostView
     from husk.vfs.node import Credentials, Node, Stat
@@ -31,18 +30,8 @@ NO_FILE = (-1, b"", 0, 0, 0, 0)
 class NameCache:
     """Knows what was taught, so that nothing is taught twice and forgetting costs nothing where nothing was taught."""
 
-    def __init__(
-        self,
-        listener: Listener,
-        vfs: Vfs,
-        creds: Credentials,
-        host_uid: int,
-        *,
-        cached: bool,
-        program_names: ProgramNames | None = None,
-    ) -> None:
+    def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, host_uid: int, *, cached: bool) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
-        self._program_names = program_names
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
@@ -276,8 +265,9 @@ class NameCache:
         if self.cached and os.major(found.rdev) == MEMORY_DEVICES:
             self._listener.cache_handle(host.dev, host.ino, given_view(found).showing)
 
-    def learn_program(self, call: Call, name: bytes, program: Program, info: bytes) -> None:
-        """`name` was resolved to an ELF file, the long way. Program and interpreter must be unchanged host files."""
+    def learn_program(self, call: Call, name: bytes, program: Program, info: bytes, *, named: bool) -> None:
+        """`name` was resolved to an ELF file, the long way. Program and interpreter must be unchanged host files.
+        `named`: the host finds the loader by it."""
         if not self.cached:
             return
         with self._vfs.lock:
@@ -294,7 +284,6 @@ class NameCache:
                     place = node.tree.name_of(node) if node is not None else None
                     if place is not None:
                         self._program_homes.add(id(place[0]))
-                named = self._program_names is not None and self._program_names.give(name)
                 self._listener.program_learn(name, file, interpreter, *link, info, named)
 
     def forget(self, directory: Dir, structural: bool) -> None:

@@ -167,7 +167,16 @@ class Call:
     def umask(self) -> int: ...
     def tgid(self) -> int: ...
     def exec_loader(
-        self, loader_fd: int, empty: int, argv: int, envp: int, program_fd: int, interpreter_fd: int, info: bytes, /
+        self,
+        loader_fd: int,
+        empty: int,
+        argv: int,
+        envp: int,
+        program_fd: int,
+        interpreter_fd: int,
+        info: bytes,
+        name: bytes,
+        /,
     ) -> int: ...
     def change_directory(self, fd: int, /) -> int: ...
     def restrict(self, ruleset: int, personality: int, /) -> int: ...

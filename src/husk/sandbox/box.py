@@ -178,7 +178,10 @@ class Box:
             from husk.sandbox.network_setup import build_network
 
             self._network = build_network(self.policy, self)
-        ids, files = self.ids, self.files
+        ids, files, program_names = self.ids, self.files, None
+        if self._root >= 0:
+            assert self.state is not None
+            program_names = ProgramNames(self._root, ids.host_uid, ids.host_gid, os.fsencode(self.state.path))
         return Shared(
             files.vfs,
             files.tasks,
@@ -190,6 +193,7 @@ class Box:
             diagnosis=guest.take_diagnosis(),
             loader_fd=self.loader_fd,
             programs=self.programs,
+            program_names=program_names,
             disk_is_limited=self.policy.limits["disk"] is not None,
         )
 
@@ -203,13 +207,8 @@ class Box:
             return Listener(fd, cookie, self.loader_fd, False, mapped, confined), None
         if self._names is None:
             self._learned = Listener(-1, cookie, self.loader_fd)  # without a guest: it only holds the cache
-            files, ids, program_names = self.files, self.ids, None
-            if self._root >= 0:
-                assert self.state is not None
-                program_names = ProgramNames(self._root, ids.host_uid, ids.host_gid, os.fsencode(self.state.path))
-            self._names = NameCache(
-                self._learned, files.vfs, files.creds, ids.host_uid, cached=True, program_names=program_names
-            )
+            files = self.files
+            self._names = NameCache(self._learned, files.vfs, files.creds, self.ids.host_uid, cached=True)
             if self.before is not None and any(tree.hard_links_changed for _, tree in self.files.layers):
                 self.files.vfs.invalidate(self.files.vfs.root, True)  # it must not ask the host about hard links
         return Listener(fd, cookie, self.loader_fd, True, mapped, confined, self._learned), self._names

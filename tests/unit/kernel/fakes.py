@@ -233,7 +233,15 @@ class FakeCall:
         return self.reply_fd(fd, cloexec, True)
 
     def exec_loader(
-        self, loader_fd: int, empty: int, argv: int, envp: int, program_fd: int, interpreter_fd: int, info: bytes
+        self,
+        loader_fd: int,
+        empty: int,
+        argv: int,
+        envp: int,
+        program_fd: int,
+        interpreter_fd: int,
+        info: bytes,
+        name: bytes,
     ) -> int:
         self.executed = loader_fd, empty, argv, envp
         self.waiting = Waiting(program_fd, interpreter_fd, info)

@@ -1,7 +1,7 @@
 """kernel: names for the loader in a box's empty root, so that the host itself can execute what a guest names.
 
-A program that C knows runs again under a name that, in the root of the guests, is a link to the loader. Then husk lets
-the guest's own execve go on, and need not stop its thread (docs/design/001-execution.md).
+What a guest executes by an absolute name has that name in the root of the guests, too, as a link to the loader. Then
+husk lets the guest's own execve go on, and need not stop its thread (docs/design/001-execution.md).
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ class ProgramNames:
     """`root` is the box's root in a mount that no guest sees; it stays the caller's. The file system belongs to the
     box's user. Beneath `covered` guests see another mount."""
 
-    __slots__ = ("_covered", "_gid", "_root", "_uid")
+    __slots__ = ("_covered", "_gid", "_given", "_root", "_uid")
 
     def __init__(self, root: int, uid: int, gid: int, covered: bytes) -> None:
         self._root, self._uid, self._gid, self._covered = root, uid, gid, covered
+        self._given: set[bytes] = set()  # names that were given: none is ever taken back
 
     def give(self, name: bytes) -> bool:
         """Is `name` the loader, in the root of the guests? Makes it so if it can be."""
+        if name in self._given:
+            return True
         parts = name.split(b"/")
         # Spelled so that the host finds it without a look at anything but these directories.
         if parts[0] or len(parts) < 2 or len(name) > LONGEST or any(part in (b"", b".", b"..") for part in parts[1:]):
@@ -34,10 +37,14 @@ class ProgramNames:
             return False
         try:
             if self._uid == os.geteuid():
-                return self._link(parts[1:])
-            return make_as(self._uid, self._gid, lambda: self._link(parts[1:]))
+                given = self._link(parts[1:])
+            else:
+                given = make_as(self._uid, self._gid, lambda: self._link(parts[1:]))
         except OSError:
             return False  # there is no room, or a program is where this one has a directory
+        if given:
+            self._given.add(name)
+        return given
 
     def _link(self, parts: list[bytes]) -> bool:
         *directories, last = parts

@@ -54,6 +54,8 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
         execfn = name if dirfd == AT_FDCWD or name[:1] == b"/" else b"/dev/fd/%d/%s" % (dirfd, name)
         comm, in_fd = name.rsplit(b"/", 1)[-1], execfn is not name
     program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
+    given = call.given.get(name_argument, name)
+    named = call.kernel.name_program(given)
     try:
         if call.kernel.programs is not None:  # before the C core learns it: a program it knows by name runs unasked
             call.kernel.programs.check(program, first)
@@ -61,13 +63,14 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
             call.vfs.executed(call, program.node)
             if not program.prefix and program.elf_header is None and name[:1] == b"/":
                 call.looked_up = call.vfs.root, name
-                call.kernel.names.learn_program(call, name, program, describe(program, call.kernel.eintr_bitmap))
+                info = describe(program, call.kernel.eintr_bitmap)
+                call.kernel.names.learn_program(call, name, program, info, named=named and given == name)
         info = describe(program, call.kernel.eintr_bitmap)
         call.kernel.events.executed(call, name, program, argv)
         # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.
-        empty = call.args[name_argument] + len(call.given.get(name_argument, name))
+        empty = call.args[name_argument] + len(given)
         fds = program.program_fd, program.interpreter_fd
-        error = call.raw.exec_loader(call.kernel.loader_fd, empty, argv, envp, *fds, info)
+        error = call.raw.exec_loader(call.kernel.loader_fd, empty, argv, envp, *fds, info, given if named else b"")
     except BaseException:
         program.close()
         raise

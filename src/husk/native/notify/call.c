@@ -182,7 +182,7 @@ static PyMethodDef Call_methods[] = {
     {"umask", (PyCFunction)guest_py_umask, METH_NOARGS, "umask(): of the calling thread"},
     {"tgid", (PyCFunction)guest_py_tgid, METH_NOARGS, "tgid(): host process id of the calling thread"},
     {"exec_loader", (PyCFunction)remote_py_exec_loader, METH_VARARGS,
-     "exec_loader(loader_fd, empty_string_address, argv, envp): the thread executes the loader instead"},
+     "exec_loader(loader_fd, empty_string_address, argv, envp, …, name): the thread executes the loader instead"},
     {"change_directory", (PyCFunction)remote_py_change_directory, METH_VARARGS,
      "change_directory(fd): the thread's fs moves to this directory, and the call returns 0"},
     {"restrict", (PyCFunction)remote_py_restrict, METH_VARARGS,

@@ -2,6 +2,7 @@
  * (docs/design/001-execution.md). */
 #include "remote/remote.h"
 
+#include "loader/protocol.h"
 #include "notify/notify.h"
 
 #include <errno.h>
@@ -73,27 +74,33 @@ int remote_exec_loader(Listener *listener, const struct seccomp_notif *notif, in
 
 /* Nothing that was looked at is trusted here. Should the guest change the name before the host reads it, the host finds
  * the loader under another name, or nothing: its root holds the loader and empty directories. */
-void remote_exec_continue(Listener *listener, const struct seccomp_notif *notif, int key, struct remote_exec *exec)
+int remote_exec_continue(Listener *listener, const struct seccomp_notif *notif, int key, struct remote_exec *exec)
 {
     remote_exec_expect(listener, exec, guest_thread_group(notif->pid), notif->pid, key);
-    if (notify_answer_continue(listener->fd, notif->id))
+    int error = notify_answer_continue(listener->fd, notif->id);
+    if (error)
         remote_exec_drop_failed(listener, notif->pid); /* the caller is gone */
+    return error;
 }
 
 PyObject *remote_py_exec_loader(Call *call, PyObject *args)
 {
     int loader, program_fd, interpreter_fd, error;
     unsigned long long empty, argv, envp;
-    const char *info;
-    Py_ssize_t info_size;
-    if (!PyArg_ParseTuple(args, "iKKKiiy#:exec_loader", &loader, &empty, &argv, &envp, &program_fd, &interpreter_fd,
-                          &info, &info_size))
+    const char *info, *name;
+    Py_ssize_t info_size, name_size;
+    if (!PyArg_ParseTuple(args, "iKKKiiy#y#:exec_loader", &loader, &empty, &argv, &envp, &program_fd, &interpreter_fd,
+                          &info, &info_size, &name, &name_size))
         return NULL;
     struct remote_exec *exec = remote_exec_new(program_fd, interpreter_fd, info, info_size);
     if (!exec)
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    error = remote_exec_loader(call->listener, &call->notif, loader, empty, argv, envp, exec);
+    /* By name the loader needs a descriptor later, when it is too late for an error. */
+    if (name_size && guest_has_free_fd(call->notif.pid))
+        error = remote_exec_continue(call->listener, &call->notif, husk_name_key(name), exec);
+    else
+        error = remote_exec_loader(call->listener, &call->notif, loader, empty, argv, envp, exec);
     Py_END_ALLOW_THREADS
     call->answered = error != REMOTE_TRACED;
     return PyLong_FromLong(error);

@@ -81,7 +81,7 @@ PyObject *remote_py_begun(Listener *self, PyObject *tgid);
 int remote_exec_loader(Listener *listener, const struct seccomp_notif *notif, int loader, uint64_t empty, uint64_t argv,
                        uint64_t envp, struct remote_exec *exec);
 /* The thread executes the loader by the name it gave: its call goes on. `key`: of that name. Takes over `exec`. */
-void remote_exec_continue(Listener *listener, const struct seccomp_notif *notif, int key, struct remote_exec *exec);
+int remote_exec_continue(Listener *listener, const struct seccomp_notif *notif, int key, struct remote_exec *exec);
 /* Takes over the program's and the interpreter's descriptor. */
 PyObject *remote_py_exec_loader(Call *call, PyObject *args);
 
