@@ -9,6 +9,7 @@ A test marked `both_settings` runs twice: behind all walls the host gives, and a
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from hypothesis import HealthCheck, settings
 from tests.lib import running
 
 ROOT = Path(__file__).resolve().parent.parent
+# A resident husk would outlive the tests. HUSK_RESIDENT=1 runs them through one, wherever it may serve.
+os.environ.setdefault("HUSK_RESIDENT", "0")
 
 # How long an example takes, or takes to be drawn, says how busy the machine is and nothing about husk. And every run
 # tries the same examples: a test that fails today has failed because of a change.

@@ -117,6 +117,7 @@ C_FOLDERS = {
     "native/trace": "A census of what guests ask for: every call is noted, and native ones continued.",
     "native/host": "Host calls that Python lacks: opening beneath a directory, credentials, Landlock, sockets.",
     "native/store": "The store's tree walk, staging and manifest reader.",
+    "native/client": "husk, the command: asks a resident husk to do a run, or becomes Python.",
     "native/init": "husk-init: builds the walls, starts the guest, ends with it.",
     "native/loader": "husk-loader: what the host executes in place of every guest program.",
     "compat/probe/checks": "The checks of husk-probe, one file for each family of calls.",

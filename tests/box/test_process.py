@@ -100,8 +100,8 @@ def test_glibc_goes_on_asking_for_clone3() -> None:
 @pytest.mark.parametrize("leads", [True, False], ids=["husk leads a session", "husk leads none"])
 def test_the_first_program_leads_a_session_where_husk_does(leads: bool) -> None:
     """So that it can take a terminal of its own, as it can without husk."""
-    # The harness starts husk as a session's leader; of a shell that waits it is a child.
-    wrapper = [] if leads else ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
+    # A shell that waits has it as a child, in the shell's own session.
+    wrapper = ["setsid", "--wait"] if leads else ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
     program = "import os; print(os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid())"
     result = husk(["run", "--", "/usr/bin/python3", "-c", program], wrapper=wrapper)
     assert result.out == f"{leads} True\n", result.err

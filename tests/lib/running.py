@@ -32,6 +32,8 @@ OPTIONS = shlex.split(os.environ.get("HUSK_GUEST_OPTIONS", ""))
 BARE = "--no-namespaces"
 BARE_NEEDS = 6  # Landlock's ABI whose scopes hold signals inside where no namespace does
 PATIENCE = 60.0  # seconds for what must happen soon, on a busy machine too: only a fault can take that long
+# HUSK_RESIDENT=1 and a runtime directory: the tests run through a resident husk (tests/resident).
+INHERITED = ("PYTHONPATH", "PATH", "HUSK_RESIDENT", "XDG_RUNTIME_DIR")
 COMPARED = {"lines": 0, "runs": 0}  # by differential tests, for the summary at the end (tests/conftest.py)
 
 
@@ -121,9 +123,12 @@ def start(
             theirs.append(given[number])
             ours[number] = os.fdopen(mine, "wb" if number == 0 else "rb", buffering=-1)
     try:
+        # A resident husk serves no caller that leads a session; a process group is enough to end it all.
+        group = env.get("HUSK_RESIDENT") == "1"
         process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=given[0], stdout=given[1], stderr=given[2], start_new_session=True
-        )
+            command, cwd=cwd, env=env, stdin=given[0], stdout=given[1], stderr=given[2],
+            start_new_session=not group, process_group=0 if group else None,
+        )  # fmt: skip
     finally:
         for fd in theirs:
             if fd is not None:
@@ -167,7 +172,7 @@ def husk_process(
     mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="hs-") as state:
         Path(state).chmod(0o755)
-        inherited = {key: value for key, value in os.environ.items() if key in ("PYTHONPATH", "PATH")}
+        inherited = {key: value for key, value in os.environ.items() if key in INHERITED}
         own = {"HOME": "/", "HUSK_STATE": state, MARK: mark}
         process = start(
             [*wrapper, *husk_command(), *_with_mark(arguments, mark)],

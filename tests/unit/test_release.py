@@ -34,7 +34,8 @@ def forge(place: Path, change: dict[str, bytes | None], *, name: str = NAME, mod
         **dict.fromkeys(expected_files(), b""),
         **{each: program(1) for each in STATIC},
         **{f"{RELEASE}.dist-info/{each}": head.encode() for each in METADATA},
-        f"{RELEASE}.data/scripts/husk": b"#!python\n",
+        f"{RELEASE}.data/scripts/husk": program(1),
+        f"{RELEASE}.data/scripts/husk-python": b"#!python\n",
         **change,
     }
     with zipfile.ZipFile(place / name, "w") as archive:

@@ -67,7 +67,10 @@ def build(wheel: Path, target: Path, suite: str) -> Path:
         tree = Path(name, "tree")
         tree.mkdir()
         _install_libraries(tree / HOME, wheel, minor)
-        _write(tree / "usr/bin/husk", COMMAND, 0o755)
+        _write(tree / "usr/bin/husk-python", COMMAND, 0o755)
+        shutil.move(tree / HOME / "bin/husk", tree / "usr/bin/husk")
+        (tree / "usr/bin/husk").chmod(0o755)
+        shutil.rmtree(tree / HOME / "bin")  # commands of the libraries
         _write(tree / "usr/share/doc/huskbox/copyright", COPYRIGHT)
         for shell, place in COMPLETIONS.items():
             _write(tree / place, _completion(tree / HOME, shell))
@@ -98,7 +101,6 @@ def _install_libraries(place: Path, wheel: Path, minor: int) -> None:
     lock = ROOT / "requirements" / "runtime.lock"
     subprocess.run([*pip, *foreign, "--require-hashes", "-r", str(lock)], check=True)
     subprocess.run([*pip, *foreign, "--upgrade", str(wheel)], check=True)
-    shutil.rmtree(place / "bin")  # commands of the libraries; husk's is written here
 
 
 def _completion(place: Path, shell: str) -> str:

@@ -41,11 +41,11 @@ def faults(wheel: Path, root: Path = ROOT) -> list[str]:
         found.append(f"{wheel.name} is not a wheel of {release} for the stable ABI of Python 3.11 on x86-64.")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
-        script = f"{release}.data/scripts/husk"
-        wanted = expected_files(root) | {f"{release}.dist-info/{name}" for name in METADATA} | {script}
+        scripts = {f"{release}.data/scripts/{name}" for name in ("husk", "husk-python")}
+        wanted = expected_files(root) | {f"{release}.dist-info/{name}" for name in METADATA} | scripts
         found += _differences(names, wanted)
         modes = {each.filename: each.external_attr >> 16 for each in archive.infolist()}
-        found += _programs(names & {*STATIC, script}, lambda name: modes[name], archive.read)
+        found += _programs(names & {*STATIC, *scripts}, lambda name: modes[name], archive.read)
         if f"{release}.dist-info/METADATA" in names:
             text = archive.read(f"{release}.dist-info/METADATA").decode()
             heads = text.partition("\n\n")[0].splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from husk.cli.output import say, say_as_is
@@ -44,12 +45,27 @@ COMMANDS = {
     "plan": ("compat_options", "compat.cmd_plan"),
     "conform": ("conform_options", "conform.cmd_conform"),
     "doctor": ("other_options", "cmd_doctor"),
+    "resident": ("other_options", "resident.cmd_resident"),
     "syscalls": ("other_options", "cmd_syscalls"),
     "mcp": ("other_options", "cmd_mcp"),
     "hook": ("agent_options", "agents.cmd_hook"),
     "kernel": ("agent_options", "agents.cmd_kernel"),
     "completion": ("other_options", "cmd_completion"),
 }
+
+
+def main_of_process() -> None:
+    """Does not return. Taking the interpreter down costs a run one part in twenty, and frees what the host frees
+    anyway. It is left out where no module waits for it."""
+    code = main()
+    if "threading" in sys.modules or "atexit" in sys.modules:
+        sys.exit(code)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        sys.exit(code)  # which tells of it
+    os._exit(code)
 
 
 def main(argv: list[str] | None = None) -> int:

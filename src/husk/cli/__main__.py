@@ -1,7 +1,5 @@
 """cli: `python -m husk.cli`."""
 
-import sys
+from husk.cli import main_of_process
 
-from husk.cli import main
-
-sys.exit(main())
+main_of_process()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from husk.cli.exit_codes import run_command
 from husk.cli.options.other_options import DOCTOR
 from husk.cli.output import say, say_json
+from husk.cli.resident.cmd_resident import running, status_line
 from husk.sandbox.doctor.examine import Finding, examine, exit_code
 from husk.sandbox.doctor.rows import BETTER, FULL, MINIMUM
 
@@ -38,10 +39,11 @@ def _doctor(options: Values) -> int:
             "exit_code": code,
             "verdict": verdict(findings, code),
             "findings": [finding.as_dict() for finding in findings],
+            "residents": running(),
         }
         say_json(document)
     else:
-        say(*table(findings, code).splitlines())
+        say(*table(findings, code).splitlines(), f"{status_line(running())} (docs/resident.md).")
     return code
 
 

@@ -39,6 +39,14 @@ def main(args: list[str]) -> int:
             from husk.cli.background.detach import detach
 
             return detach(options, with_signals)
+    except Exception as error:
+        return failed(RUN, args, error)
+    return run(options, args)
+
+
+def run(options: RunOptions, args: list[str]) -> int:
+    """`args` are the words that the options were read from."""
+    try:
         return _run(options)
     except Exception as error:
         return failed(RUN, args, error)

@@ -37,6 +37,7 @@ EXIT CODES
   126 the program cannot be executed, 127 there is no such program in the box, 128+n signal n ended it.
 
 ENVIRONMENT AND FILES
+  HUSK_RESIDENT  0: husk run starts no process that stays, and uses none
   HUSK_STATE   where boxes live while they run, and kept boxes (default ~/.local/state/husk)
   HUSK_STORE   where images live (default ~/.local/share/husk/store)
   ~/.config/husk/mcp.toml   what `husk mcp` lets an agent do, if it is there

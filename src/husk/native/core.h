@@ -9,6 +9,7 @@
  *   trace/      trace_                      a census of what guests ask for
  *   host/       host_                       calls husk makes on the host
  *   store/      manifest_, tree_, blob_     the store's formats
+ *   client/     client_                     husk, the command, a program of its own
  *   init/       init_                       husk-init, a program of its own
  *   loader/     loader_                     husk-loader, a program of its own
  *

@@ -1,7 +1,8 @@
 """sandbox: which host directories stay closed in a box, and the guards of its mounts' roots (native/host/guard.c).
 
-Closed by identity are husk's state, its store, and every host directory that a nested mount covers: a guest may rename
-what lies above them, and keep that, and the host may have a second path to them. Not here: the walk that heeds it.
+Closed by identity are husk's state, its store, the directory where a resident husk listens, and every host directory
+that a nested mount covers: a guest may rename what lies above them, and keep that, and the host may have a second path
+to them. Not here: the walk that heeds it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ONLY_NAMED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 class OwnPlaces:
     """husk's own directories, by identity, with all that lie above them."""
 
-    __slots__ = ("above", "above_state", "chains", "identities", "state", "store")
+    __slots__ = ("above", "above_state", "chains", "identities", "resident", "state", "store")
 
     def __init__(self, state: str, store: str) -> None:
         self.state, self.store = state, store
@@ -42,6 +43,11 @@ class OwnPlaces:
         self.above_state = self.chains[0].above
         if os.path.isdir(store):
             self.chains.append(Chain(os.open(store, ONLY_NAMED)))
+        self.resident: Identity | None = None
+        resident = os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere", "husk")  # native/client
+        if os.path.isdir(resident):
+            self.chains.append(Chain(os.open(resident, ONLY_NAMED)))
+            self.resident = self.chains[-1].here
         for chain in self.chains:
             self.identities.append(chain.here)
             self.above += chain.above
@@ -68,6 +74,8 @@ def check_source(mount: Mount, own: OwnPlaces) -> None:
             value=mount.source,
         )
     identity = found.st_dev, found.st_ino
+    if identity == own.resident:
+        raise UsageError("a resident husk listens there, where no guest may reach.", option="mount", value=mount.source)
     if own.holds(identity) or (mount.mode == "rw" and identity in own.above_state):
         raise UsageError(
             f"husk keeps the files of its boxes below it ({own.state}), where no guest may reach; set HUSK_STATE to a "

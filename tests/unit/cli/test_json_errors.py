@@ -163,11 +163,12 @@ FAILING = {
     "check": (["/nowhere"], 2, "usage"),
     "probe": (["--only", "nonsense"], 2, "usage"),
     "trace": (["--", "/no/such/program"], 127, "not-found"),
+    "resident serve": (["nonsense"], 2, "usage"),
     "syscalls": (["nonsense"], 2, "usage"),
     "mcp": ([], 2, "usage"),
     "completion": (["tcsh"], 2, "usage"),
 }
-ALWAYS_WORKS = {"ps", "doctor", "runtimes ls"}
+ALWAYS_WORKS = {"ps", "doctor", "resident status", "resident stop", "runtimes ls"}
 
 
 def test_every_command_is_tried() -> None:

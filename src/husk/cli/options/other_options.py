@@ -1,10 +1,11 @@
-"""cli: the rows of `husk doctor`, `syscalls`, `rules`, `mcp` and `completion`."""
+"""cli: the rows of `husk doctor`, `resident`, `syscalls`, `rules`, `mcp` and `completion`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from husk.cli.options import JSON, Argument, Command, Option
+from husk.cli.options.values import time_limit
 
 MCP_TOKEN = "HUSK_MCP_TOKEN"
 SHELLS = ("bash", "fish", "zsh")
@@ -20,6 +21,25 @@ DOCTOR = Command(
         JSON,
     ),
     end="Exit code 0: husk can run fully; 1: with less; 125: the minimum is not there.",
+)  # fmt: skip
+RESIDENT = Command(
+    "resident",
+    "the process that makes `husk run` start quickly",
+    "The resident husk: `husk run` starts it and later runs use it. docs/resident.md tells when.",
+    commands=(
+        Command("status", "whether one runs", options=(JSON,)),
+        Command("stop", "end it; runs that it began go on", options=(JSON,)),
+        Command(
+            "serve",
+            "be one; `husk run` starts it so",
+            options=(
+                Option("--idle", "SECONDS", "end after so long without a run", read=time_limit, default=120.0),
+                JSON,
+            ),
+            arguments=(Argument("SOCKET", "its name in the directory that is descriptor 4"),),
+        ),
+    ),
+    end="HUSK_RESIDENT=0 in the environment: `husk run` neither uses nor starts one.",
 )  # fmt: skip
 SYSCALLS = Command(
     "syscalls",

@@ -62,6 +62,7 @@ first program ends, whatever it left in the background ends too. No process of a
 
 | name | meaning |
 |---|---|
+| `HUSK_RESIDENT` | `0`: `husk run` neither uses nor starts [a resident husk](resident.md) |
 | `HUSK_STATE` | where boxes live while they run, and kept boxes (default `~/.local/state/husk`); what a killed husk leaves there, the next one removes |
 | `HUSK_STORE` | where images live (default `~/.local/share/husk/store`) |
 | `HUSK_MCP_TOKEN` | the token clients of `husk mcp --http` must show |

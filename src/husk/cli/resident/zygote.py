@@ -1,0 +1,153 @@
+"""cli: the process that stays: it has imported all that a run needs, and forks a worker for each run.
+
+It never sees a request, a guest or a caller's environment: a worker that waits for a client is forked ahead, and the
+next one when that is taken. It has one thread. It ends when nothing was served for a while, when husk's installation
+has changed, or when its socket was removed; runs that go on are not touched.
+"""
+
+from __future__ import annotations
+
+import _socket
+import gc
+import os
+import select
+import sys
+import time
+
+from husk.cli.resident.worker import SERVED, STALE, TAKEN, work
+
+IDLE = 120.0  # seconds
+LOOKS = 10.0  # seconds between two looks whether the socket is still there
+PAUSE = 0.03  # seconds until the next worker is forked, if nobody asks for it: the run that has just begun goes first
+LOCK_FD, PLACE_FD = 3, 4  # from native/client/resident_place.c: the lock is held for as long as this process lives
+BACKLOG = 64
+
+
+def serve(name: str, idle: float = IDLE) -> int:
+    socket = f"/proc/self/fd/{PLACE_FD}/{name}"
+    for fd in (LOCK_FD, PLACE_FD):
+        os.set_inheritable(fd, False)
+    listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
+    _import_the_rest()
+    try:
+        os.unlink(socket)  # left by one that was killed: the lock is ours, so nobody listens there
+    except FileNotFoundError:
+        pass
+    listening.bind(socket)
+    listening.listen(BACKLOG)
+    mine = _identity(socket)
+    installation = Installation()
+    gc.collect()
+    gc.freeze()
+    zygote = Zygote(listening, installation)
+    zygote.prepare()
+    last = time.monotonic()
+    while not zygote.stale and installation.is_current() and _identity(socket) == mine:
+        rest = last + idle - time.monotonic()
+        if rest <= 0 and not zygote.runs:
+            break
+        zygote.wait(min(LOOKS, max(rest, 0.1)))
+        if zygote.runs or zygote.served:  # who is not served does not keep it alive
+            last, zygote.served = time.monotonic(), False
+    if _identity(socket) == mine:
+        os.unlink(socket)
+    return 0
+
+
+class Zygote:
+    def __init__(self, listening: _socket.socket, installation: Installation) -> None:
+        self._listening, self._installation = listening, installation
+        # Workers hold the reading end of `alive`. It hangs up when this process ends, however it ends.
+        self._alive = os.pipe2(os.O_CLOEXEC)
+        self._told: dict[int, int] = {}  # a worker's pipe: its process
+        self._spare = 0  # the worker that waits
+        self._serving: set[int] = set()  # workers that do a run
+        self.stale = self.taken = self.served = False
+
+    @property
+    def runs(self) -> bool:
+        return bool(self._serving)
+
+    def prepare(self) -> None:
+        """Fork the next worker."""
+        hears, tells = os.pipe2(os.O_CLOEXEC)
+        worker = os.fork()
+        if worker == 0:
+            try:
+                os.close(hears)
+                os.close(self._alive[1])
+                for fd in (LOCK_FD, PLACE_FD, *self._told):
+                    os.close(fd)
+                work(self._listening, self._alive[0], tells, self._installation.is_current)
+            finally:
+                os._exit(1)
+        os.close(tells)
+        self._told[hears] = self._spare = worker
+
+    def wait(self, seconds: float) -> None:
+        """Until something has happened."""
+        self.taken = False
+        asked = select.poll()
+        if not self._spare:
+            asked.register(self._listening.fileno(), select.POLLIN)
+            seconds = min(seconds, PAUSE)
+        for hears in self._told:
+            asked.register(hears, select.POLLIN)
+        found = dict(asked.poll(seconds * 1000))
+        for hears in [hears for hears in self._told if hears in found]:
+            self._hear(hears)
+        if not self._spare and not self.stale and not self.taken:
+            self.prepare()
+
+    def _hear(self, hears: int) -> None:
+        said = os.read(hears, 16)
+        self.stale |= STALE in said
+        if TAKEN in said and self._told[hears] == self._spare:
+            self._spare, self.taken = 0, True
+        if SERVED in said:
+            self._serving.add(self._told[hears])
+            self.served = True
+        if said == b"":
+            worker = self._told.pop(hears)
+            os.close(hears)
+            os.waitpid(worker, 0)
+            self._serving.discard(worker)
+            if worker == self._spare:  # it died while it waited
+                self._spare = 0
+
+
+class Installation:
+    """The folders of husk's package as they were when it was imported. Installing, by any tool, renames files into
+    them."""
+
+    def __init__(self) -> None:
+        files = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "husk"]
+        folders = {os.path.dirname(file) for file in files if file}
+        self._seen = {folder: _changed(folder) for folder in folders}
+
+    def is_current(self) -> bool:
+        return all(_changed(folder) == when for folder, when in self._seen.items())
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return -1
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _import_the_rest() -> None:
+    """What a run may need beside its ordinary path; `husk.cli.cmd_run` is there already."""
+    for module in (
+        "husk.cli.summary", "husk.cli.profiles.find_profile", "husk.sandbox.rules.path_rule", "husk.kernel.net",
+        "husk.sandbox.stdio.streams", "husk.sandbox.stdio.capture", "husk.sandbox.start_errors", "json",
+    ):  # fmt: skip
+        __import__(module)

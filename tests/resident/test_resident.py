@@ -1,0 +1,336 @@
+"""The resident husk: who is served, that a run is the same, that nothing of one reaches another, and every sudden end.
+
+Each test has a runtime directory of its own. Who is served shows in the client: it stays the small program `husk`, and
+becomes Python otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lib.running import husk_command, until
+
+HUSK = husk_command()
+PIPE = subprocess.PIPE
+
+
+class Place:
+    """A runtime directory, and runs that see it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runtime = folder / "runtime"
+        self.runtime.mkdir(0o700)
+        (folder / "state").mkdir()
+        self.env = {
+            "PATH": os.environ["PATH"], "HOME": str(folder), "HUSK_STATE": str(folder / "state"),
+            "XDG_RUNTIME_DIR": str(self.runtime), "HUSK_RESIDENT": "1",
+        }  # fmt: skip
+
+    def run(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+        command = [*HUSK, *words]
+        given = {"stdin": subprocess.DEVNULL, **more}
+        return subprocess.run(
+            command, env={**self.env, **(env or {})}, capture_output=True, text=True, timeout=60, **given
+        )
+
+    def begin(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+        """A run that waits until its input ends."""
+        return subprocess.Popen(
+            [*HUSK, *words], env={**self.env, **(env or {})}, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more
+        )
+
+    def residents(self) -> list[int]:
+        words = self.run("resident", "status").stdout.split("process ")
+        return [int(word.strip(" .\n")) for word in words[1].split(",")] if len(words) > 1 else []
+
+    def start(self) -> int:
+        """The first run finds none, and leaves one."""
+        assert self.run("run", "--", "true").returncode == 0
+        assert until(self.residents)
+        return self.residents()[0]
+
+    def serves(self, **more: Any) -> bool:
+        """Is a run served?"""
+        process = self.begin("run", "--", "sh", "-c", "echo begun; read _ || exit 0", **more)
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+            return served(process.pid)
+        finally:
+            process.communicate()
+
+
+def served(client: int) -> bool:
+    return os.path.basename(os.readlink(f"/proc/{client}/exe")) == "husk"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    if os.path.basename(HUSK[0]) != "husk":
+        pytest.skip("HUSK_CMD is not the installed command")
+    found = Place(tmp_path)
+    yield found
+    found.run("resident", "stop")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """With a resident, which tests leave as it was."""
+    found = Place(tmp_path_factory.mktemp("resident"))
+    pid = found.start()
+    yield found
+    assert found.residents() == [pid]
+    found.run("resident", "stop")
+
+
+# -- the same run ------------------------------------------------------------------------------------------------------
+SAME = [
+    ["--", "sh", "-c", "echo out; echo err >&2; exit 7"],
+    ["--", "sh", "-c", "kill -9 $$"],
+    ["--", "sh", "-c", "umask; pwd; ulimit -a; cat /proc/self/status | grep -i '^cap\\|^seccomp\\|^nonew\\|^groups'"],
+    ["--", "sh", "-c", "env | sort; ls -l /proc/self/fd | wc -l; cat /proc/self/oom_score_adj"],
+    ["--env", "SEEN", "--", "printenv", "SEEN"],
+    ["--env", "NOT_SET", "--", "true"],
+    ["--mount", ".:/work:ro", "--workdir", "/work", "--", "sh", "-c", "ls; touch new"],
+    ["--no-such-option", "--", "true"],
+    ["--json", "--", "sh", "-c", "exit 3"],
+    ["--", "no-such-program"],
+    ["--", "cat"],
+    ["--timeout", "0.2", "--", "sleep", "60"],
+    ["--no-namespaces", "--", "sh", "-c", "hostname; id -u >/dev/null"],
+]
+
+
+@pytest.mark.parametrize("words", SAME, ids=lambda words: " ".join(words)[:40])
+def test_a_run_is_the_same(shared: Place, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "file").touch()
+
+    def done(resident: str) -> tuple[int, str, str]:
+        ended = shared.run("run", *words, env={"HUSK_RESIDENT": resident, "SEEN": "a b"}, cwd=tmp_path, umask=0o027)
+        out = "".join(line for line in ended.stdout.splitlines(True) if "seconds" not in line and "max_rss" not in line)
+        return ended.returncode, out, ended.stderr
+
+    assert done("1") == done("0")
+
+
+def test_it_serves(shared: Place) -> None:
+    assert shared.serves()
+    assert not shared.serves(env={"HUSK_RESIDENT": "0"})
+    assert not shared.serves(env={"HUSK_RESIDENT": "", "CI": "true"})
+
+
+def test_nothing_of_a_run_is_left_for_the_next(shared: Place, tmp_path: Path) -> None:
+    secret = {"SECRET": "kept-by-one-run"}
+    program = "umask 0; echo $SECRET > /tmp/left"
+    shared.run("run", "--env", "SECRET", "--", "sh", "-c", program, env=secret, cwd=tmp_path)
+    after = shared.run("run", "--", "sh", "-c", "env; ls /tmp; cat /proc/self/environ")
+    assert after.returncode == 0 and "kept-by-one-run" not in after.stdout and "left" not in after.stdout
+    (pid,) = shared.residents()
+    family = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    for each in family:
+        assert b"SECRET" not in Path(f"/proc/{each}/environ").read_bytes()
+        assert os.readlink(f"/proc/{each}/cwd") == "/"
+
+
+# -- who is served -----------------------------------------------------------------------------------------------------
+def _fewer_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+
+
+def _no_new_privileges() -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+
+
+DIFFERENT: dict[str, Callable[[], object]] = {
+    "limits": _fewer_files,
+    "niceness": lambda: os.nice(1),
+    "no_new_privs": _no_new_privileges,
+    "session": os.setsid,
+    "affinity": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+    "blocked signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]),
+    "oom_score_adj": lambda: Path("/proc/self/oom_score_adj").write_text("7"),
+}
+
+
+@pytest.mark.parametrize("change", DIFFERENT)
+def test_a_caller_that_differs_is_not_served(shared: Place, change: str) -> None:
+    if change == "affinity" and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("there is one processor")
+    assert not shared.serves(preexec_fn=DIFFERENT[change])
+    assert shared.serves()
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_LIBRARY_PATH", "LC_ALL", "TZ"])
+def test_variables_that_are_read_at_the_start(shared: Place, name: str) -> None:
+    assert not shared.serves(env={name: "C"})
+
+
+def test_a_terminal_is_left_to_the_ordinary_start(shared: Place) -> None:
+    import pty
+
+    master, slave = pty.openpty()
+    try:
+        process = subprocess.Popen([*HUSK, "run", "--", "cat"], env=shared.env, stdin=PIPE, stdout=slave, stderr=PIPE)
+        assert until(lambda: not served(process.pid))
+        process.communicate(b"")
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_no_other_program_is_served(shared: Place) -> None:
+    """One that speaks the protocol itself, with the same credentials: a husk would, that connects for its guest."""
+    name = next(path.name for path in (shared.runtime / "husk").iterdir() if path.suffix != ".lock")
+    words = [b"--", b"true", b"PATH=/bin:/usr/bin"]
+    body = b"".join(word + b"\0" for word in words)
+    head = struct.pack("<8sIIII", b"HUSKRES1", len(body), 2, 1, 0o022)
+    place = os.open("/", os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as asks:
+        asks.connect(str(shared.runtime / "husk" / name))
+        try:
+            socket.send_fds(asks, [head + body], [place, 0, 1, 2])
+            answer = asks.recv(1)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = b""
+    os.close(place)
+    assert answer == b""
+
+
+# -- the place ---------------------------------------------------------------------------------------------------------
+def test_a_place_that_others_can_enter_is_none(place: Place) -> None:
+    place.runtime.chmod(0o755)
+    assert not place.serves() and not (place.runtime / "husk").exists()
+    place.runtime.chmod(0o700)
+    (place.runtime / "elsewhere").mkdir(0o700)
+    (place.runtime / "husk").symlink_to("elsewhere")
+    assert not place.serves() and list((place.runtime / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_users_place_is_none(shared: Place) -> None:
+    own = {"HUSK_STATE": "", "HOME": "/"}
+    result = shared.run("run", "--", "true", user=65534, group=65534, extra_groups=[], env=own)
+    assert result.returncode in (0, 125)  # who may start husk there at all
+    assert shared.serves()
+
+
+@pytest.mark.needs("python3")
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_a_guest_cannot_reach_it(shared: Place, mode: str) -> None:
+    """Not even where what lies above it is mounted. (An rw mount shows the host's other sockets.)"""
+    name = next(path.name for path in (shared.runtime / "husk").iterdir() if path.suffix != ".lock")
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect('/x/husk/{name}')"
+    result = shared.run("run", "--mount", f"{shared.runtime}:/x:{mode}", "--", "python3", "-c", code)
+    assert result.returncode == 1 and "Error" in result.stderr
+    result = shared.run("run", "--mount", f"{shared.runtime}/husk:/x:{mode}", "--", "true")
+    assert result.returncode == 2 and "resident husk listens there" in result.stderr
+
+
+def test_two_at_once_start_one(place: Place) -> None:
+    first, second = place.begin("run", "--", "cat"), place.begin("run", "--", "cat")
+    first.communicate("")
+    second.communicate("")
+    assert until(place.residents) and len(place.residents()) == 1
+
+
+def test_a_stale_socket_is_replaced(place: Place) -> None:
+    pid = place.start()
+    os.kill(pid, signal.SIGKILL)
+    assert until(lambda: not place.residents())
+    assert place.start() != pid and place.serves()
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+def _begun(place: Place, *words: str) -> subprocess.Popen[str]:
+    process = place.begin("run", "--", *words)
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    assert served(process.pid)
+    return process
+
+
+def _worker(resident: int) -> int:
+    """The one that does a run: it has children of its own."""
+
+    def children(pid: int) -> list[int]:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    (found,) = [worker for worker in children(resident) if children(worker)]
+    return found
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_passed_on(shared: Place, number: signal.Signals) -> None:
+    process = _begun(shared, "sh", "-c", "trap 'exit 9' INT; echo begun; while :; do sleep 0.05; done")
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == (9 if number == signal.SIGINT else 128 + number)
+
+
+def test_the_box_ends_with_its_client(shared: Place) -> None:
+    process = _begun(shared, "sh", "-c", "echo begun; sleep 600")
+    worker = _worker(shared.residents()[0])
+    process.kill()
+    process.communicate()
+    assert until(lambda: _is_gone(worker))
+
+
+def test_the_client_says_that_its_worker_was_killed(shared: Place) -> None:
+    process = _begun(shared, "sh", "-c", "echo begun; sleep 600")
+    os.kill(_worker(shared.residents()[0]), signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 125 and "was killed" in err
+
+
+def test_a_run_goes_on_without_the_resident(place: Place) -> None:
+    pid = place.start()
+    process = _begun(place, "sh", "-c", "echo begun; read word; echo $word")
+    os.kill(pid, signal.SIGKILL)
+    assert until(lambda: _is_gone(pid))
+    assert process.communicate("on\n")[0] == "on\n" and process.returncode == 0
+
+
+def test_stop(place: Place) -> None:
+    pid = place.start()
+    assert f"process {pid}" in place.run("resident", "stop").stdout
+    assert until(lambda: _is_gone(pid)) and place.residents() == []
+
+
+def test_it_ends_when_idle(place: Place) -> None:
+    """As the client starts it: descriptor 3 is a lock, 4 its place."""
+    folder = place.runtime / "husk"
+    folder.mkdir(0o700)
+    lock, directory = os.open(folder / "x.lock", os.O_RDWR | os.O_CREAT), os.open(folder, os.O_RDONLY)
+
+    def given() -> None:
+        high = os.dup(directory), os.dup(lock)
+        os.dup2(high[1], 3)
+        os.dup2(high[0], 4)
+
+    started = subprocess.Popen(
+        [f"{HUSK[0]}-python", "resident", "serve", "--idle", "0.5", "resident-x"],
+        env=place.env, preexec_fn=given, close_fds=False,
+    )  # fmt: skip
+    os.close(lock)
+    os.close(directory)
+    assert until((folder / "resident-x").exists)
+    assert started.wait(60) == 0 and not (folder / "resident-x").exists()
