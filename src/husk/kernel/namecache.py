@@ -248,14 +248,17 @@ class NameCache:
                 self._teach_directory(number, b"", directory)
             self._listener.cache_listing(number, stamp, end, records)
 
-    def opened(self, node: Node, fd: int) -> None:
-        """The guest is about to get `fd`, a descriptor of `node`, and will likely call fstat on it next."""
+    def opened(self, node: Node, fd: int, *, made: bool = False) -> None:
+        """The guest is about to get `fd`, a descriptor of `node`, and will likely call fstat on it next. Of one that it
+        `made`, it may set the times."""
         if not self.cached:
             return
         try:
             host = os.fstat(fd)
             view = node.tree.handle_view(node, host.st_dev, host.st_ino)
-            if view is not None:
+            if view is not None and made:
+                self._listener.cache_made(fd, view.showing)
+            elif view is not None:
                 self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
             pass  # the file is open, perhaps new: a failure to teach must not fail the call

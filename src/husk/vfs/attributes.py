@@ -156,7 +156,7 @@ class Attributes:
                 if atime != NOW or mtime != NOW:
                     raise error(errno.EPERM)
                 require(ctx.creds, info, WRITE)
-            moment = now()
+            moment = now() if NOW in (atime, mtime) else 0
             tree.set_times(ctx, node, moment if atime == NOW else atime, moment if mtime == NOW else mtime)
             ctx.changed("metadata", node)
 

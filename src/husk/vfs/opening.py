@@ -27,12 +27,12 @@ WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for 
 class Opened:
     """`host_fd` belongs to the caller. `without`: Landlock rights that the open file must lack. For a FIFO whose
     opening may block it is an O_PATH descriptor, and `fifo_flags` (else -1) are the flags to open it with
-    (`Context.open_fifo`), without holding the vfs's lock."""
+    (`Context.open_fifo`), without holding the vfs's lock. `made`: the file is new, and its name is noted."""
 
-    __slots__ = ("fifo_flags", "host_fd", "node", "without")
+    __slots__ = ("fifo_flags", "host_fd", "made", "node", "without")
 
-    def __init__(self, host_fd: int, node: Node, fifo_flags: int = -1, without: int = 0) -> None:
-        self.host_fd, self.node, self.fifo_flags, self.without = host_fd, node, fifo_flags, without
+    def __init__(self, host_fd: int, node: Node, fifo_flags: int = -1, without: int = 0, *, made: bool = False) -> None:
+        self.host_fd, self.node, self.fifo_flags, self.without, self.made = host_fd, node, fifo_flags, without, made
 
 
 class Opening:
@@ -122,7 +122,7 @@ class Opening:
         bits = new_mode(ctx, directory, mode & 0o7777)
         node, fd = tree.create_open(ctx, directory, name, bits, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
         ctx.changed("added", directory, name)
-        return Opened(fd, node, without=without)
+        return Opened(fd, node, without=without, made=True)
 
     def _require_new(self, ctx: Context, domain: Domain, directory: Dir, flags: int) -> int:
         """Judge a new file before it is made: Linux makes it, and then may refuse to open it."""

@@ -289,6 +289,9 @@ class FakeListener:
     def cache_changes(self, *_: object) -> None:
         pass
 
+    def cache_made(self, *_: object) -> None:
+        pass
+
     def take_changes(self) -> tuple[()]:
         return ()
 

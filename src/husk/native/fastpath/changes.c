@@ -351,8 +351,29 @@ static bool rename_file(Listener *self, const struct seccomp_notif *notif, const
 
 /* ---- mode and times of what was made here ------------------------------------------------------------------------ */
 
-/* The file behind a guest's descriptor, if it was made here. The caller closes it. -1: Python knows. */
-static int made_here(struct fast_cache *cache, const struct seccomp_notif *notif, int guest_fd)
+PyObject *fast_py_cache_made(Listener *self, PyObject *args)
+{
+    int fd;
+    PyObject *shown;
+    struct fast_showing showing;
+    struct stat s;
+    if (!PyArg_ParseTuple(args, "iO:cache_made", &fd, &shown) || !fast_parse_showing(shown, &showing))
+        return NULL;
+    struct fast_cache *cache = self->cache;
+    if (!cache || fstat(fd, &s) < 0)
+        Py_RETURN_NONE;
+    int64_t when = born(fd, &s);
+    Py_BEGIN_ALLOW_THREADS
+    pthread_rwlock_wrlock(&cache->lock);
+    fast_cache_remember_made(cache, &showing, &s, when);
+    pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* The file behind a guest's descriptor, if it was made in this run, here or by Python, and is the guest's. In a layer
+ * the real file has the times, and Python the rest: `times_only`. The caller closes it. -1: Python knows. */
+static int made_here(struct fast_cache *cache, const struct seccomp_notif *notif, int guest_fd, bool times_only)
 {
     char link[64];
     struct stat s;
@@ -364,7 +385,9 @@ static int made_here(struct fast_cache *cache, const struct seccomp_notif *notif
         return -1;
     int64_t when = born(fd, &s);
     const struct fast_file *known = when && S_ISREG(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
-    if (known && known->born_ns == when && s.st_uid == cache->host_uid && s.st_nlink == 1)
+    if (known && known->born_ns == when && s.st_nlink == 1 &&
+        (known->showing.manner == FAST_AS_HOST ? s.st_uid == cache->host_uid
+                                               : times_only && known->showing.given.st_uid == cache->uid))
         return fd;
     close(fd);
     return -1;
@@ -385,7 +408,7 @@ static bool set_held_times(Listener *self, const struct seccomp_notif *notif, in
     if (!is_time(&when[0]) || !is_time(&when[1]) ||
         (when[0].tv_nsec == UTIME_OMIT && when[1].tv_nsec == UTIME_OMIT))
         return false;
-    int fd = made_here(self->cache, notif, guest_fd);
+    int fd = made_here(self->cache, notif, guest_fd, true);
     if (fd < 0)
         return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -399,7 +422,7 @@ static bool set_held_times(Listener *self, const struct seccomp_notif *notif, in
 static bool set_held_mode(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint32_t mode)
 {
     char link[40];
-    int fd = made_here(self->cache, notif, guest_fd);
+    int fd = made_here(self->cache, notif, guest_fd, false);
     if (fd < 0)
         return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

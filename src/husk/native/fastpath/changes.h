@@ -14,6 +14,7 @@ struct fast_changes *fast_changes_new(void); /* the caller owns it; NULL: no mem
 void fast_changes_free(struct fast_changes *changes);
 
 PyObject *fast_py_cache_changes(Listener *self, PyObject *args);
+PyObject *fast_py_cache_made(Listener *self, PyObject *args);
 PyObject *fast_py_take_changes(Listener *self, PyObject *noargs);
 
 #endif

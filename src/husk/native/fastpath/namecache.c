@@ -201,7 +201,7 @@ PyObject *fast_py_cache_image(Listener *self, PyObject *args)
 }
 
 /* ("host", dev, (uid_from, uid_to, uid_else), (gid_from, ...)) | ("upper", stat, set_up_ns) | ("given", stat) */
-static bool parse_showing(PyObject *tuple, struct fast_showing *showing)
+bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing)
 {
     PyObject *first = PyTuple_Check(tuple) && PyTuple_Size(tuple) ? PyTuple_GetItem(tuple, 0) : NULL;
     const char *manner = first ? PyUnicode_AsUTF8AndSize(first, NULL) : NULL;
@@ -237,7 +237,7 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     struct fast_showing showing;
     if (!PyArg_ParseTuple(args, "Iy#Kiy#KKOpppIO:cache_learn", &start, &key, &key_size, &owner, &root_fd, &rel,
                           &rel_size, &host_dev, &host_ino, &shown, &layered, &missing, &absent, &place, &manifest) ||
-        !parse_showing(shown, &showing))
+        !fast_parse_showing(shown, &showing))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || key_size > 4096 || rel_size > 4096)
@@ -277,7 +277,7 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args)
     unsigned long long dev, ino;
     PyObject *shown;
     struct fast_showing showing;
-    if (!PyArg_ParseTuple(args, "KKO:cache_handle", &dev, &ino, &shown) || !parse_showing(shown, &showing))
+    if (!PyArg_ParseTuple(args, "KKO:cache_handle", &dev, &ino, &shown) || !fast_parse_showing(shown, &showing))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache)

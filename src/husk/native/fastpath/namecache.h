@@ -130,6 +130,8 @@ void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showin
 void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host,
                               int64_t born_ns);
 
+bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing); /* false: an exception is set */
+
 /* held.c */
 void fast_held_init(struct fast_held *held);
 void fast_held_free(struct fast_held *held);

@@ -218,6 +218,8 @@ static PyMethodDef Listener_methods[] = {
      "cache_image(manifest, dev, links, blobs): the image the box starts from"},
     {"cache_changes", (PyCFunction)fast_py_cache_changes, METH_VARARGS,
      "cache_changes(start, key, guest_path): C may change names in this taught directory"},
+    {"cache_made", (PyCFunction)fast_py_cache_made, METH_VARARGS,
+     "cache_made(fd, showing): an open file that the guest made"},
     {"take_changes", (PyCFunction)fast_py_take_changes, METH_NOARGS,
      "take_changes(): what C changed since the last time, in order"},
     {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,
