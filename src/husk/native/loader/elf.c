@@ -22,13 +22,20 @@ static Elf64_Phdr phdr_space[PHDRS_MAX / sizeof(Elf64_Phdr)];
 
 struct range {
     uint64_t low, high, align; /* as the file says, before any bias */
+    const Elf64_Phdr *first;   /* the segment at `low`; NULL: it holds nothing of the file, or others come before it */
 };
 
 uint64_t loader_random_pages(uint64_t pages)
 {
+    static uint64_t pool[2]; /* place and heap: one call is enough for both */
+    static unsigned left;
     uint64_t r;
 
-    if (syscall3(SYS_getrandom, (long)&r, sizeof r, 0) != sizeof r) {
+    if (left == 0 && syscall3(SYS_getrandom, (long)pool, sizeof pool, 0) == sizeof pool)
+        left = sizeof pool / sizeof *pool;
+    if (left > 0) {
+        r = pool[--left];
+    } else {
         uint32_t lo, hi; /* weak, but better than a constant */
         __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
         r = ((uint64_t)hi << 32 | lo) * 0x9e3779b97f4a7c15ul >> 20;
@@ -78,15 +85,17 @@ static const Elf64_Phdr *read_headers(int fd, const Elf64_Ehdr *given)
 /* The address range of all PT_LOADs together; checks each as Linux does. */
 static struct range measure(const Elf64_Phdr *ph, unsigned count)
 {
-    struct range r = {.low = ~0ul, .high = 0, .align = PAGE};
+    struct range r = {.low = ~0ul, .high = 0, .align = PAGE, .first = NULL};
 
     for (; count > 0; count--, ph++) {
         if (ph->p_type != PT_LOAD)
             continue;
         if (ph->p_filesz > ph->p_memsz || ph->p_memsz > TASK_SIZE || ph->p_vaddr > TASK_SIZE - ph->p_memsz)
             die();
-        if (PAGE_DOWN(ph->p_vaddr) < r.low)
+        if (PAGE_DOWN(ph->p_vaddr) < r.low) {
+            r.first = r.low == ~0ul && ph->p_filesz > 0 ? ph : NULL;
             r.low = PAGE_DOWN(ph->p_vaddr);
+        }
         if (PAGE_UP(ph->p_vaddr + ph->p_memsz) > r.high)
             r.high = PAGE_UP(ph->p_vaddr + ph->p_memsz);
         if (ph->p_align > r.align && (ph->p_align & (ph->p_align - 1)) == 0)
@@ -97,8 +106,21 @@ static struct range measure(const Elf64_Phdr *ph, unsigned count)
     return r;
 }
 
-static uint64_t reserve(uint64_t addr, uint64_t len, int flags)
+static int protection(const Elf64_Phdr *ph)
 {
+    return (ph->p_flags & PF_R ? PROT_READ : 0) | (ph->p_flags & PF_W ? PROT_WRITE : 0) |
+           (ph->p_flags & PF_X ? PROT_EXEC : 0);
+}
+
+/*
+ * By mapping the first segment far beyond its end, as Linux does. That saves a
+ * call; the other segments, bss and holes then cover or cut away the rest.
+ */
+static uint64_t reserve(const struct range *r, int fd, uint64_t addr, uint64_t len, int flags)
+{
+    if (r->first)
+        return sys_mmap(addr, len, protection(r->first), MAP_PRIVATE | flags, fd,
+                        r->first->p_offset - PAGE_OFFSET(r->first->p_vaddr));
     return sys_mmap(addr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
@@ -106,12 +128,12 @@ static uint64_t reserve(uint64_t addr, uint64_t len, int flags)
  * Reserve address space for the whole image and return the bias. Segments are
  * then mapped over it with MAP_FIXED, and cannot hit any other mapping.
  */
-static uint64_t place(const struct range *r, int type, enum loader_placement placement, int randomize)
+static uint64_t place(struct range *r, int fd, int type, enum loader_placement placement, int randomize)
 {
     uint64_t len = r->high - r->low, bias, got, slack;
 
     if (type == ET_EXEC) {
-        if (reserve(r->low, len, MAP_FIXED_NOREPLACE) != r->low)
+        if (reserve(r, fd, r->low, len, MAP_FIXED_NOREPLACE) != r->low)
             die();
         return 0;
     }
@@ -119,11 +141,13 @@ static uint64_t place(const struct range *r, int type, enum loader_placement pla
     for (int tries = 0; placement == PLACE_PROGRAM && tries < 8; tries++) {
         bias = ELF_ET_DYN_BASE + (randomize ? loader_random_pages(1ul << 28) : 0);
         bias = (bias & ~(r->align - 1)) - r->low;
-        if (reserve(bias + r->low, len, MAP_FIXED_NOREPLACE) == bias + r->low)
+        if (reserve(r, fd, bias + r->low, len, MAP_FIXED_NOREPLACE) == bias + r->low)
             return bias;
     }
     slack = r->align > PAGE ? r->align : 0;
-    got = reserve(0, len + slack, 0);
+    if (slack)
+        r->first = NULL; /* its place is known only afterwards */
+    got = reserve(r, fd, 0, len + slack, 0);
     if (failed((long)got))
         die();
     bias = (got - r->low + r->align - 1) & ~(r->align - 1);
@@ -151,18 +175,19 @@ static void zero_tail(const Elf64_Phdr *ph, int fd, uint64_t bias)
     memset((void *)start, 0, PAGE_UP(start) - start);
 }
 
-static void map_segment(const Elf64_Phdr *ph, int fd, uint64_t bias)
+/* `there`: its file part is mapped already. */
+static void map_segment(const Elf64_Phdr *ph, int fd, uint64_t bias, int there)
 {
     uint64_t start = PAGE_DOWN(bias + ph->p_vaddr);
     uint64_t skew = PAGE_OFFSET(ph->p_vaddr);
     uint64_t file_end = start; /* first page not backed by the file */
     uint64_t end = PAGE_UP(bias + ph->p_vaddr + ph->p_memsz);
-    int prot = (ph->p_flags & PF_R ? PROT_READ : 0) | (ph->p_flags & PF_W ? PROT_WRITE : 0) |
-               (ph->p_flags & PF_X ? PROT_EXEC : 0);
+    int prot = protection(ph);
 
     if (ph->p_filesz > 0) {
         /* An offset not congruent to the address makes mmap fail, as it does for Linux. */
-        if (sys_mmap(start, ph->p_filesz + skew, prot, MAP_PRIVATE | MAP_FIXED, fd, ph->p_offset - skew) != start)
+        if (!there &&
+            sys_mmap(start, ph->p_filesz + skew, prot, MAP_PRIVATE | MAP_FIXED, fd, ph->p_offset - skew) != start)
             die();
         file_end = PAGE_UP(bias + ph->p_vaddr + ph->p_filesz);
         if (ph->p_memsz > ph->p_filesz)
@@ -216,7 +241,7 @@ void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *hea
     uint64_t phdr, mapped_to;
 
     image->type = head.ehdr.e_type;
-    image->bias = place(&range, image->type, placement, randomize);
+    image->bias = place(&range, fd, image->type, placement, randomize);
     image->entry = head.ehdr.e_entry + image->bias;
     image->phnum = count;
     phdr = find_phdr(ph, count, head.ehdr.e_phoff);
@@ -229,7 +254,7 @@ void loader_image_load(struct loader_image *image, int fd, const Elf64_Ehdr *hea
             image->exec_stack = (ph->p_flags & PF_X) != 0;
         if (ph->p_type != PT_LOAD)
             continue;
-        map_segment(ph, fd, image->bias);
+        map_segment(ph, fd, image->bias, ph == range.first);
         account(image, ph);
         /* Unmap what the reservation holds between segments: on Linux nothing is mapped there. */
         if (PAGE_DOWN(image->bias + ph->p_vaddr) > mapped_to)
