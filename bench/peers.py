@@ -10,13 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import chart
 import install_peers
 from as_user import hand_over, measured_again
-from measure import ENVIRONMENT, Samples, build, in_turn, printed
+from measure import ENVIRONMENT, Failed, Samples, build, in_turn, printed
 from memory import memory_rows
 from report import PICTURES, RESULTS, as_json, human, machine, save, sentence, stamp, times
 from subjects import Place, Subject, find_subjects, husk_command
@@ -119,16 +122,27 @@ def one_row(workload: Workload, present: list[Subject], trees: Trees, rounds: in
 
 
 def warm_start(husk: Subject, workload: Workload, trees: Trees) -> Any:
-    """The same start with husk's resident helper, which the first of them starts."""
+    """The same start through a resident husk, which the first of them starts."""
     cold = workload.meter(Subject(WARM, "", lambda command: [*husk_command(), "run", "--", *command]), trees)
 
     def meter() -> list[float]:
-        was = ENVIRONMENT.pop("HUSK_RESIDENT", "0")
-        try:
-            cold()  # starts the helper
-            return cold()
-        finally:
-            ENVIRONMENT["HUSK_RESIDENT"] = was
+        was = ENVIRONMENT.copy()
+        with tempfile.TemporaryDirectory(prefix="husk-run-") as runtime:  # mode 0700
+            ENVIRONMENT.update(HUSK_RESIDENT="1", XDG_RUNTIME_DIR=runtime)
+            resident = [*husk_command(), "resident"]
+            try:
+                cold()  # starts it
+                deadline = time.monotonic() + 10
+                while b"process" not in subprocess.check_output([*resident, "status"], env=ENVIRONMENT):
+                    if time.monotonic() > deadline:
+                        raise Failed("no resident husk came")
+                    time.sleep(0.05)
+                time.sleep(0.1)  # asking took the worker that waited
+                return cold()
+            finally:
+                subprocess.run([*resident, "stop"], env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=False)
+                ENVIRONMENT.clear()
+                ENVIRONMENT.update(was)
 
     return meter
 

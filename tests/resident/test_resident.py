@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.lib.ordinary_user import NOBODY, as_ordinary_user
 from tests.lib.running import husk_command, until
 
 HUSK = husk_command()
@@ -31,13 +32,14 @@ class Place:
         self.runtime = folder / "runtime"
         self.runtime.mkdir(0o700)
         (folder / "state").mkdir()
+        self.start_of_command: list[str] = []
         self.env = {
             "PATH": os.environ["PATH"], "HOME": str(folder), "HUSK_STATE": str(folder / "state"),
             "XDG_RUNTIME_DIR": str(self.runtime), "HUSK_RESIDENT": "1",
         }  # fmt: skip
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        command = [*HUSK, *words]
+        command = [*self.start_of_command, *HUSK, *words]
         given = {"stdin": subprocess.DEVNULL, **more}
         return subprocess.run(
             command, env={**self.env, **(env or {})}, capture_output=True, text=True, timeout=60, **given
@@ -46,8 +48,9 @@ class Place:
     def begin(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
         """A run that waits until its input ends."""
         return subprocess.Popen(
-            [*HUSK, *words], env={**self.env, **(env or {})}, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more
-        )
+            [*self.start_of_command, *HUSK, *words],
+            env={**self.env, **(env or {})}, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more,
+        )  # fmt: skip
 
     def residents(self) -> list[int]:
         words = self.run("resident", "status").stdout.split("process ")
@@ -207,6 +210,22 @@ def test_no_other_program_is_served(shared: Place) -> None:
             answer = b""
     os.close(place)
     assert answer == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_is_served(place: Place) -> None:
+    """Without capabilities less of another process can be read, though it is the same user's."""
+    place.start_of_command = as_ordinary_user()
+    if "unshare" in place.start_of_command:
+        pytest.skip("each command would be in a mount namespace of its own")
+    way = [place.runtime, *place.runtime.parents]
+    for folder in way[: way.index(Path("/tmp"))] if Path("/tmp") in way else way[:4]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    place.runtime.chmod(0o700)
+    for folder in (place.runtime, place.runtime.parent / "state"):
+        os.chown(folder, NOBODY, NOBODY)
+    place.start()
+    assert until(place.serves)
 
 
 # -- the place ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import sys
 
 def own_command() -> list[str]:
     called = sys.argv[0]
+    if os.path.basename(called) == "husk-python" and os.path.isabs(called):  # what `husk`, beside it, has become
+        called = called.removesuffix("-python")
     if os.path.basename(called) == "husk" and os.path.isabs(called) and os.access(called, os.X_OK):
         return [called]
     beside = os.path.join(os.path.dirname(sys.executable), "husk")

@@ -22,7 +22,8 @@ _STATUS = frozenset(
 # compared. An unprivileged process cannot get either without no_new_privs.
 _MUST_BE = {b"NoNewPrivs": b"0", b"Seccomp": b"0", b"TracerPid": b"0", b"SigBlk": b"0000000000000000"}
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts")
-_FILES = ("cgroup", "limits", "oom_score_adj", "personality", "loginuid", "sessionid", "attr/current", "timerslack_ns")
+# Those that every process of the same user may read, also where Yama restricts ptrace.
+_FILES = ("cgroup", "limits", "oom_score_adj", "loginuid", "sessionid", "attr/current")
 _STAT = (16, 37, 38)  # of the fields after the name: nice, real-time priority, policy
 
 Facts = tuple[object, ...]

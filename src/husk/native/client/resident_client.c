@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +24,7 @@
 #include "client.h"
 
 #define MOST_BYTES (4u << 20) /* of words and environment; the kernel's own limit is about there */
+#define DEFAULT_TIMER_SLACK 50000 /* nanoseconds */
 #define PASSED 4              /* descriptors: the working directory, and the three streams */
 
 /* Read by husk/cli/resident/request.py. The strings follow, each with its NUL. */
@@ -65,6 +68,8 @@ static int may_ask(int argc, char **argv)
         return 0;
     if (syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) != 0) /* one was set */
         return 0;
+    if (prctl(PR_GET_TIMERSLACK) != DEFAULT_TIMER_SLACK || personality(0xffffffff) != 0)
+        return 0; /* the resident may not read these of another process */
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 || isatty(fd))
             return 0;
