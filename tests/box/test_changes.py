@@ -9,7 +9,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,3 +116,38 @@ def test_c_makes_them_and_python_knows(user: User) -> None:
     assert calls < 300 and all_calls > 500, (calls, all_calls)
     assert changes == told
     assert ["added", "/work/three/g99"] in changes and ["added", "/work/one/renamed"] in changes
+
+
+RULED = """
+cd /work; i=0
+while [ $i -lt 20 ]; do : > f$i; : > sub/f$i; i=$((i+1)); done
+say() { "$@" 2>/dev/null; echo "$* $?"; }
+say rm -f keep; say mv f1 keep; say mv keep f1; say mv f2 sub/keep; say rm f3; say mv f4 f5
+: > ready; while [ -e wait ]; do :; done
+say rm -f moved; say mv f6 moved; say mv moved f7; say rm -f f8
+"""
+
+
+@pytest.mark.parametrize("options", [[], OFF], ids=["in C", "in Python"])
+def test_rules_hold(user: User, options: list[str]) -> None:
+    """A protected name, and the file that had it when the box was built, whatever a host process calls it now."""
+    work = user.folder("work")
+    for name in ("sub", "keep", "wait"):
+        (work / name).mkdir() if name == "sub" else (work / name).write_text(name)
+        if os.getuid() == 0:
+            os.chown(work / name, NOBODY, NOBODY)
+    mounts = ["--mount", f"{work}:/work:rw", "--protect", "keep", *options]
+
+    def rename() -> None:
+        while not (work / "ready").exists():
+            time.sleep(0.01)
+        with suppress(FileNotFoundError):
+            (work / "keep").rename(work / "moved")
+        (work / "wait").unlink()
+
+    host = threading.Thread(target=rename, daemon=True)
+    host.start()
+    result = husk(["run", *mounts, "--", "/bin/sh", "-c", RULED], wrapper=user.wrapper, env=user.env)
+    told = [line.rpartition(" ")[2] for line in result.out.splitlines()]
+    assert (result.status, told) == (0, ["1", "1", "1", "1", "0", "0", "1", "1", "1", "0"]), result
+    assert (work / "moved").read_text() == "keep" and not (work / "sub" / "keep").exists()
