@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import subprocess
 import tempfile
@@ -21,7 +22,7 @@ import install_peers
 from as_user import hand_over, measured_again
 from measure import ENVIRONMENT, Failed, Samples, build, in_turn, printed
 from memory import memory_rows
-from report import PICTURES, RESULTS, as_json, human, machine, save, sentence, stamp, times
+from report import PICTURES, RESULTS, as_json, human, machine, save, sentence, stamp, times, write_section
 from subjects import Place, Subject, find_subjects, husk_command
 from trees import Trees
 from workloads import Workload, table
@@ -35,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure husk and other sandboxes against the host.")
     parser.add_argument("--quick", action="store_true", help="hardly any work: whether it runs, not how fast")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=6.0, help="after these, a round for each row has to do")
     parser.add_argument("--only", default="", help="some rows, by their keys: stat,find")
     parser.add_argument("--subjects", default="", help="some columns, by name: bwrap,sandlock; husk is always one")
     parser.add_argument("--no-install", action="store_true", help="take the sandboxes that are there")
@@ -55,6 +57,8 @@ def publish(document: dict[str, Any], out: Path | None) -> None:
     target.with_suffix(".md").write_text(markdown(document))
     picture = (out or PICTURES) / "peers.svg"
     picture.write_text(draw(document))
+    if out is None and len(document["rows"]) > 20:  # some rows alone are no table for the page
+        write_section("peers", markdown(document))
     print(f"all samples: {target}\npicture: {picture}")
 
 
@@ -63,14 +67,15 @@ def measure(options: argparse.Namespace) -> None:
     place = Place(Path(f"/tmp/husk-bench.{os.getpid()}"))
     os.chdir(place.root)
     try:
-        document = compare(place, scale, rounds, options.only, options.subjects)
+        document = compare(place, options, scale, rounds)
     finally:
         os.chdir("/")
         place.remove()
     hand_over(document, options.report_to)
 
 
-def compare(place: Place, scale: int, rounds: int, only: str, columns: str) -> dict[str, Any]:
+def compare(place: Place, options: argparse.Namespace, scale: int, rounds: int) -> dict[str, Any]:
+    only, columns, deadline = options.only, options.subjects, time.monotonic() + 60 * options.minutes
     when, about = stamp(), machine()
     trees = Trees(place.root, scale)
     trees.make()
@@ -87,7 +92,8 @@ def compare(place: Place, scale: int, rounds: int, only: str, columns: str) -> d
     print(f"\n{'times native':<34}{'native':>10}" + "".join(f"{s.name:>10}" for s in present[1:]), flush=True)
     rows = []
     for workload in chosen:
-        samples = one_row(workload, present, trees, min(rounds, workload.rounds))
+        left = 1 if time.monotonic() > deadline else min(rounds, workload.rounds)
+        samples = one_row(workload, present, trees, left)
         rows.append(row_record(workload, samples, idle))
         print(row_line(rows[-1], [subject.name for subject in present[1:]]), flush=True)
     memory = [] if only else memory_rows(present, count=3 if scale > 1 else 50)
@@ -177,7 +183,12 @@ def row_line(row: dict[str, Any], names: list[str]) -> str:
 def markdown(document: dict[str, Any]) -> str:
     """The table as docs/performance.md has it."""
     names = [one["name"] for one in document["subjects"] if not one["missing"]][1:]
-    made = ["| work | native | " + " | ".join(names) + " | bar |", "|---|---|" + "---|" * len(names) + "---|"]
+    versions = ", ".join(f"{one['name']} {one['version']}" for one in document["subjects"][1:] if not one["missing"])
+    absent = "; ".join(f"{one['name']}: {one['missing']}" for one in document["subjects"] if one["missing"])
+    made = [sentence(document["machine"], document["when"]) + ".", "", f"Versions: {versions}."]
+    made += ["", f"Not measured: {absent}."] if absent else []
+    made += ["", "**Times native.** The last column is what husk may cost.", ""]
+    made += ["| work | native | " + " | ".join(names) + " | bar |", "|---|---|" + "---|" * len(names) + "---|"]
     for row in document["rows"]:
         cells, bar = row["cells"], row["bars"]["husk rw"]
         ratios = [times(cells[name]["ratio"]) for name in names]
@@ -186,18 +197,27 @@ def markdown(document: dict[str, Any]) -> str:
             ratios[-1] += f", warm {times(cells[WARM]['ratio'])}"
             last += f", warm ≤ {row['bars'][WARM]:g}"
         made.append(f"| {row['title']} | {human(cells['native']['median'])} | " + " | ".join(ratios) + f" | {last} |")
-    made += ["", "| own processor time ÷ the program's | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    failed = [
+        f"{row['title']} in {name}: {text(cell['failure'])}"
+        for row in document["rows"] for name, cell in row["cells"].items() if cell["failure"]
+    ]  # fmt: skip
+    made += ["", "No figure: " + "; ".join(failed) + "."] if failed else []
+    made += ["", "**Processor time of the sandbox itself**, for each second that the program computes:", ""]
+    made += ["| work | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
     for row in document["rows"]:
         shares = [row["cells"][name]["own_share"] for name in names]
         if any(share is not None for share in shares):
             shown = ["–" if share is None else f"{share:.2f}" for share in shares]
             made.append(f"| {row['title']} | " + " | ".join(shown) + " |")
-    made += ["", "| memory of the sandbox itself | MiB |", "|---|---|"]
-    made += [f"| {one['subject']}, {one['boxes']} idle | {one['mib']} |" for one in document["memory"]]
-    versions = ", ".join(f"{one['name']} {one['version']}" for one in document["subjects"][1:] if not one["missing"])
-    absent = "; ".join(f"{one['name']}: {one['missing']}" for one in document["subjects"] if one["missing"])
-    made += ["", sentence(document["machine"], document["when"]), "", versions, "", absent]
+    made += ["", "**Memory** besides the program's, with idle programs:", "", "| | MiB |", "|---|---|"]
+    for one in document["memory"]:
+        made.append(f"| {one['subject']}, {one['boxes']} {'box' if one['boxes'] == 1 else 'boxes'} | {one['mib']} |")
     return "\n".join(made).rstrip() + "\n"
+
+
+def text(failure: str) -> str:
+    """Last words of a program, as part of a sentence on a page: no markup, no names of temporary files."""
+    return re.sub(r"[^\w ,:()'=-]+", " ", re.sub(r"/\S+", "…", failure)).strip()
 
 
 def draw(document: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from measure import HERE, Samples
 
 RESULTS = HERE / "results"
 PICTURES = HERE.parent / "docs" / "pictures"
+PAGE = HERE.parent / "docs" / "performance.md"
 
 
 def human(nanoseconds: float | None) -> str:
@@ -63,6 +64,15 @@ def as_json(samples: Samples) -> dict[str, Any]:
         "samples": samples.values,
         "processor": samples.processor,
     }
+
+
+def write_section(name: str, text: str, page: Path = PAGE) -> None:
+    """Put a table between the two comments that name it on the page; what stands around it is people's."""
+    before, begin, rest = page.read_text().partition(f"<!-- {name}: written by make bench-{name} -->\n")
+    _, end, after = rest.partition(f"<!-- end of {name} -->")
+    if not (begin and end):
+        raise ValueError(f"{page} has no section {name}")
+    page.write_text(f"{before}{begin}\n{text.strip()}\n\n{end}{after}")
 
 
 def stamp() -> str:

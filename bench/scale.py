@@ -19,9 +19,9 @@ from typing import Any
 
 import chart
 from as_user import hand_over, measured_again
-from busy import slow_down
+from busy import OPERATIONS, slow_down
 from measure import BUILD, ENVIRONMENT, HERE, Command, Failed, build, run, whole
-from report import PICTURES, human, machine, save, sentence, stamp
+from report import PICTURES, human, machine, save, sentence, stamp, write_section
 from store import add_program
 from subjects import Place, Subject, husk_command, husk_subjects
 
@@ -29,6 +29,12 @@ SIZES = (10, 100, 1_000, 10_000, 100_000)
 BOXES = (1, 10, 30, 100, 300)
 LONGEST = 10.0  # seconds for a point; the curve ends there
 SLACK = 2.0  # a single curve on a busy machine moves that much by itself
+
+TITLES = {
+    "boxes": "idle boxes in one process", "processes": "processes in a box", "descriptors": "open descriptors",
+    "entries": "entries of a directory", "image": "files of an image", "changed": "changed files",
+}  # fmt: skip
+BUSY = [what for what, _ in OPERATIONS]
 
 Curve = dict[str, Any]
 
@@ -234,13 +240,36 @@ def lines(curves: list[Curve]) -> Iterator[str]:
         yield f"{name:<34} n^{curve['fit']['exponent']}{verdict}   {costs}"
 
 
+def markdown(document: dict[str, Any]) -> str:
+    """The curves in numbers, as docs/performance.md has them: what one costs at the least and at the most."""
+    made = [sentence(document["machine"], document["when"]) + ".", ""]
+    made += ["| of | operation | where | from | to | grows as | within n log n |", "|---|---|---|---|---|---|---|"]
+    for curve in document["curves"]:
+        (first, cost), (last, final) = curve["points"][0], curve["points"][-1]
+        ends = [f"{human(cost)} ({first:,})", f"{human(final)} ({last:,})"]
+        grows = f"n^{curve['fit']['exponent']}" if curve["fit"]["exponent"] is not None else "–"
+        within = "yes" if curve["fit"]["within"] else "**no**"
+        row = [TITLES[curve["axis"]], curve["operation"], curve["subject"], *ends, grows, within]
+        made.append("| " + " | ".join(row) + " |")
+    reasons = {(TITLES[one["axis"]], one["subject"], one["ends"].partition(":")[0]) for one in document["curves"]}
+    ended = sorted(
+        f"{axis} ({subject}) before {size}" for axis, subject, size in reasons if size and "took" not in size
+    )
+    made += (
+        ["", "Curves that end early, because a limit or the machine ends them: " + "; ".join(ended) + "."]
+        if ended
+        else []
+    )
+    made += ["", "| two at the same time, against one alone | " + " | ".join(BUSY) + " |", "|---|" + "---|" * len(BUSY)]
+    for name in dict.fromkeys(row["subject"] for row in document["busy"]):
+        mine = {row["what"]: f"{row['ratio']:.2f}" for row in document["busy"] if row["subject"] == name}
+        made.append(f"| {name} | " + " | ".join(mine.get(what, "–") for what in BUSY) + " |")
+    return "\n".join(made) + "\n"
+
+
 def draw(document: dict[str, Any]) -> str:
-    titles = {
-        "boxes": "idle boxes in one process", "processes": "processes in a box", "descriptors": "open descriptors",
-        "entries": "entries of a directory", "image": "files of an image", "changed": "changed files",
-    }  # fmt: skip
     panels = []
-    for axis, title in titles.items():
+    for axis, title in TITLES.items():
         mine = [curve for curve in document["curves"] if curve["axis"] == axis]
         shown = {f"{curve['operation']}, {curve['subject']}": curve["points"] for curve in mine}
         # Beside six operations native ones would be noise; the table has them.
@@ -295,6 +324,8 @@ def main() -> None:
     target = save(f"scale-{document['when']}", document, options.out or HERE / "results")
     picture = (options.out or PICTURES) / "scale.svg"
     picture.write_text(draw(document))
+    if options.out is None and not options.only:
+        write_section("scale", markdown(document))
     print(f"all points: {target}\npicture: {picture}")
 
 
