@@ -10,7 +10,7 @@ from measure import ENVIRONMENT, TIME_LIMIT, Command
 from subjects import Subject
 
 # On one processor two processes take twice as long; on two, two boxes need up to four: the guests, and husk for each.
-OPERATIONS = (("stat", "20000"), ("open", "10000"), ("getppid", "3000000"), ("spawn", "150"))
+OPERATIONS = (("stat", "8000"), ("open", "5000"), ("getppid", "1000000"), ("spawn", "60"))
 
 
 def slow_down(subjects: list[Subject], calls: str, file: str, *, quick: bool, rounds: int = 3) -> list[dict[str, Any]]:
