@@ -258,6 +258,21 @@ def test_a_guest_cannot_reach_it(shared: Place, mode: str) -> None:
     assert result.returncode == 2 and "resident husk listens there" in result.stderr
 
 
+def test_the_rehearsal_leaves_nothing(place: Place) -> None:
+    pid = place.start()
+
+    def is_clean() -> bool:
+        try:
+            (waits,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            few = len(os.listdir(f"/proc/{waits}/fd")) <= 8 and len(os.listdir(f"/proc/{waits}/task")) == 1
+        except (OSError, ValueError):
+            return False
+        return few and not list((place.runtime / "husk").glob("box-*"))
+
+    assert until(is_clean) and place.serves()
+    assert until(is_clean)
+
+
 def test_two_at_once_start_one(place: Place) -> None:
     first, second = place.begin("run", "--", "cat"), place.begin("run", "--", "cat")
     first.communicate("")

@@ -20,12 +20,17 @@ from husk.cli.exit_codes import INTERRUPTED
 from husk.cli.resident.request import BadRequest, Request, receive
 from husk.cli.resident.same_caller import StartVariables, client_program, facts_of_peer, own_facts
 from husk.cli.run_policy import RunOptions
+from husk.sandbox.box import Box
+from husk.sandbox.errors import HuskError
+from husk.sandbox.plan import behind_walls
+from husk.sandbox.policy import Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE = 2.0  # seconds for a client to send its request
+QUIET = 5  # milliseconds without a client; where runs follow each other closely, the next one is there by then
 TAKEN, SERVED, STALE = b"t", b"r", b"s"  # what the zygote is told
 CANNOT_FLUSH = 120  # Python's own exit code for it
 
@@ -33,11 +38,16 @@ CANNOT_FLUSH = 120  # Python's own exit code for it
 def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable[[], bool]) -> None:
     """Does not return. `zygote` hangs up when the zygote has ended; `told` tells it what this worker does."""
     mine, variables, client = own_facts(), StartVariables(), client_program()
+    rehearsed = False
     while True:
         asked = select.poll()
         asked.register(listening.fileno(), select.POLLIN)
         asked.register(zygote, 0)
-        found = dict(asked.poll())
+        found = dict(asked.poll(None if rehearsed else QUIET))
+        if not found:
+            _rehearse()
+            rehearsed = True
+            continue
         if zygote in found:
             os._exit(0)
         try:
@@ -74,6 +84,17 @@ def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable
     code = _run(options, request.words)
     _report(connection, code)
     os._exit(0)
+
+
+def _rehearse() -> None:
+    """Build a box and close it again, without a guest. Afterwards this process has memory of its own where a run
+    writes; the fork had only shared it. That takes a fifth off husk's own part of the run."""
+    os.environ["HUSK_STATE"] = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "husk")
+    try:
+        behind_walls(Policy(["true"]), lambda plan: Box(plan).close())
+    except (HuskError, OSError):
+        pass  # then a run says why, if it concerns one
+    del os.environ["HUSK_STATE"]
 
 
 def _become(request: Request) -> None:
