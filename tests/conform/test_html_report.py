@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from husk.conform.matrix.coverage import Row, coverage
-from husk.conform.outcomes import FAIL, MISSES, PASS, CaseName, Judged, RunInfo, RunRecord, score
+from husk.conform.outcomes import FAIL, MISSES, PASS, CaseName, Judged, RunInfo, RunRecord, percent, score
 from husk.conform.report.html_report import html_report
 from husk.conform.report.page_data import columns, fitted
-from husk.conform.report.trend_chart import TrendPoint, chart, percent, trends_of
+from husk.conform.report.trend_chart import TrendPoint, chart, trends_of
 from husk.sandbox.errors import HuskError
 from tests.conform import sample_records as sample
 from tests.lib.browser import Browser, Page

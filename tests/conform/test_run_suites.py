@@ -16,7 +16,9 @@ import pytest
 
 from husk.cli import main
 from husk.cluster import work_journal
+from husk.conform.execute import run_suites
 from husk.conform.execute.run_journal import Journal
+from husk.conform.execute.run_units import run_units
 from husk.conform.outcomes import PASS, CaseName, CaseResult
 from husk.conform.results_file import read_results
 from husk.conform.units import Reading, Unit
@@ -114,6 +116,20 @@ def test_expected_failures(own_data: Path, tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "second.toml").write_text("[[expected]]\ncase = 'mini/mini_test/All/*'\nreason = 'old'\n")
     assert run(place, *words, "--expected", tmp_path / "second.toml") == 1
     assert run(place, *words, "--expected", tmp_path / "second.toml", "--expected", tmp_path / "first.toml") == 0
+
+
+def test_each_case_in_a_process_of_its_own(own_data: Path, suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Unit] = []
+
+    def watched(phase: str, title: str, units: list[Unit], *rest: Any) -> bool:
+        seen.extend(units)
+        return run_units(phase, title, units, *rest)
+
+    monkeypatch.setattr(run_suites, "run_units", watched)
+    for words, cases in (([], [3]), (["--alone"], [1, 1, 1])):
+        seen.clear()
+        assert run(suite, "--under", "native", "--filter", "mini_test/All/*", *words, "--repeat", "1") == 0
+        assert [len(unit.cases) for unit in seen] == cases
 
 
 def test_native_runs_are_remembered_of_files_that_the_kind_finds(tmp_path: Path, own_data: Path) -> None:

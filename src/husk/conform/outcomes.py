@@ -105,6 +105,15 @@ class Score:
         return self.passed / left if left else None
 
 
+def percent(share: float | None) -> str:
+    """To one decimal; nothing that misses is shown as 100 %, nothing that passes as 0 %."""
+    if share is None:
+        return "–"
+    if 0 < share < 1:
+        share = min(max(share, 0.001), 0.999)
+    return f"{100 * share:.1f} %"
+
+
 def score(cases: list[Judged]) -> Score:
     counts = dict.fromkeys(VERDICTS, 0)
     for one in cases:

@@ -40,6 +40,7 @@ def main(options: Values) -> int:
         fresh_baseline=options.fresh_baseline,
         expected=expected,
         resume=options.resume,
+        alone=options.alone,
     )
     try:
         with _workers(options.cluster, place) as workers, told_progress(quiet=options.quiet) as watch:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from husk.conform.outcomes import FLAKY, NOT_NATIVE, SKIP, Judged, RunRecord, Score, score
+from husk.conform.outcomes import FLAKY, NOT_NATIVE, SKIP, Judged, RunRecord, Score, percent, score
 
 MOST_NAMED = 20  # cases of one kind that are listed
-
-
-def percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def score_lines(record: RunRecord) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from husk.cli.conform.conform_show import MOST_NAMED, percent
-from husk.conform.outcomes import MISSES, score
+from husk.cli.conform.conform_show import MOST_NAMED
+from husk.conform.outcomes import MISSES, percent, score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

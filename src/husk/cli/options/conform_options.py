@@ -18,6 +18,7 @@ RUN_SUITES = Command(
         Option("--image", "NAME", "for husk: in this image, whose user the programs are: root, if it names none"),
         Option("--filter", "PATTERN", "only cases whose FILE/CASE fits the shell pattern; may be given several times",
                many=True),
+        Option("--alone", "", "each case in a process of its own, where the suite's kind can do that"),
         Option("--jobs", "N", "units at once (default: the number of processors)", read=thread_count, default=0),
         Option("--timeout", "S", "seconds for a unit, instead of the suite's", read=time_limit, default=0.0),
         Option("--user", "USER", "run the programs as this user; husk run as root only"),

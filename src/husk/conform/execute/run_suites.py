@@ -59,6 +59,7 @@ class Options:
     fresh_baseline: bool = False  # forget what is remembered of native runs
     expected: Expected = field(default_factory=Expected)
     resume: bool = False
+    alone: bool = False  # each case in a process of its own, natively too
     files: Mapping[str, frozenset[str]] = field(default_factory=dict)  # suite -> the only files of it that are run
 
 
@@ -139,7 +140,9 @@ class _Run:
         for unit in self.units:
             cases = [case for case in unit.cases if lacking(CaseName(unit.suite, unit.file, case))]
             only = _only(unit)
-            if unit.cases and cases:
+            if unit.cases and only and self.options.alone:
+                found += [only(unit, [case]) for case in cases]
+            elif unit.cases and cases:
                 found += cut(only(unit, cases) if only and len(cases) < len(unit.cases) else unit, only, times.seconds)
             elif not unit.cases and lacks(unit):
                 found.append(unit)

@@ -28,7 +28,7 @@ from husk.conform.matrix.trace_suites import trace_suites
 from husk.conform.matrix.uses_file import Use, Uses, read_uses, write_uses
 from husk.conform.nightly.choose_files import BY_FILE, Chosen, choose_again
 from husk.conform.nightly.nightly_config import USED, NightlyConfig
-from husk.conform.outcomes import CaseName, RunRecord, score
+from husk.conform.outcomes import CaseName, RunRecord, percent, score
 from husk.conform.places import conform_directory
 from husk.conform.report.write_reports import write_reports
 from husk.conform.suite_file import Suite, read_suite
@@ -78,8 +78,7 @@ class Night:
 
 def _in_short(one: Compared) -> str:
     now = score(one.record.cases)
-    share = "–" if now.share is None else f"{100 * now.share:.1f} %"
-    text = f"{one.record.info.runtime} {share} ({now.passed} of {now.counted}"
+    text = f"{one.record.info.runtime} {percent(now.share)} ({now.passed} of {now.counted}"
     if one.found is None:
         return f"{text}, the first run)"
     counts = {

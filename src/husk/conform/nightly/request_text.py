@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from husk.conform.outcomes import score
-from husk.conform.report.markdown import code, escaped, percent, table
+from husk.conform.outcomes import percent, score
+from husk.conform.report.markdown import code, escaped, table
 
 if TYPE_CHECKING:
     from pathlib import Path

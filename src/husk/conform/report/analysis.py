@@ -9,9 +9,9 @@ from husk.conform.matrix.calls_file import Calls
 from husk.conform.matrix.coverage import NATIVE, REFUSED, VIRTUAL, Row
 from husk.conform.matrix.priority import NOT_MEASURED, PRIORITIES
 from husk.conform.matrix.uses_file import INTERPRETER, SKILL, Uses
-from husk.conform.outcomes import RunRecord, score
+from husk.conform.outcomes import RunRecord, percent, score
 from husk.conform.report.findings import misses_by_file, not_exercised, recommendations, refused_in_use
-from husk.conform.report.markdown import Markup, code, fill, listed, percent, table
+from husk.conform.report.markdown import Markup, code, fill, listed, table
 
 MOST_FILES_OF_A_CALL, MOST_USERS, MOST_MISSING_FILES = 3, 4, 30
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from husk.conform.history.run_changes import Change, changes
 from husk.conform.matrix.coverage import Row
 from husk.conform.matrix.uses_file import Uses
-from husk.conform.outcomes import FLAKY, MISSES, NOT_NATIVE, SKIP, Judged, RunRecord, score
+from husk.conform.outcomes import FLAKY, MISSES, NOT_NATIVE, SKIP, Judged, RunRecord, percent, score
 from husk.conform.report.analysis import labelled, run_table
 from husk.conform.report.findings import recommendations
-from husk.conform.report.markdown import Markup, code, escaped, fill, listed, percent, table
+from husk.conform.report.markdown import Markup, code, escaped, fill, listed, table
 
 MOST_NAMED, MOST_REASONS, MOST_STEPS = 40, 40, 15
 

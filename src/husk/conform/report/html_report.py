@@ -15,9 +15,9 @@ from husk.compat.html_shell import base_style, markup, page_head, template_envir
 from husk.conform.history.run_changes import Changes, changes
 from husk.conform.matrix.coverage import Row
 from husk.conform.matrix.priority import NOT_MEASURED, PRIORITIES
-from husk.conform.outcomes import MISSES, PASS, CaseName, Judged, RunRecord, Score
+from husk.conform.outcomes import MISSES, PASS, CaseName, Judged, RunRecord, Score, percent
 from husk.conform.report.page_data import MOST_OUTPUTS, Column, Embedded, columns, embedded, reasons, user_text
-from husk.conform.report.trend_chart import SERIES, TrendPoint, chart, percent, trends_of
+from husk.conform.report.trend_chart import SERIES, TrendPoint, chart, trends_of
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _TITLE = "Linux conformance"

@@ -98,7 +98,3 @@ def is_as_written(text: str) -> bool:
 
 def _digest(title: str, rest: str) -> str:
     return hashlib.sha256(f"{title}\n{rest}".encode()).hexdigest()
-
-
-def percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"

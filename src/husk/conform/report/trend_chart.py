@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from husk.compat.html_shell import escaped
-from husk.conform.outcomes import RunInfo, Score
+from husk.conform.outcomes import RunInfo, Score, percent
 
 MOST_POINTS = 90  # of one line: a quarter of nights
 SERIES = 6  # colours and dashes; more lines begin again
@@ -94,15 +94,6 @@ def chart(trend: Trend, series: Sequence[str], *, width: int, height: int, name:
         parts.append(f'<text x="{dots[-1][0] + 8:.1f}" y="{ends[runtime] + 4:.1f}">{escaped(runtime[:20])}</text></g>')
     parts.append("</svg>")
     return "".join(parts)
-
-
-def percent(share: float | None) -> str:
-    """To one decimal; nothing that misses is shown as 100 %, nothing that passes as 0 %."""
-    if share is None:
-        return "–"
-    if 0 < share < 1:
-        share = min(max(share, 0.001), 0.999)
-    return f"{100 * share:.1f} %"
 
 
 def _share(point: TrendPoint) -> float:

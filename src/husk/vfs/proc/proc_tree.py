@@ -137,7 +137,8 @@ class ProcTree(SynthTree):
         mode, nlink, size = 0o555, 1, 0
         if isinstance(node, PartDir):
             mode, nlink = TASK_DIRS[node.name], 2
-            size = len(self._entries.listed(node.task, b"fd")) if node.name == b"fd" else 0  # since Linux 6.2
+            if node.name == b"fd":  # the number of descriptors, since Linux 6.2; whoever may not list them may ask
+                size = os.stat(b"fd", dir_fd=host_task.fd).st_size
             if node.name == b"task":  # one more for each thread: browsers count their own by it
                 nlink = os.stat(b"task", dir_fd=host_task.fd).st_nlink
         elif isinstance(node, TaskFile):
