@@ -130,6 +130,12 @@ def test_runs_of_one_runtime_are_told_apart_by_their_suites() -> None:
     assert titles == ["### mini", "#### husk", "#### husk-bare", "### more, yet", "#### husk"]
 
 
+def test_a_run_of_some_cases_says_so() -> None:
+    other = RunRecord(replace(INFO, run="20260102-050405-husk-image", case_filter="*/A.* " * 20), HUSK.cases[:1])
+    text = evaluation([HUSK, other], {}, ROWS, USES, TODAY)
+    assert "### mini\n" in text and text.count("(only \\*/A.\\*") == 2 and "### mini (only" in text
+
+
 def test_junit_counts_agree() -> None:
     root = ET.fromstring(junit(HUSK))
     assert root.tag == "testsuites"

@@ -14,6 +14,7 @@ from husk.conform.report.findings import misses_by_file, not_exercised, recommen
 from husk.conform.report.markdown import Markup, code, fill, listed, table
 
 MOST_FILES_OF_A_CALL, MOST_USERS, MOST_MISSING_FILES = 3, 4, 30
+MOST_FILTER = 60  # characters of a filter
 
 
 def analysis(
@@ -40,7 +41,7 @@ def analysis(
                 if (some := [row for row in rows if row.priority == priority])
             ],
             "refused": _refused(rows, uses),
-            "families": [(name, _families(record)) for name, record in labelled(records)],
+            "families": [(name, _families(one)) for name, one in labelled(records) if len(one.families()) > 1],
             "files": [(name, _files(record, rows)) for name, record in labelled(records)],
             "unexercised": listed([code(row.call) for row in unused]) if unused else None,
             "recommendations": recommendations(records, rows, uses),
@@ -64,12 +65,19 @@ def labelled(records: Sequence[RunRecord]) -> list[tuple[str, RunRecord]]:
     ]
 
 
+def suites_of(record: RunRecord) -> str:
+    """And which of their cases, where a filter chose some."""
+    only = record.info.case_filter
+    shown = only if len(only) <= MOST_FILTER else f"{only[:MOST_FILTER]}…"
+    return ", ".join(record.info.suites) + (f" (only {shown})" if only else "")
+
+
 def run_table(records: Sequence[RunRecord]) -> Markup:
     def row(record: RunRecord) -> list[object]:
         info, total = record.info, score(record.cases)
         passed = f"{total.passed} of {total.counted}"
         return [
-            code(info.run), info.runtime, info.version, info.kernel, info.user, ", ".join(info.suites), passed,
+            code(info.run), info.runtime, info.version, info.kernel, info.user, suites_of(record), passed,
             percent(total.share), percent(total.share_but_design), "yes" if info.whole else "no",
         ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from husk.conform.history.run_changes import Change, changes
 from husk.conform.matrix.coverage import Row
 from husk.conform.matrix.uses_file import Uses
 from husk.conform.outcomes import FLAKY, MISSES, NOT_NATIVE, SKIP, Judged, RunRecord, percent, score
-from husk.conform.report.analysis import labelled, run_table
+from husk.conform.report.analysis import labelled, run_table, suites_of
 from husk.conform.report.findings import recommendations
 from husk.conform.report.markdown import Markup, code, escaped, fill, listed, table
 
@@ -36,7 +36,7 @@ def evaluation(
                 if record.info.run in previous
             ],
             "first": listed([code(record.info.run) for record in records if record.info.run not in previous]),
-            "groups": [_group(", ".join(suites), some) for suites, some in _by_suites(records)],
+            "groups": [_group(title, some) for title, some in _by_suites(records)],
             "steps": steps[:MOST_STEPS],
             "more_steps": len(steps) - MOST_STEPS,
         },
@@ -70,11 +70,11 @@ def _change_lines(some: Sequence[Change]) -> list[Markup]:
     return lines
 
 
-def _by_suites(records: Sequence[RunRecord]) -> list[tuple[tuple[str, ...], list[RunRecord]]]:
-    """Runs of the same suites side by side, in the order of the records."""
-    groups: dict[tuple[str, ...], list[RunRecord]] = {}
+def _by_suites(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
+    """Runs of the same suites side by side, in the order of the records, and those of the same cases only."""
+    groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault(tuple(sorted(record.info.suites)), []).append(record)
+        groups.setdefault(suites_of(record), []).append(record)
     return list(groups.items())
 
 
