@@ -122,7 +122,8 @@ class NameCache:
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
             below = self._directory(call, start, name + b"/")
-            if below is None or self._settled.get((number, name + b"/")) != below.placeholder:
+            key = (number, name + b"/")
+            if below is None or key not in self._settled or self._settled[key] != (below.placeholder or 0):
                 if below is not None and self._teach_directory(number, name + b"/", below) and below.placeholder:
                     self._teach_directory(below.placeholder, b"", below)
                 elif below is None:
