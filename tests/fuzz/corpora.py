@@ -85,6 +85,16 @@ def _init() -> list[bytes]:
     return [b"\0" + plan, b"\2" + plan, start + texts]
 
 
+def _gate() -> list[bytes]:
+    """Requests in a slot: a state, a number, six arguments, a thread, the name's length and the name."""
+    made = []
+    asked = ((9, 262, b"/usr/bin", 8), (13, 332, b"sub/inner", 9), (15, 89, b"", 0), (9, 21, b"/", 300))
+    for state, nr, name, size in asked:
+        words = struct.pack("<II9Q", state, 0, nr, 1, 2, 3, 4, 5, 6, 77, size)
+        made.append((words + name).ljust(1024, b"\0") + bytes(range(32)))
+    return made
+
+
 def corpus(target: str) -> list[bytes]:
     made = {
         "elf": _programs,
@@ -94,8 +104,9 @@ def corpus(target: str) -> list[bytes]:
         "signals": _signals,
         "names": _names,
         "init": _init,
+        "gate": _gate,
     }
     return [NOTHING, *made[target](), *FOUND.get(target, [])]
 
 
-TARGETS = ("elf", "stack", "manifest", "messages", "signals", "names", "init")
+TARGETS = ("elf", "stack", "manifest", "messages", "signals", "names", "init", "gate")

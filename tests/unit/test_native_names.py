@@ -16,6 +16,7 @@ ROOMS = {
     ".": ("core_",),
     "notify": ("notify_", "guest_"),
     "fastpath": ("fast_",),
+    "gate": ("gate_",),
     "remote": ("remote_",),
     "host": ("host_",),
     "trace": ("trace_",),

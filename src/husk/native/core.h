@@ -5,6 +5,7 @@
  *   core.c      core_                       the module object, errors, time
  *   notify/     notify_, guest_             the listener and its answers; a guest thread's memory and descriptors
  *   fastpath/   fast_                       calls answered without Python
+ *   gate/       gate_                       questions that come by shared memory
  *   remote/     remote_                     calls made by a stopped guest thread
  *   trace/      trace_                      a census of what guests ask for
  *   host/       host_                       calls husk makes on the host
@@ -69,10 +70,12 @@ typedef struct {
     int marks;                     /* atomic: some thread of the run has rules of its own (remote/restrict.c) */
     uint64_t restricting[CORE_RESTRICTING]; /* atomic: threads that husk makes take on such rules right now; 0: free */
     pid_t restrictors[CORE_RESTRICTING];    /* atomic: which threads of husk make them */
+    struct gate_keeper *gates;     /* owned; NULL: guests ask by notification only */
     int loader_fd;                 /* borrowed */
     int mapped;                    /* network addresses have to be translated */
     int confined;                  /* a name that a guest slips into a native send leads nowhere */
     PyObject *recorder;            /* a strong reference to a Recorder (trace/trace.h); NULL: nothing is traced */
+    uint64_t closing[(CALL_NUMBERS + 63) / 64]; /* native calls that are notified because they close gates */
     uint64_t shown[(CALL_NUMBERS + 63) / 64]; /* a bit for each call that Python must see, even if C could answer */
 } Listener;
 

@@ -211,7 +211,11 @@ class Box:
             self._names = NameCache(self._learned, files.vfs, files.creds, self.ids.host_uid, cached=True)
             if self.before is not None and any(tree.hard_links_changed for _, tree in self.files.layers):
                 self.files.vfs.invalidate(self.files.vfs.root, True)  # it must not ask the host about hard links
-        return Listener(fd, cookie, self.loader_fd, True, mapped, confined, self._learned), self._names
+        gates, closing = self.plan.gates, tuple(self.plan.closing)
+        listener = Listener(
+            fd, cookie, self.loader_fd, True, mapped, confined, self._learned, gates=gates, closing=closing
+        )
+        return listener, self._names
 
     def segments_in_memory(self) -> InMemory:
         """Shared memory that stays even where no process has it attached."""

@@ -9,6 +9,8 @@ import os
 
 from husk.sandbox.errors import NoNamespaces, missing
 from husk.walls.filter import compile_filter, notify_all
+from husk.walls.gates import closing_calls
+from husk.walls.gates import wanted as gates_wanted
 from husk.walls.ids import Ids, may_switch_user
 from husk.walls.landlock import SCOPES_SIGNALS
 from husk.walls.namespaces import walls_here
@@ -28,14 +30,18 @@ class Plan:
     """A policy, the walls to raise around its box, and the seccomp filter that fits them. `rules` says what becomes of
     each call; `filter` is what the host gets: the same, unless the box is traced."""
 
-    __slots__ = ("cookie", "filter", "policy", "rules", "walls")
+    __slots__ = ("closing", "cookie", "filter", "gates", "policy", "rules", "walls")
 
     def __init__(self, policy: Policy, walls: Walls) -> None:
         self.policy, self.walls = policy, walls
         # The cookie marks husk's own calls. Each box has its own, keeps it secret, and has it in every filter.
         self.cookie = int.from_bytes(os.urandom(8), "little")
         emulation = policy.emulation
-        self.rules = compile_filter(walls, self.cookie, None if emulation is None else emulation.noticed())
+        self.gates = gates_wanted() if emulation is None and policy.trace is None else 0
+        # The native calls that end the use of gates.
+        self.closing = closing_calls(walls) if self.gates else {}
+        noticed = self.closing if emulation is None else emulation.noticed()
+        self.rules = compile_filter(walls, self.cookie, noticed)
         self.filter = self.rules if policy.trace is None else notify_all(self.rules, self.cookie)
 
     def ids(self, wanted: tuple[int, int] | None) -> Ids:

@@ -178,20 +178,32 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     }
 }
 
+bool fast_begin(struct fast_cache *cache)
+{
+    if (atomic_load(&cache->off))
+        return false;
+    if (atomic_load(&cache->held.stale) || atomic_load(&cache->held.full)) {
+        pthread_rwlock_wrlock(&cache->lock);
+        fast_held_tidy(cache);
+        pthread_rwlock_unlock(&cache->lock);
+    }
+    pthread_rwlock_rdlock(&cache->lock);
+    return true;
+}
+
+void fast_end(struct fast_cache *cache)
+{
+    pthread_rwlock_unlock(&cache->lock);
+}
+
 bool fast_answer(Listener *listener, const struct seccomp_notif *notif)
 {
-    if (atomic_load(&listener->cache->off))
-        return false;
     /* Starting a program waits for the guest, so the lock must not be held meanwhile. */
     if (notif->data.nr == SYS_execve)
-        return fast_answer_execve(listener, notif);
-    if (atomic_load(&listener->cache->held.stale) || atomic_load(&listener->cache->held.full)) {
-        pthread_rwlock_wrlock(&listener->cache->lock);
-        fast_held_tidy(listener->cache);
-        pthread_rwlock_unlock(&listener->cache->lock);
-    }
-    pthread_rwlock_rdlock(&listener->cache->lock);
+        return !atomic_load(&listener->cache->off) && fast_answer_execve(listener, notif);
+    if (!fast_begin(listener->cache))
+        return false;
     bool done = answer(listener, notif);
-    pthread_rwlock_unlock(&listener->cache->lock);
+    fast_end(listener->cache);
     return done;
 }

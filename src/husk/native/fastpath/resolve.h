@@ -37,7 +37,10 @@ struct fast_reply {
 /* FAST_PYTHON leaves the call to Python. */
 enum fast_outcome { FAST_PYTHON, FAST_MISSING, FAST_FOUND };
 
-/* questions.c: the reply to a call that carries no descriptor back. False: Python's. */
+/* fastpath.c: take the cache's lock for a question, and give it back. False: C answers nothing, and has no lock. */
+bool fast_begin(struct fast_cache *cache);
+void fast_end(struct fast_cache *cache);
+/* questions.c, with the lock held: the reply to a call that carries no descriptor back. False: Python's. */
 bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
               struct fast_reply *reply);
 /* The number of the placeholder that `link`, a link of /proc, leads to. False: it leads elsewhere. */

@@ -4,6 +4,7 @@
 
 #include "fastpath/changes.h"
 #include "fastpath/fastpath.h"
+#include "gate/gate.h"
 #include "loader/protocol.h"
 #include "remote/remote.h"
 #include "trace/trace.h"
@@ -25,17 +26,37 @@ static void wake_up(int signal)
     (void)signal; /* its only effect is EINTR */
 }
 
+/* Set the bits of these calls. */
+static bool read_numbers(PyObject *numbers, uint64_t calls[])
+{
+    PyObject *each = PySequence_List(numbers);
+    if (!each)
+        return false;
+    bool good = true;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(each); i++) {
+        long nr = PyLong_AsLong(PyList_GetItem(each, i));
+        good = nr >= 0 && nr < CALL_NUMBERS;
+        if (good)
+            calls[nr >> 6] |= 1ull << (nr & 63);
+        else if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "%ld is no call number", nr);
+    }
+    Py_DECREF(each);
+    return good;
+}
+
 static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"fd", "cookie", "loader_fd", "cached", "mapped", "confined", "shares", "recorder",
-                            NULL};
+                            "gates", "closing", NULL};
     unsigned long long cookie;
-    int fd, loader_fd, cached = 1, mapped = 0, confined = 0;
+    int fd, loader_fd, cached = 1, mapped = 0, confined = 0, gates = 0;
     PyObject *shares = NULL; /* borrowed: a listener whose name cache this one shares */
     PyObject *recorder = NULL; /* borrowed: who writes down every call */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!O!:Listener", names, &fd, &cookie, &loader_fd, &cached,
+    PyObject *closing = NULL;  /* borrowed: numbers of native calls that are notified because they close gates */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKi|pppO!O!iO:Listener", names, &fd, &cookie, &loader_fd, &cached,
                                      &mapped, &confined, notify_listener_type, &shares, trace_recorder_type,
-                                     &recorder))
+                                     &recorder, &gates, &closing))
         return -1;
     struct sigaction action = {.sa_handler = wake_up};
     sigaction(CORE_WAKE_SIGNAL, &action, NULL);
@@ -56,6 +77,9 @@ static int Listener_init(Listener *self, PyObject *args, PyObject *kwargs)
     self->confined = confined;
     self->recorder = Py_XNewRef(recorder);
     self->cache = !cached ? NULL : shares ? fast_cache_share(((Listener *)shares)->cache) : fast_cache_new();
+    self->gates = gates && self->cache && !recorder ? gate_keeper_new(self, gates > 1) : NULL;
+    if (closing && !read_numbers(closing, self->closing))
+        return -1;
     return 0;
 }
 
@@ -63,6 +87,7 @@ static void Listener_dealloc(Listener *self)
 {
     if (self->fd > 0)
         close(self->fd);
+    gate_keeper_free(self->gates);
     fast_cache_release(self->cache);
     fast_changes_free(self->changes);
     remote_exec_table_free(self->execs);
@@ -72,9 +97,14 @@ static void Listener_dealloc(Listener *self)
     core_free((PyObject *)self);
 }
 
+static bool is_in(const uint64_t calls[], int nr)
+{
+    return nr >= 0 && nr < CALL_NUMBERS && calls[nr >> 6] >> (nr & 63) & 1;
+}
+
 static bool is_shown(const Listener *self, int nr)
 {
-    return nr >= 0 && nr < CALL_NUMBERS && self->shown[nr >> 6] >> (nr & 63) & 1;
+    return is_in(self->shown, nr);
 }
 
 /* True when `notif` holds a call for Python; false when the box is over. */
@@ -122,13 +152,24 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
         case SYS_execveat:
             remote_exec_drop_failed(self, notif->pid);
             break;
+        case SYS_seccomp:
+        case SYS_prctl:
+        case SYS_ptrace:
+            if (!is_in(self->closing, notif->data.nr) || !gate_is_over(notif))
+                break;
+            gate_close(self->gates);
+            notify_answer_continue(self->fd, notif->id); /* native but for this */
+            continue;
         case HUSK_CALL:
+            gate_executed(self->gates, notif->pid);
             if (remote_exec_answer_loader(self, notif)) {
                 if (recorder)
                     trace_loader_asked(recorder, notif->pid);
                 continue;
             }
         }
+        if (gate_notified(self->gates, notif))
+            continue;
         if (!is_shown(self, notif->data.nr) && !remote_is_marked(self, notif->pid) &&
             ((self->cache && fast_answer(self, notif)) || fast_answer_message(self, notif))) {
             if (recorder)
@@ -175,6 +216,7 @@ static PyObject *Listener_stop(Listener *self, PyObject *Py_UNUSED(noargs))
     self->stopped = 1; /* the caller then wakes each receiver until it has left */
     notify_leader_wake_followers(self->leader);
     Py_BEGIN_ALLOW_THREADS
+    gate_keeper_end(self->gates);
     fast_held_release(self->cache); /* other runs of the box go on, and hold again what they need */
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
@@ -193,24 +235,17 @@ PyObject *notify_py_wake_thread(PyObject *self, PyObject *args)
 /* To be called before the first receiver starts: `shown` is read without a lock. */
 static PyObject *Listener_show(Listener *self, PyObject *numbers)
 {
-    PyObject *each = PySequence_List(numbers);
-    if (!each)
+    gate_close(self->gates); /* they would hide calls from Python */
+    if (!read_numbers(numbers, self->shown))
         return NULL;
-    for (Py_ssize_t i = 0; i < PyList_Size(each); i++) {
-        long nr = PyLong_AsLong(PyList_GetItem(each, i));
-        if (nr < 0 || nr >= CALL_NUMBERS) {
-            Py_DECREF(each);
-            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%ld is no call number", nr);
-        }
-        self->shown[nr >> 6] |= 1ull << (nr & 63);
-    }
-    Py_DECREF(each);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef Listener_methods[] = {
     {"receive", (PyCFunction)Listener_receive, METH_NOARGS, "receive(): the next Call, or None when the box is over"},
     {"show", (PyCFunction)Listener_show, METH_O, "show(numbers): Python sees these calls, even if C could answer"},
+    {"gate_use", (PyCFunction)gate_py_use, METH_NOARGS,
+     "gate_use(): how many calls came through gates, and the processor time of the thread that polls, in ns"},
     {"stop", (PyCFunction)Listener_stop, METH_NOARGS, "stop(): receivers leave at their next wake-up"},
     {"cache_identity", (PyCFunction)fast_py_cache_identity, METH_VARARGS, "the guest's ids, for the name cache"},
     {"cache_learn", (PyCFunction)fast_py_cache_learn, METH_VARARGS, "teach the name cache one directory"},

@@ -11,6 +11,8 @@
  * landlock_restrict_self, with which the host confines signals and tracing. */
 #include "remote/remote.h"
 
+#include "gate/gate.h"
+
 #include "notify/notify.h"
 #include "trace/trace.h"
 
@@ -72,6 +74,9 @@ PyObject *remote_py_use_marks(Listener *self, PyObject *noargs)
 {
     (void)noargs;
     __atomic_store_n(&self->marks, 1, __ATOMIC_RELEASE);
+    Py_BEGIN_ALLOW_THREADS
+    gate_close(self->gates);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 

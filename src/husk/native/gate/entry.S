@@ -1,0 +1,241 @@
+/*
+ * The guest's side of the gate. husk copies this code into page 0 of a gate; it is position-independent and runs in
+ * guests only. A stub leads here instead of a call site's `mov $nr, %eax`:
+ *
+ *   r11        the stub's data
+ *   rax, rcx   free, like r11: `syscall` overwrites them
+ *   all others as the site left them for its call. No stack is used: the site may have a red zone.
+ *
+ * There are two ways out, both to the site: with eax = nr to its `syscall` instruction, which then makes the ordinary
+ * call; or behind it, with the result in rax. At any instruction a signal may come, whose handler may make calls of its
+ * own, jump away, or fork. A child that returns from the handler is still in here, with its parent's slot: the open
+ * word is 0 there, which is looked at last before an answer is believed; and an answer to words that were written by
+ * two at once has another sum.
+ */
+#include "gate/layout.h"
+
+#define EINVAL 22
+#define EFAULT 14
+#define NR_RT_SIGPROCMASK 14
+#define NR_SCHED_YIELD 24
+#define NR_GETTID 186
+
+#define AT(offset) (gate_code + (offset))(%rip)
+#define SAVED_ARGS (GATE_SAVED_REQUEST + GATE_REQUEST_ARGS)
+
+        .section .rodata.gate, "a", @progbits
+        .balign 64
+        .globl  gate_code, gate_code_end
+        .hidden gate_code, gate_code_end
+gate_code:
+        cmpl    $0, AT(GATE_OPEN)
+        je      plain
+        cmpl    $0, AT(GATE_AWAKE)
+        je      plain
+
+        /* A slot by the stack: threads have stacks of their own. Whoever finds it locked makes the ordinary call. */
+        mov     %rsp, %rax
+        mov     %rsp, %rcx
+        shr     $12, %rax
+        shr     $21, %rcx
+        xor     %ecx, %eax
+        and     $(GATE_SLOT_COUNT - 1), %eax
+        shl     $9, %eax
+        lea     AT(GATE_SAVED), %rcx
+        add     %rax, %rcx
+        mov     $1, %eax
+        xchg    %eax, GATE_SAVED_LOCK(%rcx)
+        test    %eax, %eax
+        jnz     plain
+
+        mov     %rbx, GATE_SAVED_RBX(%rcx)
+        mov     %rcx, %rbx
+        mov     %r12, GATE_SAVED_R12(%rbx)
+        mov     %r11, GATE_SAVED_DATA(%rbx)
+        mov     %rdi, SAVED_ARGS + 0(%rbx)
+        mov     %rsi, SAVED_ARGS + 8(%rbx)
+        mov     %rdx, SAVED_ARGS + 16(%rbx)
+        mov     %r10, SAVED_ARGS + 24(%rbx)
+        mov     %r8, SAVED_ARGS + 32(%rbx)
+        mov     %r9, SAVED_ARGS + 40(%rbx)
+        /* rbx: what is remembered. r12: the slot, twice as large. */
+        lea     AT(GATE_SAVED), %rax
+        mov     %rbx, %r12
+        sub     %rax, %r12
+        lea     AT(GATE_SLOTS), %rax
+        lea     (%rax, %r12, 2), %r12
+
+        mov     GATE_DATA_NR(%r11), %eax
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_NR(%rbx)
+        movzbl  GATE_DATA_NAME(%r11), %eax
+        mov     SAVED_ARGS(%rbx, %rax, 8), %rsi
+
+        /*
+         * A name that cannot be read must give EFAULT, not a fault. The host reads eight bytes of it before it finds
+         * that -1 is no operation.
+         */
+        mov     $NR_RT_SIGPROCMASK, %eax
+        mov     $-1, %edi
+        xor     %edx, %edx
+        mov     $8, %r10d
+        syscall
+        cmp     $-EINVAL, %rax
+        jne     give_up
+
+        /* Copy it, to the end of its page at most. */
+        lea     GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx), %rdi
+        mov     %esi, %ecx
+        neg     %ecx
+        and     $(GATE_PAGE - 1), %ecx
+        jz      1f
+        cmp     $GATE_LONGEST_NAME + 1, %ecx
+        jbe     2f
+1:      mov     $GATE_LONGEST_NAME + 1, %ecx
+2:      xor     %edx, %edx
+3:      movzbl  (%rsi, %rdx), %eax
+        mov     %al, (%rdi, %rdx)
+        test    %eax, %eax
+        jz      4f
+        inc     %edx
+        cmp     %ecx, %edx
+        jb      3b
+        jmp     give_up
+4:      movq    $0, (%rdi, %rdx)
+        mov     %rdx, GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx)
+
+        /* Only a name that begins in a directory of the thread's needs to say which thread. */
+        xor     %eax, %eax
+        cmpb    $'/', (%rdi)
+        je      5f
+        mov     $NR_GETTID, %eax
+        syscall
+5:      mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
+
+        /* Into the slot, word by word, with their sum. */
+        mov     GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx), %ecx
+        shr     $3, %ecx
+        add     $GATE_REQUEST_WORDS + 1, %ecx
+        movabs  $GATE_SUM_FACTOR, %rdi
+        xor     %r8d, %r8d
+        xor     %edx, %edx
+6:      mov     GATE_SAVED_REQUEST(%rbx, %rdx, 8), %rax
+        mov     %rax, GATE_SLOT_REQUEST(%r12, %rdx, 8)
+        xor     %rax, %r8
+        imul    %rdi, %r8
+        mov     %r8, %rax
+        shr     $GATE_SUM_SHIFT, %rax
+        xor     %rax, %r8
+        inc     %edx
+        cmp     %ecx, %edx
+        jb      6b
+        mov     %r8, GATE_SAVED_SUM(%rbx)
+
+        mov     GATE_SAVED_TURN(%rbx), %edi
+        add     $(GATE_STATES + 1), %edi
+        mov     %edi, GATE_SAVED_TURN(%rbx)
+        lea     GATE_POSTED(%rdi), %eax
+        xchg    %eax, GATE_SLOT_STATE(%r12)
+
+        mov     $GATE_SPINS, %ecx
+wait:   mov     GATE_SLOT_STATE(%r12), %eax
+        xor     %edi, %eax
+        cmp     $GATE_DONE, %eax
+        je      done
+        ja      give_up                 /* another turn: a child of a handler's fork was here */
+        pause
+        dec     %ecx
+        jnz     wait
+        lea     GATE_POSTED(%rdi), %eax
+        mov     %edi, %edx
+        lock cmpxchg %edx, GATE_SLOT_STATE(%r12)
+        je      give_up
+        /* husk has taken it, and lost its processor meanwhile. */
+        cmpl    $0, AT(GATE_OPEN)
+        je      give_up
+        mov     $NR_SCHED_YIELD, %eax
+        syscall
+        mov     $GATE_SPINS, %ecx
+        jmp     wait
+
+done:   mov     GATE_SLOT_SUM(%r12), %rax
+        cmp     GATE_SAVED_SUM(%rbx), %rax
+        jne     give_up
+        mov     GATE_SLOT_VALUE(%r12), %rax
+        mov     %rax, GATE_SAVED_VALUE(%rbx)
+        mov     GATE_SLOT_SIZE(%r12), %r8
+        test    %r8, %r8
+        jz      believe
+        mov     GATE_SAVED_DATA(%rbx), %r11
+        movzwl  GATE_DATA_SIZE(%r11), %eax
+        cmp     %rax, %r8
+        je      7f
+        cmp     $GATE_ANY_SIZE, %eax
+        jne     give_up                 /* as when it was declined */
+        lea     -8(%r8), %rax
+        cmp     $(GATE_LARGEST_DATA - 8), %rax
+        ja      give_up
+7:
+
+        /* Can the buffer be written? The host puts the signal mask there, at both ends if they are on two pages. */
+        movzbl  GATE_DATA_OUT(%r11), %eax
+        mov     SAVED_ARGS(%rbx, %rax, 8), %r9
+        lea     -8(%r9, %r8), %rdx
+8:      mov     $NR_RT_SIGPROCMASK, %eax
+        xor     %edi, %edi
+        xor     %esi, %esi
+        mov     $8, %r10d
+        syscall
+        test    %rax, %rax
+        jnz     fault
+        mov     %rdx, %rax
+        xor     %r9, %rax
+        mov     %r9, %rdx
+        shr     $12, %rax
+        jnz     8b
+
+        /* Words, and what is left as the last eight bytes. */
+        mov     $8, %edx
+9:      mov     GATE_SLOT_DATA - 8(%r12, %rdx), %rax
+        mov     %rax, -8(%r9, %rdx)
+        add     $8, %rdx
+        cmp     %r8, %rdx
+        jb      9b
+        mov     GATE_SLOT_DATA - 8(%r12, %r8), %rax
+        mov     %rax, -8(%r9, %r8)
+
+believe:
+        cmpl    $0, AT(GATE_OPEN)
+        je      give_up
+        mov     GATE_SAVED_VALUE(%rbx), %rax
+        mov     GATE_SAVED_DATA(%rbx), %r11
+        mov     GATE_DATA_BACK(%r11), %r11
+        add     $2, %r11
+        jmp     leave
+
+fault:  movq    $-EFAULT, GATE_SAVED_VALUE(%rbx)
+        jmp     believe
+
+give_up:
+        mov     GATE_SAVED_DATA(%rbx), %r11
+        mov     GATE_DATA_NR(%r11), %eax
+        mov     GATE_DATA_BACK(%r11), %r11
+
+leave:  mov     SAVED_ARGS + 0(%rbx), %rdi
+        mov     SAVED_ARGS + 8(%rbx), %rsi
+        mov     SAVED_ARGS + 16(%rbx), %rdx
+        mov     SAVED_ARGS + 24(%rbx), %r10
+        mov     SAVED_ARGS + 32(%rbx), %r8
+        mov     SAVED_ARGS + 40(%rbx), %r9
+        mov     GATE_SAVED_R12(%rbx), %r12
+        mov     %rbx, %rcx
+        mov     GATE_SAVED_RBX(%rbx), %rbx
+        movl    $0, GATE_SAVED_LOCK(%rcx) /* nothing is read from it any more */
+        mov     %r11, %rcx              /* as after a `syscall`, where it is behind one */
+        jmp     *%r11
+
+plain:  mov     GATE_DATA_NR(%r11), %eax
+        mov     GATE_DATA_BACK(%r11), %r11
+        jmp     *%r11
+gate_code_end:
+
+        .section .note.GNU-stack, "", @progbits

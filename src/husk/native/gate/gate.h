@@ -1,0 +1,84 @@
+/* native/gate: a way for guests to ask about names without a system call (docs/design/025-gate.md). */
+#ifndef HUSK_GATE_H
+#define HUSK_GATE_H
+
+#include "core.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "gate/layout.h"
+
+/* entry.S: the guest's code. */
+extern const char gate_code[], gate_code_end[];
+
+#define GATE_MOST 64
+#define GATE_FIRST_PAUSE 4 /* ordinary calls that wake the poller */
+
+/* One gate: one process image that has its pages. */
+struct gate_process {
+    pid_t tgid;           /* 0: free */
+    int pidfd;            /* owned */
+    uint64_t base;        /* in the guest */
+    uint8_t *pages;       /* owned: husk's mapping of the same memory */
+    unsigned stubs;
+    uint64_t sites[GATE_MOST_STUBS]; /* of the stubs: where their `syscall` instructions are */
+    bool polled;          /* by the poller, which alone changes it; `awake` says so to the guest */
+    unsigned declined;    /* in a row */
+};
+
+/* All gates of one listener. */
+struct gate_keeper {
+    pthread_mutex_t lock; /* of the gates; the poller holds it while it looks at them, again and again */
+    struct gate_process gates[GATE_MOST];
+    atomic_int closed;    /* for good: no gate opens any more */
+    atomic_int wanted;    /* futex: the poller is to wake up */
+    atomic_int waiting;   /* a receiver wants the lock: the poller leaves it alone meanwhile */
+    atomic_int ended;
+    bool eager;
+    cpu_set_t processors; /* the poller's: the thread that starts it may be pinned (notify/pin.c) */
+    int started;          /* the poller's thread runs */
+    pthread_t poller;
+    Listener *listener;   /* borrowed; outlives the poller */
+    struct gate_counter { pid_t tid; unsigned count, failures; } counters[64]; /* of calls, by thread; the leader's */
+    struct gate_site { uint64_t dev, ino, offset; int nr; } known[32]; /* sites by file, in the order they were found */
+    unsigned known_sites;
+    unsigned asked, pause; /* calls since the poller slept; how many have to come before it is woken */
+    atomic_ulong answered; /* requests that the poller answered */
+    atomic_long processor_ns; /* the poller's processor time */
+};
+
+/* keeper.c. A listener without one has no gates. */
+/* NULL: not on this machine. `eager`: for tests, which want gates used even where that is slower. */
+struct gate_keeper *gate_keeper_new(Listener *listener, bool eager);
+void gate_keeper_end(struct gate_keeper *keeper);        /* waits for the poller; then nothing is answered any more */
+void gate_keeper_free(struct gate_keeper *keeper);
+/* A call came by notification. True: it was answered, so that the thread makes it once more. */
+bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif);
+void gate_executed(struct gate_keeper *keeper, pid_t tgid); /* a new program: its gate is gone */
+void gate_close(struct gate_keeper *keeper); /* some guest will be told apart from the others: no gates any more */
+void gate_lock(struct gate_keeper *keeper); /* of keeper->lock, which the poller lets go for it */
+bool gate_is_over(const struct seccomp_notif *notif); /* does this native call close them? as in walls/gates.py */
+PyObject *gate_py_use(Listener *self, PyObject *noargs);
+/* Which of its arguments are the name and the buffer, and how large that is. NULL: it has no gate. */
+struct gate_call { int nr; uint8_t name, out; uint16_t size; };
+const struct gate_call *gate_call(int nr);
+
+/* install.c: 0, or -errno. In either case the call was answered, unless it is REMOTE_TRACED. */
+int gate_install(struct gate_keeper *keeper, struct gate_process *place, const struct seccomp_notif *notif,
+                 uint64_t inherited);
+int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const struct seccomp_notif *notif);
+/* Where the site's jump leads, if it is a jump to a gate's stub that a parent left; 0: it is an ordinary site; -1: it
+ * is none that can be changed. */
+int64_t gate_look_at_site(const struct seccomp_notif *notif);
+void gate_drop(struct gate_process *gate);
+
+/* poller.c */
+void *gate_poll(void *keeper); /* the thread */
+void gate_wake_poller(struct gate_keeper *keeper);
+/* Copies the request out of a slot that the guest may be writing to, and answers it. */
+void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot);
+
+#endif

@@ -1,0 +1,350 @@
+/* native: putting a gate into a guest process, and leading call sites to it.
+ *
+ * A site is `mov $nr, %eax; syscall`, seven bytes. The first five become a jump to a stub of the gate. The `syscall`
+ * stays: that is where the gate goes back to for the ordinary call. This is done only while the process has one thread,
+ * which is stopped: no other can be between two bytes. */
+#include "gate/gate.h"
+
+#include "notify/notify.h"
+#include "remote/remote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SITE_BYTES 7
+#define NEAR 0x7fff0000LL /* how far a jump reaches, and a little less */
+
+struct mapping {
+    uint64_t start, end, offset, dev, ino;
+};
+
+/* The mapping of a file that `address` lies in, if its pages are the process's own, executable, and not writable. */
+static bool find_mapping(pid_t tid, uint64_t address, struct mapping *found)
+{
+    char name[40], line[4400];
+    snprintf(name, sizeof name, "/proc/%d/maps", tid);
+    FILE *maps = fopen(name, "re");
+    bool is_found = false;
+    while (maps && !is_found && fgets(line, sizeof line, maps)) {
+        unsigned long start, end, offset, ino;
+        unsigned major, minor;
+        char rights[5];
+        if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &start, &end, rights, &offset, &major, &minor, &ino) != 7 ||
+            address < start || address >= end)
+            continue;
+        *found = (struct mapping){start, end, offset, (uint64_t)major << 32 | minor, ino};
+        is_found = strcmp(rights, "r-xp") == 0 && ino;
+        break;
+    }
+    if (maps)
+        fclose(maps);
+    return is_found;
+}
+
+/* Has the process one thread, and memory of its own? A vfork child has its parent's. */
+static bool is_alone(pid_t tid)
+{
+    char name[40], text[512];
+    struct stat s;
+    snprintf(name, sizeof name, "/proc/%d/task", tid);
+    if (guest_thread_group(tid) != tid || stat(name, &s) < 0 || s.st_nlink != 3)
+        return false;
+    snprintf(name, sizeof name, "/proc/%d/stat", tid);
+    int fd = open(name, O_RDONLY | O_CLOEXEC), parent = 0;
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = 0;
+    char *end = strrchr(text, ')');
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 && syscall(SYS_kcmp, tid, parent, KCMP_VM, 0, 0) != 0;
+}
+
+int64_t gate_look_at_site(const struct seccomp_notif *notif)
+{
+    uint8_t bytes[SITE_BYTES + 1]; /* and the one before */
+    uint64_t behind = notif->data.instruction_pointer;
+    struct mapping mapping;
+    int32_t distance;
+    uint32_t nr = notif->data.nr;
+    if (guest_read(notif->pid, behind - sizeof bytes, bytes, sizeof bytes) != sizeof bytes ||
+        bytes[6] != 0x0f || bytes[7] != 0x05 || !is_alone(notif->pid) ||
+        !find_mapping(notif->pid, behind - 2, &mapping) || mapping.start > behind - SITE_BYTES)
+        return -1;
+    memcpy(&distance, bytes + 2, sizeof distance);
+    if (bytes[1] == 0xb8 && memcmp(bytes + 2, &nr, sizeof nr) == 0 && (bytes[0] & 0xf0) != 0x40 /* a REX prefix */)
+        return 0;
+    uint64_t stub = behind - 2 + (int64_t)distance;
+    return bytes[1] == 0xe9 && (stub & 0xfff) >= GATE_STUBS ? (int64_t)(stub & ~0xfffULL) : -1;
+}
+
+/* ---- stubs ------------------------------------------------------------------------------------------------------- */
+
+/* Write a stub for the site whose `syscall` is at `site`; where it is in the guest. 0: there is no room. */
+static uint64_t make_stub(struct gate_process *gate, const struct gate_call *call, uint64_t site)
+{
+    if (gate->stubs == GATE_MOST_STUBS)
+        return 0;
+    unsigned at = GATE_STUBS + gate->stubs * GATE_STUB_BYTES;
+    uint8_t stub[GATE_STUB_BYTES] = {0x4c, 0x8d, 0x1d, GATE_DATA - 7, 0, 0, 0, 0xe9}; /* lea, jmp */
+    int32_t to_entry = -(int32_t)(at + 12);
+    uint32_t nr = call->nr;
+    memcpy(stub + 8, &to_entry, sizeof to_entry);
+    memcpy(stub + GATE_DATA + GATE_DATA_BACK, &site, sizeof site);
+    memcpy(stub + GATE_DATA + GATE_DATA_NR, &nr, sizeof nr);
+    stub[GATE_DATA + GATE_DATA_NAME] = call->name;
+    stub[GATE_DATA + GATE_DATA_OUT] = call->out;
+    memcpy(stub + GATE_DATA + GATE_DATA_SIZE, &call->size, sizeof call->size);
+    memcpy(gate->pages + at, stub, sizeof stub);
+    gate->sites[gate->stubs++] = site;
+    return gate->base + at;
+}
+
+/* The stopped process's site leads to a new stub. What is not as expected stays as it is. */
+static void lead(struct gate_process *gate, struct remote_thread *thread, const struct gate_call *call, uint64_t site)
+{
+    uint8_t before[8];
+    uint32_t nr = call->nr;
+    int64_t distance = (int64_t)(gate->base - site);
+    errno = 0;
+    long word = ptrace(PTRACE_PEEKDATA, thread->tid, site - 5, 0);
+    memcpy(before, &word, sizeof before);
+    if (errno || distance > NEAR || distance < -NEAR || before[0] != 0xb8 || memcmp(before + 1, &nr, sizeof nr) ||
+        before[5] != 0x0f || before[6] != 0x05)
+        return;
+    uint64_t stub = make_stub(gate, call, site);
+    if (!stub)
+        return;
+    int32_t jump = (int32_t)(int64_t)(stub - site);
+    before[0] = 0xe9;
+    memcpy(before + 1, &jump, sizeof jump);
+    memcpy(&word, before, sizeof word);
+    if (ptrace(PTRACE_POKEDATA, thread->tid, site - 5, word) < 0)
+        gate->stubs--;
+}
+
+static void remember_site(struct gate_keeper *keeper, const struct mapping *mapping, int nr, uint64_t site)
+{
+    struct gate_site found = {mapping->dev, mapping->ino, site - mapping->start + mapping->offset, nr};
+    for (unsigned i = 0; i < keeper->known_sites; i++) {
+        const struct gate_site *known = &keeper->known[i];
+        if (known->dev == found.dev && known->ino == found.ino && known->offset == found.offset)
+            return;
+    }
+    if (keeper->known_sites < sizeof keeper->known / sizeof *keeper->known)
+        keeper->known[keeper->known_sites++] = found;
+}
+
+/* The site of this call, and all of the same file that were found in other processes. */
+static void lead_known_sites(struct gate_keeper *keeper, struct gate_process *gate, struct remote_thread *thread,
+                             const struct seccomp_notif *notif)
+{
+    uint64_t site = notif->data.instruction_pointer - 2;
+    struct mapping mapping;
+    if (!find_mapping(thread->tid, site, &mapping))
+        return;
+    struct gate_site here = {mapping.dev, mapping.ino, site - mapping.start + mapping.offset, notif->data.nr};
+    lead(gate, thread, gate_call(notif->data.nr), site);
+    for (unsigned i = 0; i < keeper->known_sites; i++) {
+        const struct gate_site *known = &keeper->known[i];
+        if (known->dev != here.dev || known->ino != here.ino || known->offset == here.offset ||
+            known->offset < mapping.offset || known->offset - mapping.offset >= mapping.end - mapping.start - 8)
+            continue;
+        lead(gate, thread, gate_call(known->nr), mapping.start + known->offset - mapping.offset);
+    }
+    remember_site(keeper, &mapping, notif->data.nr, site);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+void gate_drop(struct gate_process *gate)
+{
+    __atomic_store_n((uint32_t *)(void *)(gate->pages + GATE_AWAKE), 0, __ATOMIC_SEQ_CST);
+    munmap(gate->pages, GATE_BYTES);
+    close(gate->pidfd);
+    *gate = (struct gate_process){0};
+}
+
+/* One remote call that must succeed. */
+static int make(struct remote_thread *thread, long nr, const uint64_t args[6], long *result)
+{
+    int error = remote_call(thread, nr, args, result);
+    return error ? error : *result < 0 && *result > -4096 ? 1 : 0;
+}
+
+static int map(struct remote_thread *thread, uint64_t *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    long result = 0;
+    uint64_t args[6] = {*at, size, (uint64_t)protection, (uint64_t)flags, (uint64_t)fd, (uint64_t)offset};
+    int error = make(thread, SYS_mmap, args, &result);
+    *at = (uint64_t)result;
+    return error;
+}
+
+/* The pages, in a process that has none. 1: it has none afterwards, or some that stay unused. */
+static int map_new(struct remote_thread *thread, struct gate_process *gate, int fd, uint64_t site)
+{
+    uint64_t base = 0, own;
+    long result = 0;
+    int error = map(thread, &base, GATE_BYTES, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+    if (error)
+        return error;
+    int64_t distance = (int64_t)(base - site);
+    if (distance > NEAR || distance < -NEAR) {
+        uint64_t all[6] = {base, GATE_BYTES};
+        error = make(thread, SYS_munmap, all, &result);
+        return error ? error : 1;
+    }
+    own = base + GATE_OPEN;
+    error = map(thread, &own, GATE_SHARED - GATE_OPEN, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    uint64_t wiped[6] = {base + GATE_OPEN, GATE_PAGE, MADV_WIPEONFORK};
+    uint64_t writable[6] = {base + GATE_SHARED, GATE_BYTES - GATE_SHARED, PROT_READ | PROT_WRITE};
+    if (!error)
+        error = make(thread, SYS_madvise, wiped, &result);
+    if (!error)
+        error = make(thread, SYS_mprotect, writable, &result);
+    gate->base = base;
+    return error;
+}
+
+/* In a child that has its parent's: what it remembers in private pages may be in use. */
+static int map_inherited(struct remote_thread *thread, struct gate_process *gate, int fd, uint64_t base)
+{
+    uint64_t code = base, shared = base + GATE_SHARED;
+    int error = map(thread, &code, GATE_OPEN, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (!error)
+        error = map(thread, &shared, GATE_BYTES - GATE_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                    GATE_SHARED);
+    gate->base = base;
+    return error;
+}
+
+/* The parent's stubs, which the child's sites lead to. */
+static bool take_stubs(struct gate_process *gate, pid_t tid, uint64_t base)
+{
+    uint8_t page[GATE_PAGE];
+    if (guest_read(tid, base, page, sizeof page) != sizeof page ||
+        memcmp(page, gate_code, gate_code_end - gate_code) != 0)
+        return false;
+    memcpy(gate->pages, page, sizeof page);
+    for (unsigned i = 0; i < GATE_MOST_STUBS; i++) {
+        uint64_t site;
+        memcpy(&site, page + GATE_STUBS + i * GATE_STUB_BYTES + GATE_DATA + GATE_DATA_BACK, sizeof site);
+        if (!site)
+            break;
+        gate->sites[gate->stubs++] = site;
+    }
+    return true;
+}
+
+/* The memory of a gate: husk's mapping, and the descriptor to map it by in the guest. */
+static int make_pages(struct gate_process *gate)
+{
+    int fd = memfd_create("husk-gate", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, GATE_BYTES) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ||
+        (gate->pages = mmap(NULL, GATE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    memcpy(gate->pages, gate_code, gate_code_end - gate_code);
+    return fd;
+}
+
+/* Answer, and stop the thread on its way out, with a copy of `source` in its table if there is room: `guest_fd`. */
+static int stop(struct gate_keeper *keeper, const struct seccomp_notif *notif, int source, struct remote_thread *thread,
+                int *guest_fd)
+{
+    int listener = keeper->listener->fd;
+    if (remote_attach(notif->pid))
+        return REMOTE_TRACED;
+    if (!notify_is_valid(listener, notif->id)) { /* the tid was reused */
+        remote_abandon(notif->pid);
+        return -ESRCH;
+    }
+    *guest_fd = source < 0 ? -1 : notify_inject_fd(listener, notif, source, true);
+    notify_answer_value(listener, notif->id, 0);
+    int error = remote_wait_stop(thread, notif->pid);
+    thread->cookie = keeper->listener->cookie;
+    return error ? error : remote_block_signals(thread);
+}
+
+int gate_install(struct gate_keeper *keeper, struct gate_process *place, const struct seccomp_notif *notif,
+                 uint64_t inherited)
+{
+    struct gate_process gate = {.tgid = notif->pid};
+    struct remote_thread thread;
+    const uint32_t open = 1;
+    int guest_fd, fd = make_pages(&gate);
+    if (fd < 0)
+        return REMOTE_TRACED;
+    gate.pidfd = (int)syscall(SYS_pidfd_open, notif->pid, 0);
+    if (gate.pidfd < 0 || (inherited && !take_stubs(&gate, notif->pid, inherited))) {
+        close(fd);
+        munmap(gate.pages, GATE_BYTES);
+        if (gate.pidfd >= 0)
+            close(gate.pidfd);
+        return REMOTE_TRACED;
+    }
+    int error = stop(keeper, notif, fd, &thread, &guest_fd);
+    close(fd);
+    if (error) {
+        gate_drop(&gate);
+        return error;
+    }
+    if (guest_fd < 0)
+        error = 1;
+    else
+        error = inherited ? map_inherited(&thread, &gate, guest_fd, inherited)
+                          : map_new(&thread, &gate, guest_fd, notif->data.instruction_pointer);
+    bool usable = !error;
+    long result = 0;
+    uint64_t done[6] = {(uint64_t)guest_fd, 0, 0, 0, 0, thread.cookie};
+    if (error >= 0 && guest_fd >= 0 && remote_call(&thread, SYS_close, done, &result))
+        usable = false, error = -ESRCH;
+    if (usable) {
+        lead_known_sites(keeper, &gate, &thread, notif);
+        usable = guest_write(thread.tid, gate.base + GATE_OPEN, &open, sizeof open) == sizeof open;
+    }
+    /* Before the thread goes on: its next request may come at once. */
+    gate_lock(keeper);
+    usable = usable && !atomic_load(&keeper->closed);
+    if (usable)
+        *place = gate;
+    else
+        gate_drop(&gate);
+    pthread_mutex_unlock(&keeper->lock);
+    if (error >= 0)
+        remote_repeat(&thread, notif->data.nr);
+    return usable ? 0 : -EAGAIN;
+}
+
+int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const struct seccomp_notif *notif)
+{
+    struct remote_thread thread;
+    int none, error = stop(keeper, notif, -1, &thread, &none);
+    if (error)
+        return error;
+    gate_lock(keeper);
+    unsigned before = gate->stubs;
+    if (gate->tgid == (pid_t)notif->pid)
+        lead_known_sites(keeper, gate, &thread, notif);
+    bool added = gate->stubs > before;
+    pthread_mutex_unlock(&keeper->lock);
+    remote_repeat(&thread, notif->data.nr);
+    return added ? 0 : -EAGAIN;
+}

@@ -1,0 +1,213 @@
+/* native: which processes get a gate, and when it is closed. All but gate_keeper_end is for the receiving thread. */
+#include "gate/gate.h"
+
+#include "fastpath/fastpath.h"
+#include "remote/remote.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MOST_FAILURES 16
+#define BUSY_PAUSE 64      /* the poller's pause from which on no gates are opened */
+#define OPEN_AFTER 16      /* notified calls of a process before it gets a gate: opening one costs as much */
+
+static const struct gate_call CALLS[] = {
+    {SYS_newfstatat, 1, 2, sizeof(struct stat)}, {SYS_stat, 0, 1, sizeof(struct stat)},
+    {SYS_lstat, 0, 1, sizeof(struct stat)},      {SYS_statx, 1, 4, 256},
+    {SYS_access, 0, 0, 0},                       {SYS_faccessat, 1, 0, 0},
+    {SYS_faccessat2, 1, 0, 0},                   {SYS_readlink, 0, 1, GATE_ANY_SIZE},
+    {SYS_readlinkat, 1, 2, GATE_ANY_SIZE},
+};
+
+const struct gate_call *gate_call(int nr)
+{
+    for (size_t i = 0; i < sizeof CALLS / sizeof *CALLS; i++)
+        if (CALLS[i].nr == nr)
+            return &CALLS[i];
+    return NULL;
+}
+
+struct gate_keeper *gate_keeper_new(Listener *listener, bool eager)
+{
+    cpu_set_t processors;
+    if (sched_getaffinity(0, sizeof processors, &processors) < 0 || (CPU_COUNT(&processors) < 2 && !eager))
+        return NULL; /* polling needs a processor of its own */
+    struct gate_keeper *keeper = calloc(1, sizeof *keeper);
+    if (!keeper)
+        return NULL;
+    keeper->processors = processors;
+    pthread_mutex_init(&keeper->lock, NULL);
+    keeper->listener = listener;
+    keeper->eager = eager;
+    keeper->pause = GATE_FIRST_PAUSE;
+    return keeper;
+}
+
+void gate_lock(struct gate_keeper *keeper)
+{
+    atomic_store(&keeper->waiting, 1);
+    pthread_mutex_lock(&keeper->lock);
+    atomic_store(&keeper->waiting, 0);
+}
+
+void gate_keeper_end(struct gate_keeper *keeper)
+{
+    if (!keeper)
+        return;
+    atomic_store(&keeper->closed, 1);
+    atomic_store(&keeper->ended, 1);
+    if (keeper->started) {
+        gate_wake_poller(keeper);
+        pthread_join(keeper->poller, NULL);
+        keeper->started = 0;
+    }
+}
+
+void gate_keeper_free(struct gate_keeper *keeper)
+{
+    if (!keeper)
+        return;
+    gate_keeper_end(keeper);
+    for (int i = 0; i < GATE_MOST; i++)
+        if (keeper->gates[i].tgid)
+            gate_drop(&keeper->gates[i]);
+    pthread_mutex_destroy(&keeper->lock);
+    free(keeper);
+}
+
+void gate_close(struct gate_keeper *keeper)
+{
+    if (!keeper || atomic_exchange(&keeper->closed, 1))
+        return;
+    gate_lock(keeper); /* what the poller has taken, it answers first */
+    for (int i = 0; i < GATE_MOST; i++)
+        if (keeper->gates[i].tgid)
+            gate_drop(&keeper->gates[i]);
+    pthread_mutex_unlock(&keeper->lock);
+}
+
+bool gate_is_over(const struct seccomp_notif *notif)
+{
+    uint32_t first = (uint32_t)notif->data.args[0];
+    switch (notif->data.nr) {
+    case SYS_seccomp:
+        return first == SECCOMP_SET_MODE_STRICT || first == SECCOMP_SET_MODE_FILTER;
+    case SYS_prctl:
+        return first == PR_SET_SECCOMP;
+    case SYS_ptrace:
+        return first == PTRACE_TRACEME || first == PTRACE_ATTACH || first == PTRACE_SEIZE;
+    default:
+        return false;
+    }
+}
+
+PyObject *gate_py_use(Listener *self, PyObject *noargs)
+{
+    (void)noargs;
+    struct gate_keeper *keeper = self->gates;
+    return Py_BuildValue("(kL)", keeper ? atomic_load(&keeper->answered) : 0UL,
+                         keeper ? (long long)atomic_load(&keeper->processor_ns) : 0LL);
+}
+
+static struct gate_process *find(struct gate_keeper *keeper, pid_t tgid)
+{
+    for (int i = 0; i < GATE_MOST; i++)
+        if (keeper->gates[i].tgid == tgid)
+            return &keeper->gates[i];
+    return NULL;
+}
+
+void gate_executed(struct gate_keeper *keeper, pid_t tgid)
+{
+    struct gate_process *gate = keeper ? find(keeper, tgid) : NULL;
+    if (!gate)
+        return;
+    gate_lock(keeper);
+    gate_drop(gate);
+    pthread_mutex_unlock(&keeper->lock);
+}
+
+/* A free place, for which the gates of dead processes are dropped. */
+static struct gate_process *place(struct gate_keeper *keeper)
+{
+    struct gate_process *found = find(keeper, 0);
+    if (found)
+        return found;
+    gate_lock(keeper);
+    for (int i = 0; i < GATE_MOST; i++)
+        if (syscall(SYS_pidfd_send_signal, keeper->gates[i].pidfd, 0, NULL, 0) < 0 && errno == ESRCH)
+            gate_drop(found = &keeper->gates[i]);
+    pthread_mutex_unlock(&keeper->lock);
+    return found;
+}
+
+static bool has_site(const struct gate_process *gate, uint64_t site)
+{
+    for (unsigned i = 0; i < gate->stubs; i++)
+        if (gate->sites[i] == site)
+            return true;
+    return false;
+}
+
+/* It asked the ordinary way, because the poller sleeps or did not know. */
+static void wanted(struct gate_keeper *keeper)
+{
+    if (++keeper->asked < keeper->pause)
+        return;
+    keeper->asked = 0;
+    gate_wake_poller(keeper);
+}
+
+/* The poller was pushed aside lately: a gate would not be used soon. Each process that waits shortens the time. */
+static bool is_busy(struct gate_keeper *keeper)
+{
+    unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
+    if (keeper->eager || pause <= BUSY_PAUSE)
+        return false;
+    __atomic_store_n(&keeper->pause, pause / 2, __ATOMIC_RELAXED);
+    return true;
+}
+
+bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif)
+{
+    if (!keeper || atomic_load(&keeper->closed) || !gate_call(notif->data.nr))
+        return false;
+    struct gate_process *gate = find(keeper, notif->pid);
+    uint64_t site = notif->data.instruction_pointer - 2;
+    if (gate && has_site(gate, site))
+        return wanted(keeper), false;
+    struct gate_counter *counter = &keeper->counters[notif->pid % 64];
+    if (counter->tid != (pid_t)notif->pid)
+        *counter = (struct gate_counter){notif->pid, 0, 0};
+    if (++counter->count < (keeper->eager ? 2U : (unsigned)OPEN_AFTER << counter->failures))
+        return false;
+    counter->count = 0;
+    if (is_busy(keeper))
+        return false;
+    /* Each failure doubles the time to the next try: looking is not cheap. */
+    if (counter->failures < MOST_FAILURES)
+        counter->failures++;
+    int64_t inherited = gate_look_at_site(notif);
+    if (inherited < 0)
+        return false;
+    int error;
+    if (gate) {
+        error = gate_add_site(keeper, gate, notif);
+    } else {
+        if (!keeper->started)
+            keeper->started = pthread_create(&keeper->poller, NULL, gate_poll, keeper) == 0;
+        gate = keeper->started ? place(keeper) : NULL;
+        error = gate ? gate_install(keeper, gate, notif, (uint64_t)inherited) : REMOTE_TRACED;
+    }
+    if (!error)
+        counter->failures = 0;
+    return error != REMOTE_TRACED;
+}

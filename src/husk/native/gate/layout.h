@@ -1,0 +1,83 @@
+/*
+ * The gate: pages that husk maps into a guest process, so that its C library can ask husk without a system call.
+ * Layout only; shared by the guest's code (entry.S), the C core and the tests. docs/design/025-gate.md says why.
+ *
+ *   page 0     r-x  the code, and a stub for each call site that leads here
+ *   page 1     rw-  one word: the gate is open. Wiped by fork, so that a child does not use its parent's gate
+ *   page 2, 3  rw-  what the code has to remember, a part for each slot. Private: fork copies it
+ *   page 4     rw-  one word: husk polls. Shared with husk
+ *   page 5-8   rw-  the slots. Shared with husk
+ *
+ * All of it belongs to the guest, which may write anything anywhere at any time.
+ */
+#ifndef HUSK_GATE_LAYOUT_H
+#define HUSK_GATE_LAYOUT_H
+
+#define GATE_PAGE 0x1000
+#define GATE_STUBS 0x800       /* in page 0 */
+#define GATE_STUB_BYTES 32
+#define GATE_MOST_STUBS 64
+#define GATE_OPEN 0x1000
+#define GATE_SAVED 0x2000
+#define GATE_SHARED 0x4000
+#define GATE_AWAKE 0x4000
+#define GATE_SLOTS 0x5000
+#define GATE_BYTES 0x9000
+
+#define GATE_SLOT_COUNT 16
+#define GATE_SAVED_BYTES 512
+#define GATE_SLOT_BYTES 1024
+#define GATE_LONGEST_NAME 255
+#define GATE_LARGEST_DATA 256
+
+/* A stub: `lea data(%rip), %r11; jmp entry`, and its data from here on. */
+#define GATE_DATA 16
+#define GATE_DATA_BACK 0       /* u64: the address of the site's `syscall` instruction */
+#define GATE_DATA_NR 8         /* u32 */
+#define GATE_DATA_NAME 12      /* u8: which argument is the name */
+#define GATE_DATA_OUT 13       /* u8: which argument is the buffer */
+#define GATE_DATA_SIZE 14      /* u16: how many bytes the buffer gets; 0: there is none; GATE_ANY_SIZE */
+
+#define GATE_ANY_SIZE 0xfffe   /* eight bytes or more: a symbolic link */
+
+/* A request: 64-bit words, so that both sides can sum them up. */
+#define GATE_REQUEST_NR 0
+#define GATE_REQUEST_ARGS 8
+#define GATE_REQUEST_TID 56
+#define GATE_REQUEST_SIZE 64   /* of the name, without its NUL */
+#define GATE_REQUEST_NAME 72   /* padded with NULs to whole words */
+#define GATE_REQUEST_WORDS 9   /* before the name */
+#define GATE_REQUEST_BYTES (GATE_REQUEST_NAME + GATE_LONGEST_NAME + 9)
+
+/* What the code remembers of a slot. */
+#define GATE_SAVED_LOCK 0      /* u32 */
+#define GATE_SAVED_TURN 4      /* u32: of the last request; a multiple of 4 */
+#define GATE_SAVED_RBX 8
+#define GATE_SAVED_R12 16
+#define GATE_SAVED_DATA 24     /* the stub's */
+#define GATE_SAVED_SUM 32
+#define GATE_SAVED_VALUE 40
+#define GATE_SAVED_REQUEST 48
+
+/* A slot. Its state is the turn of the request and one of the four below. */
+#define GATE_SLOT_STATE 0      /* u32, atomic */
+#define GATE_SLOT_REQUEST 8
+#define GATE_SLOT_VALUE 512
+#define GATE_SLOT_SIZE 520     /* u64: of the data; GATE_DECLINED: make the ordinary call */
+#define GATE_SLOT_SUM 528      /* of the request that husk answered */
+#define GATE_SLOT_DATA 536
+
+#define GATE_WITHDRAWN 0
+#define GATE_POSTED 1
+#define GATE_TAKEN 2
+#define GATE_DONE 3
+#define GATE_STATES 3
+#define GATE_DECLINED 0xffff
+
+#define GATE_SUM_FACTOR 0x9e3779b97f4a7c15
+#define GATE_SUM_SHIFT 29
+
+/* How long the guest waits for husk to take a request: some ten microseconds of `pause`. */
+#define GATE_SPINS 300
+
+#endif

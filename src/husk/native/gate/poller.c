@@ -1,0 +1,248 @@
+/* native: the thread that answers what guests ask through their gates.
+ *
+ * It polls only while requests come in quick succession, and only while it has a processor to itself: where others
+ * want to run, notifications are cheaper. All that it reads in a slot, the guest may change at any moment: it is copied
+ * once, and the copy is judged. What a guest can gain by lying in a slot is an answer that it could have asked for. */
+#include "gate/gate.h"
+
+#include "fastpath/resolve.h"
+#include "notify/notify.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define IDLE_NS 60000        /* without a request for this long, it sleeps */
+#define EAGER_IDLE_NS 2000000
+#define LOOK_NS 1000000      /* how often it looks whether others want its processor */
+#define LONGEST_PAUSE 4096   /* calls that have to come before it is woken, after it was woken in vain */
+#define WORTHWHILE 16        /* requests for which it was worth waking up */
+#define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
+
+static uint32_t *word(struct gate_process *gate, unsigned at)
+{
+    return (uint32_t *)(void *)(gate->pages + at);
+}
+
+static void set_awake(struct gate_process *gate, bool awake)
+{
+    gate->polled = awake;
+    __atomic_store_n(word(gate, GATE_AWAKE), awake, __ATOMIC_SEQ_CST);
+}
+
+/* ---- one request ------------------------------------------------------------------------------------------------- */
+
+struct request {
+    uint64_t words[GATE_REQUEST_BYTES / 8];
+};
+
+static uint64_t field(const struct request *request, unsigned at)
+{
+    return request->words[at / 8];
+}
+
+/* Copy it, once. False: it is none. */
+static bool copy_request(const uint8_t *slot, struct request *request, uint64_t *sum)
+{
+    const volatile uint64_t *from = (const volatile uint64_t *)(const void *)(slot + GATE_SLOT_REQUEST);
+    unsigned count = GATE_REQUEST_WORDS;
+    *sum = 0;
+    for (unsigned i = 0; i < count; i++) {
+        request->words[i] = from[i];
+        *sum = (*sum ^ request->words[i]) * GATE_SUM_FACTOR;
+        *sum ^= *sum >> GATE_SUM_SHIFT;
+        if (i == GATE_REQUEST_WORDS - 1) {
+            uint64_t size = field(request, GATE_REQUEST_SIZE);
+            if (size > GATE_LONGEST_NAME)
+                return false;
+            count += (unsigned)size / 8 + 1;
+        }
+    }
+    const char *name = (const char *)request->words + GATE_REQUEST_NAME;
+    size_t size = field(request, GATE_REQUEST_SIZE);
+    return memchr(name, 0, size + 1) == name + size;
+}
+
+/* Is the process still there? Only then what /proc said was about it. */
+static bool is_alive(const struct gate_process *gate)
+{
+    return syscall(SYS_pidfd_send_signal, gate->pidfd, 0, NULL, 0) == 0 || errno == EPERM;
+}
+
+static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
+                  struct fast_reply *reply)
+{
+    struct fast_cache *cache = keeper->listener->cache;
+    const char *name = (const char *)request->words + GATE_REQUEST_NAME;
+    const struct gate_call *call = gate_call((int)field(request, GATE_REQUEST_NR));
+    struct fast_asker asker = {.tid = gate->tgid, .name = name, .name_size = field(request, GATE_REQUEST_SIZE)};
+    if (!call || field(request, GATE_REQUEST_NR) != (uint64_t)call->nr)
+        return false;
+    snprintf(asker.task, sizeof asker.task, "/proc/%d/task/%d", gate->tgid,
+             (int)(field(request, GATE_REQUEST_TID) & INT_MAX));
+    reply->size = 0;
+    if (!fast_begin(cache))
+        return false;
+    bool done = fast_ask(cache, &asker, call->nr, &request->words[GATE_REQUEST_ARGS / 8], reply);
+    fast_end(cache);
+    return done && (*name == '/' || is_alive(gate)) &&
+           (reply->size == 0 || reply->size == call->size ||
+            (call->size == GATE_ANY_SIZE && reply->size >= 8 && reply->size <= GATE_LARGEST_DATA));
+}
+
+void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot)
+{
+    struct request request;
+    struct fast_reply reply;
+    uint64_t sum = 0, declined = GATE_DECLINED, size;
+    bool done = copy_request(slot, &request, &sum) && judge(keeper, gate, &request, &reply);
+    if (done) {
+        size = reply.size;
+        memcpy(slot + GATE_SLOT_DATA, reply.data, reply.size);
+        memcpy(slot + GATE_SLOT_VALUE, &reply.value, sizeof reply.value);
+        memcpy(slot + GATE_SLOT_SIZE, &size, sizeof size);
+        gate->declined = 0;
+    } else {
+        memcpy(slot + GATE_SLOT_SIZE, &declined, sizeof declined);
+        gate->declined++;
+    }
+    memcpy(slot + GATE_SLOT_SUM, &sum, sizeof sum);
+}
+
+/* ---- polling ----------------------------------------------------------------------------------------------------- */
+
+/* Serve what is posted; how many there were. */
+static unsigned scan(struct gate_keeper *keeper, struct gate_process *gate)
+{
+    unsigned found = 0;
+    for (unsigned i = 0; i < GATE_SLOT_COUNT; i++) {
+        uint8_t *slot = gate->pages + GATE_SLOTS + i * GATE_SLOT_BYTES;
+        uint32_t *state = (uint32_t *)(void *)slot, seen = __atomic_load_n(state, __ATOMIC_ACQUIRE);
+        if ((seen & GATE_STATES) != GATE_POSTED)
+            continue;
+        uint32_t taken = (seen & ~(uint32_t)GATE_STATES) | GATE_TAKEN;
+        if (!__atomic_compare_exchange_n(state, &seen, taken, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            continue;
+        gate_serve(keeper, gate, slot);
+        /* Only if it still is this turn's. */
+        __atomic_compare_exchange_n(state, &taken, (taken & ~(uint32_t)GATE_STATES) | GATE_DONE, false,
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        found++;
+    }
+    return found;
+}
+
+static unsigned scan_all(struct gate_keeper *keeper)
+{
+    unsigned found = 0;
+    pthread_mutex_lock(&keeper->lock);
+    for (int i = 0; i < GATE_MOST; i++) {
+        struct gate_process *gate = &keeper->gates[i];
+        if (!gate->tgid)
+            continue;
+        if (!gate->polled && gate->declined <= MOST_DECLINED)
+            set_awake(gate, true);
+        else if (gate->polled && gate->declined > MOST_DECLINED)
+            set_awake(gate, false);
+        if (gate->polled)
+            found += scan(keeper, gate);
+    }
+    pthread_mutex_unlock(&keeper->lock);
+    return found;
+}
+
+static void fall_asleep(struct gate_keeper *keeper)
+{
+    pthread_mutex_lock(&keeper->lock);
+    for (int i = 0; i < GATE_MOST; i++) {
+        if (keeper->gates[i].tgid) {
+            set_awake(&keeper->gates[i], false);
+            keeper->gates[i].declined = 0;
+        }
+    }
+    pthread_mutex_unlock(&keeper->lock);
+}
+
+/* Has another task taken the processor since? */
+static bool was_pushed_aside(long *switches)
+{
+    struct rusage use;
+    getrusage(RUSAGE_THREAD, &use);
+    bool pushed = use.ru_nivcsw != *switches;
+    *switches = use.ru_nivcsw;
+    return pushed;
+}
+
+/* Poll until nothing is asked. How many requests there were. */
+static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
+{
+    unsigned long answered = 0;
+    long switches;
+    was_pushed_aside(&switches);
+    int64_t now = core_now_ns(), asked = now, looked = now;
+    *pushed = false;
+    while (!atomic_load(&keeper->ended)) {
+        unsigned found = scan_all(keeper);
+        while (atomic_load(&keeper->waiting))
+            sched_yield();
+        answered += found;
+        now = core_now_ns();
+        if (found)
+            asked = now;
+        else if (now - asked > (keeper->eager ? EAGER_IDLE_NS : IDLE_NS))
+            break;
+        else
+            __builtin_ia32_pause();
+        if (now - looked > LOOK_NS) {
+            looked = now;
+            if (!keeper->eager && was_pushed_aside(&switches)) {
+                *pushed = true;
+                break;
+            }
+        }
+    }
+    return answered;
+}
+
+void *gate_poll(void *argument)
+{
+    struct gate_keeper *keeper = argument;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    sched_setaffinity(0, sizeof keeper->processors, &keeper->processors);
+    while (!atomic_load(&keeper->ended)) {
+        if (!atomic_exchange(&keeper->wanted, 0)) {
+            syscall(SYS_futex, &keeper->wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+            continue;
+        }
+        bool pushed;
+        unsigned long answered = poll_a_while(keeper, &pushed);
+        fall_asleep(keeper);
+        unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
+        if (keeper->eager)
+            pause = 1;
+        else if (pushed || answered < WORTHWHILE)
+            pause = pause * 4 < LONGEST_PAUSE ? pause * 4 : LONGEST_PAUSE;
+        else
+            pause = GATE_FIRST_PAUSE;
+        __atomic_store_n(&keeper->pause, pause, __ATOMIC_RELAXED);
+        struct timespec used;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+        atomic_store(&keeper->processor_ns, core_nanoseconds(used));
+        atomic_fetch_add(&keeper->answered, answered);
+    }
+    return NULL;
+}
+
+void gate_wake_poller(struct gate_keeper *keeper)
+{
+    if (!atomic_exchange(&keeper->wanted, 1))
+        syscall(SYS_futex, &keeper->wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}

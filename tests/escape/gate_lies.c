@@ -1,0 +1,132 @@
+/* build: gate_lies -pthread
+ *
+ * gate_lies FILE: what a guest gains by writing into its gate, the memory through which it asks about names without a
+ * system call. It finds the gate behind its C library's fstatat, then asks by hand for FILE, which the box does not
+ * have: by its name, through the descriptors and working directories of other tasks, with sizes that are too long, and
+ * while another thread writes garbage over every slot. Afterwards a child with a gate of its own gets right answers.
+ * Without a gate there is nothing to lie in, and it says so on standard error.
+ */
+#include "step.h"
+#include "../../src/husk/native/gate/layout.h"
+#include <pthread.h>
+
+static uint8_t *base;
+
+/* Where the jump in fstatat leads. */
+static uint8_t *find_gate(void) {
+    const uint8_t *code = (const uint8_t *)(uintptr_t)fstatat;
+    for (int i = 0; i < 300; i++) {
+        int32_t distance;
+        if (code[i] != 0xe9 || code[i + 5] != 0x0f || code[i + 6] != 0x05)
+            continue;
+        memcpy(&distance, code + i + 1, 4);
+        return (uint8_t *)((uintptr_t)(code + i + 5 + distance) & ~(uintptr_t)0xfff);
+    }
+    return NULL;
+}
+
+/* Post a request, and wait for a moment: what husk said, or -1000. */
+static long post(int slot_number, long nr, const long args[6], long tid, const char *name, unsigned long size) {
+    uint8_t *slot = base + GATE_SLOTS + slot_number * GATE_SLOT_BYTES, *request = slot + GATE_SLOT_REQUEST;
+    uint32_t *state = (uint32_t *)(void *)slot;
+    static uint32_t turn = 4000;
+    long value;
+    uint64_t given;
+    turn += 4;
+    memcpy(request + GATE_REQUEST_NR, &nr, 8);
+    memcpy(request + GATE_REQUEST_ARGS, args, 48);
+    memcpy(request + GATE_REQUEST_TID, &tid, 8);
+    memcpy(request + GATE_REQUEST_SIZE, &size, 8);
+    strncpy((char *)request + GATE_REQUEST_NAME, name, GATE_LONGEST_NAME);
+    __atomic_store_n(state, turn | GATE_POSTED, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 20000; i++) {
+        if (__atomic_load_n(state, __ATOMIC_SEQ_CST) == (turn | GATE_DONE)) {
+            memcpy(&given, slot + GATE_SLOT_SIZE, 8);
+            memcpy(&value, slot + GATE_SLOT_VALUE, 8);
+            return given == GATE_DECLINED ? -2000 : value;
+        }
+        if (i % 1000 == 999)
+            sched_yield();
+        __builtin_ia32_pause();
+    }
+    return -1000;
+}
+
+static volatile int enough;
+
+static void *garbage(void *unused) {
+    (void)unused;
+    unsigned long random = 88172645463325252UL;
+    while (!enough) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        uint8_t *at = base + GATE_SHARED + random % (GATE_BYTES - GATE_SHARED - 8);
+        memcpy(at, &random, random % 8 + 1);
+        if (random % 5 == 0)
+            base[GATE_SLOTS + random / 5 % GATE_SLOT_COUNT * GATE_SLOT_BYTES] = GATE_POSTED;
+    }
+    return NULL;
+}
+
+static int ask(int rounds) {
+    struct stat first, again;
+    int wrong = stat("/usr/bin", &first);
+    for (int i = 0; i < rounds; i++)
+        wrong += stat("/usr/bin", &again) || again.st_ino != first.st_ino || again.st_mtime != first.st_mtime ||
+                 stat("/usr/no-such-name", &again) != -1 || errno != ENOENT;
+    return wrong;
+}
+
+int main(int argc, char **argv) {
+    const char *file = argc > 1 ? argv[1] : "/etc/shadow";
+    char up[400], root[400], twice[400];
+    snprintf(up, sizeof up, "../../../../../../../../..%s", file);
+    snprintf(root, sizeof root, "/proc/1/root%s", file);
+    snprintf(twice, sizeof twice, "/%s/../%s", file, strrchr(file, '/') + 1);
+    long seen = 0, asked = 0, answered = 0, buffer[64];
+    setvbuf(stdout, NULL, _IONBF, 0);
+    say("at first wrong: %d", ask(2000));
+    base = find_gate();
+    if (!base) {
+        fprintf(stderr, "no gate\n");
+        return 0;
+    }
+    for (int round = 0; round < 12; round++) {
+        ask(20); /* so that husk listens */
+        for (int tid = 0; tid < 8; tid++) {
+            const char *names[] = {file, up, root, twice, file + 1};
+            long whose[] = {0, 1, getppid(), getpid(), gettid(), -1, 2147483647, 4294967297};
+            for (int n = 0; n < 5; n++) {
+                long args[6] = {round % 3 ? AT_FDCWD : round, (long)names[n], (long)buffer, 0, 0, 0};
+                long got = post((round + n) % GATE_SLOT_COUNT, SYS_newfstatat, args, whose[tid], names[n],
+                                n == 2 && round % 2 ? 100000 : strlen(names[n]));
+                asked++;
+                answered += got != -1000;
+                seen += got >= 0;
+            }
+        }
+    }
+    long args[6] = {(long)"/usr/bin", 1, 0, 0, 0, 0};
+    for (long nr = 0; nr < 460; nr++) { /* calls that have no gate */
+        static const int gated[] = {SYS_access, SYS_stat, SYS_lstat, SYS_readlink, SYS_newfstatat, SYS_statx,
+                                    SYS_faccessat, SYS_faccessat2, SYS_readlinkat};
+        int has = 0;
+        for (int i = 0; i < 9; i++)
+            has |= nr == gated[i];
+        seen += !has && post(0, nr, args, 0, "/usr/bin", 8) >= 0;
+        if (nr % 16 == 0)
+            ask(5);
+    }
+    say("seen of what is not there: %ld", seen);
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, garbage, NULL));
+    ask(3000); /* its own answers may be garbage: it asked for that */
+    enough = 1;
+    pthread_join(thread, NULL);
+    int status, child = MUST(fork());
+    if (!child)
+        _exit(ask(3000) != 0);
+    MUST(waitpid(child, &status, 0));
+    say("a child afterwards: %d", status);
+    fprintf(stderr, "asked %ld, answered %ld\n", asked, answered);
+    return 0;
+}

@@ -1,0 +1,72 @@
+/* A request that a guest left in a slot of its gate: whatever is in the slot, the name that is judged is terminated and as
+ * long as it says, and the reply stays inside the slot. */
+#include "input.h"
+
+#include <sys/syscall.h>
+
+#include "../../../src/husk/native/gate/poller.c"
+
+static struct fast_cache *nothing;
+
+bool fast_begin(struct fast_cache *cache)
+{
+    MUST(cache == nothing);
+    return eat_byte() != 255;
+}
+
+void fast_end(struct fast_cache *cache)
+{
+    MUST(cache == nothing);
+}
+
+const struct gate_call *gate_call(int nr)
+{
+    static const struct gate_call CALLS[] = {{SYS_newfstatat, 1, 2, 144}, {SYS_statx, 1, 4, 256}, {SYS_access, 0, 0, 0},
+                                             {SYS_readlink, 0, 1, GATE_ANY_SIZE}};
+    for (int i = 0; i < 4; i++)
+        if (CALLS[i].nr == nr)
+            return &CALLS[i];
+    return NULL;
+}
+
+bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
+              struct fast_reply *reply)
+{
+    MUST(cache == nothing && gate_call(nr) && args);
+    MUST(asker->name && strlen(asker->name) == asker->name_size && asker->name_size <= GATE_LONGEST_NAME);
+    MUST(strncmp(asker->task, "/proc/7/task/", 13) == 0 && !strchr(asker->task + 13, '/'));
+    reply->value = (int64_t)eat_word();
+    reply->size = eat_byte() * (eat_byte() & 1 ? 16 : 1);
+    reply->to = 0;
+    if (reply->size > sizeof reply->data)
+        reply->size = sizeof reply->data;
+    memset(reply->data, 'x', reply->size);
+    return eat_byte() & 3;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static Listener listener;
+    static struct gate_keeper keeper;
+    keeper.listener = &listener;
+    input = data, input_size = size;
+    struct gate_process gate = {.tgid = 7, .pidfd = -1};
+    uint8_t *slot = malloc(GATE_SLOT_BYTES), *before = malloc(GATE_SLOT_BYTES);
+    eat(slot, GATE_SLOT_BYTES);
+    /* Often a request that makes sense. */
+    static const uint64_t NUMBERS[] = {SYS_newfstatat, SYS_statx, SYS_access, SYS_readlink};
+    if (size && data[0] & 1)
+        memcpy(slot + GATE_SLOT_REQUEST, &NUMBERS[data[0] >> 1 & 3], 8);
+    if (size && data[0] & 8) {
+        uint64_t length = strnlen((char *)slot + GATE_SLOT_REQUEST + GATE_REQUEST_NAME, GATE_LONGEST_NAME);
+        memcpy(slot + GATE_SLOT_REQUEST + GATE_REQUEST_SIZE, &length, 8);
+    }
+    memcpy(before, slot, GATE_SLOT_BYTES);
+    gate_serve(&keeper, &gate, slot);
+    MUST(memcmp(before, slot, GATE_SLOT_VALUE) == 0);
+    uint64_t given;
+    memcpy(&given, slot + GATE_SLOT_SIZE, 8);
+    MUST(given <= GATE_LARGEST_DATA || given == GATE_DECLINED);
+    free(slot), free(before);
+    return 0;
+}
