@@ -30,7 +30,9 @@ BY_PID: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(FIRST, ()), "getpriority": (0,), "setpriority": (0,), "ioprio_get": (1,), "ioprio_set": (1,),
 }
 # What a guest may ask about the parent of its first program: group, session, and how it is scheduled
-SHOWN = {"getpgid", "getsid", *(name for name in FIRST if name.startswith(("sched_get", "sched_rr_get")))}
+SHOWN = {"getpgid", "getsid", "getpriority", "ioprio_get"} | {
+    name for name in FIRST if name.startswith(("sched_get", "sched_rr_get"))
+}
 # Two threads and a child of its own: prints their numbers, then waits.
 PARENT = """
 import os, signal, subprocess, threading
