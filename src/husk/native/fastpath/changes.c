@@ -204,20 +204,21 @@ static const char *last_of(const struct place *place)
 
 /* ---- new files --------------------------------------------------------------------------------------------------- */
 
-/* When the file was made; 0: the file system does not know. */
+/* When the file was made; 0: the file system does not know. And, in one call, what else is asked for here. */
 static int64_t born(int fd, struct stat *s)
 {
     struct statx x;
-    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0 || fstat(fd, s) < 0 ||
-        !(x.stx_mask & STATX_BTIME))
+    *s = (struct stat){0};
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
         return 0;
-    return x.stx_btime.tv_sec * 1000000000LL + x.stx_btime.tv_nsec;
+    *s = (struct stat){.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor), .st_ino = x.stx_ino, .st_mode = x.stx_mode,
+                       .st_nlink = x.stx_nlink, .st_uid = x.stx_uid};
+    return x.stx_mask & STATX_BTIME ? x.stx_btime.tv_sec * 1000000000LL + x.stx_btime.tv_nsec : 0;
 }
 
 /* Make the file that is not there yet. -1: nothing was made. */
 static int make_file(struct fast_changes *changes, const struct place *place, uint32_t flags, mode_t mode)
 {
-    struct stat s;
     if (!begin(changes, 1 + noted_size(&place->path)))
         return -1;
     int fd = openat(place->fd, last_of(place),
@@ -226,8 +227,6 @@ static int make_file(struct fast_changes *changes, const struct place *place, ui
     if (fd >= 0) {
         note(changes, "a", 1);
         note_name(changes, &place->path);
-        if (fstat(fd, &s) == 0 && (s.st_mode & 07777) != mode)
-            fchmod(fd, mode); /* the directory has a default ACL */
     }
     pthread_mutex_unlock(&changes->lock);
     return fd;
@@ -261,13 +260,16 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
         !enter(self->cache, asker, dirfd, name, &place))
         return false;
     int umask = guest_umask(notif->pid), fd = -1;
-    if (umask >= 0 && notify_is_valid(self->fd, notif->id)) /* no set-uid files on the host */
-        fd = make_file(self->changes, &place, flags, mode & ~(uint32_t)umask & 01777);
+    mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
+    if (umask >= 0 && notify_is_valid(self->fd, notif->id))
+        fd = make_file(self->changes, &place, flags, mode);
     if (fd < 0) {
         leave(&place);
         return false;
     }
     int64_t when = born(fd, &s);
+    if ((s.st_mode & 07777) != mode)
+        fchmod(fd, mode); /* the directory has a default ACL */
     if (when && s.st_ino < 1ULL << 32)
         fast_cache_remember_made(self->cache, &place.path.dir->showing, &s, when);
     int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
@@ -360,7 +362,7 @@ PyObject *fast_py_cache_made(Listener *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO:cache_made", &fd, &shown) || !fast_parse_showing(shown, &showing))
         return NULL;
     struct fast_cache *cache = self->cache;
-    if (!cache || fstat(fd, &s) < 0)
+    if (!cache)
         Py_RETURN_NONE;
     int64_t when = born(fd, &s);
     Py_BEGIN_ALLOW_THREADS
