@@ -30,10 +30,10 @@ static int failed(long result)
 
 static long syscall3(long nr, long a, long b, long c)
 {
-    MUST(nr == SYS_getrandom && b == 8 && c == 0);
-    uint64_t random = eat_word();
-    memcpy((void *)a, &random, 8);
-    return 8;
+    MUST(nr == SYS_getrandom && b == 16 && c == 0);
+    uint64_t random[2] = {eat_word(), eat_word()};
+    memcpy((void *)a, random, 16);
+    return eat_byte() == 1 ? -38 : 16;
 }
 
 static void must_be_ours(uint64_t address, uint64_t size)
@@ -52,7 +52,7 @@ static uint64_t sys_mmap(uint64_t address, uint64_t size, int prot, int flags, i
         must_be_ours(address, size);
         return address;
     }
-    MUST(fd == -1 && low == high); /* there is one reservation */
+    MUST(low == high); /* there is one reservation: of nothing, or of the file beyond its first segment */
     if (flags & MAP_FIXED_NOREPLACE) {
         if (PAGE_OFFSET(address) || address < 65536 || address > SPACE - size || eat_byte() == 1)
             return (uint64_t)-17;

@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (setjmp(dead) == 0) {
         loader_stack_read(&stack, sp);
         int by = loader_stack_started_by(&stack);
-        MUST(by >= -1 && by <= 999999999);
+        MUST(by < 0 ? by == husk_name_key(execfn) : by <= 999999999);
         loader_stack_rebuild(&stack, prefix, prefix_count, prefix_bytes);
         unsigned rest = argc ? argc - 1 : 0;
         MUST(stack.argc == prefix_count + rest && ((uint64_t)stack.sp & 15) == 0);
