@@ -181,6 +181,11 @@ def test_variables_that_are_read_at_the_start(shared: Place, name: str) -> None:
     assert not shared.serves(env={name: "C"})
 
 
+def test_a_caller_in_python_is_served(shared: Place) -> None:
+    """Where no locale is set, Python sets this one for itself and its children."""
+    assert shared.serves(env={"LC_CTYPE": "C.UTF-8"})
+
+
 def test_a_terminal_is_left_to_the_ordinary_start(shared: Place) -> None:
     import pty
 
