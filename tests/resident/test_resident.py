@@ -40,7 +40,7 @@ class Place:
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
         command = [*self.start_of_command, *HUSK, *words]
-        given = {"stdin": subprocess.DEVNULL, **more}
+        given = more if "input" in more else {"stdin": subprocess.DEVNULL, **more}
         return subprocess.run(
             command, env={**self.env, **(env or {})}, capture_output=True, text=True, timeout=60, **given
         )
@@ -157,6 +157,12 @@ def _no_new_privileges() -> None:
     ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 
 
+def _no_writable_code() -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)  # PR_SET_MDWE
+
+
 DIFFERENT: dict[str, Callable[[], object]] = {
     "limits": _fewer_files,
     "niceness": lambda: os.nice(1),
@@ -176,9 +182,36 @@ def test_a_caller_that_differs_is_not_served(shared: Place, change: str) -> None
     assert shared.serves()
 
 
+def test_no_caller_sheds_its_ban_on_writable_code(shared: Place) -> None:
+    """Whatever becomes of a guest under it: with a resident the same."""
+    codes = [
+        shared.run("run", "--", "true", env={"HUSK_RESIDENT": resident}, preexec_fn=_no_writable_code).returncode
+        for resident in "01"
+    ]
+    assert codes[0] == codes[1]
+    assert shared.serves()
+
+
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_LIBRARY_PATH", "LC_ALL", "TZ"])
 def test_variables_that_are_read_at_the_start(shared: Place, name: str) -> None:
     assert not shared.serves(env={name: "C"})
+
+
+def test_standard_input_by_its_name(shared: Place) -> None:
+    """In a worker it would be another file: it reads the options before it has the caller's streams."""
+    for resident in "01":
+        ended = shared.run(
+            "run", "--env-file", "/dev/stdin", "--", "printenv", "SEEN",
+            env={"HUSK_RESIDENT": resident}, input="SEEN=here\n",
+        )  # fmt: skip
+        assert (ended.returncode, ended.stdout) == (0, "here\n"), ended.stderr
+
+
+def test_a_caller_that_ignores_the_ends_of_its_children(place: Place) -> None:
+    """It leaves a resident like any other; that waits for a child that the host has forgotten already."""
+    ended = place.run("run", "--", "true", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert ended.returncode == 0, ended.stderr
+    assert until(place.residents)
 
 
 def test_a_caller_in_python_is_served(shared: Place) -> None:

@@ -24,6 +24,9 @@
 #include "client.h"
 
 #define MOST_BYTES (4u << 20) /* of words and environment; the kernel's own limit is about there */
+#ifndef PR_GET_MDWE /* Linux 6.3: no memory that is both writable and executable */
+#define PR_GET_MDWE 66
+#endif
 #define DEFAULT_TIMER_SLACK 50000 /* nanoseconds */
 #define PASSED 4              /* descriptors: the working directory, and the three streams */
 
@@ -52,8 +55,13 @@ static int read_at_start(const char *variable)
     return 0;
 }
 
-/* What a resident could not do as this process would. Names below /proc and /dev/fd are those of the process that
- * opens them. */
+/* Does it name what the process has that opens it? /dev/stdin and its like are links to /proc/self/fd. */
+static int names_own(const char *word)
+{
+    return strstr(word, "/proc") != NULL || strstr(word, "/dev/fd") != NULL || strstr(word, "/dev/std") != NULL;
+}
+
+/* What a resident could not do as this process would. */
 static int may_ask(int argc, char **argv)
 {
     const char *wish = getenv("HUSK_RESIDENT"), *ci = getenv("CI");
@@ -68,13 +76,14 @@ static int may_ask(int argc, char **argv)
         return 0;
     if (syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) != 0) /* one was set */
         return 0;
-    if (prctl(PR_GET_TIMERSLACK) != DEFAULT_TIMER_SLACK || personality(0xffffffff) != 0)
+    if (prctl(PR_GET_TIMERSLACK) != DEFAULT_TIMER_SLACK || personality(0xffffffff) != 0 ||
+        prctl(PR_GET_MDWE, 0, 0, 0, 0) > 0)
         return 0; /* the resident may not read these of another process */
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 || isatty(fd))
             return 0;
     for (int i = 2; i < argc; i++)
-        if (strstr(argv[i], "/proc") != NULL || strstr(argv[i], "/dev/fd") != NULL)
+        if (names_own(argv[i]))
             return 0;
     for (char **variable = environ; *variable != NULL; variable++)
         if (read_at_start(*variable))

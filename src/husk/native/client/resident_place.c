@@ -3,6 +3,7 @@
  * The place is below the user's runtime directory, which only this user can enter. Its owner and mode are checked all
  * the same, by descriptor: a directory that another user could have made is no place. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -149,6 +150,6 @@ void client_start_resident(const struct client_place *place, const char *python)
         _exit(0);
     }
     if (between > 0)
-        while (waitpid(between, NULL, 0) < 0)
+        while (waitpid(between, NULL, 0) < 0 && errno == EINTR) /* ECHILD: the caller ignores SIGCHLD */
             ;
 }
