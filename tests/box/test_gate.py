@@ -6,7 +6,9 @@ gate was used is asked of husk itself: a test that never went through one would 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,3 +82,55 @@ os.write(1, b"all right")
         place.chmod(0o777)
         out, _ = counted(["/usr/bin/python3", "-c", script], place, "eager", monkeypatch)
     assert out == "all right"
+
+
+# The guest: each child makes calls at sites that none before it used. After each line it waits.
+ONE_AFTER_THE_OTHER = """
+import os
+os.dup2(os.open("/usr/bin", os.O_RDONLY), 3)
+def ask(how):
+    for _ in range(60):
+        try:
+            how()
+        except OSError:
+            pass
+def in_child(how):
+    child = os.fork()
+    if child == 0:
+        ask(how)
+        os._exit(0)
+    os.write(1, b"%d\\n" % os.waitpid(child, 0)[1])
+    os.read(0, 1)
+ask(lambda: os.stat("/usr/bin/env"))
+os.write(1, b"begun\\n")
+os.read(0, 1)
+in_child(lambda: os.access("/usr/bin/env", os.R_OK))
+in_child(lambda: os.readlink("/usr/bin/env", dir_fd=3))
+"""
+
+# Around it, in a pid namespace where both children get the same number.
+SAME_NUMBER = """
+import subprocess, sys
+guest = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for _ in range(3):
+    print(guest.stdout.readline().decode().strip())
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+        last.write("20000")
+    guest.stdin.write(b"x")
+    guest.stdin.flush()
+sys.exit(guest.wait())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can choose the next process id")
+def test_a_process_id_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate of a process that has ended is not that of the next process with its number."""
+    alone = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*alone, "test", "-w", "/proc/sys/kernel/ns_last_pid"], check=False).returncode:
+        pytest.skip("no pid namespace with a choice of process ids")
+    monkeypatch.setenv("HUSK_GATE", "eager")
+    command = [*running.husk_command(), "run", "--", "/usr/bin/python3", "-c", ONE_AFTER_THE_OTHER]
+    ended = subprocess.run(
+        [*alone, sys.executable, "-c", SAME_NUMBER, *command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout.split()) == (0, ["begun", "0", "0"]), ended.stderr

@@ -135,6 +135,11 @@ void gate_executed(struct gate_keeper *keeper, pid_t tgid)
     pthread_mutex_unlock(&keeper->lock);
 }
 
+static bool is_gone(const struct gate_process *gate)
+{
+    return syscall(SYS_pidfd_send_signal, gate->pidfd, 0, NULL, 0) < 0 && errno == ESRCH;
+}
+
 /* A free place, for which the gates of dead processes are dropped. */
 static struct gate_process *place(struct gate_keeper *keeper)
 {
@@ -143,7 +148,7 @@ static struct gate_process *place(struct gate_keeper *keeper)
         return found;
     gate_lock(keeper);
     for (int i = 0; i < GATE_MOST; i++)
-        if (syscall(SYS_pidfd_send_signal, keeper->gates[i].pidfd, 0, NULL, 0) < 0 && errno == ESRCH)
+        if (is_gone(&keeper->gates[i]))
             gate_drop(found = &keeper->gates[i]);
     pthread_mutex_unlock(&keeper->lock);
     return found;
@@ -198,6 +203,12 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     int64_t inherited = gate_look_at_site(notif);
     if (inherited < 0)
         return false;
+    if (gate && is_gone(gate)) { /* its process id is another process's by now, which has not its pages */
+        gate_lock(keeper);
+        gate_drop(gate);
+        pthread_mutex_unlock(&keeper->lock);
+        gate = NULL;
+    }
     int error;
     if (gate) {
         error = gate_add_site(keeper, gate, notif);
