@@ -15,6 +15,7 @@
 extern const char gate_code[], gate_code_end[];
 
 #define GATE_MOST 64
+#define GATE_MOST_THREADS 16
 #define GATE_FIRST_PAUSE 4 /* ordinary calls that wake the poller */
 
 /* One gate: one process image that has its pages. */
@@ -27,6 +28,9 @@ struct gate_process {
     uint64_t sites[GATE_MOST_STUBS]; /* of the stubs: where their `syscall` instructions are */
     bool polled;          /* by the poller, which alone changes it; `awake` says so to the guest */
     unsigned declined;    /* in a row */
+    /* Threads as the guest numbers them, in its pid namespace, and as husk does. The poller's. */
+    struct gate_thread { pid_t inside, outside; } threads[GATE_MOST_THREADS];
+    unsigned next_thread;
 };
 
 /* All gates of one listener. */
@@ -39,6 +43,7 @@ struct gate_keeper {
     atomic_int ended;
     bool eager;
     cpu_set_t processors; /* the poller's: the thread that starts it may be pinned (notify/pin.c) */
+    atomic_int receiver;  /* the processor that the receiver ran on last, and with it the guest: not the poller's */
     int started;          /* the poller's thread runs */
     pthread_t poller;
     Listener *listener;   /* borrowed; outlives the poller */

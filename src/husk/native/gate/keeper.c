@@ -168,6 +168,7 @@ static void wanted(struct gate_keeper *keeper)
     if (++keeper->asked < keeper->pause)
         return;
     keeper->asked = 0;
+    atomic_store(&keeper->receiver, sched_getcpu());
     gate_wake_poller(keeper);
 }
 

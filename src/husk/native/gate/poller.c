@@ -8,11 +8,14 @@
 #include "fastpath/resolve.h"
 #include "notify/notify.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -75,6 +78,46 @@ static bool is_alive(const struct gate_process *gate)
     return syscall(SYS_pidfd_send_signal, gate->pidfd, 0, NULL, 0) == 0 || errno == EPERM;
 }
 
+/* The last number of its NSpid line: its own in the innermost namespace. 0: it is gone. */
+static pid_t number_inside(pid_t process, const char *thread)
+{
+    char name[64], text[4096];
+    snprintf(name, sizeof name, "/proc/%d/task/%.20s/status", process, thread);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    char *line = strstr(text, "\nNSpid:"), *end = line ? strchr(line + 1, '\n') : NULL;
+    if (!end)
+        return 0;
+    *end = 0;
+    char *last = strrchr(line, '\t');
+    return last ? atoi(last + 1) : 0;
+}
+
+/* The thread of the gate's process that calls itself `inside`. 0: there is none, as with a child of vfork. */
+static pid_t find_thread(struct gate_process *gate, pid_t inside)
+{
+    char name[64];
+    for (unsigned i = 0; i < GATE_MOST_THREADS; i++)
+        if (gate->threads[i].inside == inside)
+            return gate->threads[i].outside;
+    snprintf(name, sizeof name, "/proc/%d/task", gate->tgid);
+    DIR *threads = opendir(name);
+    pid_t found = 0;
+    for (struct dirent *each; !found && threads && (each = readdir(threads));)
+        if (*each->d_name != '.' && number_inside(gate->tgid, each->d_name) == inside)
+            found = atoi(each->d_name);
+    if (threads)
+        closedir(threads);
+    if (found)
+        gate->threads[gate->next_thread++ % GATE_MOST_THREADS] = (struct gate_thread){inside, found};
+    return found;
+}
+
 static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
                   struct fast_reply *reply)
 {
@@ -84,8 +127,12 @@ static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const s
     struct fast_asker asker = {.tid = gate->tgid, .name = name, .name_size = field(request, GATE_REQUEST_SIZE)};
     if (!call || field(request, GATE_REQUEST_NR) != (uint64_t)call->nr)
         return false;
-    snprintf(asker.task, sizeof asker.task, "/proc/%d/task/%d", gate->tgid,
-             (int)(field(request, GATE_REQUEST_TID) & INT_MAX));
+    if (*name != '/') {
+        pid_t thread = find_thread(gate, (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX));
+        if (!thread)
+            return false;
+        snprintf(asker.task, sizeof asker.task, "/proc/%d/task/%d", gate->tgid, thread);
+    }
     reply->size = 0;
     if (!fast_begin(cache))
         return false;
@@ -210,19 +257,30 @@ static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
     return answered;
 }
 
+/* Guest and receiver share a processor while they take turns (SYNC_WAKE_UP), and the scheduler may well put whom they
+ * wake there, too. Polling there, it would keep those from asking whom it waits for. */
+static void leave_their_processor(struct gate_keeper *keeper)
+{
+    cpu_set_t others = keeper->processors;
+    int theirs = atomic_load(&keeper->receiver);
+    if (CPU_COUNT(&others) > 1 && theirs >= 0 && theirs < CPU_SETSIZE)
+        CPU_CLR(theirs, &others);
+    sched_setaffinity(0, sizeof others, &others);
+}
+
 void *gate_poll(void *argument)
 {
     struct gate_keeper *keeper = argument;
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
-    sched_setaffinity(0, sizeof keeper->processors, &keeper->processors);
     while (!atomic_load(&keeper->ended)) {
         if (!atomic_exchange(&keeper->wanted, 0)) {
             syscall(SYS_futex, &keeper->wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
             continue;
         }
         bool pushed;
+        leave_their_processor(keeper);
         unsigned long answered = poll_a_while(keeper, &pushed);
         fall_asleep(keeper);
         unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
