@@ -2,8 +2,10 @@
  * long as it says, and the reply stays inside the slot. */
 #include "input.h"
 
+#include <dirent.h>
 #include <sys/syscall.h>
 
+#define opendir(name) NULL /* the process has the thread that is known, and no other */
 #include "../../../src/husk/native/gate/poller.c"
 
 static struct fast_cache *nothing;

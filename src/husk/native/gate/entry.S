@@ -139,9 +139,10 @@ gate_code:
         mov     $GATE_SPINS, %ecx
 wait:   mov     GATE_SLOT_STATE(%r12), %eax
         xor     %edi, %eax
-        cmp     $GATE_DONE, %eax
+        sub     $GATE_POSTED, %eax
+        cmp     $(GATE_DONE - GATE_POSTED), %eax
         je      done
-        ja      give_up                 /* another turn: a child of a handler's fork was here */
+        ja      give_up                 /* another turn, or withdrawn: a child of a handler's fork was here */
         pause
         dec     %ecx
         jnz     wait
