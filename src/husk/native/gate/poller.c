@@ -17,13 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define IDLE_NS 60000        /* without a request for this long, it sleeps */
 #define EAGER_IDLE_NS 2000000
-#define LOOK_NS 1000000      /* how often it looks whether others want its processor */
+#define LOST_NS 300000       /* as long as this no look takes: others wanted the processor */
 #define LONGEST_PAUSE 4096   /* calls that have to come before it is woken, after it was woken in vain */
 #define WORTHWHILE 16        /* requests for which it was worth waking up */
 #define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
@@ -216,43 +215,30 @@ static void fall_asleep(struct gate_keeper *keeper)
     pthread_mutex_unlock(&keeper->lock);
 }
 
-/* Has another task taken the processor since? */
-static bool was_pushed_aside(long *switches)
-{
-    struct rusage use;
-    getrusage(RUSAGE_THREAD, &use);
-    bool pushed = use.ru_nivcsw != *switches;
-    *switches = use.ru_nivcsw;
-    return pushed;
-}
-
-/* Poll until nothing is asked. How many requests there were. */
+/* Poll until nothing is asked, or another task takes the processor: then there is a hole in time. How many requests
+ * there were. */
 static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
 {
     unsigned long answered = 0;
-    long switches;
-    was_pushed_aside(&switches);
-    int64_t now = core_now_ns(), asked = now, looked = now;
+    int64_t asked = core_now_ns(), before = asked;
     *pushed = false;
     while (!atomic_load(&keeper->ended)) {
         unsigned found = scan_all(keeper);
         while (atomic_load(&keeper->waiting))
             sched_yield();
         answered += found;
-        now = core_now_ns();
+        int64_t now = core_now_ns();
+        if (now - before > LOST_NS && !keeper->eager) {
+            *pushed = true;
+            break;
+        }
+        before = now;
         if (found)
             asked = now;
         else if (now - asked > (keeper->eager ? EAGER_IDLE_NS : IDLE_NS))
             break;
         else
             __builtin_ia32_pause();
-        if (now - looked > LOOK_NS) {
-            looked = now;
-            if (!keeper->eager && was_pushed_aside(&switches)) {
-                *pushed = true;
-                break;
-            }
-        }
     }
     return answered;
 }
