@@ -43,11 +43,12 @@ class OwnPlaces:
         self.above_state = self.chains[0].above
         if os.path.isdir(store):
             self.chains.append(Chain(os.open(store, ONLY_NAMED)))
-        self.resident: Identity | None = None
-        resident = os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere", "husk")  # native/client
-        if os.path.isdir(resident):
-            self.chains.append(Chain(os.open(resident, ONLY_NAMED)))
-            self.resident = self.chains[-1].here
+        self.resident: list[Identity] = []
+        # native/client. The variable may be missing in this run and set in the next.
+        for runtime in {os.environ.get("XDG_RUNTIME_DIR") or "/nowhere", f"/run/user/{os.geteuid()}"}:
+            if os.path.isdir(resident := os.path.join(runtime, "husk")):
+                self.chains.append(Chain(os.open(resident, ONLY_NAMED)))
+                self.resident.append(self.chains[-1].here)
         for chain in self.chains:
             self.identities.append(chain.here)
             self.above += chain.above
@@ -74,7 +75,7 @@ def check_source(mount: Mount, own: OwnPlaces) -> None:
             value=mount.source,
         )
     identity = found.st_dev, found.st_ino
-    if identity == own.resident:
+    if identity in own.resident:
         raise UsageError("a resident husk listens there, where no guest may reach.", option="mount", value=mount.source)
     if own.holds(identity) or (mount.mode == "rw" and identity in own.above_state):
         raise UsageError(

@@ -21,6 +21,9 @@
 
 #include "client.h"
 
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; before, nobody is served */
+#endif
 #define LOCK_FD 3
 #define PLACE_FD 4
 
@@ -73,6 +76,48 @@ struct client_place client_find_place(const char *self, const char *python)
     return place;
 }
 
+/* A file of the process's folder in /proc; its size. -1: it cannot be read, or does not fit. */
+static ssize_t read_fact(pid_t pid, const char *fact, char *text, size_t room)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/proc/%d/%s", pid, fact);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t size = read(fd, text, room - 1);
+    close(fd);
+    if (size < 0 || size == (ssize_t)room - 1)
+        return -1;
+    text[size] = 0;
+    return size;
+}
+
+/* Is the listener the resident of this name? A guest that may write to the runtime directory can listen there as well:
+ * by itself, behind a filter that it cannot leave; or through a husk, which then has another command line. */
+static int is_resident(int fd, const struct client_place *place)
+{
+    char text[8192];
+    struct ucred peer;
+    int pidfd;
+    socklen_t size = sizeof peer, pidfd_size = sizeof pidfd;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() || peer.pid <= 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &pidfd_size) < 0)
+        return 0;
+    int good = read_fact(peer.pid, "status", text, sizeof text) > 0 && strstr(text, "\nNoNewPrivs:\t0\n") &&
+               strstr(text, "\nSeccomp:\t0\n");
+    ssize_t words = good ? read_fact(peer.pid, "cmdline", text, sizeof text) : -1;
+    /* interpreter, husk-python, "resident", "serve", the name */
+    const char *wanted[] = {NULL, NULL, "resident", "serve", place->name}, *word = text;
+    for (size_t i = 0; good && i < sizeof wanted / sizeof *wanted; i++) {
+        good = word < text + words && (!wanted[i] || strcmp(word, wanted[i]) == 0);
+        word += strlen(word) + 1;
+    }
+    /* Still there: so all this was said of it, not of another with its number. */
+    good = good && word == text + words && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0;
+    close(pidfd);
+    return good;
+}
+
 int client_connect(const struct client_place *place)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -82,12 +127,9 @@ int client_connect(const struct client_place *place)
         return -1;
     /* Bounds every wait before the resident has promised to serve. */
     struct timeval patience = {.tv_sec = 2};
-    struct ucred peer;
-    socklen_t size = sizeof peer;
     if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0 ||
-        connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid()) {
+        connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || !is_resident(fd, place)) {
         close(fd);
         return -1;
     }
