@@ -58,10 +58,14 @@ def test_transcript(name: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("gate", ["eager", "0"])
 def test_gates_are_used_and_can_be_switched_off(gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scratch() as place:
-        place.chmod(0o777)
-        _, through = counted(["/guests/gate_torture"], place, gate, monkeypatch)
-    assert (through > 500) == (gate == "eager")
+    through = 0
+    for _ in range(5):  # on a busy machine the poller may hardly run
+        with scratch() as place:
+            place.chmod(0o777)
+            through += counted(["/guests/gate_torture"], place, gate, monkeypatch)[1]
+        if gate == "0" or through > 500:
+            break
+    assert through > 500 if gate == "eager" else through == 0
 
 
 def test_a_guest_with_a_full_table_gets_no_new_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,14 @@ def test_filters_of_the_guests_own(programs: Path, place: Path, secret: Path) ->
 def test_lies_in_a_gate(programs: Path, secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a guest writes into the memory that it shares with husk is copied once, and judged like any question."""
     monkeypatch.setenv("HUSK_GATE", "eager")
-    result = boxed(programs, ["gate_lies", str(secret)])
-    assert lines(result.out) == {"at first wrong": "0", "seen of what is not there": "0", "a child afterwards": "0"}
-    answered = int(result.err.rsplit(maxsplit=1)[1])
-    assert answered > 100, "nothing came through the gate"
+    answered = 0
+    for _ in range(5):  # on a busy machine the poller may hardly run
+        result = boxed(programs, ["gate_lies", str(secret)])
+        assert lines(result.out) == {"at first wrong": "0", "seen of what is not there": "0", "a child afterwards": "0"}
+        answered += int(result.err.rsplit(maxsplit=1)[1])
+        if answered > 100:
+            return
+    pytest.fail(f"only {answered} lies came through the gate")
 
 
 def test_a_loader_of_the_guests_own(programs: Path, place: Path, secret: Path, other: subprocess.Popen[bytes]) -> None:

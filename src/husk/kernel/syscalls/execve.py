@@ -55,8 +55,8 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
         comm, in_fd = name.rsplit(b"/", 1)[-1], execfn is not name
     program = prepare(call, first, execfn, comm, hidden=in_fd and _closes_on_exec(call, dirfd))
     given = call.given.get(name_argument, name)
-    named = call.kernel.name_program(given)
     try:
+        named = call.kernel.name_program(given)
         if call.kernel.programs is not None:  # before the C core learns it: a program it knows by name runs unasked
             call.kernel.programs.check(program, first)
         if program.node is not None:

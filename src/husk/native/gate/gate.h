@@ -39,7 +39,7 @@ struct gate_keeper {
     struct gate_process gates[GATE_MOST];
     atomic_int closed;    /* for good: no gate opens any more */
     atomic_int wanted;    /* futex: the poller is to wake up */
-    atomic_int waiting;   /* a receiver wants the lock: the poller leaves it alone meanwhile */
+    atomic_int waiting;   /* how many threads want the lock: the poller leaves it alone meanwhile */
     atomic_int ended;
     bool eager;
     cpu_set_t processors; /* the poller's: the thread that starts it may be pinned (notify/pin.c) */

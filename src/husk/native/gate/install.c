@@ -50,6 +50,30 @@ static bool find_mapping(pid_t tid, uint64_t address, struct mapping *found)
     return is_found;
 }
 
+static bool shares_memory(pid_t one, pid_t other)
+{
+    return syscall(SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0;
+}
+
+/* Has it a child that runs in its memory (CLONE_VM)? */
+static bool has_twin(pid_t tid)
+{
+    char name[64], text[512];
+    snprintf(name, sizeof name, "/proc/%d/task/%d/children", tid, tid);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n < 0 || n == sizeof text - 1)
+        return true; /* too many to ask */
+    text[n] = 0;
+    char *at = text, *end;
+    for (long child; (child = strtol(at, &end, 10)) > 0 && end != at; at = end)
+        if (shares_memory(tid, (pid_t)child))
+            return true;
+    return false;
+}
+
 /* Has the process one thread, and memory of its own? A vfork child has its parent's. */
 static bool is_alone(pid_t tid)
 {
@@ -67,7 +91,7 @@ static bool is_alone(pid_t tid)
         return false;
     text[n] = 0;
     char *end = strrchr(text, ')');
-    return end && sscanf(end + 1, " %*c %d", &parent) == 1 && syscall(SYS_kcmp, tid, parent, KCMP_VM, 0, 0) != 0;
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 && !shares_memory(tid, parent) && !has_twin(tid);
 }
 
 int64_t gate_look_at_site(const struct seccomp_notif *notif)

@@ -53,9 +53,9 @@ struct gate_keeper *gate_keeper_new(Listener *listener, bool eager)
 
 void gate_lock(struct gate_keeper *keeper)
 {
-    atomic_store(&keeper->waiting, 1);
+    atomic_fetch_add(&keeper->waiting, 1);
     pthread_mutex_lock(&keeper->lock);
-    atomic_store(&keeper->waiting, 0);
+    atomic_fetch_sub(&keeper->waiting, 1);
 }
 
 void gate_keeper_end(struct gate_keeper *keeper)
