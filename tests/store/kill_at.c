@@ -34,6 +34,23 @@ __attribute__((destructor)) static void report(void)
     }
 }
 
+static pid_t first;
+
+__attribute__((constructor)) static void begin(void)
+{
+    first = getpid();
+}
+
+/* husk's command ends so, without the interpreter's clean-up. A forked child that does has no say. */
+void _exit(int status)
+{
+    void (*real)(int) = (void (*)(int))dlsym(RTLD_NEXT, "_exit");
+    if (getpid() == first)
+        report();
+    real(status);
+    __builtin_unreachable();
+}
+
 #define WRAP(type, name, parameters, arguments)                       \
     type name parameters                                              \
     {                                                                 \

@@ -43,7 +43,8 @@ def _doctor(options: Values) -> int:
         }
         say_json(document)
     else:
-        say(*table(findings, code).splitlines(), f"{status_line(running())} (docs/resident.md).")
+        *rows, last = table(findings, code).splitlines()
+        say(*rows, f"{status_line(running())} (docs/resident.md).", last)
     return code
 
 

@@ -271,6 +271,7 @@ class Kernel:
         self.disk_is_limited = shared.disk_is_limited
         self.recorder, self.host_sockets = recorder, host_sockets
         self._program_names = shared.program_names if recorder is None else None
+        self._is_first_program = True
         self.eintr_bitmap = eintr_bitmap(asked=recorder is not None)
         self.listings = Listings()
         self._emulation = emulation
@@ -285,7 +286,11 @@ class Kernel:
 
     def name_program(self, name: bytes) -> bool:
         """Will the host find the loader by this name? Not where a program has restricted itself: its own rules may
-        forbid it there."""
+        forbid it there. Nor for the first program of a run: where the host does not let husk stop its guests, which
+        other calls need, the run must end there and say so."""
+        if self._is_first_program:
+            self._is_first_program = False
+            return False
         return self._program_names is not None and self.domains is None and self._program_names.give(name)
 
     @property

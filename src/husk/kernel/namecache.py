@@ -123,7 +123,7 @@ class NameCache:
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
             below = self._directory(call, start, name + b"/")
             key = (number, name + b"/")
-            if below is None or key not in self._settled or self._settled[key] != (below.placeholder or 0):
+            if below is None or self._settled.get(key) != (below.placeholder or 0):
                 if below is not None and self._teach_directory(number, name + b"/", below) and below.placeholder:
                     self._teach_directory(below.placeholder, b"", below)
                 elif below is None:
@@ -195,7 +195,8 @@ class NameCache:
             self._settled.clear()
         self._settled[number, key] = directory.placeholder or 0
         self._tell(number, key, directory, view, view.rel + b"/" if view.rel else b"")
-        if directory.tree.plain_changes(directory):
+        # Where a guest watches C changes nothing, and this look at the directory would be seen.
+        if not self.watched and directory.tree.plain_changes(directory):
             self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
         return True
 
