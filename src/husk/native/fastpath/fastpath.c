@@ -73,7 +73,10 @@ static enum fast_outcome open_for_reading(struct fast_cache *cache, struct fast_
         return seen;
     if (*fd >= 0)
         close(*fd);
-    return S_ISREG(s->st_mode) || S_ISDIR(s->st_mode) ? lookup_or_link(cache, path, host_flags, fd, s) : FAST_PYTHON;
+    *fd = -1;
+    if (S_ISDIR(s->st_mode))
+        return FAST_FOUND; /* its placeholder is opened. Who watches the host's must not see it opened twice */
+    return S_ISREG(s->st_mode) ? lookup_or_link(cache, path, host_flags, fd, s) : FAST_PYTHON;
 }
 
 /* Answer with `fd`, which is closed. An open for reading has changed nothing, so the injection itself finds out whether
