@@ -167,6 +167,29 @@ def test_a_screen_that_goes_away_hangs_up() -> None:
         assert process.wait(100) == 128 + signal.SIGHUP
 
 
+def test_a_guest_hears_of_the_hang_up_once_and_before_writing_fails(tmp_path: Path) -> None:
+    guest = """if True:
+        import os, signal
+        heard = os.open("/heard/log", os.O_WRONLY | os.O_APPEND)
+        signal.signal(signal.SIGHUP, lambda *_: os.write(heard, b"SIGHUP "))
+        try:
+            while True:
+                os.write(1, b"y\\n")
+        except OSError as error:
+            os.write(heard, error.strerror.encode())
+    """
+    log = tmp_path / "log"
+    log.touch()
+    command = [*running.husk_command(), "run", *running.OPTIONS, "-t", "--mount", f"{tmp_path}:/heard:rw"]
+    command += ["--", "python3", "-c", guest]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"y\r\n"
+        process.stdout.close()
+        assert process.wait(100) == 0
+    assert log.read_text() == "SIGHUP Input/output error"
+
+
 def test_passwords_are_asked_on_the_terminal(sit: Sit, tmp_path: Path) -> None:
     person = sit("run", "--", "python3", "-c", "import getpass; print('it was', getpass.getpass('Secret: ')[::-1])")
     person.expect("Secret: ")

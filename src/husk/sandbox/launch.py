@@ -8,6 +8,7 @@ from __future__ import annotations
 import _socket
 import fcntl
 import os
+import time
 
 from husk.sandbox.errors import HuskError, NoNamespaces
 from husk.sandbox.orphans import Watch, end_run, kill_stopped, marked_children
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 NETLINK_SOCK_DIAG = 4
 SILENT = 1.0  # seconds without a report after which husk looks whether husk-init is stopped
-_SIGKILL = 9
+_SIGKILL, _SIGUSR1 = 9, 10
+_PASSED_ON = 1000  # milliseconds that the reaper may take to pass a signal on
 
 
 class Guest:
@@ -289,9 +291,32 @@ class Stop:
         if launch is not None and launch.reaper:
             os.kill(launch.reaper, number)
 
+    def hang_up(self) -> None:
+        """The guest's terminal is about to go away: send SIGHUP. Returns when the reaper has passed it on. A reaper that
+        is stopped does not; the host kernel tells it later."""
+        launch = self._launch
+        if launch is None or not launch.reaper:
+            return
+        os.kill(launch.reaper, _SIGUSR1)
+        for _ in range(_PASSED_ON):
+            if _ignores(launch.reaper, _SIGUSR1):
+                return
+            time.sleep(0.001)
+
     @property
     def limit_ended(self) -> bool:
         return any(limit.ended for limit in self.met)
+
+
+def _ignores(pid: int, signal: int) -> bool:
+    """Does this process ignore the signal? Yes for one that is gone: there is nothing to wait for."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+            lines = status.read().splitlines()
+    except OSError:
+        return True
+    ignored = next((line for line in lines if line.startswith("SigIgn:")), "SigIgn: -1")
+    return bool(int(ignored.split()[1], 16) >> (signal - 1) & 1) or any(line.startswith("State:\tZ") for line in lines)
 
 
 def _reap(pid: int) -> None:

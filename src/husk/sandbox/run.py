@@ -81,7 +81,7 @@ def launch(
         raise
     try:
         if streams is not None:
-            streams.begin()
+            streams.begin(stop.hang_up)
     except BaseException:
         run.finish()
         raise

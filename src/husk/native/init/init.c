@@ -213,6 +213,25 @@ static void pass_on(int signal)
     errno = saved;
 }
 
+/* husk is about to close the terminal's other end, and first lets the guest know (SIGUSR1, sandbox/launch.py). Without
+ * this, a guest that writes could get EIO before the host kernel tells us, and the signal comes too late. husk sees that
+ * SIGUSR1 is ignored and knows that the signal was sent. */
+static volatile sig_atomic_t hung_up;
+
+static void hang_up(int signal)
+{
+    pass_on(SIGHUP);
+    hung_up = 1;
+    sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+}
+
+static void pass_on_hang_up(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (!hung_up || info->si_code != SI_KERNEL)
+        pass_on(signal);
+}
+
 /* The box's own session. The reaper leads it, not the guest: then the guest's parent is in the same session but in
  * another process group, so the guest's group is not orphaned and a key can stop it. Where husk itself leads a session,
  * no key can stop it in any case; there the guest begins a session of its own, as the program would have without husk.
@@ -304,9 +323,11 @@ static _Noreturn void become_reaper(void)
     init_report(REPORT_REAPER, 0, 0); /* husk learns our pid from the message's credentials */
     pid_t guest = start_guest();
     guest_group = guest;
-    static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT, SIGHUP};
+    static const int passed_on[] = {SIGINT, SIGQUIT, SIGTSTP, SIGCONT};
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
         sigaction(passed_on[i], &(struct sigaction){.sa_handler = pass_on, .sa_flags = SA_RESTART}, NULL);
+    sigaction(SIGHUP, &(struct sigaction){.sa_sigaction = pass_on_hang_up, .sa_flags = SA_RESTART | SA_SIGINFO}, NULL);
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = hang_up, .sa_flags = SA_RESTART}, NULL);
     close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD), close(init_mqueues);
     if (init_plan->flags & PLAN_TERMINAL)
         close(TERMINAL_FD);

@@ -20,6 +20,8 @@ from husk.sandbox.stdio.std_fds import may_hand_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.sandbox.policy import Policy
     from husk.sandbox.stdio.socket_streams import SocketRelay
     from husk.vfs.synth.pts import PtsTree
@@ -37,6 +39,7 @@ class Streams:
         "_drained",
         "_feed",
         "_given",
+        "_hang_up",
         "_keys",
         "_master",
         "_orders",
@@ -56,6 +59,7 @@ class Streams:
         self._owned: list[int] = []
         self._master = self.slave = self._keys = self._screen = self._orders = self._orders_in = self._feed = -1
         self._raw = False
+        self._hang_up: Callable[[], None] | None = None
         self._saved: list[object] = []
         self._socket_relays: list[SocketRelay] = []
         tty = [os.isatty(fd) for fd in given]
@@ -133,9 +137,10 @@ class Streams:
         return self._keys if self._raw else -1
 
     # -- while the box runs ----------------------------------------------------------------------------------------
-    def begin(self) -> None:
-        """The guest has its copies: start to copy bytes."""
+    def begin(self, hang_up: Callable[[], None]) -> None:
+        """The guest has its copies: start to copy bytes. `hang_up` sends SIGHUP to the guest."""
         self._close_owned()
+        self._hang_up = hang_up
         for socket_relay in self._socket_relays:
             socket_relay.begin()
         if self._master < 0 and self._feed < 0:
@@ -161,6 +166,10 @@ class Streams:
                 os.close(screen)
             if self._master >= 0:
                 # No reader is left. If the box still runs, its terminal hangs up (SIGHUP), as if its window was closed.
+                # The signal goes first: a guest that writes must not get EIO before it.
+                hang_up = self._hang_up
+                if hang_up is not None:
+                    hang_up()
                 os.close(self._master)
                 self._master = -1
             self._drained.release()
@@ -216,6 +225,7 @@ class Streams:
             os.close(self.slave)
             self.slave = -1
         if self._orders_in >= 0:
+            self._hang_up = None
             os.write(self._orders_in, b"q")
             self._drained.acquire()
             os.close(self._orders)
