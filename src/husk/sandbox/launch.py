@@ -292,8 +292,8 @@ class Stop:
             os.kill(launch.reaper, number)
 
     def hang_up(self) -> None:
-        """The guest's terminal is about to go away: send SIGHUP. Returns when the reaper has passed it on. A reaper that
-        is stopped does not; the host kernel tells it later."""
+        """The guest's terminal is about to go away: send SIGHUP. Returns when the reaper has passed it on. A stopped
+        reaper does not; the host kernel tells it later."""
         launch = self._launch
         if launch is None or not launch.reaper:
             return

@@ -214,8 +214,8 @@ static void pass_on(int signal)
 }
 
 /* husk is about to close the terminal's other end, and first lets the guest know (SIGUSR1, sandbox/launch.py). Without
- * this, a guest that writes could get EIO before the host kernel tells us, and the signal comes too late. husk sees that
- * SIGUSR1 is ignored and knows that the signal was sent. */
+ * this, a guest that writes could get EIO before the host kernel tells us, and the signal comes too late. When SIGUSR1
+ * is ignored, husk knows that the signal was sent. */
 static volatile sig_atomic_t hung_up;
 
 static void hang_up(int signal)
