@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from husk.vfs.vfs import Vfs
 
 DIRECTORIES_MAX = 16384
-A_FEW = 4
+A_FEW, ENOUGH = 4, 128  # names of one directory that were asked for, before all of its files are taught
+NAMES_FOR_ONE = 32  # that many may be taught at once for each that was asked for: teaching is a tenth of an answer
 MEMORY_DEVICES = 1  # the major number of null, zero, full, random and urandom
 NO_FILE = (-1, b"", 0, 0, 0, 0)
 
@@ -100,11 +101,10 @@ class NameCache:
             mixed = self._mixed.get((number, name[:cut]))
             if mixed is not None:
                 directory, asked = mixed
-                self._mixed[number, name[:cut]] = directory, asked + 1
-                if asked == A_FEW:
-                    self._teach_own_files(number, name[:cut], directory)
-                else:
-                    self._teach_name(call, number, name, directory, name[cut:])
+                due = asked & (asked - 1) == 0 and A_FEW <= asked <= ENOUGH
+                all_taught = due and self._teach_own_files(number, name[:cut], directory, asked * NAMES_FOR_ONE)
+                self._mixed[number, name[:cut]] = directory, (ENOUGH if all_taught else asked) + 1
+                if not all_taught and self._teach_name(call, number, name, directory, name[cut:]) == st.S_IFLNK:
                     self._teach_target(call, start, name, links)
                 return
             if (number, name[:cut]) not in self._settled:
@@ -117,8 +117,8 @@ class NameCache:
                         if len(self._mixed) >= DIRECTORIES_MAX:
                             self._mixed.clear()
                         self._mixed[number, name[:cut]] = there, 1
-                        self._teach_name(call, number, name, there, name[cut:])
-                        self._teach_target(call, start, name, links)
+                        if self._teach_name(call, number, name, there, name[cut:]) == st.S_IFLNK:
+                            self._teach_target(call, start, name, links)
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
             below = self._directory(call, start, name + b"/")
@@ -200,23 +200,27 @@ class NameCache:
             self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
         return True
 
-    def _teach_name(self, call: Call, number: int, name: bytes, directory: Dir, last: bytes) -> None:
-        """Teach one name in a directory where the box has changed something."""
+    def _teach_name(self, call: Call, number: int, name: bytes, directory: Dir, last: bytes) -> int:
+        """Teach one name in a directory where the box has changed something. What kind of file it is; 0: none."""
         try:
             node = directory.tree.lookup(call, directory, last)
         except OSError as error:
             if error.errno == errno.ENOENT:
                 self._tell(number, name, directory, MISSING, b"")
-            return
+            return 0
         view = node.tree.node_view(call, node)
         if view is not None:
             # A directory's own metadata changes with its names, so a change in it takes this back.
             self._tell(number, name, node if isinstance(node, Dir) else directory, view, view.rel)
+        return node.kind
 
-    def _teach_own_files(self, number: int, key: bytes, directory: Dir) -> None:
-        """A program that asked for a few names is likely to ask for all: find, rsync, git status."""
-        for name, view in directory.tree.own_file_views(directory):
+    def _teach_own_files(self, number: int, key: bytes, directory: Dir, most: int) -> bool:
+        """A program that asked for some names is likely to ask for all: find, rsync, git status. False: there are more
+        than `most`, and few of them might be asked for before something changes and all is forgotten."""
+        views = directory.tree.own_file_views(directory, most)
+        for name, view in views or ():
             self._tell(number, key + name, directory, view, view.rel)
+        return views is not None
 
     def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes, *, absent: bool = False) -> None:
         self._taught.add(id(owner))

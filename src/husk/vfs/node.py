@@ -499,9 +499,9 @@ class Tree:
         """What fstat on a descriptor of `node` shows; `dev` and `ino` are those of the open host file."""
         return None
 
-    def own_file_views(self, directory: Dir) -> Iterable[tuple[bytes, HostView]]:
-        """The views of files in `directory` that are the box's own."""
-        return ()
+    def own_file_views(self, directory: Dir, most: int) -> list[tuple[bytes, HostView]] | None:
+        """The views of files in `directory` that are the box's own; None: it has more than `most` names."""
+        return None
 
     def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
         """Directory descriptor and name of the host file that is `node`, if the guest cannot change it."""

@@ -33,22 +33,34 @@ struct fast_cache *fast_cache_new(void)
     return cache;
 }
 
-static void unlink_entry(struct fast_dir **link, struct fast_dir *dir, size_t next)
-{
-    while (*link != dir)
-        link = (struct fast_dir **)((char *)*link + next);
-    *link = *(struct fast_dir **)((char *)dir + next);
-}
-
 static size_t owner_bucket(uint64_t owner)
 {
     return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* owners are addresses of Python objects */
 }
 
+static void put(struct fast_cache *cache, struct fast_dir *dir)
+{
+    dir->link = &cache->buckets[dir->hash % FAST_BUCKETS];
+    dir->next = *dir->link;
+    *dir->link = dir;
+    if (dir->next)
+        dir->next->link = &dir->next;
+    dir->link_of_owner = &cache->owners[owner_bucket(dir->owner)];
+    dir->next_of_owner = *dir->link_of_owner;
+    *dir->link_of_owner = dir;
+    if (dir->next_of_owner)
+        dir->next_of_owner->link_of_owner = &dir->next_of_owner;
+    cache->known++;
+}
+
 static void drop(struct fast_cache *cache, struct fast_dir *dir)
 {
-    unlink_entry(&cache->buckets[dir->hash % FAST_BUCKETS], dir, offsetof(struct fast_dir, next));
-    unlink_entry(&cache->owners[owner_bucket(dir->owner)], dir, offsetof(struct fast_dir, next_of_owner));
+    *dir->link = dir->next;
+    if (dir->next)
+        dir->next->link = dir->link;
+    *dir->link_of_owner = dir->next_of_owner;
+    if (dir->next_of_owner)
+        dir->next_of_owner->link_of_owner = dir->link_of_owner;
     fast_listing_free(cache, dir);
     free(dir->changes);
     free(dir);
@@ -262,11 +274,7 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     struct fast_dir *there = fast_cache_find(cache, start, key, key_size);
     if (there)
         drop(cache, there); /* what was learnt last is true */
-    dir->next = cache->buckets[dir->hash % FAST_BUCKETS];
-    cache->buckets[dir->hash % FAST_BUCKETS] = dir;
-    dir->next_of_owner = cache->owners[owner_bucket(owner)];
-    cache->owners[owner_bucket(owner)] = dir;
-    cache->known++;
+    put(cache, dir);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

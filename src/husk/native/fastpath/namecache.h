@@ -31,7 +31,8 @@ struct fast_showing {
  * Or one taught file in a directory that is not the host's alone: the key has no slash at its end, and `rel` is the
  * whole name. `missing`: there is no file of that name. */
 struct fast_dir {
-    struct fast_dir *next, *next_of_owner; /* owned by the cache */
+    /* Owned by the cache. Lists are linked both ways, because one directory may be the owner of most entries. */
+    struct fast_dir *next, **link, *next_of_owner, **link_of_owner;
     uint64_t owner;          /* the vfs directory it was taught for, so that Python can make the cache forget it */
     uint64_t host_dev;       /* inode numbers of this device are shown as they are; other devices are left to Python */
     uint64_t host_ino;       /* of the directory itself where Python holds it by identity; 0: by its name alone */

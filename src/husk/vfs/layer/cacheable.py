@@ -14,15 +14,12 @@ from husk.vfs.node import ACL_ACCESS, Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from husk.vfs.layer.inode_numbers import InodeNumbers
     from husk.vfs.layer.lower import Lower
     from husk.vfs.layer.upper_files import UpperFiles
     from husk.vfs.node import Context, Dir, Node
 
 PRIVILEGE = st.S_ISUID | st.S_ISGID
-FILES_MAX = 4096  # of one directory, at once
 
 
 class Cacheable:
@@ -72,13 +69,17 @@ class Cacheable:
         view = self._lower_file(node) if info.nlink == 1 and info.ino < 1 << 32 else None
         return view if view is not None and view.host_dev == info.dev and view.manifest is None else None
 
-    def own_files(self, directory: Dir) -> Iterator[tuple[bytes, HostView]]:
-        """The upper files of a directory, by name."""
+    def own_files(self, directory: Dir, most: int) -> list[tuple[bytes, HostView]] | None:
+        """The upper files of a directory, by name; None: it has more than `most` names of the box's own."""
         assert isinstance(directory, LayerDir)
-        for name, node in list(directory.names.items())[:FILES_MAX]:
+        if len(directory.names) > most:
+            return None
+        found = []
+        for name, node in directory.names.items():
             view = self._upper_file(node) if isinstance(node, Inode) else None
             if view is not None:
-                yield name, view
+                found.append((name, view))
+        return found
 
     def _lower_file(self, node: LowerNode) -> HostView | None:
         return self._lower_view(node.lower, node.rel) if node.parent.mirror is None else None

@@ -31,7 +31,7 @@ from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from husk.native._core import HostStat, Manifest
     from husk.vfs.host_view import HostView
@@ -482,8 +482,8 @@ class LayeredTree(Tree):
     def handle_view(self, node: Node, dev: int, ino: int) -> HostView | None:
         return self._cacheable.handle(node, dev, ino)
 
-    def own_file_views(self, directory: Dir) -> Iterable[tuple[bytes, HostView]]:
-        return self._cacheable.own_files(directory)
+    def own_file_views(self, directory: Dir, most: int) -> list[tuple[bytes, HostView]] | None:
+        return self._cacheable.own_files(directory, most)
 
     def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
         return (node.lower.fd, node.lower.link_name(node.rel)) if isinstance(node, LowerNode) else None
