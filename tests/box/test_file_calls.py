@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(_VERSION < (6, 13), reason="the transcripts hold
 
 PROGRAMS = [
     "calls_privileged",
+    "files_dirfds",
     "files_listing",
     "files_locks",
     "files_matrix",

@@ -50,7 +50,7 @@ def counted(arguments: list[str], work: Path, gate: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("gate", ["eager", "0"])
-@pytest.mark.parametrize("name", ["gate_torture", "gate_closes"])
+@pytest.mark.parametrize("name", ["gate_torture", "gate_closes", "files_dirfds"])
 def test_transcript(name: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSK_GATE", gate)
     differential(["{guests}/" + name], case=name)

@@ -318,6 +318,34 @@ def test_the_cache_answers_for_images(asked: list[int], image: list[str]) -> Non
     assert len(asked) < 200, len(asked)
 
 
+BY_DESCRIPTOR = """
+import os
+for flags in (os.O_RDONLY, os.O_PATH):
+    top = os.open("/m", flags | os.O_DIRECTORY)
+    for _ in range(300):
+        os.stat("one/a", dir_fd=top)
+        os.close(os.open("one/a", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=top))
+        fd = os.open("one/b", os.O_RDONLY, dir_fd=top)
+        os.fstat(fd)
+        os.close(fd)
+        os.access("none", os.F_OK, dir_fd=top)
+    os.close(top)
+"""
+
+
+@pytest.mark.parametrize("mode", ["ro", "rw", "cow"])
+def test_the_cache_answers_by_directory_descriptor(tmp_path: Path, asked: list[int], mode: str) -> None:
+    """find, grep -r, git and rm -r ask so, some with O_PATH and O_NOFOLLOW."""
+    (tmp_path / mode).mkdir()
+    prepare(tmp_path / mode)
+    policy = Policy(["python3", "-c", BY_DESCRIPTOR])
+    policy.mounts.append(Mount(str(tmp_path / mode), "/m", mode))
+    with open(os.devnull, "r+b") as null:
+        result = Runner(policy, Events(None, None), (null.fileno(),) * 3).run()
+    assert result.exit_code == 0 and not result.faults
+    assert len(asked) < 600, len(asked)  # of 3000; Python's own start takes some hundred
+
+
 COPIED_UP = """
 import os
 fd = os.open("/m/f", os.O_RDWR)

@@ -60,7 +60,8 @@ class NameCache:
     def learn(self, call: Call, start: Dir, name: bytes, links: int = 2) -> None:
         """A name was looked up the long way, and the guest has its answer. Teach what can be taught."""
         try:
-            self._learn(call, start, name, links)
+            for number in _numbers(start, name):
+                self._learn(call, number, start, name, links)
         except OSError:
             pass  # the host failed just now. Nothing is lost: the name will be looked up again
 
@@ -69,14 +70,14 @@ class NameCache:
         cut = name.rfind(b"/") + 1
         try:
             with self._vfs.lock:
-                number = 0 if name[:1] == b"/" else start.placeholder
-                if not self.cached or number is None or name[cut:] in (b"", b".", b".."):
+                if not self.cached or name[cut:] in (b"", b".", b".."):
                     return
                 self._notice_losses()
-                if (number, name[:cut]) not in self._settled:
-                    there = self._directory(call, start, name[:cut])
-                    if there is not None:
-                        self._teach_directory(number, name[:cut], there)
+                for number in _numbers(start, name):
+                    if (number, name[:cut]) not in self._settled:
+                        there = self._directory(call, start, name[:cut])
+                        if there is not None:
+                            self._teach_directory(number, name[:cut], there)
         except OSError:
             pass  # as in `learn`
 
@@ -86,7 +87,7 @@ class NameCache:
             self._settled.clear()
             self._mixed.clear()
 
-    def _learn(self, call: Call, start: Dir, name: bytes, links: int) -> None:
+    def _learn(self, call: Call, number: int, start: Dir, name: bytes, links: int) -> None:
         """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
         directory, teach only this one name."""
         name = name.removesuffix(b"/")
@@ -94,9 +95,6 @@ class NameCache:
         if not self.cached or name[cut:] in (b"", b".", b".."):
             return
         with self._vfs.lock:
-            number = 0 if name[:1] == b"/" else start.placeholder
-            if number is None:
-                return
             self._notice_losses()
             mixed = self._mixed.get((number, name[:cut]))
             if mixed is not None:
@@ -312,6 +310,13 @@ class NameCache:
             self._settled.clear()
             self._mixed.clear()
         self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
+
+
+def _numbers(start: Dir, name: bytes) -> list[int]:
+    """By which numbers C may find the directory that `name` begins in. One that was also opened with O_PATH has two."""
+    if name[:1] == b"/":
+        return [0]
+    return [number for number in (start.placeholder, start.path_only) if number is not None]
 
 
 def _exact(node: Node | None, fd: int) -> ExactFile | None:

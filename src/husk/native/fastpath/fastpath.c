@@ -66,9 +66,10 @@ static enum fast_outcome open_for_reading(struct fast_cache *cache, struct fast_
     uint64_t host_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (flags & O_NOFOLLOW);
     bool check_first = !path->dir->layered && path->dir->showing.manner == FAST_AS_HOST;
     enum fast_outcome seen = check_first ? FAST_PYTHON : lookup_or_link(cache, path, host_flags, fd, s);
-    if (seen != FAST_PYTHON || flags & O_NOFOLLOW)
+    if (seen != FAST_PYTHON || (flags & O_NOFOLLOW && !check_first))
         return seen;
-    seen = fast_lookup_following(cache, path, O_PATH | O_NOFOLLOW, fd, s);
+    seen = flags & O_NOFOLLOW ? fast_lookup(path, O_PATH | O_NOFOLLOW, fd, s)
+                              : fast_lookup_following(cache, path, O_PATH | O_NOFOLLOW, fd, s);
     if (seen != FAST_FOUND)
         return seen;
     if (*fd >= 0)
