@@ -98,10 +98,10 @@ mv two three; : > three/more; : > one/gone; rm one/gone one/f1*; mv one/f2 one/r
 """
 
 
-def counted(user: User, name: str, cache: str) -> tuple[int, list[list[str]]]:
+def counted(user: User, name: str, cache: str, script: str = LOOP) -> tuple[int, list[list[str]]]:
     work = user.folder(name)
     (work / "one.old").touch()
-    command = [sys.executable, "-c", COUNTED, str(work), cache, LOOP]
+    command = [sys.executable, "-c", COUNTED, str(work), cache, script]
     env = {**os.environ, **user.env}
     done = subprocess.run([*user.wrapper, *command], check=True, capture_output=True, cwd="/", env=env)
     calls, changes = json.loads(done.stdout)
@@ -116,6 +116,21 @@ def test_c_makes_them_and_python_knows(user: User) -> None:
     assert calls < 300 and all_calls > 500, (calls, all_calls)
     assert changes == told
     assert ["added", "/work/three/g99"] in changes and ["added", "/work/one/renamed"] in changes
+
+
+MISSING = """
+cd /work; i=0
+while [ $i -lt 100 ]; do if [ -e none/sub/f$i ] || [ -e ./none/f$i ]; then exit 3; fi; i=$((i+1)); done
+mkdir -p none/sub; : > none/sub/f5; [ -e none/sub/f5 ] || exit 4
+: > none/f6; [ -e ./none/f6 ] || exit 5; rm none/f6; [ -e ./none/f6 ] && exit 6; rm -r none
+[ -e none/sub/f5 ] && exit 7; :
+"""
+
+
+def test_a_directory_that_does_not_exist(user: User) -> None:
+    """git checkout asks for each name of directories that it has yet to make, relative to where it works."""
+    calls, _ = counted(user, "on", "on", MISSING)
+    assert calls < 120, calls
 
 
 RULED = """

@@ -141,8 +141,8 @@ class NameCache:
     def _teach_absent(self, call: Call, number: int, start: Dir, key: bytes) -> None:
         """The directory itself is missing, below one that shows only the host's names: C can ask the host for it."""
         words = key.rstrip(b"/").split(b"/")
-        for end in range(len(words) - 1, 0, -1):
-            above = b"/".join(words[:end]) + b"/"
+        for end in range(len(words) - 1, 0 if key[:1] == b"/" else -1, -1):
+            above = b"/".join(words[:end]) + b"/" if end else b""
             directory = self._directory(call, start, above)
             if directory is None:
                 continue

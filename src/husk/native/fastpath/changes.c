@@ -34,14 +34,18 @@
 struct fast_changes {
     pthread_mutex_t lock;
     atomic_size_t size;
-    char *text; /* owned; NULL: nothing was ever noted */
+    char *text;   /* owned; NULL: nothing was ever noted */
+    pid_t asked;  /* the thread whose status file is open, … */
+    int status;   /* … owned; -1: none */
 };
 
 struct fast_changes *fast_changes_new(void)
 {
     struct fast_changes *changes = calloc(1, sizeof *changes);
-    if (changes)
+    if (changes) {
         pthread_mutex_init(&changes->lock, NULL);
+        changes->status = -1;
+    }
     return changes;
 }
 
@@ -50,6 +54,8 @@ void fast_changes_free(struct fast_changes *changes)
     if (!changes)
         return;
     pthread_mutex_destroy(&changes->lock);
+    if (changes->status >= 0)
+        close(changes->status);
     free(changes->text);
     free(changes);
 }
@@ -65,6 +71,21 @@ static bool begin(struct fast_changes *changes, size_t size)
         return true;
     pthread_mutex_unlock(&changes->lock);
     return false;
+}
+
+/* The umask of a thread; -1: it is gone. With the lock. One program makes many files, so its status file stays open:
+ * that takes two fifths off the price. The open file is that thread's for good. Once it is gone the file says so, even
+ * if its number is used again. */
+static int umask_of(struct fast_changes *changes, pid_t tid)
+{
+    int found = changes->asked == tid ? guest_umask_from(changes->status) : -1;
+    if (found >= 0)
+        return found;
+    if (changes->status >= 0)
+        close(changes->status);
+    changes->status = guest_open_status(tid);
+    changes->asked = tid;
+    return guest_umask_from(changes->status);
 }
 
 static void note(struct fast_changes *changes, const char *text, size_t size)
@@ -216,14 +237,19 @@ static int64_t born(int fd, struct stat *s)
     return x.stx_mask & STATX_BTIME ? x.stx_btime.tv_sec * 1000000000LL + x.stx_btime.tv_nsec : 0;
 }
 
-/* Make the file that is not there yet. -1: nothing was made. */
-static int make_file(struct fast_changes *changes, const struct place *place, uint32_t flags, mode_t mode)
+/* Make the file that is not there yet, and leave in `mode` what the umask left of it. -1: nothing was made. */
+static int make_file(Listener *self, const struct seccomp_notif *notif, const struct place *place, uint32_t flags,
+                     uint32_t *mode)
 {
+    struct fast_changes *changes = self->changes;
     if (!begin(changes, 1 + noted_size(&place->path)))
         return -1;
-    int fd = openat(place->fd, last_of(place),
+    int umask = umask_of(changes, notif->pid), fd = -1;
+    *mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
+    if (umask >= 0 && notify_is_valid(self->fd, notif->id))
+        fd = openat(place->fd, last_of(place),
                     (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)) | O_CREAT | O_EXCL | O_NOCTTY |
-                        O_CLOEXEC, mode);
+                        O_CLOEXEC, *mode);
     if (fd >= 0) {
         note(changes, "a", 1);
         note_name(changes, &place->path);
@@ -259,10 +285,7 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
     if (!(flags & O_CREAT) || flags & ~known || (flags & O_ACCMODE) == O_ACCMODE ||
         !enter(self->cache, asker, dirfd, name, &place))
         return false;
-    int umask = guest_umask(notif->pid), fd = -1;
-    mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
-    if (umask >= 0 && notify_is_valid(self->fd, notif->id))
-        fd = make_file(self->changes, &place, flags, mode);
+    int fd = make_file(self, notif, &place, flags, &mode);
     if (fd < 0) {
         leave(&place);
         return false;

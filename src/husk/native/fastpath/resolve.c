@@ -57,9 +57,34 @@ bool fast_stat_dir(struct fast_cache *cache, struct fast_dir *dir, struct stat *
     return known;
 }
 
+/* The identity that was taught with a directory that does not exist is that of the nearest one above it that does. */
+static bool same_above(const struct fast_dir *dir)
+{
+    char rel[FAST_LONGEST_NAME + 1];
+    struct stat s;
+    memcpy(rel, dir->text + dir->key_size, dir->rel_size + 1);
+    for (;;) {
+        char *slash = strrchr(rel, '/');
+        if (slash)
+            *slash = 0;
+        else
+            *rel = 0;
+        int fd = host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
+        if (fd < 0 && (fd != -ENOENT || !*rel))
+            return false;
+        if (fd >= 0) {
+            bool same = fstat(fd, &s) == 0 && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino;
+            close(fd);
+            return same;
+        }
+    }
+}
+
 bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir)
 {
     struct stat s;
+    if (dir->host_ino && dir->absent)
+        return same_above(dir);
     return !dir->host_ino || (fast_stat_dir(cache, dir, &s) && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino);
 }
 

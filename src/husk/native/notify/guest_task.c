@@ -68,15 +68,17 @@ PyObject *guest_py_fd_stat(Call *call, PyObject *args)
     return host_stat(&s);
 }
 
-static int status_field(pid_t tid, const char *label, int base, long *value)
+int guest_open_status(pid_t tid)
 {
-    char path[64], text[4096];
+    char path[64];
     snprintf(path, sizeof path, "/proc/%d/status", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -ESRCH;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static int field_of(int status, const char *label, int base, long *value)
+{
+    char text[4096];
+    ssize_t n = status < 0 ? -1 : pread(status, text, sizeof text - 1, 0);
     if (n <= 0)
         return -ESRCH;
     text[n] = 0;
@@ -87,10 +89,19 @@ static int status_field(pid_t tid, const char *label, int base, long *value)
     return 0;
 }
 
-int guest_umask(pid_t tid)
+static int status_field(pid_t tid, const char *label, int base, long *value)
+{
+    int fd = guest_open_status(tid);
+    int error = field_of(fd, label, base, value);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+int guest_umask_from(int status)
 {
     long mask;
-    return status_field(tid, "\nUmask:", 8, &mask) ? -1 : (int)mask;
+    return field_of(status, "\nUmask:", 8, &mask) ? -1 : (int)mask;
 }
 
 PyObject *guest_py_umask(Call *call, PyObject *Py_UNUSED(noargs))
