@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ class Place:
         self.runtime.mkdir(0o700)
         (folder / "state").mkdir()
         self.start_of_command: list[str] = []
+        self.resident = 0  # the process
         self.env = {
             "PATH": os.environ["PATH"], "HOME": str(folder), "HUSK_STATE": str(folder / "state"),
             "XDG_RUNTIME_DIR": str(self.runtime), "HUSK_RESIDENT": "1",
@@ -60,7 +63,25 @@ class Place:
         """The first run finds none, and leaves one."""
         assert self.run("run", "--", "true").returncode == 0
         assert until(self.residents)
-        return self.residents()[0]
+        (self.resident,) = self.residents()
+        return self.resident
+
+    def prepared(self) -> set[int]:
+        """The guests that wait for a run: children of the reapers of workers that do none."""
+        found: set[int] = set()
+        try:
+            for worker in children(self.resident):
+                if os.path.samefile(f"/proc/{worker}/fd/0", "/dev/null"):
+                    found.update(guest for reaper in children(worker) for guest in children(reaper))
+        except OSError:
+            return set()  # one ended meanwhile
+        return found
+
+    def ready(self) -> set[int]:
+        """Wait until a box is ready for the next run. (To ask for the resident's status would take it away.)"""
+        assert until(self.prepared)
+        time.sleep(0.05)  # it may have been half ready
+        return self.prepared()
 
     def serves(self, **more: Any) -> bool:
         """Is a run served?"""
@@ -71,6 +92,10 @@ class Place:
             return served(process.pid)
         finally:
             process.communicate()
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def served(client: int) -> bool:
@@ -96,12 +121,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     found.run("resident", "stop")
 
 
+# What a process has from the one that started it: credentials, signals, processors, session and group (relative to its
+# own number), terminal, priority, limits, control group, what a core file holds, personality, timer slack.
+INHERITED = """
+grep -E '^(Umask|.id|Groups|Sig|Shd|Cap|NoNew|Seccomp|Spec|Cpus|Mems|THP|Tracer|x86)' /proc/self/status
+set -- $(sed 's/.*) //' /proc/$$/stat); echo group $(($3 - $$)) session $(($4 - $$)) tty $5 nice ${17} policy ${39}
+cat /proc/self/limits /proc/self/cgroup /proc/self/coredump_filter /proc/self/personality /proc/self/timerslack_ns
+ulimit -H -a; ulimit -S -a; trap; set
+"""
+
 # -- the same run ------------------------------------------------------------------------------------------------------
 SAME = [
     ["--", "sh", "-c", "echo out; echo err >&2; exit 7"],
     ["--", "sh", "-c", "kill -9 $$"],
     ["--", "sh", "-c", "umask; pwd; ulimit -a; cat /proc/self/status | grep -i '^cap\\|^seccomp\\|^nonew\\|^groups'"],
     ["--", "sh", "-c", "env | sort; ls -l /proc/self/fd | wc -l; cat /proc/self/oom_score_adj"],
+    ["--", "sh", "-c", INHERITED],
+    ["--", "sh", "-c", "ls -lanR --time-style=+ / 2>/dev/null --ignore usr --ignore proc --ignore sys --ignore etc"],
+    ["--", "sh", "-c", "cat /proc/mounts /proc/self/mountinfo /etc/passwd /etc/group /etc/hosts; hostname; ls /etc"],
     ["--env", "SEEN", "--", "printenv", "SEEN"],
     ["--env", "NOT_SET", "--", "true"],
     ["--mount", ".:/work:ro", "--workdir", "/work", "--", "sh", "-c", "ls; touch new"],
@@ -111,6 +148,11 @@ SAME = [
     ["--", "cat"],
     ["--timeout", "0.2", "--", "sleep", "60"],
     ["--no-namespaces", "--", "sh", "-c", "hostname; id -u >/dev/null"],
+    ["--mount", ".:/workspace:cow", "--hide", "file", "--", "sh", "-c", "ls -a; echo x > new; cat /proc/mounts"],
+    ["--mount", ".:/workspace:rw", "--", "sh", "-c", "echo x >> written; cat written | wc -l | grep -c ."],
+    ["--mount", "no-such-folder:/x", "--", "true"],
+    ["--workdir", "/no/such", "--", "true"],
+    ["--limit", "disk-files=3", "--quiet", "--", "sh", "-c", "for n in 1 2 3 4 5; do touch /tmp/$n; done; ls /tmp"],
 ]
 
 
@@ -119,11 +161,56 @@ def test_a_run_is_the_same(shared: Place, tmp_path: Path, words: list[str]) -> N
     (tmp_path / "file").touch()
 
     def done(resident: str) -> tuple[int, str, str]:
+        if resident == "1":
+            shared.ready()
         ended = shared.run("run", *words, env={"HUSK_RESIDENT": resident, "SEEN": "a b"}, cwd=tmp_path, umask=0o027)
         out = "".join(line for line in ended.stdout.splitlines(True) if "seconds" not in line and "max_rss" not in line)
         return ended.returncode, out, ended.stderr
 
     assert done("1") == done("0")
+
+
+def _guest_of(place: Place, *words: str, **more: Any) -> int:
+    """The host's number of the program that a run starts."""
+    process = place.begin("run", *words, "--", "sh", "-c", "echo begun; read _ || exit 0", **more)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        assert process.stdout.readline() == "begun\n", process.communicate()
+        assert served(process.pid)
+        (reaper, *_) = children(_worker(place.resident))
+        (guest,) = children(reaper)
+        return guest
+    finally:
+        process.communicate()
+
+
+FITS = [[], ["--env", "A=b"], ["--workdir", "/tmp"], ["--mount", ".:/x:rw"], ["--timeout", "50"], ["--quiet"]]
+NEEDS_ANOTHER = [["--limit", "files=50"], ["--no-namespaces"], ["--net", "host"], ["--summary"], ["--verbose"]]
+
+
+@pytest.mark.parametrize("words", FITS, ids=" ".join)
+def test_a_run_takes_the_box_that_is_ready(shared: Place, words: list[str]) -> None:
+    ready = shared.ready()
+    assert _guest_of(shared, *words) in ready
+
+
+@pytest.mark.parametrize("words", NEEDS_ANOTHER, ids=" ".join)
+def test_a_run_that_needs_another_box_gets_one(shared: Place, words: list[str]) -> None:
+    ready = shared.ready()
+    assert _guest_of(shared, *words) not in ready
+    assert until(lambda: all(map(_is_gone, ready)))
+
+
+def test_a_box_in_another_place_is_not_used(shared: Place, tmp_path: Path) -> None:
+    """The caller says where boxes are to be; and it may have removed what is there."""
+    ready = shared.ready()
+    (tmp_path / "other").mkdir(0o700)
+    assert _guest_of(shared, env={"HUSK_STATE": str(tmp_path / "other")}) not in ready
+    ready = shared.ready()
+    for box in Path(shared.env["HUSK_STATE"]).glob("box-*"):
+        shutil.rmtree(box)
+    assert _guest_of(shared) not in ready
+    assert _guest_of(shared, env={"HUSK_GATE": "0"}) not in shared.ready()
 
 
 def test_it_serves(shared: Place) -> None:
@@ -337,19 +424,36 @@ def test_a_guest_cannot_pose_as_one(place: Place, setting: list[str]) -> None:
         assert guest.stdout.readline() == "heard 0 False\n"
 
 
-def test_the_rehearsal_leaves_nothing(place: Place) -> None:
+@pytest.mark.parametrize("way", ["stop", "kill", "kill the worker"])
+def test_the_box_that_is_ready_ends_with_the_resident(place: Place, way: str) -> None:
     pid = place.start()
+    guests = place.ready()
+    if way == "stop":
+        place.run("resident", "stop")
+    else:
+        os.kill(pid if way == "kill" else children(pid)[0], signal.SIGKILL)
+    assert until(lambda: all(map(_is_gone, guests)))
+    if way != "kill the worker":
+        assert until(lambda: not list(Path(place.env["HUSK_STATE"]).glob("box-*")))
+        return
+    place.ready()  # it has another
+    assert place.serves()
 
-    def is_clean() -> bool:
-        try:
-            (waits,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            few = len(os.listdir(f"/proc/{waits}/fd")) <= 8 and len(os.listdir(f"/proc/{waits}/task")) == 1
-        except (OSError, ValueError):
-            return False
-        return few and not list((place.runtime / "husk").glob("box-*"))
 
-    assert until(is_clean) and place.serves()
-    assert until(is_clean)
+def test_runs_leave_nothing(place: Place) -> None:
+    """Neither in the resident nor on the host."""
+    pid = place.start()
+    place.ready()
+
+    def held() -> tuple[int, list[str]]:
+        return len(os.listdir(f"/proc/{pid}/fd")), [p.name for p in Path(place.env["HUSK_STATE"]).iterdir()]
+
+    before = held()
+    for _ in range(10):
+        assert place.run("run", "--", "true").returncode == 0
+    place.ready()
+    assert until(lambda: len(children(pid)) == 1)
+    assert held()[0] == before[0] and len(held()[1]) == len(before[1])
 
 
 def test_two_at_once_start_one(place: Place) -> None:
@@ -375,12 +479,8 @@ def _begun(place: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def _worker(resident: int) -> int:
-    """The one that does a run: it has children of its own."""
-
-    def children(pid: int) -> list[int]:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-    (found,) = [worker for worker in children(resident) if children(worker)]
+    """The one that does a run: it has the client's streams."""
+    (found,) = [each for each in children(resident) if not os.path.samefile(f"/proc/{each}/fd/0", "/dev/null")]
     return found
 
 
@@ -401,7 +501,7 @@ def test_signals_are_passed_on(shared: Place, number: signal.Signals) -> None:
 
 def test_the_box_ends_with_its_client(shared: Place) -> None:
     process = _begun(shared, "sh", "-c", "echo begun; sleep 600")
-    worker = _worker(shared.residents()[0])
+    worker = _worker(shared.resident)
     process.kill()
     process.communicate()
     assert until(lambda: _is_gone(worker))
@@ -409,7 +509,7 @@ def test_the_box_ends_with_its_client(shared: Place) -> None:
 
 def test_the_client_says_that_its_worker_was_killed(shared: Place) -> None:
     process = _begun(shared, "sh", "-c", "echo begun; sleep 600")
-    os.kill(_worker(shared.residents()[0]), signal.SIGKILL)
+    os.kill(_worker(shared.resident), signal.SIGKILL)
     _, err = process.communicate()
     assert process.returncode == 125 and "was killed" in err
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.sandbox.result import Result
+    from husk.sandbox.runner import Prepared
 
 ROOM_FOR_END = 256  # bytes; the longest last line has some 200
 FORMAT = 1  # of --events: docs/formats/events.md
@@ -44,15 +45,15 @@ def main(args: list[str]) -> int:
     return run(options, args)
 
 
-def run(options: RunOptions, args: list[str]) -> int:
+def run(options: RunOptions, args: list[str], prepared: Prepared | None = None) -> int:
     """`args` are the words that the options were read from."""
     try:
-        return _run(options)
+        return _run(options, prepared)
     except Exception as error:
         return failed(RUN, args, error)
 
 
-def _run(options: RunOptions) -> int:
+def _run(options: RunOptions, prepared: Prepared | None) -> int:
     log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
     events = Events(
         log.tell if log else None,
@@ -64,7 +65,7 @@ def _run(options: RunOptions) -> int:
         events.tell_port = _say_port
     if log:
         log.begins(options.policy.argv)
-    result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0))
+    result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0, prepared=prepared))
     if log:
         log.ends(result)
     if log and log.failure:

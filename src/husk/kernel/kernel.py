@@ -284,6 +284,10 @@ class Kernel:
         self._own_names = names is None
         self.names = names or NameCache(listener, self.vfs, self.creds, self.identity.host_uid, cached=False)
 
+    def is_for(self, events: Events, host_sockets: frozenset[bytes]) -> None:
+        """Known only now, before the guest's first call: who is told, and what may be connected to."""
+        self.events, self.host_sockets = events, host_sockets
+
     def name_program(self, name: bytes) -> bool:
         """Will the host find the loader by this name? Not where a program has restricted itself: its own rules may
         forbid it there. Nor for the first program of a run: where the host does not let husk stop its guests, which

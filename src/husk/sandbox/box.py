@@ -16,7 +16,7 @@ from husk.kernel.namecache import NameCache
 from husk.kernel.tasks import LiveRuns
 from husk.native import LOADER
 from husk.native._core import Listener
-from husk.sandbox.filesystem import build
+from husk.sandbox.filesystem import build, furnish
 from husk.sandbox.policy import WORKDIR
 from husk.sandbox.state_dir import StateDir
 from husk.sandbox.stdio.std_fds import open_missing_std_fds
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from husk.sandbox.launch import Guest
     from husk.sandbox.limits.memory_use import InMemory
     from husk.sandbox.plan import Plan
+    from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
 
 
@@ -43,6 +44,7 @@ class Box:
     """`files` is the file system, `live` are the runs under way."""
 
     __slots__ = (
+        "_gone",
         "_learned",
         "_names",
         "_network",
@@ -74,12 +76,14 @@ class Box:
         start: Snapshot | None = None,
         kept: Keeping | None = None,
         lasting: bool = False,
+        bare: bool = False,
     ) -> None:
         """`unnamed` replaces the image that the policy names. `start` is a snapshot to begin with; the box closes it.
         `kept` is the hold of a kept box that was open before; it stays the caller's if this fails. `lasting`: changes
-        may be applied to the host while the box lives."""
+        may be applied to the host while the box lives. `bare`: it gets its mounts by `furnish`."""
         open_missing_std_fds()
         self.plan, self.policy, self.walls = plan, plan.policy, plan.walls
+        self._gone = False  # it holds nothing any more
         self.live = LiveRuns()
         self.joined: list[int] = []  # descriptors of its namespaces, once they have to outlive their first run
         self._told: Events | None = None  # of the run that began last: told what concerns no run in particular
@@ -97,7 +101,7 @@ class Box:
                 from husk.sandbox.kept.keeping import Keeping
 
                 self.kept = Keeping(plan.policy, start.record if start is not None else None)
-            self._build(self.state, unnamed, lasting)
+            self._build(self.state, unnamed, lasting=lasting, bare=bare)
         except BaseException:
             if kept is not None:
                 self.kept = None
@@ -109,7 +113,7 @@ class Box:
         """What the box began with, beyond its image."""
         return self.kept if self.kept is not None else self.start
 
-    def _build(self, state: StateDir, unnamed: Unnamed | None, lasting: bool) -> None:
+    def _build(self, state: StateDir, unnamed: Unnamed | None, *, lasting: bool, bare: bool) -> None:
         policy, before = self.policy, self.before
         if policy.image:
             from husk.sandbox.image_source import ImageSource
@@ -123,7 +127,7 @@ class Box:
         if self.kept is not None:
             self.kept.begin(policy, self.source)
         self.files: Files = build(
-            policy, os.fsencode(state.path), self.ids, self.live, self.source, before, remember=lasting
+            policy, os.fsencode(state.path), self.ids, self.live, self.source, before, remember=lasting, bare=bare
         )
         self.disk_elsewhere = 0  # what `disk` counts beyond the state directory, in which husk's own files do not count
         if policy.limits["disk"] is not None:
@@ -137,6 +141,12 @@ class Box:
             path = policy.environment().get("PATH", "")
             self.programs = AllowedPrograms(self.files.vfs, map(os.fsencode, policy.programs), os.fsencode(path))
         self.loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
+
+    def furnish(self, policy: Policy) -> None:
+        """A bare box is to run what this policy says, which `Policy.fits_usual_box`."""
+        policy.workdir = policy.workdir or WORKDIR
+        self.policy = policy
+        furnish(self.files, policy, self.ids)
 
     # -- runs ------------------------------------------------------------------------------------------------------
     def admit(
@@ -266,7 +276,7 @@ class Box:
 
     def close(self) -> None:
         """After the last run. Nothing of the box is left, except what was kept."""
-        self._let_go()
+        self.let_go()
         if self.source is not None:
             self.source.close()
             self.source = None
@@ -284,7 +294,7 @@ class Box:
         """In a forked child: the box is the parent's. A lock that another thread held while the parent forked would be
         held for ever here."""
         self.files.vfs.after_fork()
-        self._let_go()
+        self.let_go()
         if self.state is not None:
             self.state.forget()
             self.state = None
@@ -293,7 +303,11 @@ class Box:
                 held.forget()
         self.start = self.kept = None
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Close what it holds of the host. Only its own directory is left, for `close`."""
+        if self._gone:
+            return
+        self._gone = True
         for fd in [*self.joined, *(fd for fd in (self.loader_fd, self._root) if fd >= 0)]:
             os.close(fd)
         self.joined, self.loader_fd, self._root = [], -1, -1

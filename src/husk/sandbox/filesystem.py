@@ -104,8 +104,10 @@ def build(
     kept: BoxContent | None = None,
     *,
     remember: bool = False,
+    bare: bool = False,
 ) -> Files:
-    """`remember`: keep what host files were when the guest first changed them, for `apply`."""
+    """`remember`: keep what host files were when the guest first changed them, for `apply`. `bare`: only what does not
+    depend on the mounts; `furnish` does the rest."""
     groups = frozenset() if ids.switch else frozenset(os.getgroups())
     # In an image, user 0 is root over the box's own files, as programs that install or unpack something expect.
     root_of_image = source is not None and not source.on_host and ids.uid == 0
@@ -143,12 +145,11 @@ def build(
         # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
         vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs", boxed=True), b"/dev/shm")
         vfs.mount(SysTree(dev=state.new_device()), b"/sys")
-        _furnish(files, policy, ids, source, kept, remember=remember)
+        if not bare:
+            furnish(files, policy, ids, source, kept, remember=remember)
     except BaseException:
         files.close()
         raise
-    if policy.limits["disk-files"] is not None:
-        state.limit_nodes(policy.limits["disk-files"])
     return files
 
 
@@ -165,10 +166,16 @@ def _root_image(policy: Policy, state: State, creds: Credentials, ids: Ids, sour
     return store_image(state, creds, source.store, source.manifest, owner, generated)
 
 
-def _furnish(
-    files: Files, policy: Policy, ids: Ids, source: ImageSource | None, kept: BoxContent | None, *, remember: bool
+def furnish(
+    files: Files,
+    policy: Policy,
+    ids: Ids,
+    source: ImageSource | None = None,
+    kept: BoxContent | None = None,
+    *,
+    remember: bool = False,
 ) -> None:
-    """Add the mounts, and lay over them what the box begins with."""
+    """Add the mounts, and lay over them what the box begins with. From then on the guest's own names count."""
     image = files.layers[0][1]
     if policy.mounts:
         _mount_all(files, policy, ids)
@@ -184,6 +191,8 @@ def _furnish(
                 tree.root.lower.keep_baseline()
     if kept is not None:
         kept.lay_over(files.layers, files.creds)
+    if policy.limits["disk-files"] is not None:
+        files.vfs.state.limit_nodes(policy.limits["disk-files"])
 
 
 def _mount_all(files: Files, policy: Policy, ids: Ids) -> None:

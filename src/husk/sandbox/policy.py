@@ -139,6 +139,24 @@ class Trace:
         self.lines = lines
 
 
+# What a box that is ready can still be told: none of it has to do with its walls, its image or its limits.
+TOLD_LATE = frozenset(
+    (
+        "allow_sockets",
+        "argv",
+        "default_rules",
+        "env",
+        "executable",
+        "limits",  # unless some were asked for
+        "mounts",
+        "rules",
+        "store",
+        "timeout",
+        "workdir",
+    )
+)
+
+
 class Policy:
     """Everything `husk run` was told. Plain attributes, checked when the box is built."""
 
@@ -223,6 +241,13 @@ class Policy:
             raise UsageError("--net host allows everything; leave it out, or leave out --allow-net.")
         if self.net == "host" and self.allow_http:
             raise UsageError("--net host allows everything; leave it out, or leave out --allow-http.")
+
+    def fits_usual_box(self) -> bool:
+        """Will the box of a policy that asks for nothing do, once it is told the rest?"""
+        if self.limits.asked:
+            return False
+        usual = Policy([])
+        return all(getattr(self, name) == getattr(usual, name) for name in self.__slots__ if name not in TOLD_LATE)
 
     def again(self) -> Policy:
         """A copy for another run, which may change it."""

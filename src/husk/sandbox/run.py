@@ -138,12 +138,26 @@ class Standby:
         return not asked.poll(0)  # husk-init reported nothing: it neither failed nor ended
 
     def start(
-        self, policy: Policy, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None = None
+        self,
+        policy: Policy,
+        stdio: tuple[int, int, int],
+        kept: tuple[Kept, Kept] | None = None,
+        *,
+        events: Events | None = None,
+        stop: Stop | None = None,
     ) -> Run | None:
         """Run what the policy says. None: the waiting guest has died; launch another. `stdio` must hold nothing that a
-        guest may not have itself (`may_hand_over`). `kept` keeps what it writes."""
+        guest may not have itself (`may_hand_over`). `kept` keeps what it writes. `events` and `stop` replace those that
+        it has waited with; these events must not watch every call, as those before did not."""
         box, launch, started = self._box, self._served.launch, time.monotonic()
         assert launch is not None
+        if events is not None:
+            assert not events.watching
+            self.events = events
+            self._served.is_for(policy, events)
+        if stop is not None:
+            self._stop = stop
+            stop.reaches(launch)
         box.follow(self.events)
         program = find_program(box.files, policy)
         workdir_fd = working_directory(box.files, policy)

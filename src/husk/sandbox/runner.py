@@ -10,8 +10,12 @@ from husk.sandbox.box import Box
 from husk.sandbox.errors import HuskError
 from husk.sandbox.launch import Stop
 from husk.sandbox.plan import behind_walls
+from husk.sandbox.policy import Policy
 from husk.sandbox.result import ended_by
-from husk.sandbox.run import collect, launch
+from husk.sandbox.run import Standby, collect, launch
+from husk.sandbox.stdio.std_fds import may_hand_over
+from husk.vfs.image.default_image import host_sources
+from husk.walls.gates import wanted as gates_wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +24,54 @@ if TYPE_CHECKING:
     from husk.sandbox.filesystem import Files
     from husk.sandbox.image_source import Unnamed
     from husk.sandbox.plan import Plan
-    from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
     from husk.sandbox.run import Run
     from husk.sandbox.stdio.capture import Kept
 
-__all__ = ["Events", "Full", "Runner"]
+__all__ = ["Events", "Full", "Prepared", "Runner"]
+
+
+class Prepared:
+    """A box that is ready before it is known what to run: its guest waits behind every wall, and has seen nothing of
+    any caller. It is for one run. The owner calls `close` in any case.
+
+    A run in it must be the one that a new box would have been. Whatever makes a difference before the program starts
+    is compared by `fits`; docs/design/023-resident.md lists it."""
+
+    def __init__(self) -> None:
+        self._sources = host_sources()
+        self.box, self.standby = behind_walls(Policy([]), _bare_box)
+
+    def fits(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> bool:
+        box = self.box
+        return (
+            policy.fits_usual_box()
+            and not events.watching
+            and all(map(may_hand_over, stdio))
+            and gates_wanted() == box.plan.gates
+            and host_sources() == self._sources
+            and box.state is not None
+            and box.state.is_where_it_would_be()
+            and self.standby.waits()
+        )
+
+    def close(self) -> None:
+        """Nothing of it is left. Safe to call twice."""
+        self.standby.finish()
+        self.box.close()
+
+
+def _bare_box(plan: Plan) -> tuple[Box, Standby]:
+    box = Box(plan, bare=True)
+    try:
+        return box, Standby(box, plan.policy, Events(None, None))
+    except BaseException:
+        box.close()
+        raise
+
+
+class StandbyDied(Exception):
+    """The guest of a prepared box is gone, and was told nothing."""
 
 
 class Beside:
@@ -45,6 +91,7 @@ class Runner:
     stream, and the streams go nowhere else. `unnamed` replaces the image that the policy names. `at_end` sees the box's
     files and the result when the run is over, and may return a name to keep the box under, where the policy has none.
     `beside` is told when the program runs and when it has ended: it may run others in the same box in between.
+    `prepared` is used if it fits, and closed at once otherwise; the owner closes it in any case.
     """
 
     def __init__(
@@ -58,10 +105,12 @@ class Runner:
         unnamed: Unnamed | None = None,
         at_end: Callable[[Files, Result], str] | None = None,
         beside: Beside | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
         self.policy, self.events = policy, events
         self._stdio, self._stdin, self._keep = stdio, stdin, keep
         self._unnamed, self._at_end, self._beside = unnamed, at_end, beside
+        self._prepared = prepared
         self._stop = Stop()
         self._run: Run | None = None  # once it is launched
 
@@ -83,7 +132,9 @@ class Runner:
             from husk.sandbox.stdio.capture import Kept
 
             kept = Kept(self._keep), Kept(self._keep)
-        result = behind_walls(self.policy, lambda plan: self._run_behind(plan, stdio, kept, wakes))
+        result = self._run_prepared(stdio, kept, wakes)
+        if result is None:
+            result = behind_walls(self.policy, lambda plan: self._run_behind(plan, stdio, kept, wakes))
         if kept is not None:
             result.stdout, result.stderr = kept[0].data, kept[1].data
             result.lost["stdout"], result.lost["stderr"] = kept[0].lost, kept[1].lost
@@ -126,12 +177,44 @@ class Runner:
         finally:
             box.close()
 
-    def _launched(self, box: Box, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None, wakes: int) -> Result:
+    def _run_prepared(
+        self, stdio: tuple[int, int, int], kept: tuple[Kept, Kept] | None, wakes: int
+    ) -> Result | None:
+        """None: there is no such box, it does not fit, or it has just died."""
+        prepared = self._prepared
+        if prepared is None:
+            return None
+        if self._at_end is not None or self._unnamed or not prepared.fits(self.policy, self.events, stdio):
+            prepared.close()
+            return None
+        box = prepared.box
+        try:
+            box.furnish(self.policy)
+            return self._launched(box, stdio, kept, wakes, prepared.standby)
+        except StandbyDied:
+            return None
+        finally:
+            prepared.standby.finish()  # where it was told nothing
+            box.let_go()
+
+    def _launched(
+        self,
+        box: Box,
+        stdio: tuple[int, int, int],
+        kept: tuple[Kept, Kept] | None,
+        wakes: int,
+        standby: Standby | None = None,
+    ) -> Result:
         policy, events, stop = self.policy, self.events, self._stop
         self._run = None  # of an attempt behind other walls
         try:
             try:
-                self._run = launch(box, policy, events, stdio, stop=stop, kept=kept)
+                if standby is not None:
+                    self._run = standby.start(policy, stdio, kept, events=events, stop=stop)
+                    if self._run is None:
+                        raise StandbyDied
+                else:
+                    self._run = launch(box, policy, events, stdio, stop=stop, kept=kept)
                 if self._beside is not None:
                     self._beside.begins(box, self._run)
                 result = self._run.wait(wakes)

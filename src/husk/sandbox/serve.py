@@ -131,6 +131,11 @@ class Served:
             self.enforcement = None
         self._box.live.remove(tasks)
 
+    def is_for(self, policy: Policy, events: Events) -> None:
+        """A guest that waited is going to run what this policy says, and has made no call yet."""
+        if self._kernel is not None:
+            self._kernel.is_for(events, _host_sockets(policy, self._box.policy))
+
     def kill(self, number: int) -> None:
         """Send a signal to the first program, if it is still there."""
         with self._lock:

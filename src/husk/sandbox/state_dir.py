@@ -49,6 +49,14 @@ class StateDir:
                 raise
         raise HuskError(f"{parent}: every new directory vanished at once; does another program clean up there?")
 
+    def is_where_it_would_be(self) -> bool:
+        """Is it still there, and would a new one be made beside it?"""
+        try:
+            here = os.path.samestat(os.fstat(self._lock), os.lstat(self.path))
+            return here and os.path.dirname(self.path) == state_parent()
+        except (OSError, HuskError):
+            return False
+
     def publish(self, path: str, *, share: bool = False) -> None:
         """Keep what the directory holds, as `path`. It stays locked until `remove`, which then removes nothing; with
         `share` the lock is shared."""

@@ -20,14 +20,13 @@ from husk.cli.exit_codes import INTERRUPTED
 from husk.cli.resident.request import BadRequest, Request, receive
 from husk.cli.resident.same_caller import StartVariables, client_program, facts_of_peer, own_facts
 from husk.cli.run_policy import RunOptions
-from husk.sandbox.box import Box
 from husk.sandbox.errors import HuskError
-from husk.sandbox.plan import behind_walls
-from husk.sandbox.policy import Policy
+from husk.sandbox.runner import Prepared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
 PATIENCE = 2.0  # seconds for a client to send its request
 QUIET = 5  # milliseconds without a client; where runs follow each other closely, the next one is there by then
@@ -38,18 +37,17 @@ CANNOT_FLUSH = 120  # Python's own exit code for it
 def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable[[], bool]) -> None:
     """Does not return. `zygote` hangs up when the zygote has ended; `told` tells it what this worker does."""
     mine, variables, client = own_facts(), StartVariables(), client_program()
-    rehearsed = False
+    prepared, tried = None, False
     while True:
         asked = select.poll()
         asked.register(listening.fileno(), select.POLLIN)
         asked.register(zygote, 0)
-        found = dict(asked.poll(None if rehearsed else QUIET))
+        found = dict(asked.poll(None if tried else QUIET))
         if not found:
-            _rehearse()
-            rehearsed = True
+            prepared, tried = _prepare(), True
             continue
         if zygote in found:
-            os._exit(0)
+            _leave(prepared)
         try:
             fd, _ = listening._accept()  # type: ignore[attr-defined]
         except BlockingIOError:
@@ -59,42 +57,54 @@ def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable
     connection = _socket.socket(fileno=fd)
     connection.settimeout(PATIENCE)
     listening.close()
-    if not is_current():
-        os.write(told, STALE)
-        os._exit(0)
     try:
+        if not is_current():
+            os.write(told, STALE)
+            raise NotServed
         if mine is None or facts_of_peer(connection, client) != mine:
-            os._exit(0)
+            raise NotServed
         request = receive(connection)
         if not variables.are_those_of(request.environment):
-            os._exit(0)
+            raise NotServed
         _become(request)
         variables.apply()
         options = RunOptions(request.words)
         if options.help or options.detach or options.policy.terminal or options.policy.interactive:
-            os._exit(0)
+            raise NotServed
         _promise(connection)
         os.write(told, SERVED)
-    except (Exception, BadRequest):
-        os._exit(0)
+    except Exception:
+        connection.close()  # at once: the client waits for it
+        _leave(prepared)
     for number, stream in enumerate(request.fds[1:]):
         os.dup2(stream, number)
     request.close()
     sys.argv = ["husk", "run", *request.words]
-    code = _run(options, request.words)
+    code = _run(options, request.words, prepared)
     _report(connection, code)
-    os._exit(0)
+    # The box has ended and holds nothing of the host any more. Its own directory is removed after the client knows.
+    _leave(prepared)
 
 
-def _rehearse() -> None:
-    """Build a box and close it again, without a guest. Afterwards this process has memory of its own where a run
-    writes; the fork had only shared it. That takes a fifth off husk's own part of the run."""
-    os.environ["HUSK_STATE"] = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "husk")
+class NotServed(Exception):
+    """The client starts the ordinary way."""
+
+
+def _prepare() -> Prepared | None:
+    """A box whose guest waits, for the run that comes. If that needs another one, this process has at least memory of
+    its own where a run writes; the fork had only shared it."""
     try:
-        behind_walls(Policy(["true"]), lambda plan: Box(plan).close())
+        return Prepared()
     except (HuskError, OSError):
-        pass  # then a run says why, if it concerns one
-    del os.environ["HUSK_STATE"]
+        return None  # then a run says why, if it concerns one
+
+
+def _leave(prepared: Prepared | None) -> NoReturn:
+    try:
+        if prepared is not None:
+            prepared.close()
+    finally:
+        os._exit(0)
 
 
 def _become(request: Request) -> None:
@@ -124,9 +134,9 @@ def _promise(connection: _socket.socket) -> None:
         raise BadRequest
 
 
-def _run(options: RunOptions, words: list[str]) -> int:
+def _run(options: RunOptions, words: list[str], prepared: Prepared | None) -> int:
     try:
-        code = cmd_run.run(options, words)
+        code = cmd_run.run(options, words, prepared)
     except KeyboardInterrupt:
         return INTERRUPTED
     for stream in (sys.stdout, sys.stderr):

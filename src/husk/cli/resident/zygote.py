@@ -18,7 +18,9 @@ from husk.cli.resident.worker import SERVED, STALE, TAKEN, work
 
 IDLE = 120.0  # seconds
 LOOKS = 10.0  # seconds between two looks whether the socket is still there
-PAUSE = 0.03  # seconds until the next worker is forked, if nobody asks for it: the run that has just begun goes first
+# Seconds until the next worker is forked, if no client asks for it and no run ends: the run that has just begun goes
+# first.
+PAUSE = 0.03
 LOCK_FD, PLACE_FD = 3, 4  # from native/client/resident_place.c: the lock is held for as long as this process lives
 BACKLOG = 64
 
@@ -61,8 +63,9 @@ class Zygote:
         self._alive = os.pipe2(os.O_CLOEXEC)
         self._told: dict[int, int] = {}  # a worker's pipe: its process
         self._spare = 0  # the worker that waits
+        self._due = 0.0  # when the next one is forked, if nothing else is a reason to
         self._serving: set[int] = set()  # workers that do a run
-        self.stale = self.taken = self.served = False
+        self.stale = self.served = False
 
     @property
     def runs(self) -> bool:
@@ -86,24 +89,24 @@ class Zygote:
 
     def wait(self, seconds: float) -> None:
         """Until something has happened."""
-        self.taken = False
         asked = select.poll()
         if not self._spare:
             asked.register(self._listening.fileno(), select.POLLIN)
-            seconds = min(seconds, PAUSE)
+            seconds = min(seconds, max(0.0, self._due - time.monotonic()))
         for hears in self._told:
             asked.register(hears, select.POLLIN)
-        found = dict(asked.poll(seconds * 1000))
+        found = dict(asked.poll(seconds * 1000 + 1))
         for hears in [hears for hears in self._told if hears in found]:
             self._hear(hears)
-        if not self._spare and not self.stale and not self.taken:
+        due = self._listening.fileno() in found or time.monotonic() >= self._due
+        if not self._spare and not self.stale and due:
             self.prepare()
 
     def _hear(self, hears: int) -> None:
         said = os.read(hears, 16)
         self.stale |= STALE in said
         if TAKEN in said and self._told[hears] == self._spare:
-            self._spare, self.taken = 0, True
+            self._spare, self._due = 0, time.monotonic() + PAUSE
         if SERVED in said:
             self._serving.add(self._told[hears])
             self.served = True
@@ -112,6 +115,7 @@ class Zygote:
             os.close(hears)
             os.waitpid(worker, 0)
             self._serving.discard(worker)
+            self._due = 0.0  # a run is over, and the processor idle
             if worker == self._spare:  # it died while it waited
                 self._spare = 0
 

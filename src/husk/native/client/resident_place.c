@@ -136,10 +136,12 @@ int client_connect(const struct client_place *place)
     return fd;
 }
 
-/* The environment of a resident: what is compared, and where its place is. The caller's own may hold secrets. */
+/* The environment of a resident: what is compared, where its place is, and where husk keeps boxes: one is kept ready
+ * there. The caller's own may hold secrets. */
 static char **clean_environment(void)
 {
-    static const char *const kept[] = {"LANG", "LC_ALL", "LC_CTYPE", "TZ", "XDG_RUNTIME_DIR"};
+    static const char *const kept[] = {"LANG", "LC_ALL", "LC_CTYPE", "TZ", "XDG_RUNTIME_DIR",
+                                       "HUSK_STATE", "XDG_STATE_HOME", "HOME", "TMPDIR"};
     static char *environment[sizeof kept / sizeof kept[0] + 1];
     size_t count = 0;
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {

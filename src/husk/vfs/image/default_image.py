@@ -96,6 +96,22 @@ def default_image(
     return tree
 
 
+def host_sources() -> list[object]:
+    """What an image is made from. While it is the same, a new image would be the same: what is in / and /etc, and which
+    directories show. What they hold is never copied."""
+    found: list[object] = []
+    for path in (b"/", os.path.realpath(b"/etc")):
+        seen = os.lstat(path)
+        found.append((seen.st_dev, seen.st_ino, seen.st_mtime_ns))
+    for name in (*PROGRAMS, *CACHES):
+        try:
+            seen = os.lstat(b"/" + name)
+            found.append((seen.st_dev, seen.st_ino, seen.st_mode))
+        except OSError as error:
+            found.append(error.errno)
+    return found
+
+
 def _program_directory(tree: LayeredTree, name: bytes, uids: Ids, gids: Ids) -> None:
     host = b"/" + name
     try:

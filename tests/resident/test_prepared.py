@@ -1,0 +1,118 @@
+"""A box that is ready before its run is known: whichever walls the host gives, the run is the one that a new box would
+have had, it takes only what fits, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from husk.cli.run_policy import RunOptions
+from husk.sandbox import plan, runner
+from husk.sandbox.errors import HuskError
+from husk.sandbox.policy import TOLD_LATE, Policy
+from husk.sandbox.runner import Events, Prepared, Runner
+from husk.walls import namespaces
+from tests.lib.running import need_bare, until
+
+PROGRAM = "pwd; umask; ls -lan --time-style=+ / /tmp /workspace; cat /proc/mounts /proc/self/limits; exit 3"
+
+OWN_USER = re.compile(rb"\b19\d{8}\b")  # where root starts husk and there are no namespaces, each box has another
+
+
+@pytest.fixture(params=["walled", "bare"])
+def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A place for boxes; on a host that gives namespaces, or none."""
+    if request.param == "bare":
+        need_bare()
+        walls_here = namespaces.walls_here
+        monkeypatch.setattr(plan, "walls_here", lambda **wish: walls_here(**{**wish, "namespaces": False}))
+    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
+    before = set(os.listdir("/proc/self/fd"))
+    yield tmp_path
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def run(words: list[str], prepared: Prepared | None) -> tuple[int, bytes, bytes | None, list[tuple[str, str]]]:
+    policy = RunOptions(words).policy
+    result = Runner(policy, Events(None, None), keep=1 << 20, prepared=prepared).run()
+    assert not result.faults and result.stdout is not None
+    return result.exit_code, OWN_USER.sub(b"user", result.stdout), result.stderr, result.changes
+
+
+@pytest.mark.parametrize("mode", ["", "ro", "rw", "cow"])
+def test_the_same_run(here: Path, mode: str) -> None:
+    (here / "shown").mkdir()
+    (here / "shown" / "file").write_text("text")
+    words = ["--mount", f"{here}/shown:/workspace/deep:{mode}", "--workdir", "/workspace/deep"] if mode else []
+    words += ["--", "sh", "-c", f"touch new; {PROGRAM}"]
+    prepared = Prepared()
+    try:
+        waited = prepared.standby.pid
+        found = run(words, prepared)
+        assert prepared.standby.pid == waited and not prepared.standby.waits()
+    finally:
+        prepared.close()
+    (here / "shown" / "new").unlink(missing_ok=True)
+    assert found == run(words, None)
+
+
+def test_a_mistake_is_the_same(here: Path) -> None:
+    for words in (["--", "no-such-program"], ["--workdir", "/no/such", "--", "true"]):
+        said = []
+        for prepared in (Prepared(), None):
+            with pytest.raises(HuskError) as error:
+                run(words, prepared)
+            said.append(str(error.value))
+            if prepared is not None:
+                prepared.close()
+        assert said[0] == said[1]
+
+
+def test_a_box_whose_guest_has_died_is_not_used(here: Path) -> None:
+    prepared = Prepared()
+    try:
+        os.kill(prepared.standby.pid, 9)
+        assert until(lambda: not prepared.standby.waits())
+        assert run(["--", "echo", "on"], prepared)[1] == b"on\n"
+    finally:
+        prepared.close()
+
+
+def test_an_image_that_would_be_another_is_not_used(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared, policy, nothing = Prepared(), RunOptions(["--", "true"]).policy, os.open("/dev/null", os.O_RDWR)
+    stdio = nothing, nothing, nothing
+    try:
+        assert prepared.fits(policy, Events(None, None), stdio)
+        assert not prepared.fits(policy, Events(None, None, collect=True), stdio)
+        monkeypatch.setattr(runner, "host_sources", list)
+        assert not prepared.fits(policy, Events(None, None), stdio)
+    finally:
+        os.close(nothing)
+        prepared.close()
+
+
+WORDS = {
+    "allow_http": ["--allow-http", "GET https://example.com/"], "allow_net": ["--allow-net", "example.com:443"],
+    "emulation": ["--as", "gvisor"], "keep": ["--keep", "name"], "limits": ["--limit", "memory=1G"],
+    "namespaces": ["--no-namespaces"], "net": ["--net", "host"], "publish": ["--publish", "0:80"],
+    "terminal": ["-t"], "interactive": ["-i"], "image": ["--image", "name"], "weaken": ["--weaken", "signals"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_which_options_need_a_box_of_their_own(words: list[str]) -> None:
+    assert RunOptions(["--", "true"]).policy.fits_usual_box()
+    assert not RunOptions([*words, "--", "true"]).policy.fits_usual_box()
+
+
+def test_an_attribute_that_is_new_needs_a_box_of_its_own() -> None:
+    """What may be told late is listed; whatever else a policy has must be the usual."""
+    for name in set(Policy.__slots__) - TOLD_LATE:
+        policy = Policy(["true"])
+        setattr(policy, name, object())
+        assert not policy.fits_usual_box(), name
