@@ -1,12 +1,15 @@
 /*
  * One program for both sides of every comparison: it repeats one operation and prints what it cost.
  *
- *     calls WHAT REPETITIONS COUNT [ARGUMENT...]
+ *     calls WHAT REPETITIONS COUNT[@WHEN] [ARGUMENT...]
  *
  * Each of REPETITIONS lines on standard output is the mean cost of one operation in nanoseconds over COUNT of them. One
  * repetition more is run first and not printed: caches outside and inside husk should be warm, as they are in real use.
  * ("once" leaves it out, for commands that cannot be repeated.) The last line is "cpu" and the processor time that this
  * program and its children took, in nanoseconds: whoever waits for all of it can tell the sandbox's own share.
+ *
+ * With WHEN, a time of the monotonic clock in nanoseconds, it waits for that time after the first repetition, and goes
+ * on for REPETITIONS tenths of a second: so that several of them are busy in the same time.
  */
 
 #define _GNU_SOURCE
@@ -24,6 +27,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { LATE = 3 }; /* an exit code */
 
 extern char **environ;
 
@@ -257,6 +262,19 @@ static void create(const char *name)
     close(fd);
 }
 
+/* Others begin at the same moment: who comes too late would be measured alone. */
+static void wait_until(double when)
+{
+    double left = when - now();
+    struct timespec rest = {.tv_sec = (time_t)(left / 1e9), .tv_nsec = (long)left % 1000000000};
+
+    if (left < 0) {
+        fprintf(stderr, "calls: late\n");
+        exit(LATE);
+    }
+    nanosleep(&rest, NULL);
+}
+
 static double spent(int who)
 {
     struct rusage usage;
@@ -268,10 +286,12 @@ static double spent(int who)
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        fprintf(stderr, "usage: calls WHAT REPETITIONS COUNT [ARGUMENT...]\n");
+        fprintf(stderr, "usage: calls WHAT REPETITIONS COUNT[@WHEN] [ARGUMENT...]\n");
         return 2;
     }
-    long repetitions = atol(argv[2]), count = atol(argv[3]);
+    char *at;
+    long repetitions = atol(argv[2]), count = strtol(argv[3], &at, 10);
+    double begin = *at == '@' ? atof(at + 1) : 0, end = begin + repetitions * 1e8;
 
     zero_fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     if (zero_fd < 0)
@@ -289,7 +309,9 @@ int main(int argc, char **argv)
             dup2(quiet, 1);
         if (how & CREATES)
             create(argv[4]);
-        for (long repetition = how & COLD ? 1 : 0; repetition <= repetitions; repetition++) {
+        for (long repetition = how & COLD ? 1 : 0; begin ? now() < end : repetition <= repetitions; repetition++) {
+            if (begin && repetition == 1)
+                wait_until(begin);
             double start = now();
             for (long n = 0; n < count; n++)
                 operations[i].run(argv + 4);

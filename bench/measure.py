@@ -132,11 +132,16 @@ def run(command: Command) -> tuple[str, float]:
     return _run(command)
 
 
-def in_turn(meters: dict[str, Meter], rounds: int, patience: float = TIME_LIMIT) -> dict[str, Samples]:
-    """All meters once, then all again, `rounds` times. One that fails, or took longer than `patience`, rests."""
+def in_turn(
+    meters: dict[str, Meter], rounds: int, patience: float = TIME_LIMIT, until: float = float("inf")
+) -> dict[str, Samples]:
+    """All meters once, then all again, `rounds` times. One that fails, or took longer than `patience`, rests. No
+    further round begins after `until`, a time of the monotonic clock."""
     samples = {name: Samples() for name in meters}
     tired: set[str] = set()
-    for _ in range(rounds):
+    for turn in range(rounds):
+        if turn and time.monotonic() > until:
+            break
         for name, meter in meters.items():
             mine = samples[name]
             if mine.failure or name in tired:

@@ -8,21 +8,20 @@ Never fails: a sandbox that cannot be had, or a row that cannot be measured, say
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import chart
 import install_peers
-from as_user import hand_over, measured_again
-from measure import ENVIRONMENT, Failed, Samples, build, in_turn, printed
+from as_user import Document, Share, arguments, measured
+from measure import ENVIRONMENT, HERE, Failed, Reading, Samples, in_turn, printed
 from memory import memory_rows
-from report import PICTURES, RESULTS, as_json, human, machine, save, sentence, stamp, times, write_section
+from report import as_json, heading, human, publish, sentence, times
 from subjects import Place, Subject, find_subjects, husk_command
 from trees import Trees
 from workloads import Workload, table
@@ -30,56 +29,27 @@ from workloads import Workload, table
 PATIENCE = 6.0  # seconds; whatever takes longer is measured once
 START = "start"
 WARM = "husk warm"
+POLLED = "husk rw"  # of this column the gate's poller is shown apart
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure husk and other sandboxes against the host.")
-    parser.add_argument("--quick", action="store_true", help="hardly any work: whether it runs, not how fast")
+    parser = arguments("Measure husk and other sandboxes against the host.", minutes=12)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=6.0, help="after these, a round for each row has to do")
-    parser.add_argument("--only", default="", help="some rows, by their keys: stat,find")
     parser.add_argument("--subjects", default="", help="some columns, by name: bwrap,sandlock; husk is always one")
     parser.add_argument("--no-install", action="store_true", help="take the sandboxes that are there")
-    parser.add_argument("--out", type=Path, help="write all files there, and no picture for the README")
-    parser.add_argument("--report-to", type=Path, help=argparse.SUPPRESS)  # this is the ordinary user's process
     options = parser.parse_args()
-    if options.report_to:
-        measure(options)
-        return
-    if not options.no_install:
+    if options.report_to is None and not options.no_install:
         install_peers.main()
-    build()
-    publish(measured_again(), options.out)
+    if (document := measured(options, compare)) is not None:
+        whole = not (options.only or options.subjects or options.quick)  # some rows alone are no table for the page
+        publish("peers", document, markdown(document), draw(document), options.out, whole=whole)
 
 
-def publish(document: dict[str, Any], out: Path | None) -> None:
-    target = save(f"peers-{document['when']}", document, out or RESULTS)
-    target.with_suffix(".md").write_text(markdown(document))
-    picture = (out or PICTURES) / "peers.svg"
-    picture.write_text(draw(document))
-    if out is None and len(document["rows"]) > 20:  # some rows alone are no table for the page
-        write_section("peers", markdown(document))
-    print(f"all samples: {target}\npicture: {picture}")
-
-
-def measure(options: argparse.Namespace) -> None:
+def compare(place: Place, options: argparse.Namespace) -> Document:
     scale, rounds = (50, 1) if options.quick else (1, options.rounds)
-    place = Place(Path(f"/tmp/husk-bench.{os.getpid()}"))
-    os.chdir(place.root)
-    try:
-        document = compare(place, options, scale, rounds)
-    finally:
-        os.chdir("/")
-        place.remove()
-    hand_over(document, options.report_to)
-
-
-def compare(place: Place, options: argparse.Namespace, scale: int, rounds: int) -> dict[str, Any]:
-    only, columns, deadline = options.only, options.subjects, time.monotonic() + 60 * options.minutes
-    when, about = stamp(), machine()
+    only, columns, share = options.only, options.subjects, Share(options.minutes)
     trees = Trees(place.root, scale)
     trees.make()
-    ENVIRONMENT["HUSK_RESIDENT"] = "0"  # a helper's processor time would be nobody's; the warm start has its own column
     subjects = find_subjects(husk_command(), place)
     if columns:
         wanted = ("native", "husk rw", "husk cow", *columns.split(","))
@@ -90,17 +60,36 @@ def compare(place: Place, options: argparse.Namespace, scale: int, rounds: int) 
     present = [subject for subject in subjects if not subject.missing]
     chosen = [row for row in table(trees, place, scale) if not only or row.key in only.split(",")]
     print(f"\n{'times native':<34}{'native':>10}" + "".join(f"{s.name:>10}" for s in present[1:]), flush=True)
-    rows = []
-    for workload in chosen:
-        left = 1 if time.monotonic() > deadline else min(rounds, workload.rounds)
-        samples = one_row(workload, present, trees, left)
-        rows.append(row_record(workload, samples, idle))
-        print(row_line(rows[-1], [subject.name for subject in present[1:]]), flush=True)
-    memory = [] if only else memory_rows(present, count=3 if scale > 1 else 50)
+    # Memory first: it is one row, and must not be what the time is too short for.
+    memory = [] if only and "memory" not in only.split(",") else memory_rows(present, count=3 if scale > 1 else 50)
     for words in memory:
         print(f"memory, {words['boxes']} idle box(es), {words['subject']}: {words['mib']} MiB", flush=True)
+    rows, left_out = [], []
+    for number, workload in enumerate(chosen):
+        if time.monotonic() > share.end:
+            left_out.append(workload.title)
+            continue
+        samples = one_row(workload, present, trees, min(rounds, workload.rounds), share.until(len(chosen) - number))
+        rows.append(row_record(workload, samples, idle))
+        rows[-1]["gate"] = gate_use(workload, present, trees)
+        print(row_line(rows[-1], [subject.name for subject in present[1:]]), flush=True)
     known = [{"name": s.name, "version": s.version, "missing": s.missing} for s in subjects]
-    return {"when": when, "machine": about, "subjects": known, "rows": rows, "memory": memory}
+    return {"subjects": known, "rows": rows, "memory": memory, "left_out": left_out}
+
+
+def gate_use(workload: Workload, present: list[Subject], trees: Trees) -> dict[str, float] | None:
+    """One more run in husk: how many calls came through gates, and what the gate's poller used for each second that the
+    program computes. None where the program does not say what it used."""
+    husk = next(subject for subject in present if subject.name == POLLED)
+    with tempfile.NamedTemporaryFile(prefix="husk-gate-use") as file:
+        command = [f"{sys.prefix}/bin/python3", str(HERE / "gate_use.py"), file.name]
+        counted = Subject(POLLED, "", lambda inner: [*command, *husk.wrap(inner)[len(husk_command()) :]])
+        try:
+            got = workload.meter(counted, trees)()
+            calls, polled = map(int, file.read().split())
+        except (Failed, ValueError):
+            return None
+    return {"calls": calls, "share": polled / got.guest} if isinstance(got, Reading) and got.guest else None
 
 
 def idle_cost(subject: Subject, trees: Trees) -> float:
@@ -120,11 +109,13 @@ def printed_idle(subject: Subject, trees: Trees) -> Any:
     return lambda: printed(subject.wrap(command))()
 
 
-def one_row(workload: Workload, present: list[Subject], trees: Trees, rounds: int) -> dict[str, Samples]:
+def one_row(
+    workload: Workload, present: list[Subject], trees: Trees, rounds: int, until: float
+) -> dict[str, Samples]:
     meters = {subject.name: workload.meter(subject, trees) for subject in present}
     if workload.key == START:
         meters[WARM] = warm_start(present[-1], workload, trees)
-    return in_turn(meters, rounds, PATIENCE)
+    return in_turn(meters, rounds, PATIENCE, until)
 
 
 def warm_start(husk: Subject, workload: Workload, trees: Trees) -> Any:
@@ -185,7 +176,8 @@ def markdown(document: dict[str, Any]) -> str:
     names = [one["name"] for one in document["subjects"] if not one["missing"]][1:]
     versions = ", ".join(f"{one['name']} {one['version']}" for one in document["subjects"][1:] if not one["missing"])
     absent = "; ".join(f"{one['name']}: {one['missing']}" for one in document["subjects"] if one["missing"])
-    made = [sentence(document["machine"], document["when"]) + ".", "", f"Versions: {versions}."]
+    made = [*heading(document), "", f"Versions: {versions}."]
+    absent = "; ".join([*([absent] if absent else []), *(f"{row}: out of time" for row in document["left_out"])])
     made += ["", f"Not measured: {absent}."] if absent else []
     made += ["", "**Times native.** The last column is what husk may cost.", ""]
     made += ["| work | native | " + " | ".join(names) + " | bar |", "|---|---|" + "---|" * len(names) + "---|"]
@@ -202,12 +194,15 @@ def markdown(document: dict[str, Any]) -> str:
         for row in document["rows"] for name, cell in row["cells"].items() if cell["failure"]
     ]  # fmt: skip
     made += ["", "No figure: " + "; ".join(failed) + "."] if failed else []
-    made += ["", "**Processor time of the sandbox itself**, for each second that the program computes:", ""]
-    made += ["| work | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    made += ["", "**Processor time of the sandbox itself**, for each second that the program computes. The last two"]
+    made += [f"columns: what the gate's poller used of it ({POLLED}), and how many calls came through gates.", ""]
+    columns = [*names, "poller", "calls"]
+    made += ["| work | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for row in document["rows"]:
         shares = [row["cells"][name]["own_share"] for name in names]
         if any(share is not None for share in shares):
             shown = ["–" if share is None else f"{share:.2f}" for share in shares]
+            shown += [f"{row['gate']['share']:.2f}", f"{row['gate']['calls']:,}"] if row["gate"] else ["–", "–"]
             made.append(f"| {row['title']} | " + " | ".join(shown) + " |")
     made += ["", "**Memory** besides the program's, with idle programs:", "", "| | MiB |", "|---|---|"]
     for one in document["memory"]:

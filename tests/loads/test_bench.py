@@ -65,3 +65,29 @@ def test_growth_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert linear == {"exponent": 1.0, "within": False}
     # Where the host's own cost grows as much, there is nothing to blame husk for.
     assert fit([[size, 2.0 * size] for size in sizes], native=[[size, 1.0 * size] for size in sizes])["within"]
+
+
+def test_a_table_says_that_the_machine_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    from report import heading, machine, machine_afterwards
+
+    about = machine_afterwards(machine() | {"load": 0.0})
+    for others, load, loaded in ((0.0, 0.1, False), (0.9, 0.1, True), (0.0, 9.0 * about["cores"], True)):
+        words = "\n".join(heading({"when": "20260101-000000", "machine": about | {"others": others, "load": load}}))
+        assert f"load {load:.1f} before and" in words and f"{others:.2f} processors meanwhile" in words
+        assert ("The machine was loaded" in words) == loaded
+
+
+def test_what_one_piece_of_work_leaves_is_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import as_user
+
+    clock = [1000.0]
+    monkeypatch.setattr("as_user.time.monotonic", lambda: clock[0])
+    share = as_user.Share(10)
+    assert share.until(2) == 1300.0
+    clock[0] = 1100.0
+    assert share.until(1) == 1600.0
+    clock[0] = 1700.0
+    assert share.until(1) == 1700.0
