@@ -163,7 +163,6 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     int listener = self->fd;
     const __u64 *a = notif->data.args;
     struct fast_asker asker = {.tid = notif->pid};
-    snprintf(asker.task, sizeof asker.task, "/proc/%d", notif->pid);
     if (fast_answer_change(self, notif, &asker))
         return true;
     switch (notif->data.nr) {

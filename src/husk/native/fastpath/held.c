@@ -55,6 +55,7 @@ void fast_held_release(struct fast_cache *cache)
         return;
     pthread_rwlock_wrlock(&cache->lock);
     give_back(&cache->held);
+    fast_starts_release(&cache->starts);
     pthread_rwlock_unlock(&cache->lock);
 }
 

@@ -19,6 +19,7 @@ struct fast_cache *fast_cache_new(void)
     cache->generation = 1;
     cache->users = 1;
     fast_held_init(&cache->held);
+    fast_starts_init(&cache->starts);
     cache->programs = fast_programs_new();
     if (!cache->programs) {
         free(cache);
@@ -83,6 +84,7 @@ void fast_cache_forget_all(struct fast_cache *cache)
     for (size_t i = 0; cache->known && i < FAST_BUCKETS; i++)
         while (cache->buckets[i])
             drop(cache, cache->buckets[i]);
+    cache->starts.epoch++;
 }
 
 struct fast_cache *fast_cache_share(struct fast_cache *cache)
@@ -98,6 +100,7 @@ void fast_cache_release(struct fast_cache *cache)
         return;
     fast_cache_forget_all(cache);
     fast_held_free(&cache->held);
+    fast_starts_release(&cache->starts);
     fast_programs_free(cache->programs);
     pthread_rwlock_destroy(&cache->lock);
     free(cache);
@@ -183,6 +186,7 @@ PyObject *fast_py_cache_identity(Listener *self, PyObject *args)
     memcpy(cache->groups, numbers, sizeof numbers);
     memcpy(cache->places, places, size);
     cache->places_size = size;
+    fast_starts_at(&cache->starts, places);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_DECREF(list);

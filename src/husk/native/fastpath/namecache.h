@@ -90,6 +90,27 @@ struct fast_held {
     struct fast_watched dirs[FAST_MOST_HELD];
 };
 
+/* starts.c: which placeholders guests' descriptors and working directories are. */
+#define FAST_STARTS 64
+#define FAST_PLACES 1024
+struct fast_start {
+    pid_t tid, process;      /* as in struct fast_asker */
+    int fd;                  /* the guest's, or AT_FDCWD */
+    int file;                /* owned: what /proc has of it; -1: none, it was not asked often */
+    unsigned uses;
+};
+struct fast_place {
+    uint64_t mount, ino;
+    uint32_t number, epoch;
+};
+struct fast_starts {
+    pthread_mutex_t lock;    /* for those who have the cache's lock for reading only */
+    bool numbered;           /* an inode's number and mount tell placeholders apart */
+    uint32_t epoch;          /* counts how often all was forgotten; with the write lock */
+    struct fast_start kept[FAST_STARTS];
+    struct fast_place places[FAST_PLACES];
+};
+
 #define FAST_BUCKETS 4096
 #define FAST_OWNER_BUCKETS 1024
 #define FAST_MOST_DIRS 32768
@@ -104,6 +125,7 @@ struct fast_cache {
     size_t listed;         /* bytes of all listings */
     struct fast_programs *programs; /* owned */
     struct fast_held held;
+    struct fast_starts starts;
     atomic_uint losses;    /* how often C itself forgot everything */
     uint64_t generation;   /* of `files`; every change in a layered tree increments it */
     struct fast_file files[FAST_FILES];
@@ -139,6 +161,11 @@ void fast_held_free(struct fast_held *held);
 void fast_held_tidy(struct fast_cache *cache); /* with the write lock */
 /* A descriptor of the taught directory, borrowed while the lock is held; -1: it is not held. */
 int fast_held_fd(struct fast_cache *cache, struct fast_dir *dir);
+
+/* starts.c */
+void fast_starts_init(struct fast_starts *starts);
+void fast_starts_at(struct fast_starts *starts, const char *places); /* with the write lock; `places` is their path */
+void fast_starts_release(struct fast_starts *starts); /* give back all descriptors */
 
 /* listing.c */
 void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir);

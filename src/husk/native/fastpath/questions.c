@@ -135,11 +135,11 @@ static const struct fast_file *stat_open_image_file(struct fast_cache *cache, co
 static bool stat_fd(struct fast_cache *cache, const struct fast_asker *asker, int fd, uint32_t wanted,
                     struct fast_reply *reply)
 {
-    char link[64];
+    char link[FAST_LONGEST_LINK];
     struct stat s;
     if (fd < 0)
         return false;
-    snprintf(link, sizeof link, "%s/fd/%d", asker->task, fd);
+    fast_task_link(link, asker, "fd", fd);
     if (stat(link, &s) < 0)
         return false;
     const struct fast_file *known = S_ISREG(s.st_mode) || S_ISCHR(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;

@@ -13,20 +13,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start)
-{
-    char text[600], *end;
-    ssize_t n = readlink(link, text, sizeof text - 1);
-    if (n <= (ssize_t)cache->places_size || memcmp(text, cache->places, cache->places_size) != 0)
-        return false;
-    text[n] = 0;
-    unsigned long number = strtoul(text + cache->places_size, &end, 10);
-    if (*end || !number || number > UINT32_MAX)
-        return false;
-    *start = (uint32_t)number;
-    return true;
-}
-
 /* Find where the last component begins. False: it is empty, `.`, `..` or too long. */
 static bool cut(struct fast_resolved *path, ssize_t size)
 {
@@ -120,16 +106,8 @@ bool fast_resolve(struct fast_cache *cache, const struct fast_asker *asker, int 
         return false;
     if (path->name[0] == '/') {
         path->start = 0;
-    } else {
-        char link[64];
-        if (dirfd == AT_FDCWD)
-            snprintf(link, sizeof link, "%s/cwd", asker->task);
-        else if (dirfd >= 0)
-            snprintf(link, sizeof link, "%s/fd/%d", asker->task, dirfd);
-        else
-            return false;
-        if (!fast_placeholder(cache, link, &path->start))
-            return false;
+    } else if (!fast_start(cache, asker, dirfd, &path->start)) {
+        return false;
     }
     /* A name that begins in an open directory is looked up in that one, even if the host has since replaced it. */
     return find(cache, path) && (!path->start || path->held >= 0 || fast_same_dir(cache, path->dir));

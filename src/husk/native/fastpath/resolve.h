@@ -20,7 +20,8 @@ struct fast_resolved {
 /* Who asks. */
 struct fast_asker {
     pid_t tid;
-    char task[40];    /* its directory in /proc */
+    pid_t process;    /* look for the thread among those of this process; 0: it is known to be the caller */
+    bool *by_number;  /* set where husk looked for the thread by its number; NULL: nobody asks */
     const char *name; /* the name, terminated, where it was copied already; NULL: it is in the thread's memory */
     size_t name_size; /* less than FAST_LONGEST_NAME */
 };
@@ -43,6 +44,11 @@ void fast_end(struct fast_cache *cache);
 /* questions.c, with the lock held: the reply to a call that carries no descriptor back. False: Python's. */
 bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
               struct fast_reply *reply);
+#define FAST_LONGEST_LINK 80
+/* starts.c: the name in /proc of what belongs to the thread: "fd" or "fdinfo" of a descriptor, or AT_FDCWD's link. */
+void fast_task_link(char link[FAST_LONGEST_LINK], const struct fast_asker *asker, const char *kind, int fd);
+/* The number of the placeholder that `dirfd` of the thread, or AT_FDCWD, is. False: it is something else. */
+bool fast_start(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint32_t *number);
 /* The number of the placeholder that `link`, a link of /proc, leads to. False: it leads elsewhere. */
 bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start);
 /* The host's attributes of a taught directory, asked now. */

@@ -123,21 +123,28 @@ static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const s
     struct fast_cache *cache = keeper->listener->cache;
     const char *name = (const char *)request->words + GATE_REQUEST_NAME;
     const struct gate_call *call = gate_call((int)field(request, GATE_REQUEST_NR));
-    struct fast_asker asker = {.tid = gate->tgid, .name = name, .name_size = field(request, GATE_REQUEST_SIZE)};
+    bool by_number = false;
+    struct fast_asker asker = {.tid = gate->tgid, .by_number = &by_number, .name = name,
+                               .name_size = field(request, GATE_REQUEST_SIZE)};
     if (!call || field(request, GATE_REQUEST_NR) != (uint64_t)call->nr)
         return false;
     if (*name != '/') {
         pid_t thread = find_thread(gate, (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX));
         if (!thread)
             return false;
-        snprintf(asker.task, sizeof asker.task, "/proc/%d/task/%d", gate->tgid, thread);
+        asker.tid = thread;
+        asker.process = gate->tgid;
     }
     reply->size = 0;
     if (!fast_begin(cache))
         return false;
     bool done = fast_ask(cache, &asker, call->nr, &request->words[GATE_REQUEST_ARGS / 8], reply);
     fast_end(cache);
-    return done && (*name == '/' || is_alive(gate)) &&
+    if (by_number && !is_alive(gate)) {
+        fast_starts_release(&cache->starts); /* what was kept just now may be another process's */
+        return false;
+    }
+    return done &&
            (reply->size == 0 || reply->size == call->size ||
             (call->size == GATE_ANY_SIZE && reply->size >= 8 && reply->size <= GATE_LARGEST_DATA));
 }

@@ -1,0 +1,184 @@
+/* native: the directory that a name begins in: which placeholder a guest's descriptor, or its working directory, is.
+ *
+ * The host keeps both, and a guest changes them natively (dup2, close, fchdir), so husk asks each time. To walk to the
+ * link in /proc takes longer than the look-up that follows. So for descriptors that are asked often husk keeps what the
+ * walk leads to: the `fdinfo` file of that number, whose text names mount and inode of the file that the number stands
+ * for at the moment of reading; and for a working directory the link itself. Both belong to one thread for good: when it
+ * has ended they can no longer be read, whoever has its number then.
+ *
+ * Rejected: a duplicate of the guest's descriptor, compared by kcmp. It costs as much, and keeps the guest's open file
+ * open: a lock on it (flock) would outlive its last descriptor.
+ *
+ * Which placeholder an inode is was read from the link before. A placeholder is never renamed. Before one is removed
+ * all that was taught is forgotten, this included, and its number is never taught again. */
+#include "fastpath/resolve.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#define KEEP_AFTER 4 /* questions for one descriptor before its file in /proc is kept */
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
+void fast_starts_init(struct fast_starts *starts)
+{
+    pthread_mutex_init(&starts->lock, NULL);
+    starts->epoch = 1;
+    for (unsigned i = 0; i < FAST_STARTS; i++)
+        starts->kept[i].file = -1;
+}
+
+static void drop(struct fast_start *kept)
+{
+    if (kept->file >= 0)
+        close(kept->file);
+    *kept = (struct fast_start){.file = -1};
+}
+
+void fast_starts_release(struct fast_starts *starts)
+{
+    pthread_mutex_lock(&starts->lock);
+    for (unsigned i = 0; i < FAST_STARTS; i++)
+        drop(&starts->kept[i]);
+    pthread_mutex_unlock(&starts->lock);
+}
+
+void fast_starts_at(struct fast_starts *starts, const char *places)
+{
+    /* In one mount of these an inode has a number of its own. Subvolumes and layers may use one twice. */
+    struct statfs s;
+    starts->numbered = statfs(places, &s) == 0 && (s.f_type == EXT4_SUPER_MAGIC || s.f_type == TMPFS_MAGIC ||
+                                                   s.f_type == (__fsword_t)XFS_SUPER_MAGIC);
+}
+
+/* The number in the name of a placeholder. False: it is another name. */
+static bool parse(const struct fast_cache *cache, char *text, ssize_t size, uint32_t *number)
+{
+    char *end;
+    if (size <= (ssize_t)cache->places_size || memcmp(text, cache->places, cache->places_size) != 0)
+        return false;
+    text[size] = 0;
+    unsigned long value = strtoul(text + cache->places_size, &end, 10);
+    if (*end || !value || value > UINT32_MAX)
+        return false;
+    *number = (uint32_t)value;
+    return true;
+}
+
+bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start)
+{
+    char text[600];
+    return parse(cache, text, readlink(link, text, sizeof text - 1), start);
+}
+
+void fast_task_link(char link[FAST_LONGEST_LINK], const struct fast_asker *asker, const char *kind, int fd)
+{
+    char *end = link;
+    if (asker->by_number)
+        *asker->by_number = true;
+    if (asker->process)
+        end += snprintf(link, FAST_LONGEST_LINK, "/proc/%d/task/%d/", asker->process, asker->tid);
+    else
+        end += snprintf(link, FAST_LONGEST_LINK, "/proc/%d/", asker->tid);
+    size_t room = (size_t)(link + FAST_LONGEST_LINK - end);
+    if (fd == AT_FDCWD)
+        snprintf(end, room, "cwd");
+    else
+        snprintf(end, room, "%s/%d", kind, fd);
+}
+
+static bool walk_to(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint32_t *number)
+{
+    char link[FAST_LONGEST_LINK];
+    fast_task_link(link, asker, "fd", dirfd);
+    return fast_placeholder(cache, link, number);
+}
+
+/* The number behind `label`, and the place behind it. NULL: there is none. */
+static const char *read_number(const char *text, const char *label, int base, uint64_t *value)
+{
+    char *end;
+    size_t size = strlen(label);
+    if (!text || strncmp(text, label, size) != 0)
+        return NULL;
+    *value = strtoull(text + size, &end, base);
+    return *end == '\n' ? end + 1 : NULL;
+}
+
+/* Mount and inode of the directory that the descriptor stands for now. False: it is none that was opened as such (a file
+ * never is), or the thread is gone. */
+static bool read_identity(int file, struct fast_place *place)
+{
+    char text[160];
+    uint64_t position, flags;
+    ssize_t size = pread(file, text, sizeof text - 1, 0);
+    if (size <= 0)
+        return false;
+    text[size] = 0;
+    const char *at = read_number(read_number(text, "pos:\t", 10, &position), "flags:\t", 8, &flags);
+    at = read_number(read_number(at, "mnt_id:\t", 10, &place->mount), "ino:\t", 10, &place->ino);
+    return at && flags & O_DIRECTORY;
+}
+
+static struct fast_place *place_at(struct fast_starts *starts, const struct fast_place *place)
+{
+    return &starts->places[(place->ino * 2654435761u ^ place->mount) % FAST_PLACES];
+}
+
+/* With a kept file. */
+static bool ask(struct fast_cache *cache, const struct fast_start *kept, const struct fast_asker *asker,
+                uint32_t *number)
+{
+    struct fast_starts *starts = &cache->starts;
+    struct fast_place now, after;
+    char text[600];
+    if (kept->fd == AT_FDCWD)
+        return parse(cache, text, readlinkat(kept->file, "", text, sizeof text - 1), number);
+    if (!read_identity(kept->file, &now))
+        return false;
+    struct fast_place *known = place_at(starts, &now);
+    if (known->epoch == starts->epoch && known->mount == now.mount && known->ino == now.ino) {
+        *number = known->number;
+        return true;
+    }
+    /* The number may come to stand for another directory at any moment: the inode must be the same before and after. */
+    if (!walk_to(cache, asker, kept->fd, number) || !read_identity(kept->file, &after))
+        return false;
+    if (after.mount == now.mount && after.ino == now.ino)
+        *known = (struct fast_place){now.mount, now.ino, *number, starts->epoch};
+    return true;
+}
+
+bool fast_start(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint32_t *number)
+{
+    struct fast_starts *starts = &cache->starts;
+    char file[FAST_LONGEST_LINK];
+    if (dirfd < 0 && dirfd != AT_FDCWD)
+        return false;
+    if (!starts->numbered || pthread_mutex_trylock(&starts->lock))
+        return walk_to(cache, asker, dirfd, number);
+    struct fast_start *kept = &starts->kept[((unsigned)asker->tid * 7 + (unsigned)dirfd) % FAST_STARTS];
+    if (kept->tid != asker->tid || kept->process != asker->process || kept->fd != dirfd) {
+        drop(kept);
+        kept->tid = asker->tid;
+        kept->process = asker->process;
+        kept->fd = dirfd;
+    }
+    if (kept->file < 0 && ++kept->uses >= KEEP_AFTER) {
+        fast_task_link(file, asker, "fdinfo", dirfd);
+        kept->file = open(file, dirfd == AT_FDCWD ? O_PATH | O_NOFOLLOW | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
+        kept->uses = 0;
+    }
+    bool found = kept->file >= 0 && ask(cache, kept, asker, number);
+    if (kept->file >= 0 && !found)
+        drop(kept);
+    pthread_mutex_unlock(&starts->lock);
+    return found || walk_to(cache, asker, dirfd, number);
+}
