@@ -3,8 +3,8 @@
  * The host keeps both, and a guest changes them natively (dup2, close, fchdir), so husk asks each time. To walk to the
  * link in /proc takes longer than the look-up that follows. So for descriptors that are asked often husk keeps what the
  * walk leads to: the `fdinfo` file of that number, whose text names mount and inode of the file that the number stands
- * for at the moment of reading; and for a working directory the link itself. Both belong to one thread for good: when it
- * has ended they can no longer be read, whoever has its number then.
+ * for at the moment of reading; and for a working directory the link itself. Both belong to one thread for good: when
+ * it has ended they can no longer be read, whoever has its number then.
  *
  * Rejected: a duplicate of the guest's descriptor, compared by kcmp. It costs as much, and keeps the guest's open file
  * open: a lock on it (flock) would outlive its last descriptor.
@@ -112,8 +112,8 @@ static const char *read_number(const char *text, const char *label, int base, ui
     return *end == '\n' ? end + 1 : NULL;
 }
 
-/* Mount and inode of the directory that the descriptor stands for now. False: it is none that was opened as such (a file
- * never is), or the thread is gone. */
+/* Mount and inode of the directory that the descriptor stands for now. False: it is none that was opened as such (a
+ * file never is), or the thread is gone. */
 static bool read_identity(int file, struct fast_place *place)
 {
     char text[160];
